@@ -1,0 +1,79 @@
+"""Compiles the kernels; everything else about the package stands in pyproject.toml.
+
+A kernel is `src/flintmq/kernels/NAME.py` with an augmenting `NAME.pxd` beside it (Cython's pure-Python mode). It runs
+uncompiled too, so no failure here stops an installation: without Cython, without a C compiler, or after a failed
+compile, one line says so and the package is installed uncompiled.
+
+Environment:
+    FLINTMQ_PURE=1          compile nothing
+    FLINTMQ_MUST_COMPILE=1  for developers and CI: a kernel that does not compile is an error
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+from setuptools import Extension, setup
+from setuptools.command.build_ext import build_ext
+
+KERNELS = Path("src/flintmq/kernels")
+MUST_COMPILE = os.environ.get("FLINTMQ_MUST_COMPILE") == "1"
+
+
+def uncompiled(what: str, error: object) -> None:
+    """Say in one line that a kernel stays uncompiled, or end the build where compiling is a must."""
+    if MUST_COMPILE:
+        raise SystemExit(f"flintmq: {what}: {error}")
+    reason = " ".join(str(error).split())[:200]
+    print(f"flintmq: {what} ({reason}); it works without, only slower", file=sys.stderr)
+
+
+def kernels() -> list[Extension]:
+    """The extension modules to build: none where none are wanted or possible."""
+    if os.environ.get("FLINTMQ_PURE") == "1":
+        return []
+    sources = [
+        py for py in sorted(KERNELS.glob("*.py")) if not py.name.startswith("_") and py.with_suffix(".pxd").exists()
+    ]
+    extensions = [
+        Extension(
+            f"flintmq.kernels.{source.stem}",
+            [str(source)],
+            depends=[str(path) for path in [*KERNELS.glob("*.pxd"), *KERNELS.glob("*.h")]],
+            include_dirs=[str(KERNELS)],
+            extra_compile_args=["-O3"],
+        )
+        for source in sources
+    ]
+    if not extensions:
+        return []
+    try:
+        from Cython.Build import cythonize
+    except ImportError as error:
+        uncompiled("Cython is missing, so the kernels stay uncompiled", error)
+        return []
+    done = []
+    for extension in extensions:  # one by one: a kernel that Cython rejects does not take the others with it
+        try:
+            done += cythonize([extension], build_dir="build/cython", include_path=["src"], quiet=True)
+        except Exception as error:
+            uncompiled(f"{extension.name} stays uncompiled: Cython rejects it", error)
+    for extension in done:
+        extension.optional = not MUST_COMPILE  # then setuptools does not miss the file of a failed compile
+    return done
+
+
+class OptionalBuild(build_ext):
+    """build_ext that goes on without a kernel it cannot compile."""
+
+    def build_extension(self, ext: Extension) -> None:
+        """Compile one kernel; a failure is one line and no error."""
+        try:
+            super().build_extension(ext)
+        except Exception as error:
+            uncompiled(f"{ext.name} stays uncompiled: the C compiler failed or is missing", error)
+
+
+setup(ext_modules=kernels(), cmdclass={"build_ext": OptionalBuild})

@@ -1,0 +1,82 @@
+"""Chooses between a compiled kernel and its Python source, and tells which one runs.
+
+Python takes `walk.cpython-311-x86_64-linux-gnu.so` before `walk.py` when both lie side by side: right for users. But
+with FLINTMQ_PURE=1 in the environment the sources must run all the same (tests run both ways), so `install()` puts a
+finder before Python's own that finds nothing but the sources of this folder.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from collections.abc import Sequence
+from importlib.abc import MetaPathFinder
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from types import ModuleType
+
+PACKAGE = "flintmq.kernels"
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+
+def pure() -> bool:
+    """Whether the environment asks for uncompiled kernels."""
+    return os.environ.get("FLINTMQ_PURE", "") not in ("", "0")
+
+
+class SourceFinder(MetaPathFinder):
+    """Finds the modules of flintmq.kernels as `.py` files, whatever is compiled beside them."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """The spec of a kernel's source; None for every other module."""
+        parent, _, name = fullname.rpartition(".")
+        source = os.path.join(FOLDER, name + ".py")
+        if parent != PACKAGE or not os.path.isfile(source):
+            return None
+        return importlib.util.spec_from_file_location(fullname, source)
+
+
+def install() -> None:
+    """Let the sources win if FLINTMQ_PURE asks for it. Called once, before any kernel is imported."""
+    if pure() and not any(isinstance(finder, SourceFinder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, SourceFinder())
+
+
+def state() -> dict[str, bool]:
+    """Name of each kernel -> whether its compiled form is the one that an import gives. Imports no kernel.
+
+    A kernel is a `.py` file of this folder with a `.pxd` beside it.
+    """
+    names = sorted(name[:-4] for name in os.listdir(FOLDER) if name.endswith(".pxd"))
+    kernels = [name for name in names if os.path.isfile(os.path.join(FOLDER, name + ".py"))]
+    return {name: not pure() and _extension(name) is not None for name in kernels}
+
+
+def stale() -> list[str]:
+    """Names of kernels whose compiled form, older than a source of this folder, an import would give."""
+    changed = []
+    for name, is_compiled in state().items():
+        binary = _extension(name)
+        if not is_compiled or binary is None:
+            continue
+        sources = [os.path.join(FOLDER, name + suffix) for suffix in (".py", ".pxd")]
+        sources += [os.path.join(FOLDER, file) for file in os.listdir(FOLDER) if file.endswith(".h")]
+        if max(map(os.path.getmtime, sources)) > os.path.getmtime(binary):
+            changed.append(name)
+    return changed
+
+
+def compiled() -> bool:
+    """True when every kernel runs compiled."""
+    states = state().values()
+    return bool(states) and all(states)
+
+
+def _extension(name: str) -> str | None:
+    for suffix in EXTENSION_SUFFIXES:
+        path = os.path.join(FOLDER, name + suffix)
+        if os.path.isfile(path):
+            return path
+    return None
