@@ -1,0 +1,84 @@
+"""Python twins of `crc.h`, used where the kernels run uncompiled. The same names, the same meaning, no speed."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any
+
+_U16, _U32, _I16, _I32, _I64 = (struct.Struct(f).unpack_from for f in (">H", ">I", ">h", ">i", ">q"))
+
+
+def u16be(p: Any, at: int) -> int:
+    return int(_U16(p, at)[0])
+
+
+def u32be(p: Any, at: int) -> int:
+    return int(_U32(p, at)[0])
+
+
+def i16be(p: Any, at: int) -> int:
+    return int(_I16(p, at)[0])
+
+
+def i32be(p: Any, at: int) -> int:
+    return int(_I32(p, at)[0])
+
+
+def i64be(p: Any, at: int) -> int:
+    return int(_I64(p, at)[0])
+
+
+def put16be(p: Any, at: int, x: int) -> None:
+    struct.pack_into(">H", p, at, x & 0xFFFF)
+
+
+def put32be(p: Any, at: int, x: int) -> None:
+    struct.pack_into(">I", p, at, x & 0xFFFFFFFF)
+
+
+def put64be(p: Any, at: int, x: int) -> None:
+    struct.pack_into(">Q", p, at, x & 0xFFFFFFFFFFFFFFFF)
+
+
+def same_bytes(p: Any, at: int, q: Any, start: int, n: int) -> bool:
+    return bytes(p[at : at + n]) == bytes(q[start : start + n])
+
+
+def copy_bytes(to: Any, at: int, p: Any, start: int, n: int) -> None:
+    to[at : at + n] = p[start : start + n]
+
+
+def prefetch_write(p: Any, at: int) -> None:
+    """Nothing to do: a hint to the processor."""
+
+
+def first_non_ascii(p: Any, at: int, end: int) -> int:
+    text = bytes(p[at:end])
+    if text.isascii():
+        return end
+    return at + next(i for i, byte in enumerate(text) if byte >= 0x80)
+
+
+def find_magic(p: Any, at: int, end: int) -> int:
+    found = bytes(p[at:end]).find(b"\xda\xa3\x20")
+    return found + at if found >= 0 else -1
+
+
+def hash_ascii(h: int, p: Any, at: int, n: int) -> int:
+    for byte in bytes(p[at : at + n]):
+        h = h * 31 + byte & 0xFFFFFFFF
+    return h
+
+
+def crc32_of(p: Any, at: int, n: int) -> int:
+    return zlib.crc32(p[at : at + n])
+
+
+def crc32_at_level(p: Any, at: int, n: int, most: int) -> int:
+    return zlib.crc32(p[at : at + n])
+
+
+def crc_level() -> int:
+    """-1: uncompiled, zlib's."""
+    return -1

@@ -1,0 +1,202 @@
+/* The one C header: CRC-32 of short and long byte runs, big-endian loads and stores, Java's string hash.
+ *
+ * CRC-32 is the one of zlib (reflected 0xEDB88320). A library call costs more than the checksum of a small message
+ * body, so it is inlined here, in three forms, the widest that the processor has being chosen when the module loads:
+ *   x86-64   carry-less multiply, 64 or 256 bytes a step (Gopal et al., "Fast CRC computation using PCLMULQDQ", Intel 2009)
+ *   aarch64  the CRC32 instructions
+ *   else     slice-by-8 tables
+ */
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
+#define FMQ_X86 1
+#include <immintrin.h>
+#elif defined(__aarch64__) && (defined(__GNUC__) || defined(__clang__))
+#define FMQ_ARM 1
+#include <arm_acle.h>
+#if defined(__linux__)
+#include <sys/auxv.h>
+#endif
+#endif
+
+/* ---- big-endian loads and stores; the caller has checked the bounds ---- */
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FMQ_BE16(v) __builtin_bswap16(v)
+#define FMQ_BE32(v) __builtin_bswap32(v)
+#define FMQ_BE64(v) __builtin_bswap64(v)
+#else
+#define FMQ_BE16(v) (v)
+#define FMQ_BE32(v) (v)
+#define FMQ_BE64(v) (v)
+#endif
+
+static inline uint16_t u16be(const uint8_t *p, int64_t at) { uint16_t v; memcpy(&v, p + at, 2); return FMQ_BE16(v); }
+static inline uint32_t u32be(const uint8_t *p, int64_t at) { uint32_t v; memcpy(&v, p + at, 4); return FMQ_BE32(v); }
+static inline int16_t i16be(const uint8_t *p, int64_t at) { return (int16_t)u16be(p, at); }
+static inline int32_t i32be(const uint8_t *p, int64_t at) { return (int32_t)u32be(p, at); }
+static inline int64_t i64be(const uint8_t *p, int64_t at) { uint64_t v; memcpy(&v, p + at, 8); return (int64_t)FMQ_BE64(v); }
+static inline void put16be(uint8_t *p, int64_t at, int64_t x) { uint16_t v = FMQ_BE16((uint16_t)x); memcpy(p + at, &v, 2); }
+static inline void put32be(uint8_t *p, int64_t at, int64_t x) { uint32_t v = FMQ_BE32((uint32_t)x); memcpy(p + at, &v, 4); }
+static inline void put64be(uint8_t *p, int64_t at, int64_t x) { uint64_t v = FMQ_BE64((uint64_t)x); memcpy(p + at, &v, 8); }
+static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t from, int64_t n) { return memcmp(p + at, q + from, n) == 0; }
+static inline void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) { memcpy(to + at, p + from, n); }
+static inline void prefetch_write(const uint8_t *p, int64_t at) { __builtin_prefetch(p + at, 1, 1); }
+
+/* First position in [at, end) where all bytes are not below 0x80, or end: tells whether text is plain ASCII. */
+static inline int64_t first_non_ascii(const uint8_t *p, int64_t at, int64_t end) {
+    for (uint64_t v; at + 8 <= end; at += 8) { memcpy(&v, p + at, 8); if (v & 0x8080808080808080ull) break; }
+    while (at < end && p[at] < 0x80) at++;
+    return at;
+}
+
+/* First position in [at, end - 2) of the three bytes DA A3 20 that begin both record magics, or -1. */
+static inline int64_t find_magic(const uint8_t *p, int64_t at, int64_t end) {
+    while (end - at >= 3) {
+        const uint8_t *q = (const uint8_t *)memchr(p + at, 0xDA, end - at - 2);
+        if (!q) return -1;
+        if (q[1] == 0xA3 && q[2] == 0x20) return q - p;
+        at = q - p + 1;
+    }
+    return -1;
+}
+
+/* Java's String.hashCode over ASCII bytes, continued from h. Eight steps at a time break the dependency chain. */
+static inline uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n) {
+    const uint8_t *s = p + at;
+    for (; n >= 8; s += 8, n -= 8)
+        h = h * 2487512833u + s[0] * 1742810335u + s[1] * 887503681u + s[2] * 28629151u + s[3] * 923521u
+            + s[4] * 29791u + s[5] * 961u + s[6] * 31u + s[7];
+    while (n-- > 0) h = h * 31u + *s++;
+    return h;
+}
+
+/* ---- CRC-32 ---- */
+static uint32_t fmq_table[8][256];
+static int fmq_level; /* 0 tables, 1 carry-less multiply or CRC instructions, 2 AVX-512 carry-less multiply */
+
+__attribute__((constructor)) static void fmq_init(void) {
+    for (uint32_t i = 0; i < 256; i++) {
+        uint32_t c = i;
+        for (int k = 0; k < 8; k++) c = c & 1 ? 0xEDB88320u ^ (c >> 1) : c >> 1;
+        fmq_table[0][i] = c;
+    }
+    for (int t = 1; t < 8; t++)
+        for (int i = 0; i < 256; i++) fmq_table[t][i] = fmq_table[0][fmq_table[t - 1][i] & 255] ^ (fmq_table[t - 1][i] >> 8);
+#if FMQ_X86
+    __builtin_cpu_init();
+    if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) fmq_level = 1;
+    if (fmq_level && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq")) fmq_level = 2;
+#elif FMQ_ARM && defined(__APPLE__)
+    fmq_level = 1;
+#elif FMQ_ARM && defined(HWCAP_CRC32)
+    fmq_level = (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
+#endif
+}
+
+static inline uint32_t fmq_crc_tables(uint32_t c, const uint8_t *p, int64_t n) {
+    for (; n >= 8; p += 8, n -= 8) {
+        uint32_t a = (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24) ^ c;
+        c = fmq_table[7][a & 255] ^ fmq_table[6][(a >> 8) & 255] ^ fmq_table[5][(a >> 16) & 255] ^ fmq_table[4][a >> 24]
+            ^ fmq_table[3][p[4]] ^ fmq_table[2][p[5]] ^ fmq_table[1][p[6]] ^ fmq_table[0][p[7]];
+    }
+    if (n >= 4) {
+        uint32_t a = (p[0] | (uint32_t)p[1] << 8 | (uint32_t)p[2] << 16 | (uint32_t)p[3] << 24) ^ c;
+        c = fmq_table[3][a & 255] ^ fmq_table[2][(a >> 8) & 255] ^ fmq_table[1][(a >> 16) & 255] ^ fmq_table[0][a >> 24];
+        p += 4; n -= 4;
+    }
+    while (n-- > 0) c = fmq_table[0][(c ^ *p++) & 255] ^ (c >> 8);
+    return c;
+}
+
+#if FMQ_X86
+/* Fold a by 128 bits: a.low * k.low ^ a.high * k.high ^ next. */
+#define FMQ_FOLD(a, k, next) _mm_xor_si128(_mm_xor_si128(_mm_clmulepi64_si128(a, k, 0x00), _mm_clmulepi64_si128(a, k, 0x11)), next)
+#define FMQ_LOAD(p) _mm_loadu_si128((const __m128i *)(p))
+
+/* The last step: n bytes (n % 16 == 0) more, then 128 bits down to 32 by Barrett reduction. */
+__attribute__((target("pclmul,sse4.1"))) static inline uint32_t fmq_crc_reduce(__m128i a, const uint8_t *p, int64_t n) {
+    const __m128i k128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0), k64 = _mm_set_epi64x(0, 0x163cd6124);
+    const __m128i barrett = _mm_set_epi64x(0x1f7011641, 0x1db710641), low32 = _mm_setr_epi32(-1, 0, -1, 0);
+    for (; n >= 16; p += 16, n -= 16) a = FMQ_FOLD(a, k128, FMQ_LOAD(p));
+    a = _mm_xor_si128(_mm_srli_si128(a, 8), _mm_clmulepi64_si128(a, k128, 0x10));
+    a = _mm_xor_si128(_mm_srli_si128(a, 4), _mm_clmulepi64_si128(_mm_and_si128(a, low32), k64, 0x00));
+    __m128i t = _mm_clmulepi64_si128(_mm_and_si128(a, low32), barrett, 0x10);
+    t = _mm_clmulepi64_si128(_mm_and_si128(t, low32), barrett, 0x00);
+    return (uint32_t)_mm_extract_epi32(_mm_xor_si128(a, t), 1);
+}
+
+__attribute__((target("pclmul,sse4.1"))) static uint32_t fmq_crc_128(uint32_t c, const uint8_t *p, int64_t n) { /* n >= 16, n % 16 == 0 */
+    __m128i a = _mm_xor_si128(FMQ_LOAD(p), _mm_cvtsi32_si128((int)c));
+    p += 16; n -= 16;
+    if (n >= 48) {
+        const __m128i k512 = _mm_set_epi64x(0x1c6e41596, 0x154442bd4), k128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+        __m128i b = FMQ_LOAD(p), d = FMQ_LOAD(p + 16), e = FMQ_LOAD(p + 32);
+        for (p += 48, n -= 48; n >= 64; p += 64, n -= 64) {
+            a = FMQ_FOLD(a, k512, FMQ_LOAD(p));
+            b = FMQ_FOLD(b, k512, FMQ_LOAD(p + 16));
+            d = FMQ_FOLD(d, k512, FMQ_LOAD(p + 32));
+            e = FMQ_FOLD(e, k512, FMQ_LOAD(p + 48));
+        }
+        a = FMQ_FOLD(a, k128, b);
+        a = FMQ_FOLD(a, k128, d);
+        a = FMQ_FOLD(a, k128, e);
+    }
+    return fmq_crc_reduce(a, p, n);
+}
+
+#define FMQ_FOLD4(a, k, next) _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, k, 0x00), _mm512_clmulepi64_epi128(a, k, 0x11), next, 0x96)
+#define FMQ_LOAD4(p) _mm512_loadu_si512((const void *)(p))
+
+__attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul,sse4.1")))
+static uint32_t fmq_crc_512(uint32_t c, const uint8_t *p, int64_t n) { /* n >= 256, n % 16 == 0: four lanes of 64 bytes */
+    const __m512i k2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x1322d1430, 0x11542778a));
+    const __m512i k512 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x1c6e41596, 0x154442bd4));
+    const __m128i k128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
+    __m512i a = _mm512_xor_si512(FMQ_LOAD4(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)c)));
+    __m512i b = FMQ_LOAD4(p + 64), d = FMQ_LOAD4(p + 128), e = FMQ_LOAD4(p + 192);
+    for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
+        a = FMQ_FOLD4(a, k2048, FMQ_LOAD4(p));
+        b = FMQ_FOLD4(b, k2048, FMQ_LOAD4(p + 64));
+        d = FMQ_FOLD4(d, k2048, FMQ_LOAD4(p + 128));
+        e = FMQ_FOLD4(e, k2048, FMQ_LOAD4(p + 192));
+    }
+    a = FMQ_FOLD4(a, k512, b);
+    a = FMQ_FOLD4(a, k512, d);
+    a = FMQ_FOLD4(a, k512, e);
+    for (; n >= 64; p += 64, n -= 64) a = FMQ_FOLD4(a, k512, FMQ_LOAD4(p));
+    __m128i x = _mm512_extracti32x4_epi32(a, 0);
+    x = FMQ_FOLD(x, k128, _mm512_extracti32x4_epi32(a, 1));
+    x = FMQ_FOLD(x, k128, _mm512_extracti32x4_epi32(a, 2));
+    x = FMQ_FOLD(x, k128, _mm512_extracti32x4_epi32(a, 3));
+    return fmq_crc_reduce(x, p, n);
+}
+#elif FMQ_ARM
+__attribute__((target("+crc"))) static uint32_t fmq_crc_arm(uint32_t c, const uint8_t *p, int64_t n) {
+    for (uint64_t v; n >= 8; p += 8, n -= 8) { memcpy(&v, p, 8); c = __crc32d(c, v); }
+    while (n-- > 0) c = __crc32b(c, *p++);
+    return c;
+}
+#endif
+
+/* CRC-32 of p[at:at+n], with level capped at `most` (tests compare the forms with each other). */
+static inline uint32_t crc32_at_level(const uint8_t *p, int64_t at, int64_t n, int most) {
+    uint32_t c = ~0u;
+    p += at;
+#if FMQ_X86
+    int64_t bulk = n & ~(int64_t)15;
+    int level = fmq_level < most ? fmq_level : most;
+    if (level && bulk) {
+        c = level == 2 && bulk >= 256 ? fmq_crc_512(c, p, bulk) : fmq_crc_128(c, p, bulk);
+        p += bulk; n -= bulk;
+    }
+#elif FMQ_ARM
+    if (fmq_level && most) return ~fmq_crc_arm(c, p, n);
+#endif
+    return ~fmq_crc_tables(c, p, n);
+}
+
+static inline uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n) { return crc32_at_level(p, at, n, 2); }
+static inline int crc_level(void) { return fmq_level; }
