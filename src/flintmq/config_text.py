@@ -1,0 +1,76 @@
+"""The text forms of RocketMQ's configuration: broker.conf files, KEY=VALUE words, lists of delay levels."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from flintmq.errors import ConfigError, StoreAccessError
+
+CONF_BYTES_MAX = 1 << 20
+
+_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+def read_broker_conf(path: str | os.PathLike[str]) -> dict[str, str]:
+    """All keys of a broker.conf: lines `key=value` or `key:value`, comments with # or !, as Java's properties files.
+
+    Backslashes are kept as they are but for the one that continues a line: paths are what they appear in.
+
+    Raises:
+        ConfigError: the file is too large or not UTF-8.
+        StoreAccessError: the file cannot be read.
+    """
+    try:
+        with Path(path).open("rb") as file:
+            raw = file.read(CONF_BYTES_MAX + 1)
+    except OSError as error:
+        reason = error.strerror or "I/O error"
+        raise StoreAccessError(f"{path}: cannot be read ({reason}); give the broker's configuration file") from error
+    if len(raw) > CONF_BYTES_MAX:
+        raise ConfigError(f"{path}: is larger than 1 MiB, which no broker.conf is")
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"{path}, position {error.start}: not UTF-8; give the broker's configuration file") from error
+    keys = {}
+    for line in map(str.strip, text.replace("\\\r\n", "\\\n").replace("\\\n", "").splitlines()):
+        key, _, value = line.partition(min("=:", key=lambda mark: (line + mark).index(mark)))
+        if key and line[0] not in "#!":
+            keys[key.rstrip()] = value.lstrip()
+    return keys
+
+
+def parse_delay_levels(text: str) -> tuple[int, ...]:
+    """Milliseconds of each level of a `messageDelayLevel`, such as "1s 5s 1m"; level 1 is at 0.
+
+    Raises:
+        ConfigError: a level is not a number with one of the units s, m, h, d, or too long for a timestamp.
+    """
+    levels = []
+    for part in text.split(" "):
+        match = re.fullmatch(r"([0-9]{1,18})([smhd])", part.strip())
+        level = int(match[1]) * _UNIT_MS[match[2]] if match else 2**63
+        if level >= 2**63:
+            raise ConfigError(f"messageDelayLevel: {short(part)} is no delay; levels look like 10s, 5m, 2h or 1d")
+        levels.append(level)
+    return tuple(levels)
+
+
+def split_setting(text: str) -> tuple[str, str]:
+    """Key and value of "KEY=VALUE".
+
+    Raises:
+        ConfigError: there is no "=" or nothing before it.
+    """
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ConfigError(f"{short(text)} is not KEY=VALUE, such as mappedFileSizeCommitLog=65536")
+    return key.strip(), value.strip()
+
+
+def short(value: object) -> str:
+    """A value for an error message: quoted, escaped, never long."""
+    text = ascii(str(value))
+    return text if len(text) <= 80 else text[:77] + "..."
