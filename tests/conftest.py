@@ -1,0 +1,41 @@
+"""Fixtures for all tests: the golden stores, and a word about which kernels run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from flintmq.kernels import _select
+from tests.compat.stores import GOLDEN_NAMES, Golden
+
+
+def pytest_report_header() -> str:
+    """Say which kernels the tests run on, and complain about compiled ones that are older than their sources."""
+    stale = ", ".join(_select.stale())
+    text = f"flintmq kernels: {'compiled' if _select.compiled() else 'uncompiled'}"
+    return text + (f"; STALE: {stale} (run: make compile)" if stale else "")
+
+
+@pytest.fixture(scope="session")
+def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str], Golden]]:
+    """golden(name) -> Golden, unpacked once a session. At the end of the session none of them may have changed."""
+    folder = tmp_path_factory.mktemp("golden")
+    stores: dict[str, Golden] = {}
+    before: dict[str, dict[str, tuple[int, int]]] = {}
+
+    def unpack(name: str) -> Golden:
+        if name not in stores:
+            stores[name] = Golden(name, folder)
+            before[name] = stores[name].stamps()
+        return stores[name]
+
+    yield unpack
+    changed = [name for name, store in stores.items() if store.stamps() != before[name]]
+    assert not changed, f"a test wrote to shared golden stores: {changed}"
+
+
+@pytest.fixture(params=GOLDEN_NAMES)
+def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], Golden]) -> Golden:
+    """Every golden store in turn."""
+    return golden(request.param)
