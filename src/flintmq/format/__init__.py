@@ -1,0 +1,13 @@
+"""Bytes <-> values, without any I/O: one module per kind of file, one declaration per layout.
+
+layout          how a layout is declared; codec, sizes and tables follow from the declaration
+text            text, hash and numbers as Java reads them
+properties      the property string of a message
+record          a record of the commit log, and when one counts
+inner_batch     the entries of an inner batch (a record's body)
+message_id      offset ids, client ids, hosts as text
+consume_queue   units of 20 bytes, tags codes
+consume_queue_ext, batch_queue, index, checkpoint, timer, flintmq_mark    one kind of file each
+config_json     the JSON dialects of config/
+docs            the tables of docs/format, made from the declarations
+"""

@@ -1,0 +1,61 @@
+"""A unit of a consume queue: 20 bytes that point into the log (docs/format/consume-queue.md).
+
+Upstream: ConsumeQueue; the tags code is computed in CommitLog.checkMessageAndReturnSize.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
+
+from flintmq.format.layout import Int, Layout
+from flintmq.format.text import java_hash, java_int
+
+SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
+PRE_BLANK_SIZE: Final = 0x7FFFFFFF
+EXT_ADDRESS_LIMIT: Final = -2147483649  # a tags field at or below this is an address in the ext queue
+
+
+class Unit(NamedTuple):
+    """One entry of a consume queue. Its index in the queue is the queue offset: (file start + position) / 20."""
+
+    physical_offset: Annotated[int, Int("i64", "where the record begins in the log")]
+    size: Annotated[int, Int("i32", "bytes of the whole record")]
+    tags_code: Annotated[int, Int("i64", "hash of the tags, time of delivery, or an ext address")]
+
+    @property
+    def is_written(self) -> bool:
+        """True if Java takes this unit for one: offset not negative, size positive. Pre-filled units pass too."""
+        return self.physical_offset >= 0 and self.size > 0
+
+    @property
+    def is_pre_blank(self) -> bool:
+        """True for a unit that fills a queue's first file in front of its first real unit; it points nowhere."""
+        return self.size == PRE_BLANK_SIZE
+
+
+UNIT: Final = Layout("Consume queue unit", Unit)
+UNIT_SIZE: Final = UNIT.size
+PRE_BLANK: Final = Unit(0, PRE_BLANK_SIZE, 0)
+assert UNIT_SIZE == 20
+
+
+def tags_code(tags: str | None, topic: str, store_timestamp: int, delay: str | None, delay_ms: Sequence[int]) -> int:
+    """The third field of a record's unit.
+
+    Args:
+        tags: the property TAGS; None if absent.
+        topic: the record's topic.
+        store_timestamp: ms.
+        delay: the property DELAY; None if absent.
+        delay_ms: delay in ms of each level, level 1 first (messageDelayLevel).
+
+    Returns:
+        The time of delivery for a record of the schedule topic with a delay level above 0; else Java's hash of the
+        tags, 0 without any. A DELAY that is not a number, which no broker stores, counts as none.
+    """
+    if topic == SCHEDULE_TOPIC and delay is not None:
+        level = min(java_int(delay) or 0, len(delay_ms))
+        if level > 0:
+            return store_timestamp + delay_ms[level - 1]
+    return java_hash(tags) if tags else 0

@@ -1,0 +1,66 @@
+"""The property string of a message: `name 01 value 02` for each pair (docs/format/properties.md).
+
+Upstream: MessageDecoder.string2messageProperties, messageProperties2String, MessageConst.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flintmq.format.text import java_decode, java_encode
+
+NAME_END = "\x01"
+VALUE_END = "\x02"
+
+KEYS = "KEYS"
+TAGS = "TAGS"
+UNIQ_KEY = "UNIQ_KEY"
+WAIT = "WAIT"
+DELAY = "DELAY"
+REAL_TOPIC = "REAL_TOPIC"
+REAL_QID = "REAL_QID"
+INNER_NUM = "INNER_NUM"
+INNER_BASE = "INNER_BASE"
+INNER_MULTI_DISPATCH = "INNER_MULTI_DISPATCH"
+INNER_MULTI_QUEUE_OFFSET = "INNER_MULTI_QUEUE_OFFSET"
+TRANSACTION_ID = "__transactionId__"
+TRAN_MSG = "TRAN_MSG"
+PGROUP = "PGROUP"
+TIMER_OUT_MS = "TIMER_OUT_MS"
+TIMER_ENQUEUE_MS = "TIMER_ENQUEUE_MS"
+TIMER_DEQUEUE_MS = "TIMER_DEQUEUE_MS"
+TIMER_ROLL_TIMES = "TIMER_ROLL_TIMES"
+TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
+SHARDING_KEY = "__SHARDINGKEY"
+CRC32 = "__CRC32#"
+
+
+def parse(text: str) -> dict[str, str]:
+    """The pairs of a property string, read exactly as Java does: of doubled names the last wins, in the first's place.
+
+    Parts that Java drops are dropped: shorter than three characters, without a name, without a separator, with an empty
+    value. Only the first 01 of a part separates, further ones belong to the value; the last 02 may be missing.
+    """
+    pairs: dict[str, str] = {}
+    at, end = 0, len(text)
+    while at < end:
+        stop = text.find(VALUE_END, at)
+        if stop < 0:
+            stop = end
+        if stop - at >= 3:
+            middle = text.find(NAME_END, at, stop)
+            if at < middle < stop - 1:
+                pairs[text[at:middle]] = text[middle + 1 : stop]
+        at = stop + 1
+    return pairs
+
+
+def parse_bytes(data: bytes | bytearray | memoryview) -> dict[str, str]:
+    """The pairs of a property string as stored; bytes that are not UTF-8 come as Java decodes them."""
+    return parse(java_decode(data))
+
+
+def encode(pairs: Mapping[str, str | None]) -> bytes:
+    """The property string of `pairs` in their order. A value of None leaves the pair out; empty values are written."""
+    kept = ((name, value) for name, value in pairs.items() if value is not None)
+    return java_encode("".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in kept))

@@ -1,0 +1,271 @@
+"""A record of the commit log: declaration, codec and the rule of when one counts (docs/format/commit-log.md).
+
+This is the slow and clear reference. `kernels/walk.py` does the same many times faster and is tested against it.
+Upstream: MessageExtEncoder (writes), CommitLog.checkMessageAndReturnSize and MessageDecoder (read).
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Annotated, Final, NamedTuple
+
+from flintmq.errors import FormatError
+from flintmq.format.layout import Buffer, Counted, Int, Layout, Sized, Total, Values
+from flintmq.format.text import java_encode
+
+MAGIC_V1: Final = 0xDAA320A7
+MAGIC_V2: Final = 0xDAA320AB
+MAGIC_BLANK: Final = 0xCBD43194
+
+# Bits of the system flag.
+COMPRESSED: Final = 0x1
+MULTI_TAGS: Final = 0x2
+TRANSACTION_MASK: Final = 0xC
+TRANSACTION_NONE: Final = 0x0
+TRANSACTION_PREPARED: Final = 0x4
+TRANSACTION_COMMIT: Final = 0x8
+TRANSACTION_ROLLBACK: Final = 0xC
+BORN_HOST_V6: Final = 0x10
+STORE_HOST_V6: Final = 0x20
+NEED_UNWRAP: Final = 0x40
+INNER_BATCH: Final = 0x80
+COMPRESSION_MASK: Final = 0x700
+COMPRESSION_LZ4: Final = 0x100
+COMPRESSION_ZSTD: Final = 0x200
+COMPRESSION_ZLIB: Final = 0x300
+
+V1_TOPIC_LIMIT: Final = 127  # a longer topic makes a V2 record
+MAX_PROPERTIES: Final = 32767  # bytes
+MAX_OVERHEAD: Final = 64 * 1024  # bytes that a record may have beyond the largest body
+DEFAULT_MAX_SIZE: Final = 4 * 1024 * 1024 + MAX_OVERHEAD  # largest record with upstream's maxMessageSize
+BLANK_SIZE: Final = 8  # bytes of a blank record that mean something
+
+CRC_PROPERTY_NAME: Final = b"__CRC32#\x01"
+CRC_PROPERTY_SIZE: Final = 20
+
+
+def _born_width(values: Values) -> int:
+    return 20 if values["sys_flag"] & BORN_HOST_V6 else 8
+
+
+def _store_width(values: Values) -> int:
+    return 20 if values["sys_flag"] & STORE_HOST_V6 else 8
+
+
+def _topic_length_type(values: Values) -> str:
+    return "u8" if values["magic"] == MAGIC_V1 else "i16"
+
+
+class Record(NamedTuple):
+    """All fields of a log record, raw: text as bytes, hosts as address and port together (see message_id.host_text)."""
+
+    magic: Annotated[
+        int,
+        Total("size", "i32", "bytes of the whole record, this field included"),
+        Int("u32", "V1 `0xDAA320A7`, V2 `0xDAA320AB`; blank `0xCBD43194`"),
+    ] = MAGIC_V1
+    body_crc: Annotated[int, Int("i32", "CRC-32 of the body as stored, without its top bit")] = 0
+    queue_id: Annotated[int, Int("i32", "queue of the topic")] = 0
+    flag: Annotated[int, Int("i32", "the sender's own value")] = 0
+    queue_offset: Annotated[int, Int("i64", "index in the queue; 0 for prepared and rolled-back records")] = 0
+    physical_offset: Annotated[int, Int("i64", "where this record begins in the log")] = 0
+    sys_flag: Annotated[int, Int("i32", "bits, see below")] = 0
+    born_timestamp: Annotated[int, Int("i64", "ms, the sender's clock")] = 0
+    born_host: Annotated[bytes, Sized("B", (8, 20), _born_width, "sender: address, then i32 port")] = bytes(8)
+    store_timestamp: Annotated[int, Int("i64", "ms, the broker's clock, read under the append lock")] = 0
+    store_host: Annotated[bytes, Sized("S", (8, 20), _store_width, "broker: address, then i32 port")] = bytes(8)
+    reconsume_times: Annotated[int, Int("i32", "how often a consumer gave the message back")] = 0
+    prepared_transaction_offset: Annotated[
+        int, Int("i64", "log offset of the half message of a committed one, else 0")
+    ] = 0
+    body: Annotated[bytes, Counted("body_length", "n", ("i32",), "as the sender gave it, compressed or not")] = b""
+    topic: Annotated[
+        bytes,
+        Counted("topic_length", "t", ("u8", "i16"), "UTF-8; the length is u8 in V1, i16 in V2", _topic_length_type),
+    ] = b""
+    properties: Annotated[bytes, Counted("properties_length", "p", ("i16",), "property string, UTF-8")] = b""
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record on disk."""
+        return RECORD.size_of(self)
+
+    @property
+    def transaction(self) -> int:
+        """The transaction bits: TRANSACTION_NONE, TRANSACTION_PREPARED, TRANSACTION_COMMIT or TRANSACTION_ROLLBACK."""
+        return self.sys_flag & TRANSACTION_MASK
+
+
+class Blank(NamedTuple):
+    """The defined bytes of a blank record, which fills a log file behind its last record. The rest is anything."""
+
+    size: Annotated[int, Int("i32", "bytes up to the end of the file, this field included")]
+    magic: Annotated[int, Int("u32", "`0xCBD43194`")] = MAGIC_BLANK
+
+
+RECORD: Final = Layout("Record", Record)
+BLANK: Final = Layout("Blank record", Blank)
+MIN_SIZE: Final = RECORD.min_size
+assert MIN_SIZE == 91 and BLANK.size == BLANK_SIZE
+
+
+class RecordError(FormatError):
+    """No record counts here.
+
+    Attributes:
+        kind: MORE, BLANK, ZERO, MAGIC, SIZE, LENGTHS, OFFSET, CRC or CRC_PROPERTY, as `kernels/walk.py` names them.
+    """
+
+    def __init__(self, kind: str, reason: str, position: int) -> None:
+        self.kind = kind
+        super().__init__(reason, position)
+
+
+def crc(body: Buffer) -> int:
+    """Checksum of a body: CRC-32 with the top bit cleared, so that Java's int is never negative; 0 for no bytes."""
+    return zlib.crc32(body) & 0x7FFFFFFF
+
+
+def magic_for(topic: str) -> int:
+    """The version of a record for this topic, chosen by UTF-16 units, and by bytes where V1 could not hold the topic.
+
+    Upstream looks at the units alone and writes an unreadable V1 record for a short topic of many bytes; a broker
+    refuses such topics before they reach the store.
+    """
+    units = len(topic.encode("utf-16-be", "surrogatepass")) // 2
+    return MAGIC_V2 if max(units, len(java_encode(topic))) > V1_TOPIC_LIMIT else MAGIC_V1
+
+
+def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> Record:
+    """The record that begins at buf[at]: structure only, no checksum and no offset is compared (see check).
+
+    Args:
+        buf: bytes of a log.
+        at: where the record begins.
+        limit: no byte at or behind buf[limit] is looked at; the end of buf if None.
+
+    Raises:
+        RecordError: MORE (fewer bytes than a header or than the size says), BLANK, ZERO, MAGIC, SIZE or LENGTHS.
+    """
+    end = len(buf) if limit is None else min(limit, len(buf))
+    size, magic = _head(buf, at, end)
+    if magic == MAGIC_BLANK:
+        raise RecordError("BLANK", "blank record: the file ends here", at)
+    if magic not in (MAGIC_V1, MAGIC_V2):
+        if size == 0 and magic == 0:
+            raise RecordError("ZERO", "zeros: nothing was written here", at)
+        raise RecordError("MAGIC", f"magic 0x{magic:08X} is neither V1, V2 nor blank", at + 4)
+    if size < MIN_SIZE:
+        raise RecordError("SIZE", f"size {size} is below the least, {MIN_SIZE}", at)
+    if size > end - at:
+        raise RecordError("MORE", f"size {size} goes beyond the {end - at} bytes at hand", at)
+    try:
+        return RECORD.unpack(buf, at, at + size)
+    except FormatError as error:
+        raise RecordError("LENGTHS", error.reason, error.position) from None
+
+
+def _head(buf: Buffer, at: int, end: int) -> Blank:
+    """Size and magic, which stand first in records and blanks."""
+    if end - at < BLANK_SIZE:
+        raise RecordError("MORE", f"{max(end - at, 0)} bytes at hand, a header needs {BLANK_SIZE}", at)
+    return BLANK.unpack(buf, at)
+
+
+def encode(record: Record) -> bytes:
+    """The bytes of a record. Sizes and lengths are computed; checksum, offsets and times are taken as they are.
+
+    Raises:
+        FormatError: a field does not fit, or a host's width contradicts the system flag.
+    """
+    return RECORD.pack(record)
+
+
+def encode_blank(size: int) -> bytes:
+    """The eight defined bytes of a blank record that takes the last `size` bytes of a file.
+
+    Raises:
+        FormatError: size is below 8 or does not fit its field.
+    """
+    if size < BLANK_SIZE:
+        raise FormatError(f"a blank record takes at least {BLANK_SIZE} bytes, not {size}")
+    return BLANK.pack(Blank(size))
+
+
+def check(
+    buf: Buffer,
+    at: int,
+    physical_offset: int,
+    available: int | None = None,
+    file_end: int | None = None,
+    max_size: int = DEFAULT_MAX_SIZE,
+) -> Record:
+    """The record at buf[at] if it counts: headers, lengths, its own offset, then the checksums.
+
+    Args:
+        buf: bytes of one commit log file.
+        at: where the record begins in buf.
+        physical_offset: the log offset of buf[at].
+        available: how many bytes of buf are filled; all if None.
+        file_end: where the log file ends, in buf's positions; may lie beyond buf; `available` if None.
+        max_size: the largest record in bytes that is believed.
+
+    Raises:
+        RecordError: it does not count; `kind` says why.
+    """
+    end = len(buf) if available is None else min(available, len(buf))
+    file_end = end if file_end is None else file_end
+    if file_end - at < BLANK_SIZE:
+        raise RecordError("SIZE", f"{file_end - at} bytes of the file are left, a header needs {BLANK_SIZE}", at)
+    size, magic = _head(buf, at, end)
+    if magic in (MAGIC_V1, MAGIC_V2) and not MIN_SIZE <= size <= min(max_size, file_end - at):
+        raise RecordError("SIZE", f"size {size} is not between {MIN_SIZE} and {min(max_size, file_end - at)}", at)
+    record = decode(buf, at, end)
+    if record.physical_offset != physical_offset:
+        raise RecordError(
+            "OFFSET",
+            f"physical offset {record.physical_offset} in a record at {physical_offset}",
+            at + RECORD.offset("physical_offset"),
+        )
+    if record.body and crc(record.body) != record.body_crc:
+        reason = f"body CRC {record.body_crc}, computed {crc(record.body)}"
+        raise RecordError("CRC", reason, at + RECORD.offset("body_crc"))
+    if not crc_property_right(buf, at, record):
+        raise RecordError(
+            "CRC_PROPERTY",
+            "record CRC (property __CRC32#) differs from the computed one",
+            at + size - CRC_PROPERTY_SIZE,
+        )
+    return record
+
+
+def crc_property(checksum: int) -> bytes:
+    """The property that upstream appends with enabledAppendPropCRC: ten digits, the least significant first."""
+    return CRC_PROPERTY_NAME + f"{checksum:010d}"[::-1].encode() + b"\x02"
+
+
+def crc_property_right(buf: Buffer, at: int, record: Record) -> bool:
+    """True if `record`, which lies at buf[at], carries no appended CRC property, or a right one.
+
+    It is there when the last 20 bytes of the properties begin with its name and end with 02; it covers the whole record
+    before them.
+    """
+    tail = record.properties[-CRC_PROPERTY_SIZE:]
+    if len(tail) < CRC_PROPERTY_SIZE or not tail.startswith(CRC_PROPERTY_NAME) or tail[-1] != 2:
+        return True
+    return tail == crc_property(crc(memoryview(buf)[at : at + record.size - CRC_PROPERTY_SIZE]))
+
+
+def append_crc_property(record: Record) -> Record:
+    """The record with the CRC property appended, as upstream does for a single message; all other fields are final.
+
+    One 02 goes between if there are properties that do not end with it.
+
+    Raises:
+        FormatError: the properties exceed 32,767 bytes with it.
+    """
+    before = record.properties
+    if before and not before.endswith(b"\x02"):
+        before += b"\x02"
+    covered = encode(record._replace(properties=before + bytes(CRC_PROPERTY_SIZE)))[:-CRC_PROPERTY_SIZE]
+    return record._replace(properties=before + crc_property(crc(covered)))

@@ -1,0 +1,60 @@
+"""Text, hashes and numbers as Java reads and writes them (docs/format/text.md).
+
+Topics, properties and keys are UTF-8 on disk, but what counts is what Java makes of bytes that are not: index keys,
+tags codes and topic names are taken from its reading. Upstream: java.lang.String, MessageDecoder, IndexFile.
+"""
+
+from __future__ import annotations
+
+import re
+
+_ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
+_REPLACEMENT = "\ufffd".encode()
+_DECIMAL = re.compile(r"[+-]?\d+")
+
+
+def java_decode(data: bytes | bytearray | memoryview) -> str:
+    """The text that Java's `new String(data, UTF_8)` gives: malformed bytes become U+FFFD.
+
+    Python replaces in the same places but for encoded surrogates (ED A0..BF and what continues it): Java makes one
+    U+FFFD of the sequence, Python one of each byte. ED never continues another sequence, so replacing these sequences
+    first changes nothing else.
+    """
+    data = bytes(data)
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return _ENCODED_SURROGATE.sub(_REPLACEMENT, data).decode(errors="replace")
+
+
+def java_encode(text: str) -> bytes:
+    """The bytes that Java's `text.getBytes(UTF_8)` gives: a lone surrogate becomes `?`, a pair one character."""
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        paired = text.encode("utf-16-be", "surrogatepass").decode("utf-16-be", "surrogatepass")
+        return paired.encode(errors="replace")
+
+
+def java_hash(text: str) -> int:
+    """Java's `text.hashCode()`: 31*h + unit over the UTF-16 code units, as a signed 32-bit number."""
+    value = 0
+    if text.isascii():
+        for unit in text.encode():
+            value = value * 31 + unit & 0xFFFFFFFF
+    else:
+        units = text.encode("utf-16-be", "surrogatepass")
+        for high, low in zip(units[::2], units[1::2], strict=True):
+            value = value * 31 + (high << 8 | low) & 0xFFFFFFFF
+    return value - (value >> 31 << 32)
+
+
+def java_int(text: str, bits: int = 32) -> int | None:
+    """What `Integer.parseInt` (bits=32), `Short.parseShort` (16) or `Long.parseLong` (64) gives, None where they throw.
+
+    A sign may lead; digits of any script count, as long as they are one UTF-16 unit each. Blanks do not.
+    """
+    if len(text) > 512 or not _DECIMAL.fullmatch(text) or max(text) > "\uffff":
+        return None
+    value = int(text)
+    return value if -(1 << bits - 1) <= value < 1 << bits - 1 else None
