@@ -1,0 +1,90 @@
+# FlintMQ's task runner. `make` alone prints what there is; the same verbs run in CI (.ci/run).
+#
+# Everything happens in the environment .venv, made on first use. Variables:
+#   PYTHON=python3.12   the interpreter that .venv is made of (default: the first that is there and new enough)
+#   ARGS="-k walk -x"   passed on by test, demo and bench
+
+VENV := .venv
+BIN := $(VENV)/bin
+KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
+ARGS ?=
+.DEFAULT_GOAL := help
+.NOTPARALLEL:
+.PHONY: help install compile demo test test-pure check lint format types imports bench docs coverage clean distclean debian
+
+help: ## Print this list
+	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+install: $(VENV)/.compiled ## Make .venv with everything in it: extras, tools, Java for Spark, compiled kernels
+
+compile: $(VENV)/.compiled ## Compile the kernels that changed (install does so too)
+
+demo: install ## The main job on real data: inspect, verify, rebuild, a Spark job (under two minutes)
+	$(BIN)/python -m flintmq.testing.demo $(ARGS)
+
+test: install ## Run the tests; ARGS="tests/store -k recovery" for some of them
+	$(BIN)/python -m pytest $(ARGS)
+
+test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
+	FLINTMQ_PURE=1 $(BIN)/python -m pytest tests/format tests/kernels
+
+check: lint types imports test test-pure ## Everything that must be green before a commit lands
+
+lint: install ## Find mistakes and unformatted files (changes nothing)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+format: install ## Format the code and mend what ruff can mend
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+types: install ## Check the types, strictly
+	$(BIN)/mypy --strict src
+
+imports: install ## Check that imports point one way (the layers in pyproject.toml)
+	NO_COLOR=1 $(BIN)/lint-imports
+
+bench: install ## Measure the ratios; writes bench/results.json and bench/RESULTS.md
+	$(BIN)/python bench/run.py $(ARGS)
+
+docs: install ## Write the generated pages of docs/ again
+	$(BIN)/python -m flintmq.format.docs --write
+
+coverage: install ## Run the tests and tell which lines they miss
+	$(BIN)/python -m pytest --cov=flintmq --cov-report=term-missing:skip-covered $(ARGS)
+
+clean: ## Remove builds, compiled kernels and caches; .venv stays
+	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage
+	rm -f src/flintmq/kernels/*.so $(VENV)/.compiled
+	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean ## Remove .venv too
+	rm -rf $(VENV)
+
+debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
+	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \
+	elif [ "$$(id -u)" != 0 ]; then echo "make debian: needs root; nothing done (try: sudo make debian)"; \
+	else apt-get update -q && apt-get install -q -y gcc libc6-dev python3-dev python3-venv strace; fi
+
+# The environment. An interpreter counts only if it runs, is 3.11 or newer and can make environments: a version manager's
+# shim may be there for a version that is not installed, and Debian's python3 may lack venv.
+$(BIN)/python:
+	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
+	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+	    echo "Making $(VENV) with $$("$$python" --version) ($$python)"; exec "$$python" -m venv $(VENV); fi; \
+	  [ -z "$(PYTHON)" ] || { echo "PYTHON=$(PYTHON) does not run, is older than 3.11, or lacks the venv module"; exit 1; }; \
+	done; \
+	echo "No Python 3.11 or newer with the venv module found. Install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1
+
+# The kernels are compiled by the next rule, in place; compiling them here too would take twice the time.
+$(VENV)/.installed: pyproject.toml setup.py | $(BIN)/python
+	@echo "Installing FlintMQ and what it uses into $(VENV); the first time this brings some 900 MB (Spark, Java, Arrow)"
+	@FLINTMQ_PURE=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	@touch $@
+
+# A kernel that does not compile costs speed, not the installation: setup.py says so in one line.
+$(VENV)/.compiled: $(VENV)/.installed $(KERNELS)
+	@echo "Compiling the kernels"
+	@$(BIN)/python setup.py --quiet build_ext --inplace
+	@touch $@

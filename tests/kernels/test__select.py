@@ -1,0 +1,74 @@
+"""Which form of a kernel an import gives: the compiled one, unless FLINTMQ_PURE asks for the source."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flintmq.kernels import _select
+
+FOLDER = Path(_select.FOLDER)
+PROBE = """
+import json
+from flintmq import kernels
+from flintmq.kernels import _select, walk
+print(json.dumps({"file": walk.__file__, "compiled": kernels.compiled(), "state": _select.state()}))
+"""
+
+
+def probe(pure: str) -> dict:
+    """What a fresh interpreter imports as flintmq.kernels.walk."""
+    environment = {**os.environ, "FLINTMQ_PURE": pure}
+    done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout)
+
+
+def test_the_source_runs_when_asked_for():
+    found = probe("1")
+    assert found["file"] == str(FOLDER / "walk.py")
+    assert found["compiled"] is False
+    assert found["state"]["walk"] is False
+
+
+@pytest.mark.skipif(not list(FOLDER.glob("walk.*.so")), reason="the kernels are not compiled here (make compile)")
+@pytest.mark.parametrize("pure", ["", "0"])
+def test_the_compiled_one_runs_otherwise(pure: str):
+    found = probe(pure)
+    assert Path(found["file"]).suffix == ".so"
+    assert found["state"]["walk"] is True
+
+
+def test_every_kernel_is_counted_and_has_typed_stubs():
+    names = set(_select.state())
+    assert "walk" in names
+    assert not names & {"__init__", "_plain", "_select"}
+    assert [name for name in sorted(names) if not (FOLDER / f"{name}.pyi").is_file()] == []
+
+
+@pytest.mark.skipif(_select.pure(), reason="FLINTMQ_PURE asks for uncompiled kernels")
+@pytest.mark.skipif(shutil.which("cc") is None and shutil.which("gcc") is None, reason="no C compiler here")
+def test_all_kernels_are_compiled_where_a_compiler_is():
+    assert [name for name, is_compiled in _select.state().items() if not is_compiled] == []
+    assert _select.compiled()
+    assert _select.stale() == [], "compiled kernels are older than their sources: make compile"
+
+
+def test_a_source_that_changed_makes_its_kernel_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(_select, "FOLDER", str(tmp_path))
+    monkeypatch.setattr(_select, "EXTENSION_SUFFIXES", [".so"])
+    monkeypatch.delenv("FLINTMQ_PURE", raising=False)
+    for age_s, name in ((200, "one.pxd"), (200, "one.py"), (200, "two.py"), (100, "one.so")):
+        (tmp_path / name).touch()
+        os.utime(tmp_path / name, (1_000_000 - age_s, 1_000_000 - age_s))
+    assert _select.state() == {"one": True}  # two.py has no .pxd, so it is no kernel
+    assert _select.stale() == []
+    os.utime(tmp_path / "one.py", (1_000_000, 1_000_000))
+    assert _select.stale() == ["one"]
+    monkeypatch.setenv("FLINTMQ_PURE", "1")
+    assert (_select.state(), _select.stale(), _select.compiled()) == ({"one": False}, [], False)

