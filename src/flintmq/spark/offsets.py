@@ -1,0 +1,102 @@
+"""Queue offsets as Spark's Kafka source writes them, and the ranges that they ask for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flintmq.config_text import short
+from flintmq.errors import UsageError
+
+EARLIEST, LATEST = -2, -1
+"""What stands for an offset in Kafka's JSON."""
+
+Queue = tuple[str, int]
+"""Topic and queue id."""
+
+
+@dataclass(frozen=True)
+class QueueRanges:
+    """Which queues are read, and which queue offsets of them.
+
+    Attributes:
+        assigned: only these queues; None for every one.
+        first: least queue offset that is read, for queues that have one.
+        end: queue offset to stop before, for queues that have one.
+    """
+
+    assigned: frozenset[Queue] | None = None
+    first: tuple[tuple[Queue, int], ...] = ()
+    end: tuple[tuple[Queue, int], ...] = ()
+
+    @classmethod
+    def of(
+        cls,
+        assigned: Mapping[str, frozenset[int]] | None,
+        starting: Mapping[Queue, int],
+        ending: Mapping[Queue, int],
+    ) -> QueueRanges:
+        """Ranges from the parsed options; -2 and -1 set no bound."""
+        return cls(
+            None if assigned is None else frozenset((t, q) for t, queues in assigned.items() for q in queues),
+            tuple(sorted((queue, offset) for queue, offset in starting.items() if offset >= 0)),
+            tuple(sorted((queue, offset) for queue, offset in ending.items() if offset >= 0)),
+        )
+
+
+def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
+    """Queues of topics from `{"topic": [0, 1]}`.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    assigned = {}
+    for topic, ids in _json_object(option, text, '{"topic": [0, 1]}').items():
+        if not isinstance(ids, list) or not ids or not all(_is_whole(n, 0, 2**31 - 1) for n in ids):
+            raise UsageError(f"option {option}: the queues of {short(topic)} are no list of queue ids such as [0, 1]")
+        assigned[topic] = frozenset(ids)
+    return assigned
+
+
+def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
+    """Queue offsets from `{"topic": {"0": 5}}`, or none from the one word that a batch read can mean.
+
+    Args:
+        option: name of the option, for messages.
+        text: its value.
+        word: "earliest" or "latest".
+
+    Raises:
+        UsageError: it is something else, or the other word, with which nothing could ever be read.
+    """
+    if text.lower() == word:
+        return {}
+    if text.lower() in ("earliest", "latest"):
+        raise UsageError(f"option {option}: a batch read cannot have {text}; use {word} or offsets as JSON")
+    offsets: dict[Queue, int] = {}
+    for topic, queues in _json_object(option, text, '{"topic": {"0": 5}}').items():
+        if not isinstance(queues, dict) or not queues:
+            raise UsageError(f'option {option}: the offsets of {short(topic)} are no object such as {{"0": 5}}')
+        for queue, offset in queues.items():
+            if not re.fullmatch("[0-9]{1,10}", queue) or not _is_whole(offset, EARLIEST, 2**63 - 1):
+                raise UsageError(f'option {option}: {short(topic)} needs queue ids and offsets such as {{"0": 5}}')
+            if offset == (LATEST if word == "earliest" else EARLIEST):
+                raise UsageError(f"option {option}: a batch read cannot have {offset} ({short(topic)}, queue {queue})")
+            offsets[topic, int(queue)] = offset
+    return offsets
+
+
+def _json_object(option: str, text: str, example: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"option {option}: {short(text)} is not JSON such as {example}") from error
+    if not isinstance(value, dict) or not value:
+        raise UsageError(f"option {option}: {short(text)} is no object such as {example}")
+    return value
+
+
+def _is_whole(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

@@ -1,0 +1,101 @@
+"""Options of the source: every name known, every value checked, before anything is read."""
+
+import pytest
+
+from flintmq.errors import ConfigError, UsageError
+from flintmq.spark.offsets import QueueRanges
+from flintmq.spark.options import OWN_NAMES, ReadOptions
+
+
+def parse(**options):
+    return ReadOptions.parse({"path": "/s", **options})
+
+
+def test_defaults():
+    options = parse()
+    assert options.path == "/s"
+    assert options.columns is options.topics is options.topic_pattern is options.tags is None
+    assert options.since_ms is options.until_ms is None
+    assert options.queues == QueueRanges()
+    assert options.fail_on_data_loss and options.pushdown and not options.decompress and not options.explode
+    assert (options.least_splits, options.access) == (1, "pread")
+
+
+def test_names_are_compared_without_regard_to_case():
+    """Spark lowers them all."""
+    given = {"PATH": "/s", "minpartitions": "7", "failondataloss": "FALSE", "mappedfilesizecommitlog": "65536"}
+    options = ReadOptions.parse(given)
+    assert (options.least_splits, options.fail_on_data_loss) == (7, False)
+    assert options.config.mapped_file_size_commit_log == 65536
+    assert options.config.given == {"mappedFileSizeCommitLog"}
+
+
+def test_values():
+    options = parse(
+        columns=" topic , body", subscribe="A, B", tags="T1 || T2", startingTimestamp="5", endingTimestamp="6",
+        decompress="true", explode="true", pushdown="false", access="map",
+    )
+    assert options.columns == ("topic", "body")
+    assert options.topics == {"A", "B"}
+    assert options.tags == {"T1", "T2"}
+    assert (options.since_ms, options.until_ms) == (5, 6)
+    assert options.decompress and options.explode and not options.pushdown and options.access == "map"
+
+
+def test_star_is_every_tag():
+    assert parse(tags="*").tags is None
+
+
+def test_assign_names_the_topics_too():
+    options = parse(assign='{"A": [0, 1]}', startingOffsets='{"A": {"1": 4}}')
+    assert options.topics == {"A"}
+    assert options.queues == QueueRanges(frozenset({("A", 0), ("A", 1)}), ((("A", 1), 4),), ())
+
+
+@pytest.mark.parametrize(
+    "options, complaint",
+    [
+        ({"column": "topic"}, "did you mean columns?"),
+        ({"startingoffset": "earliest"}, "did you mean startingOffsets?"),
+        ({"mappedFileSizeCommitLogs": "1"}, "did you mean mappedFileSizeCommitLog?"),
+        ({"zzzzzzzz": "1"}, "options are path, columns"),
+        ({"paths": "[]"}, "one store a load"),
+        ({"subscribe": "A", "assign": '{"A": [0]}'}, "subscribe and assign exclude each other"),
+        ({"subscribe": "A", "subscribePattern": "A"}, "exclude each other"),
+        ({"startingOffsets": '{"A": {"0": 5}}', "startingTimestamp": "1"}, "exclude each other"),
+        ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribe": "A,,B"}, "empty name"),
+        ({"columns": ""}, "empty name"),
+        ({"columns": "topic,topic"}, "one twice"),
+        ({"tags": "A || "}, "empty tag"),
+        ({"minPartitions": "0"}, "from 1 to"),
+        ({"minPartitions": "many"}, "no whole number"),
+        ({"minPartitions": "9" * 30}, "no whole number"),
+        ({"failOnDataLoss": "yes"}, "not one of true, false"),
+        ({"access": "mmap"}, "not one of pread, map"),
+        ({"startingTimestamp": "2024-01-01"}, "no whole number"),
+        ({"startingTimestamp": "6", "endingTimestamp": "5"}, "later than"),
+        ({"subscribe": "A", "startingOffsets": '{"B": {"0": 5}}'}, "'B', which is not read"),
+        ({"assign": '{"A": [0]}', "endingOffsets": '{"A": {"1": 5}}'}, "queue 1 of topic 'A', which is not read"),
+    ],
+)
+def test_what_is_refused(options, complaint):
+    with pytest.raises(UsageError) as caught:
+        parse(**options)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value) and len(str(caught.value)) < 400
+
+
+def test_an_impossible_value_of_a_rocketmq_key():
+    with pytest.raises(ConfigError, match="mappedFileSizeCommitLog"):
+        parse(mappedFileSizeCommitLog="big")
+
+
+def test_a_path_is_needed():
+    with pytest.raises(UsageError, match="which store"):
+        ReadOptions.parse({})
+
+
+def test_every_option_is_documented(pytestconfig):
+    text = (pytestconfig.rootpath / "docs" / "spark" / "source.md").read_text(encoding="utf-8")
+    assert [name for name in OWN_NAMES if f"| `{name}` |" not in text] == []
