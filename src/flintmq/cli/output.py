@@ -1,0 +1,177 @@
+"""Where commands print: a console for people, or JSON for programs. Commands compute; an Output prints.
+
+Both write to stdout in blocks of bytes and never through a text layer that could fail on an odd locale. Progress and
+messages go to stderr. A reader that went away (`flintmq scan ... | head -1`) is no error: it surfaces as PipeClosed,
+which `main` turns into exit code 0.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import enum
+import json
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import PurePath
+from typing import TYPE_CHECKING, Any
+
+from flintmq.cli.text import printable
+from flintmq.errors import CorruptStoreError, FlintError
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+BLOCK_BYTES = 1 << 16
+"""Rows are gathered into blocks of about this many bytes before they are written."""
+
+PIPED_WIDTH = 10_000
+"""Columns of a table that goes to a file: no line is broken."""
+
+Progress = Callable[[int, int], None]
+"""Called with (done, total) in any unit; the total may be 0 while it is not known."""
+
+
+class PipeClosed(Exception):
+    """Whoever read our output has gone; there is nothing left to do, and nothing wrong."""
+
+
+class Output:
+    """Base of both outputs: raw writing, messages and progress."""
+
+    json = False
+
+    def write(self, data: bytes) -> None:
+        """Write bytes to stdout at once.
+
+        Raises:
+            PipeClosed: the reader has gone.
+        """
+        try:
+            sys.stdout.flush()
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            raise PipeClosed from None
+
+    def lines(self, rows: Iterable[str]) -> None:
+        """Write one line a row, in blocks. What was made before an error is written before the error is seen.
+
+        Raises:
+            PipeClosed: the reader has gone.
+        """
+        block: list[str] = []
+        length = 0
+        try:
+            for row in rows:
+                block.append(row)
+                length += len(row)
+                if length >= BLOCK_BYTES:
+                    self._flush(block)
+                    length = 0
+        finally:
+            self._flush(block)
+
+    def _flush(self, block: list[str]) -> None:
+        if block:
+            data = "\n".join(block).encode("utf-8", "backslashreplace") + b"\n"
+            block.clear()
+            # Only a string can hold DEL, and JSON allows the escape there; a terminal should not get it raw.
+            self.write(data.replace(b"\x7f", b"\\u007f") if self.json else data)
+
+    def result(self, value: Any, render: Callable[[Any], Iterable[RenderableType]]) -> None:
+        """Print a command's value: as one JSON object, or as what `render` makes of it."""
+        raise NotImplementedError
+
+    def note(self, text: str) -> None:
+        """One line for people on stderr: what was skipped, what was found. Programs get it in JSON."""
+        _stderr(json.dumps({"note": text}) if self.json else f"flintmq: {printable(text)}")
+
+    @contextlib.contextmanager
+    def progress(self, title: str) -> Iterator[Progress]:
+        """A progress bar on stderr where that is a terminal, else nothing. Yields what to call as work is done."""
+        if self.json or not sys.stderr.isatty():
+            yield lambda done, total: None
+            return
+        from rich.console import Console as RichConsole
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        percent = TextColumn("{task.percentage:>3.0f} %")
+        columns = (TextColumn("{task.description}"), BarColumn(), percent, TimeRemainingColumn())
+        with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
+            task = bar.add_task(title, total=None)
+            yield lambda done, total: bar.update(task, completed=done, total=total or None)
+
+
+class Console(Output):
+    """Text for people: tables that fit the terminal, whole lines when piped."""
+
+    def result(self, value: Any, render: Callable[[Any], Iterable[RenderableType]]) -> None:
+        """Print what `render` makes of the value, piece by piece."""
+        from rich.console import Console as RichConsole
+
+        terminal = sys.stdout.isatty()
+        width = None if terminal else PIPED_WIDTH
+        console = RichConsole(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+        for part in render(value):
+            with console.capture() as capture:
+                console.print(part)
+            self.lines(line.rstrip() for line in capture.get().splitlines())
+
+
+class Json(Output):
+    """One JSON object a line, in ASCII, so that no terminal and no log can be misled by it."""
+
+    json = True
+
+    def result(self, value: Any, render: Callable[[Any], Iterable[RenderableType]]) -> None:
+        """Print the value as one JSON object."""
+        self.lines([dumps(value)])
+
+
+def output(as_json: bool) -> Output:
+    """The output that an option `--json` asks for."""
+    return Json() if as_json else Console()
+
+
+def dumps(value: Any) -> str:
+    """A value as one line of compact ASCII JSON. Dataclasses are objects, bytes are hex, paths and enums are text."""
+    return json.dumps(value, default=_plain, separators=(",", ":"), allow_nan=False)
+
+
+def _plain(value: Any) -> Any:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {f.name: getattr(value, f.name) for f in dataclasses.fields(value) if not f.name.startswith("_")}
+    if isinstance(value, enum.Enum):
+        return value.name.lower()
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value).hex()
+    if isinstance(value, PurePath):
+        return str(value)
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    raise TypeError(f"a {type(value).__name__} has no JSON form")
+
+
+def error_line(error: Exception, message: str, exit_code: int, as_json: bool) -> str:
+    """The one line that stderr gets for an error."""
+    if not as_json:
+        return f"flintmq: {printable(message)}"
+    fields: dict[str, object] = {"error": type(error).__name__, "exit_code": exit_code, "message": message}
+    if isinstance(error, CorruptStoreError):
+        fields |= {"file": error.file, "position": error.position, "reason": error.reason}
+    return dumps(fields)
+
+
+def report_error(error: FlintError | Exception, message: str, exit_code: int, as_json: bool) -> None:
+    """Print an error as one line on stderr."""
+    _stderr(error_line(error, message, exit_code, as_json))
+
+
+def _stderr(line: str) -> None:
+    # A closed stderr must not hide the exit code that follows.
+    with contextlib.suppress(OSError, ValueError):
+        sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
+        sys.stderr.flush()
