@@ -155,9 +155,7 @@ def index_geometry(
         items = min(config.max_index_num, fits) if by_items else fits
         if slots < 1 or items < 1:
             given = [f"{key}={config.key(key)}" for key in ("maxHashSlotNum", "maxIndexNum") if key in config.given]
-            raise ConfigError(
-                f"{path}: {size} bytes are too few for {' and '.join(given)}; correct or leave out the key"
-            )
+            raise ConfigError(f"{path}: {size} bytes are too few for {' and '.join(given)}; correct these keys")
         return IndexGeometry(slots, items)
     if size == config.index_file_size:
         return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
