@@ -57,7 +57,7 @@ coverage: install ## Run the tests and tell which lines they miss
 clean: ## Remove builds, compiled kernels and caches; .venv stays
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage
 	rm -f src/flintmq/kernels/*.so $(VENV)/.compiled
-	find src tests tools bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
 	rm -rf $(VENV)

@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "flintmq"
-FOLDERS = ("src", "tests", "tools", "bench", "docs", "experiments", ".ci")
+FOLDERS = ("src", "tests", "bench", "docs", "experiments", ".ci")
 TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".sh", ".in", ".yml", ".yaml", ""}
 LINES_MAX = 450
 
@@ -91,7 +91,7 @@ def test_every_folder_is_on_the_map():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = [f"{path.name}/" for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").is_file()]
     folders += [
-        f"{name}/" for name in ("src", "tests", "tools", "bench", "docs", "experiments") if (ROOT / name).is_dir()
+        f"{name}/" for name in ("src", "tests", "bench", "docs", "experiments") if (ROOT / name).is_dir()
     ]
     assert [folder for folder in folders if f"`{folder}`" not in text and f"/{folder}`" not in text] == []
     assert len(text.splitlines()) <= 200
