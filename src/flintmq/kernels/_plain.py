@@ -49,6 +49,10 @@ def copy_bytes(to: Any, at: int, p: Any, start: int, n: int) -> None:
     to[at : at + n] = p[start : start + n]
 
 
+def prefetch_read(p: Any, at: int) -> None:
+    """Nothing to do: a hint to the processor."""
+
+
 def prefetch_write(p: Any, at: int) -> None:
     """Nothing to do: a hint to the processor."""
 
@@ -58,6 +62,18 @@ def first_non_ascii(p: Any, at: int, end: int) -> int:
     if text.isascii():
         return end
     return at + next(i for i, byte in enumerate(text) if byte >= 0x80)
+
+
+def odd_bytes(p: Any, at: int) -> int:
+    return sum(1 << i for i, byte in enumerate(bytes(p[at : at + 64])) if byte >= 0x80 or byte in (1, 2))
+
+
+def lowest_bit(bits: int) -> int:
+    return (bits & -bits).bit_length() - 1
+
+
+def copy_by_16(to: Any, at: int, p: Any, start: int, n: int) -> None:
+    to[at : at + n] = p[start : start + n]
 
 
 def find_magic(p: Any, at: int, end: int) -> int:

@@ -43,6 +43,7 @@ static inline void put32be(uint8_t *p, int64_t at, int64_t x) { uint32_t v = FMQ
 static inline void put64be(uint8_t *p, int64_t at, int64_t x) { uint64_t v = FMQ_BE64((uint64_t)x); memcpy(p + at, &v, 8); }
 static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t from, int64_t n) { return memcmp(p + at, q + from, n) == 0; }
 static inline void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) { memcpy(to + at, p + from, n); }
+static inline void prefetch_read(const uint8_t *p, int64_t at) { __builtin_prefetch(p + at, 0, 1); }
 static inline void prefetch_write(const uint8_t *p, int64_t at) { __builtin_prefetch(p + at, 1, 1); }
 
 /* First position in [at, end) where all bytes are not below 0x80, or end: tells whether text is plain ASCII. */
@@ -50,6 +51,29 @@ static inline int64_t first_non_ascii(const uint8_t *p, int64_t at, int64_t end)
     for (uint64_t v; at + 8 <= end; at += 8) { memcpy(&v, p + at, 8); if (v & 0x8080808080808080ull) break; }
     while (at < end && p[at] < 0x80) at++;
     return at;
+}
+
+/* Bit i is set where p[at + i], i < 64, is 01 or 02 (they separate properties) or not ASCII. Reads p[at:at + 64]. */
+static inline uint64_t odd_bytes(const uint8_t *p, int64_t at) {
+    uint64_t found = 0;
+#if FMQ_X86
+    const __m128i one = _mm_set1_epi8(1), two = _mm_set1_epi8(2);
+    for (int i = 0; i < 64; i += 16) {
+        __m128i v = _mm_loadu_si128((const __m128i *)(p + at + i));
+        __m128i m = _mm_or_si128(v, _mm_or_si128(_mm_cmpeq_epi8(v, one), _mm_cmpeq_epi8(v, two)));
+        found |= (uint64_t)(uint32_t)_mm_movemask_epi8(m) << i;
+    }
+#else
+    for (int i = 0; i < 64; i++) found |= (uint64_t)(p[at + i] >= 0x80 || p[at + i] == 1 || p[at + i] == 2) << i;
+#endif
+    return found;
+}
+
+static inline int lowest_bit(uint64_t bits) { return __builtin_ctzll(bits); }
+
+/* Copies n bytes in steps of 16: reads up to 15 bytes more, and writes as many; the caller has checked the bounds. */
+static inline void copy_by_16(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) {
+    for (int64_t i = 0; i < n; i += 16) memcpy(to + at + i, p + from + i, 16);
 }
 
 /* First position in [at, end - 2) of the three bytes DA A3 20 that begin both record magics, or -1. */

@@ -1,5 +1,5 @@
 # C types of crc.h. Every other kernel's .pxd cimports from here.
-from libc.stdint cimport uint8_t, uint16_t, uint32_t, int16_t, int32_t, int64_t
+from libc.stdint cimport uint8_t, uint16_t, uint32_t, uint64_t, int16_t, int32_t, int64_t
 
 cdef extern from "crc.h" nogil:
     uint16_t u16be(const uint8_t *p, int64_t at)
@@ -12,8 +12,12 @@ cdef extern from "crc.h" nogil:
     void put64be(uint8_t *p, int64_t at, int64_t x)
     bint same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t start, int64_t n)
     void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t start, int64_t n)
+    void prefetch_read(const uint8_t *p, int64_t at)
     void prefetch_write(const uint8_t *p, int64_t at)
     int64_t first_non_ascii(const uint8_t *p, int64_t at, int64_t end)
+    uint64_t odd_bytes(const uint8_t *p, int64_t at)
+    int lowest_bit(uint64_t bits)
+    void copy_by_16(uint8_t *to, int64_t at, const uint8_t *p, int64_t start, int64_t n)
     int64_t find_magic(const uint8_t *p, int64_t at, int64_t end)
     uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n)
     uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n)

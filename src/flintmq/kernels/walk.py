@@ -22,8 +22,7 @@ if not cython.compiled:
         i16be,
         i32be,
         i64be,
-        same_bytes,
-        u16be,
+        prefetch_read,
         u32be,
     )
 
@@ -219,6 +218,12 @@ def walk(
             positions[count] = at
             count += 1
             at += size
+            if available - at > 4608:
+                prefetch_read(p, at + 4096)
+                prefetch_read(p, at + 4160)
+                prefetch_read(p, at + 4224)
+                prefetch_read(p, at + 4288)
+                prefetch_read(p, at + 4352)
     return count, at, reason, last_time
 
 

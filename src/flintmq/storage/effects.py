@@ -1,0 +1,214 @@
+"""The only door to files and time.
+
+Everything above calls these functions and nothing of `os` that touches a disk, so that a simulated disk can take their
+place. The real backend is thin: each method is one system call or a few.
+
+Reading rules (reliability: a reader harms nobody): files are opened read-only, without following a symbolic link at
+the last step, without blocking on a FIFO, and only if they are regular files.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import stat as stat_module
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flintmq.errors import StoreAccessError
+
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+
+
+class Effects:
+    """The real disk. Methods raise StoreAccessError for what is refused on purpose, OSError for what the system says.
+
+    Thread: all methods may be called from any thread; positions are always explicit.
+    """
+
+    # -- reading ------------------------------------------------------------------------------------------------
+
+    def open_read(self, path: str) -> int:
+        """A descriptor for reading.
+
+        Raises:
+            FileNotFoundError: there is no such file.
+            StoreAccessError: it is a symbolic link, a FIFO, a device or a directory, or it may not be read.
+        """
+        try:
+            fd = os.open(path, _READ)
+        except FileNotFoundError:
+            raise
+        except OSError as error:
+            what = "is a symbolic link, which a store does not hold" if error.errno == errno.ELOOP else error.strerror
+            raise StoreAccessError(f"{path}: {what}; check the file's kind and permissions") from error
+        if not stat_module.S_ISREG(os.fstat(fd).st_mode):
+            os.close(fd)
+            raise StoreAccessError(f"{path}: not a regular file; move it out of the store")
+        return fd
+
+    def close(self, fd: int) -> None:
+        """Give a descriptor back."""
+        os.close(fd)
+
+    @contextmanager
+    def reading(self, path: str) -> Iterator[int]:
+        """open_read for the length of a `with` block."""
+        fd = self.open_read(path)
+        try:
+            yield fd
+        finally:
+            self.close(fd)
+
+    def listdir(self, path: str) -> list[str]:
+        """Names in a directory, sorted; empty when the directory is missing (it may vanish under a reader)."""
+        try:
+            return sorted(os.listdir(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        except OSError as error:
+            raise StoreAccessError(f"{path}: {error.strerror}; check its permissions") from error
+
+    def size(self, path: str) -> int | None:
+        """Bytes of a regular file; None when there is none by this name."""
+        try:
+            found = os.stat(path, follow_symlinks=False)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        return found.st_size if stat_module.S_ISREG(found.st_mode) else None
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a directory stands there (a symbolic link to one counts)."""
+        return os.path.isdir(path)
+
+    def size_of(self, fd: int) -> int:
+        """Bytes of an open file."""
+        return os.fstat(fd).st_size
+
+    def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
+        """Fill buffer from a file position; gives the bytes read, fewer only at the end of the file."""
+        done = 0
+        while done < len(buffer):
+            got = os.preadv(fd, [buffer[done:]], position + done) if hasattr(os, "preadv") else self._pread(
+                fd, buffer[done:], position + done
+            )
+            if not got:
+                break
+            done += got
+        return done
+
+    @staticmethod
+    def _pread(fd: int, buffer: memoryview, position: int) -> int:
+        data = os.pread(fd, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def pread(self, fd: int, count: int, position: int) -> bytes:
+        """Up to count bytes from a file position; shorter only at the end of the file."""
+        buffer = bytearray(count)
+        return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
+
+    def read_file(self, path: str, most: int) -> bytes | None:
+        """The first `most` bytes of a small file; None when there is none by this name."""
+        try:
+            with self.reading(path) as fd:
+                return self.pread(fd, min(most, self.size_of(fd)), 0)
+        except FileNotFoundError:
+            return None
+
+    def map_read(self, fd: int, size: int) -> mmap.mmap:
+        """The first `size` bytes of a file, mapped for reading. A file that shrinks later kills the process (SIGBUS)."""
+        return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+
+    def next_data(self, fd: int, position: int) -> int | None:
+        """First position at or after this one that may hold data; None if only a hole follows.
+
+        Where the file system cannot tell, the position itself.
+        """
+        try:
+            return os.lseek(fd, position, os.SEEK_DATA)
+        except (OSError, AttributeError) as error:
+            return None if getattr(error, "errno", None) == errno.ENXIO else position
+
+    # -- writing: what rebuild, export and write_store need; never used by a reader --------------------------------
+
+    def mkdirs(self, path: str) -> None:
+        """Make a directory and its parents."""
+        os.makedirs(path, exist_ok=True)
+
+    def create(self, path: str, size: int) -> int:
+        """A new file of full size (sparse, zeros), open for reading and writing. It must not exist.
+
+        Raises:
+            FileExistsError: there is one by this name.
+        """
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        os.ftruncate(fd, size)
+        return fd
+
+    def open_write(self, path: str) -> int:
+        """An existing regular file, open for reading and writing."""
+        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+
+    def allocate(self, fd: int, position: int, count: int) -> None:
+        """Reserve disk blocks, so that stores into the map cannot meet a full disk.
+
+        Raises:
+            OSError: no space (ENOSPC, EDQUOT). Where the file system cannot reserve, zeros are not written: sparse
+                stays sparse.
+        """
+        if hasattr(os, "posix_fallocate"):
+            os.posix_fallocate(fd, position, count)
+
+    def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
+        """Write all of data at a file position."""
+        view = memoryview(data)
+        while view:
+            done = os.pwrite(fd, view, position)
+            view, position = view[done:], position + done
+
+    def map_write(self, fd: int, size: int) -> mmap.mmap:
+        """The first `size` bytes of a file, mapped for reading and writing, shared."""
+        return mmap.mmap(fd, size)
+
+    def rename(self, old: str, new: str) -> None:
+        """Give a file or directory another name, replacing a file of that name."""
+        os.replace(old, new)
+
+    def unlink(self, path: str) -> None:
+        """Remove a file's name."""
+        os.unlink(path)
+
+    def sync(self, fd: int) -> None:
+        """Make a file's data and size durable."""
+        if hasattr(os, "fdatasync"):
+            os.fdatasync(fd)
+        else:
+            os.fsync(fd)
+
+    def sync_dir(self, path: str) -> None:
+        """Make the names in a directory durable."""
+        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            os.fsync(fd)
+        finally:
+            os.close(fd)
+
+    # -- time -------------------------------------------------------------------------------------------------------
+
+    def now_ms(self) -> int:
+        """Wall clock, Unix milliseconds."""
+        return time.time_ns() // 1_000_000
+
+    def monotonic(self) -> float:
+        """Seconds of a clock that never steps."""
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        """Wait."""
+        time.sleep(seconds)
+
+
+REAL = Effects()

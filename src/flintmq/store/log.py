@@ -1,0 +1,361 @@
+"""Walk a commit log: validated records in pieces, and a verdict where the walk stops.
+
+Everybody who reads records reads them here: the view, scan, verify, rebuild, Arrow and Spark. The kernel decides
+whether bytes are a record; `store/recovery.py` decides what a stop means; this module brings the bytes and acts:
+
+*   strict readers get CorruptStoreError at damage and at unordered write-back;
+*   lenient readers resynchronise there, tell the report, and go on;
+*   both stop quietly, with a note, at the end, at a torn tail and at a stale tail.
+
+Two ways in. `pread` (the default) copies pieces into one buffer, and bears files that shrink, grow or vanish. `map`
+maps whole files: faster, but a file that another process shrinks kills the reader.
+"""
+
+from __future__ import annotations
+
+import mmap
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.kernels import walk as kernel
+from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.recovery import SECTOR, Facts, Follows, Verdict, decide, zeros_to_sector
+from flintmq.store.report import Damage, Report
+from flintmq.store.search import WINDOW, next_record, store_times
+
+PIECE_BYTES = 1 << 20
+MAX_ROWS = 65_536
+ACCESS = ("pread", "map")
+SALVAGE = "run `flintmq verify` for the whole picture; --skip-damage (failOnDataLoss=false) reads around it"
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some validated records of one file. Valid until the next piece is taken: the buffer is used again.
+
+    Attributes:
+        data: bytes of the file; data[0] has log offset `base`.
+        base: log offset of data[0].
+        positions: int64 array; record i starts at data[positions[i]].
+        count: valid entries of positions.
+        end: position in data behind the last record.
+        file: the log file.
+    """
+
+    data: memoryview
+    base: int
+    positions: memoryview
+    count: int
+    end: int
+    file: LogFile
+
+
+class LogWalk:
+    """One walk over [begin, end) of a log. Iterate it; afterwards it tells where and why the log ended.
+
+    Args:
+        log: the files.
+        facts: what the store's small files say about its last stop.
+        begin: log offset of a record's first byte, or at or below the log's minimum for everything.
+        end: stop before the first record that starts here or later; None for the log's end. With an `end`, every
+            other stop before it is damage: the caller knows that the log goes on to there.
+        access: "pread" or "map".
+        strict: raise at damage; otherwise report it and go on.
+        report: takes damage and notes.
+        check_crc: compare checksums; off, only structure and offsets are checked.
+        max_rows: most records a piece.
+        piece_bytes: about how many bytes of log a piece spans.
+
+    Attributes:
+        position: log offset behind the last record that was given out (behind a blank: the next file's start).
+        verdict: why the walk ended, None before it has.
+
+    Raises:
+        CorruptStoreError: (strict, while iterating) damage or unordered write-back, with file and position.
+        StoreAccessError: (while iterating) a file may not be read.
+        UsageError: an unknown access.
+
+    Thread: one walk belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        log: LogFiles,
+        facts: Facts | None = None,
+        begin: int = 0,
+        end: int | None = None,
+        *,
+        access: str = "pread",
+        strict: bool = True,
+        report: Report | None = None,
+        check_crc: bool = True,
+        max_rows: int = MAX_ROWS,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
+        if access not in ACCESS:
+            raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
+        self.log, self.facts, self.end = log, facts or Facts(), end
+        self.access, self.strict, self.report = access, strict, report if report is not None else Report()
+        self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
+        self.piece_bytes = piece_bytes
+        self.positions = memoryview(bytearray(8 * max_rows)).cast("q")
+        self.position = max(begin, log.min_offset)
+        self.last_time = 0
+        self.verdict: Verdict | None = None
+        self._not_older_at = -1  # a record at or behind this offset ...
+        self._not_older_time = -1  # ... has this store time
+        self._judged_twice = -1
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Pieces in log order. Files that appear after the walk was made are not seen."""
+        number = self.log.index_of(self.position)
+        for file in self.log.files[number if number is not None else len(self.log.files) :]:
+            if self.verdict is not None or (self.end is not None and self.position >= self.end):
+                break
+            if file.start > self.position:
+                self._gap(file)
+            yield from self._file(file)
+        if self.verdict is None:
+            self.verdict = Verdict.END
+
+    def _gap(self, file: LogFile) -> None:
+        """A file is missing before this one."""
+        lost = file.start - self.position
+        if self.strict:
+            raise CorruptStoreError(
+                file.path, 0, f"the log's files have a gap of {lost} bytes before this one", "bring the missing file back"
+            )
+        self.report.damage(Damage(file.path, 0, self.position, lost, "missing file"))
+        self.position = file.start
+
+    def _file(self, file: LogFile) -> Iterator[Piece]:
+        try:
+            fd = self.log.effects.open_read(file.path)
+        except FileNotFoundError:
+            self.report.note("vanished", f"{file.path} was deleted while the log was read")
+            self.position = file.start + file.size
+            return
+        source: _Mapped | _Pieces | None = None
+        try:
+            size = self.log.effects.size_of(fd)
+            mapped = self.access == "map" and size > 0
+            source = _Mapped(self, file, fd, size) if mapped else _Pieces(self, file, fd, size)
+            yield from self._walk(file, size, source)
+        finally:
+            if source is not None:
+                source.close()
+            self.log.effects.close(fd)
+
+    def _walk(self, file: LogFile, size: int, source: _Mapped | _Pieces) -> Iterator[Piece]:
+        """Walk one open file until its blank, the end asked for, or a stop that ends the walk."""
+        need = 0
+        while self.verdict is None:
+            at = self.position - file.start
+            until = size if self.end is None else min(size, self.end - file.start)
+            if at >= until:
+                self.position = max(self.position, file.start + size)
+                return
+            data, origin, filled = source.bytes_at(at, need)
+            bound = min(until - origin, at - origin + self.piece_bytes)
+            count, stop, reason, self.last_time = kernel.walk(
+                data,
+                at - origin,
+                filled,
+                size - origin,
+                bound,
+                file.start + origin,
+                self.last_time,
+                self.log.max_record,
+                self.flags,
+                self.positions,
+            )
+            need = 0
+            self.position = file.start + origin + stop
+            if count:
+                yield Piece(data, file.start + origin, self.positions, count, stop, file)
+            if reason == kernel.BLANK:
+                self.position = file.start + max(size, self.log.file_size)
+                return
+            if reason == kernel.MORE:
+                need = 0 if count else self._needed(data, stop, filled)
+                if not need or filled < size - origin or self.position - file.start != at:
+                    continue
+                reason = kernel.SIZE  # the file is shorter than it was
+            if reason not in (kernel.END, kernel.FULL):
+                self._stopped(file, self.position, reason, int.from_bytes(data[stop : stop + 8], "big") == 0)
+
+    @staticmethod
+    def _needed(data: memoryview, at: int, filled: int) -> int:
+        """Bytes that the record at `at` needs, of which fewer are at hand; its size was bounded by the kernel."""
+        return max(112, int.from_bytes(data[at : at + 4], "big")) if filled - at >= 4 else 112
+
+    # -- what a stop means --------------------------------------------------------------------------------------
+
+    def _stopped(self, file: LogFile, p: int, reason: int, zeros: bool) -> None:
+        """Decide what stands at p; set the verdict, move the position on, or raise."""
+        if (not self.facts.clean or self.facts.live) and self._judged_twice != p:
+            self._judged_twice = p  # somebody may be writing: the place is read a second time before it is judged
+            return
+        if reason == kernel.TIME:
+            self._step_back(p)
+            return
+        where = f"{kernel.REASONS[reason]}"
+        follower, follows = self._what_follows(p + 1)
+        below = follower is not None and follows is Follows.NOT_OLDER and self._time_at(follower) < self.facts.physic_time
+        own = self.facts.mark is not None
+        if own:
+            below = p < (self.facts.mark or 0)
+        verdict = Verdict.DAMAGE
+        if self.end is None:
+            verdict = decide(
+                follows,
+                clean=self.facts.clean,
+                below_mark=below,
+                own_mark=own,
+                zeros=zeros,
+                zero_sector=self._zero_sector(file, p, follower),
+            )
+        if verdict in (Verdict.DAMAGE, Verdict.UNORDERED):
+            self._damage(file, p, where, verdict, follower)
+            return
+        self.verdict = verdict
+        if verdict is not Verdict.END:
+            self.report.note(verdict.name.lower(), f"{file.path}, position {p - file.start}: {verdict.value} ({where})")
+
+    def _damage(self, file: LogFile, p: int, where: str, verdict: Verdict, follower: int | None) -> None:
+        text = where if verdict is Verdict.DAMAGE else f"{verdict.value}: {where}"
+        if self.strict:
+            behind = "nothing behind it counts" if follower is None else f"records go on at offset {follower}"
+            raise CorruptStoreError(file.path, p - file.start, f"{text}; {behind}", SALVAGE)
+        limit = self.log.limit if self.end is None else self.end
+        resume = limit if follower is None or follower >= limit else follower
+        self.report.damage(Damage(file.path, p - file.start, p, resume - p, text))
+        self.position = resume
+        if follower is None and self.end is None:
+            self.verdict = verdict
+
+    def _step_back(self, p: int) -> None:
+        """An aligned stale tail, or only a clock that was set back: the table's rule for store time alone."""
+        last = self.last_time
+        if self.facts.physic_time >= last > 0 and not self._not_older_behind(p, last):
+            self.verdict = Verdict.STALE_TAIL
+            self.report.note("stale_tail", f"offset {p}: store time steps back, and nothing newer follows")
+            return
+        self.report.note("time_step", f"offset {p}: store time steps back below {last} ms")
+        self.last_time = self._time_at(p)
+
+    def _what_follows(self, offset: int) -> tuple[int | None, Follows]:
+        """The first record that counts behind a stop, and whether any that counts there is not older."""
+        first = next_record(self.log, offset, self.end)
+        if first is None:
+            return None, Follows.NOTHING
+        if self.end is not None or self._time_at(first) >= self.last_time:
+            return first, Follows.NOT_OLDER
+        return first, Follows.NOT_OLDER if self._not_older_behind(first, self.last_time) else Follows.OLDER
+
+    def _not_older_behind(self, offset: int, time: int) -> bool:
+        """Whether a record that counts, at `offset` or later, has at least this store time."""
+        if offset <= self._not_older_at and time <= self._not_older_time:
+            return True
+        walk = LogWalk(self.log, Facts(), offset, self.log.limit, strict=False, check_crc=True)
+        for piece in walk:
+            for at, stored in zip(piece.positions, store_times(piece.data, piece.positions, piece.count), strict=False):
+                if stored >= time:
+                    self._not_older_at, self._not_older_time = piece.base + at, stored
+                    return True
+        return False
+
+    def _time_at(self, offset: int) -> int:
+        """Store time of the record that counts at this offset."""
+        head = self._bytes(offset, 76)
+        at = 68 if len(head) > 39 and head[39] & 16 else 56
+        return int.from_bytes(head[at : at + 8], "big", signed=True)
+
+    def _zero_sector(self, file: LogFile, p: int, follower: int | None) -> bool:
+        if self.facts.clean or follower is None:
+            return False
+        end = min(follower, file.start + file.size)
+        return zeros_to_sector(self._bytes(p, min(end - p, WINDOW) + SECTOR), p - file.start)
+
+    def _bytes(self, offset: int, count: int) -> bytes:
+        file = self.log.find(offset)
+        if file is None:
+            return b""
+        with suppress(FileNotFoundError), self.log.effects.reading(file.path) as fd:
+            return self.log.effects.pread(fd, count, offset - file.start)
+        return b""
+
+
+class _Pieces:
+    """Brings bytes by pread into one buffer that is used again."""
+
+    def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
+        self.effects, self.fd, self.size = walk.log.effects, fd, size
+        self.buffer = bytearray(min(size, walk.piece_bytes) or 1)
+        self.span = len(self.buffer)
+
+    def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
+        """(buffer, file position of its first byte, bytes filled) from file position `at` on."""
+        span = max(self.span, need)
+        if span > len(self.buffer):
+            self.buffer = bytearray(span)  # one large record; released with the walk
+        view = memoryview(self.buffer)
+        return view, at, self.effects.pread_into(self.fd, view[:span], at)
+
+    def close(self) -> None:
+        """Nothing to give back."""
+
+
+class _Mapped:
+    """Brings bytes by mapping the file."""
+
+    def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
+        self.map: mmap.mmap = walk.log.effects.map_read(fd, size)
+        self.view, self.size = memoryview(self.map), size
+
+    def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
+        """The whole file, whatever is asked."""
+        return self.view, 0, self.size
+
+    def close(self) -> None:
+        """Unmap, unless somebody still holds a view of a piece (then the view's end unmaps it)."""
+        with suppress(BufferError):
+            self.view.release()
+            self.map.close()
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a log ends.
+
+    Attributes:
+        offset: log offset behind the last record that counts (or of the blank behind which no file follows).
+        verdict: what stands there.
+    """
+
+    offset: int
+    verdict: Verdict
+
+
+def find_end(log: LogFiles, facts: Facts | None = None, report: Report | None = None) -> LogEnd:
+    """Where the log ends, without reading more than its last file that holds anything.
+
+    Files begin with records, and a stale tail can only stand in the last file that was written. Damage inside that file
+    is walked around; readers of the range meet it themselves.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    begin = log.min_offset
+    for file in reversed(log.files):
+        if next_record(log, file.start, file.start + max(file.size, 1)) is not None:
+            begin = file.start
+            break
+    walk = LogWalk(log, facts, begin, strict=False, report=report)
+    end = begin
+    for piece in walk:
+        end = piece.base + piece.end
+    verdict = walk.verdict or Verdict.END
+    return LogEnd(end, verdict)

@@ -1,0 +1,137 @@
+"""Where a log ends, and what the bytes there mean: one table.
+
+A walk stops at the first position p where neither a record nor a blank stands. What that means is decided here and
+nowhere else, from four facts:
+
+*   what **follows** p: nothing; only records older than the last good one; or records that are not older. A follower
+    is a record that counts, found by resynchronising (magic, own offset, full check) in this file or a later one;
+*   whether the store **stopped cleanly** (there is no `abort` file);
+*   whether p lies below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void when its copy
+    of the checkpoint's time differs, as after RocketMQ wrote), else the end of the last record, older ones behind p
+    left out, whose store time is strictly below the checkpoint's `physicMsgTimestamp`;
+*   whether the bad place holds **zeros**: at p itself, and up to a 512-byte boundary (a sector that never was written).
+
+| follows           | stopped cleanly            | unclean, p < M | unclean, p >= M                                  |
+|-------------------|----------------------------|----------------|--------------------------------------------------|
+| nothing           | end (zeros) or noted tail; | damage         | end (zeros) or torn tail                         |
+|                   | damage if below our mark   |                |                                                  |
+| only older ones   | stale tail                 | damage         | stale tail                                       |
+| ones not older    | damage                     | damage         | unordered write-back if a sector is zero;        |
+|                   |                            |                | else damage                                      |
+
+One cell is stricter than the rule it comes from: below a valid `flintmq.mark` a stale tail is damage after a clean
+stop too, because FlintMQ zeroes what it cuts and so never leaves one.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import zlib
+from dataclasses import dataclass
+from enum import Enum
+
+from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.lock import is_live
+
+SECTOR = 512
+
+
+class Follows(Enum):
+    """What stands behind the place where a walk stopped."""
+
+    NOTHING = "nothing"
+    OLDER = "only older records"
+    NOT_OLDER = "records not older"
+
+
+class Verdict(Enum):
+    """What the place where a walk stopped is."""
+
+    END = "end of the log"
+    TORN_TAIL = "torn tail"
+    STALE_TAIL = "stale tail"
+    UNORDERED = "unordered write-back"
+    DAMAGE = "damage"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a store's small files say about its last stop.
+
+    Attributes:
+        clean: there is no `abort` file.
+        live: some process holds the store's lock now.
+        physic_time: the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown.
+        mark: flushed log offset from a valid `flintmq.mark`, else None.
+    """
+
+    clean: bool = True
+    live: bool = False
+    physic_time: int = 0
+    mark: int | None = None
+
+
+def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, zero_sector: bool) -> Verdict:
+    """The table above.
+
+    Args:
+        follows: what stands behind p.
+        clean: the store stopped cleanly.
+        below_mark: p < M.
+        own_mark: M comes from `flintmq.mark`.
+        zeros: the bytes at p are zeros.
+        zero_sector: the bad place holds zeros up to a 512-byte boundary.
+    """
+    if below_mark and (own_mark or not clean):
+        return Verdict.DAMAGE
+    if follows is Follows.NOTHING:
+        return Verdict.END if zeros else Verdict.TORN_TAIL
+    if follows is Follows.OLDER:
+        return Verdict.STALE_TAIL
+    return Verdict.UNORDERED if zero_sector and not clean else Verdict.DAMAGE
+
+
+def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
+    """Whether the bad place holds a sector that never was written.
+
+    Args:
+        data: the bytes from the bad place on, to the next record that counts or as many as are at hand.
+        position: byte position in the file of data[0].
+
+    True if all bytes from `position` up to the next 512-byte boundary are zeros (eight of them at least, so that the
+    leading zeros of a size do not pass for a lost sector), or if any whole sector behind it is.
+    """
+    data = bytes(data)
+    first = -position % SECTOR
+    if 8 <= first <= len(data) and not any(data[:first]):
+        return True
+    return any(not any(data[at : at + SECTOR]) for at in range(first, len(data) - SECTOR + 1, SECTOR))
+
+
+_CHECKPOINT_TIME = struct.Struct(">q")
+_MARK = struct.Struct(">8sqqI")  # magic, flushed offset, copy of the checkpoint's physic time, CRC-32 of the 24 bytes
+MARK_MAGIC = b"FLINTMK1"
+
+
+def read_facts(root: str, effects: Effects = REAL) -> Facts:
+    """Facts of the store at root: its `abort`, `checkpoint` and `flintmq.mark`, and whether it is live.
+
+    Missing or short files give the value "unknown". Nothing is written and no lock is taken.
+
+    Raises:
+        StoreAccessError: one of the files is there but cannot be read.
+    """
+    checkpoint = effects.read_file(os.path.join(root, "checkpoint"), 8) or b""
+    physic_time = max(0, _CHECKPOINT_TIME.unpack(checkpoint)[0]) if len(checkpoint) == 8 else 0
+    clean = effects.size(os.path.join(root, "abort")) is None
+    mark = _read_mark(effects.read_file(os.path.join(root, "flintmq.mark"), _MARK.size) or b"", physic_time)
+    return Facts(clean=clean, live=is_live(root), physic_time=physic_time, mark=mark)
+
+
+def _read_mark(data: bytes, physic_time: int) -> int | None:
+    if len(data) != _MARK.size:
+        return None
+    magic, flushed, copy, crc = _MARK.unpack(data)
+    good = magic == MARK_MAGIC and crc == zlib.crc32(data[:-4]) and copy == physic_time and flushed >= 0
+    return int(flushed) if good else None
