@@ -1,0 +1,69 @@
+"""FlintMQ: Apache RocketMQ's message store in Python, byte for byte.
+
+    import flintmq
+    with flintmq.open_store("/path/to/store") as store:
+        for message in store.messages():
+            print(message.topic, message.queue_offset, message.body)
+
+Importing this package is cheap: Arrow, Spark and the command line are loaded when they are used.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from flintmq.errors import (
+    ConfigError,
+    CorruptStoreError,
+    FlintError,
+    FormatError,
+    JavaNotFoundError,
+    MessageNotFoundError,
+    MissingExtraError,
+    NotAStoreError,
+    StoreAccessError,
+    StoreError,
+    StoreLockedError,
+    UnsupportedFormatError,
+    UsageError,
+)
+from flintmq.message import COLUMNS, StoredMessage
+
+if TYPE_CHECKING:
+    from flintmq.arrow.scan import scan_arrow
+    from flintmq.store.view import StoreView, open_store
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "COLUMNS",
+    "ConfigError",
+    "CorruptStoreError",
+    "FlintError",
+    "FormatError",
+    "JavaNotFoundError",
+    "MessageNotFoundError",
+    "MissingExtraError",
+    "NotAStoreError",
+    "StoreAccessError",
+    "StoreError",
+    "StoreLockedError",
+    "StoreView",
+    "StoredMessage",
+    "UnsupportedFormatError",
+    "UsageError",
+    "__version__",
+    "open_store",
+    "scan_arrow",
+]
+
+_LAZY = {"open_store": "flintmq.store.view", "StoreView": "flintmq.store.view", "scan_arrow": "flintmq.arrow.scan"}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what is not needed for every import on first use."""
+    if name in _LAZY:
+        from importlib import import_module
+
+        return getattr(import_module(_LAZY[name]), name)
+    raise AttributeError(f"module 'flintmq' has no attribute {name!r}")
