@@ -32,6 +32,10 @@ Progress = Callable[[int, int], None]
 """Called with (done, total) in any unit; the total may be 0 while it is not known."""
 
 
+def no_progress(done: int, total: int) -> None:
+    """Takes progress where nobody watches."""
+
+
 class PipeClosed(Exception):
     """Whoever read our output has gone; there is nothing left to do, and nothing wrong."""
 
@@ -55,18 +59,21 @@ class Output:
             raise PipeClosed from None
 
     def lines(self, rows: Iterable[str]) -> None:
-        """Write one line a row, in blocks. What was made before an error is written before the error is seen.
+        """Write one line a row, in blocks; to a terminal each as it comes.
+
+        What was made before an error is written before the error is seen.
 
         Raises:
             PipeClosed: the reader has gone.
         """
         block: list[str] = []
         length = 0
+        most = 0 if sys.stdout.isatty() else BLOCK_BYTES
         try:
             for row in rows:
                 block.append(row)
                 length += len(row)
-                if length >= BLOCK_BYTES:
+                if length >= most:
                     self._flush(block)
                     length = 0
         finally:
@@ -88,10 +95,15 @@ class Output:
         _stderr(json.dumps({"note": text}) if self.json else f"flintmq: {printable(text)}")
 
     @contextlib.contextmanager
-    def progress(self, title: str) -> Iterator[Progress]:
-        """A progress bar on stderr where that is a terminal, else nothing. Yields what to call as work is done."""
-        if self.json or not sys.stderr.isatty():
-            yield lambda done, total: None
+    def progress(self, title: str, unless: bool = False) -> Iterator[Progress]:
+        """A progress bar on stderr where that is a terminal, else nothing. Yields what to call as work is done.
+
+        Args:
+            title: what is being done.
+            unless: show none all the same, because other output goes to that terminal meanwhile.
+        """
+        if unless or self.json or not sys.stderr.isatty():
+            yield no_progress
             return
         from rich.console import Console as RichConsole
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn

@@ -1,0 +1,272 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Encode messages into a commit log: one record after another, and the blank record where a file is full.
+
+The layout is that of store format 3.1; the rule of roll-over that of 3.4 (a record must leave 8 bytes of its file
+free). Messages come as columns. A column of bytes is one buffer and two arrays, where each row's bytes begin and end,
+so that rows may share bytes and an Arrow column fits as it is: its offsets without the last, and without the first.
+
+V2, with two bytes for the length of the topic, is used from 128 bytes of topic on. Upstream's MessageExtEncoder
+decides by characters and writes records that nobody can read where the two differ (store format 3.5).
+"""
+
+import cython
+
+if not cython.compiled:
+    from flintmq.kernels._plain import copy_bytes, crc32_of, i32be, put16be, put32be, put64be
+
+# What ended a call. The names stand in STATUSES, in this order.
+DONE = 0  # all rows are written
+ROOM = 1  # the buffer is full: write it out and go on with the row at its start
+ROLL = 2  # the file is full and its blank record is written: go on with the row in the next file
+REFUSED = 3  # the row makes no legal record; nothing of it is written
+
+STATUSES = ("done", "buffer full", "file full", "row refused")
+
+CRC_PROPERTY = 1  # flag: end each record with the checksum property (store format 3.7)
+
+_DONE = cython.declare(cython.int, 0)
+_ROOM = cython.declare(cython.int, 1)
+_ROLL = cython.declare(cython.int, 2)
+_REFUSED = cython.declare(cython.int, 3)
+
+_V1 = cython.declare(cython.longlong, 0xDAA320A7)
+_V2 = cython.declare(cython.longlong, 0xDAA320AB)
+_BLANK_MAGIC = cython.declare(cython.longlong, 0xCBD43194)
+
+_CRC_NAME = cython.declare(cython.longlong, 0x5F5F435243333223)  # "__CRC32#"
+
+
+def record_size(body, topic, properties, sys_flag):
+    """Bytes of a record with parts of these sizes."""
+    hosts: cython.longlong = 16 + (12 if sys_flag & 16 else 0) + (12 if sys_flag & 32 else 0)
+    return 75 + hosts + (1 if topic > 127 else 0) + body + topic + properties
+
+
+def crc_property_room(properties, at, size):
+    """Bytes that the checksum property adds: 20, and a separator if the properties do not end with one."""
+    return 21 if size > 0 and properties[at + size - 1] != 2 else 20
+
+
+def put_record(
+    out, at, physical_offset, bodies, body_at, body, topics, topic_at, topic, properties, properties_at,
+    properties_size, hosts, born_host_at, store_host_at, queue_id, queue_offset, flag, sys_flag, born_time, store_time,
+    reconsumed, prepared_offset, crc_property,
+):  # fmt: skip
+    """Write one record at out[at] and return the position behind it. The caller has checked every size and the room."""
+    start: cython.longlong = at
+    extra: cython.longlong = crc_property_room(properties, properties_at, properties_size) if crc_property else 0
+    size: cython.longlong = record_size(body, topic, properties_size + extra, sys_flag)
+    width: cython.longlong
+    put32be(out, at, size)
+    put32be(out, at + 4, _V2 if topic > 127 else _V1)
+    put32be(out, at + 8, crc32_of(bodies, body_at, body) & 0x7FFFFFFF if body > 0 else 0)
+    put32be(out, at + 12, queue_id)
+    put32be(out, at + 16, flag)
+    put64be(out, at + 20, queue_offset)
+    put64be(out, at + 28, physical_offset)
+    put32be(out, at + 36, sys_flag)
+    put64be(out, at + 40, born_time)
+    at += 48
+    width = 20 if sys_flag & 16 else 8
+    copy_bytes(out, at, hosts, born_host_at, width)
+    put64be(out, at + width, store_time)
+    at += width + 8
+    width = 20 if sys_flag & 32 else 8
+    copy_bytes(out, at, hosts, store_host_at, width)
+    at += width
+    put32be(out, at, reconsumed)
+    put64be(out, at + 4, prepared_offset)
+    put32be(out, at + 12, body)
+    at += 16
+    if body > 0:
+        copy_bytes(out, at, bodies, body_at, body)
+        at += body
+    if topic > 127:
+        put16be(out, at, topic)
+        at += 2
+    else:
+        out[at] = topic
+        at += 1
+    if topic > 0:
+        copy_bytes(out, at, topics, topic_at, topic)
+        at += topic
+    put16be(out, at, properties_size + extra)
+    at += 2
+    if properties_size > 0:
+        copy_bytes(out, at, properties, properties_at, properties_size)
+        at += properties_size
+    if crc_property:
+        if extra == 21:
+            out[at] = 2
+            at += 1
+        at = _put_crc_property(out, start, at)
+    return at
+
+
+def _put_crc_property(out, start, at):
+    """Write `__CRC32#`, 0x01, ten decimal digits with the least significant first, 0x02 (store format 3.7)."""
+    crc: cython.longlong = crc32_of(out, start, at - start) & 0x7FFFFFFF
+    i: cython.int
+    put64be(out, at, _CRC_NAME)
+    out[at + 8] = 1
+    for i in range(10):
+        out[at + 9 + i] = 48 + crc % 10
+        crc = crc // 10
+    out[at + 19] = 2
+    return at + 20
+
+
+def _part(start, end, length):
+    """Size of the part [start, end) of a buffer of this length, or -1 if it does not lie within."""
+    return end - start if 0 <= start <= end <= length else -1
+
+
+@cython.boundscheck(False)  # each column is compared with `last` before the loop
+def append(
+    out: cython.uchar[::1],
+    at: cython.longlong,
+    file_end: cython.longlong,
+    base: cython.longlong,
+    first: cython.longlong,
+    last: cython.longlong,
+    reserve: cython.longlong,
+    max_size: cython.longlong,
+    flags: cython.int,
+    bodies: cython.const[cython.uchar][::1],
+    body_starts: cython.const[cython.longlong][::1],
+    body_ends: cython.const[cython.longlong][::1],
+    topics: cython.const[cython.uchar][::1],
+    topic_starts: cython.const[cython.longlong][::1],
+    topic_ends: cython.const[cython.longlong][::1],
+    properties: cython.const[cython.uchar][::1],
+    properties_starts: cython.const[cython.longlong][::1],
+    properties_ends: cython.const[cython.longlong][::1],
+    hosts: cython.const[cython.uchar][::1],
+    born_host_starts: cython.const[cython.longlong][::1],
+    store_host_starts: cython.const[cython.longlong][::1],
+    queue_ids: cython.const[cython.int][::1],
+    queue_offsets: cython.const[cython.longlong][::1],
+    message_flags: cython.const[cython.int][::1],
+    sys_flags: cython.const[cython.int][::1],
+    born_times: cython.const[cython.longlong][::1],
+    store_times: cython.const[cython.longlong][::1],
+    reconsumed: cython.const[cython.int][::1],
+    prepared_offsets: cython.const[cython.longlong][::1],
+    physical_offsets: cython.longlong[::1],
+):
+    """Write the records of rows first..last-1 from out[at] on, until the rows, the buffer or the file ends.
+
+    Args:
+        out: takes the bytes of one commit log file, from log offset `base` on.
+        at: where in `out` the first record begins.
+        file_end: position in `out` of the end of the commit log file (may lie beyond the buffer).
+        base: log offset of out[0].
+        first, last: rows to write.
+        reserve: roll over unless a record of this many bytes would fit, too: the sum of a batch that must not be
+            parted (store format 3.6), or 0. It is for the first row only.
+        max_size: largest record in bytes that is written.
+        flags: 0 or CRC_PROPERTY.
+        bodies, body_starts, body_ends: row i has the body bodies[body_starts[i]:body_ends[i]]; topics and properties
+            likewise. Properties are encoded ones (store format 4).
+        hosts, born_host_starts, store_host_starts: raw addresses and ports, 8 bytes each or 20 where the row's
+            sysflag says IPv6, at these places of `hosts`.
+        queue_ids, queue_offsets, message_flags, sys_flags, born_times, store_times, reconsumed, prepared_offsets: the
+            numbers of a record, times in ms.
+        physical_offsets: takes the log offset of each row's record, at the row's own index.
+
+    Returns:
+        (row, at, status): the first row that is not written, the position behind the last byte written, and DONE,
+        ROOM, ROLL (behind the 8 bytes of the blank record, which says how much of the file is left) or REFUSED (a
+        part lies outside its buffer, or is too long for its length field, or the record for max_size).
+
+    Raises:
+        ValueError: `at` lies outside the buffer, or less than 8 bytes before the end of the file; a column is shorter
+            than `last`.
+    """
+    if at < 0 or at > out.shape[0] or file_end - at < 8 or first < 0 or first > last:
+        raise ValueError("at must lie in the buffer and 8 bytes before the end of the file, first not behind last")
+    shortest: cython.Py_ssize_t = min(
+        body_starts.shape[0], body_ends.shape[0], topic_starts.shape[0], topic_ends.shape[0],
+        properties_starts.shape[0], properties_ends.shape[0], born_host_starts.shape[0], store_host_starts.shape[0],
+        queue_ids.shape[0], queue_offsets.shape[0], message_flags.shape[0], sys_flags.shape[0], born_times.shape[0],
+        store_times.shape[0], reconsumed.shape[0], prepared_offsets.shape[0], physical_offsets.shape[0],
+    )  # fmt: skip
+    if shortest < last:
+        raise ValueError("a column has fewer rows than are to be written")
+    if out.shape[0] == 0:
+        return first, at, (_DONE if first == last else _ROOM)
+    row: cython.longlong = first
+    status: cython.int = _DONE
+    body: cython.longlong
+    topic: cython.longlong
+    props: cython.longlong
+    size: cython.longlong
+    with_crc: cython.bint = (flags & 1) != 0
+    if cython.compiled:
+        p: cython.p_uchar = cython.address(out[0])
+        body_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
+        topic_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
+        props_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
+        host_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
+        if bodies.shape[0] > 0:
+            body_p = cython.address(bodies[0])
+        if topics.shape[0] > 0:
+            topic_p = cython.address(topics[0])
+        if properties.shape[0] > 0:
+            props_p = cython.address(properties[0])
+        if hosts.shape[0] > 0:
+            host_p = cython.address(hosts[0])
+    else:
+        p, body_p, topic_p, props_p, host_p = out, bodies, topics, properties, hosts
+    with cython.nogil:
+        while row < last:
+            body = _part(body_starts[row], body_ends[row], bodies.shape[0])
+            topic = _part(topic_starts[row], topic_ends[row], topics.shape[0])
+            props = _part(properties_starts[row], properties_ends[row], properties.shape[0])
+            if (
+                body < 0
+                or body > max_size
+                or topic < 0
+                or topic > 32767
+                or props < 0
+                or props + (crc_property_room(props_p, properties_starts[row], props) if with_crc else 0) > 32767
+                or _part(born_host_starts[row], born_host_starts[row] + (20 if sys_flags[row] & 16 else 8), hosts.shape[0]) < 0
+                or _part(store_host_starts[row], store_host_starts[row] + (20 if sys_flags[row] & 32 else 8), hosts.shape[0]) < 0
+            ):  # fmt: skip
+                status = _REFUSED
+                break
+            size = record_size(body, topic, props, sys_flags[row])
+            if with_crc:
+                size += crc_property_room(props_p, properties_starts[row], props)
+            if size > max_size:
+                status = _REFUSED
+                break
+            if size + 8 > file_end - at or (row == first and reserve + 8 > file_end - at):
+                status = _ROLL if out.shape[0] - at >= 8 else _ROOM
+                break
+            if size > out.shape[0] - at:
+                status = _ROOM
+                break
+            physical_offsets[row] = base + at
+            at = put_record(
+                p, at, base + at, body_p, body_starts[row], body, topic_p, topic_starts[row], topic,
+                props_p, properties_starts[row], props, host_p, born_host_starts[row], store_host_starts[row],
+                queue_ids[row], queue_offsets[row], message_flags[row], sys_flags[row], born_times[row],
+                store_times[row], reconsumed[row], prepared_offsets[row], with_crc,
+            )  # fmt: skip
+            row += 1
+        if status == _ROLL:
+            put_blank_record(p, at, file_end - at)
+            at += 8
+    return row, at, status
+
+
+def put_blank_record(out, at, left):
+    """Write the 8 bytes that end a file of which `left` bytes are not used (store format 3.4)."""
+    put32be(out, at, left)
+    put32be(out, at + 4, _BLANK_MAGIC)
+
+
+def size_of(body: cython.longlong, topic: cython.longlong, properties: cython.longlong, sys_flag: cython.int):
+    """Bytes of a record whose body, topic and properties have these many bytes, without a checksum property."""
+    return record_size(body, topic, properties, sys_flag)
