@@ -19,6 +19,12 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNELS = Path("src/flintmq/kernels")
+CYTHONIZE = {
+    "build_dir": "build/cython",  # keeps the generated C out of the source tree
+    "include_path": ["src"],
+    "compiler_directives": {"show_performance_hints": False},  # bounds checks stay on, on purpose
+    "quiet": True,
+}
 MUST_COMPILE = os.environ.get("FLINTMQ_MUST_COMPILE") == "1"
 
 
@@ -57,7 +63,7 @@ def kernels() -> list[Extension]:
     done = []
     for extension in extensions:  # one by one: a kernel that Cython rejects does not take the others with it
         try:
-            done += cythonize([extension], build_dir="build/cython", include_path=["src"], quiet=True)
+            done += cythonize([extension], **CYTHONIZE)
         except Exception as error:
             uncompiled(f"{extension.name} stays uncompiled: Cython rejects it", error)
     for extension in done:
