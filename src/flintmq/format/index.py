@@ -39,7 +39,7 @@ class Header(NamedTuple):
 class Slot(NamedTuple):
     """A hash slot; slot k holds the items whose hash modulo the number of slots is k."""
 
-    item: Annotated[int, Int("i32", "number of its newest item; 0 or less, or the count or more: none")]
+    item: Annotated[int, Int("i32", "number of its newest item; 0 or less, or more than the count: none")]
 
 
 class Item(NamedTuple):

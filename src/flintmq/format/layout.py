@@ -22,7 +22,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast, get_type_hints
+from typing import Any, Generic, TypeAlias, TypeVar, cast, get_type_hints
 
 from flintmq.errors import FormatError
 
@@ -92,16 +92,6 @@ class Counted:
 
 
 Part: TypeAlias = Int | Total | Sized | Counted
-
-
-class Row(NamedTuple):
-    """One line of a layout's table. Offset and size are texts, because they can hold symbols such as `48+B`."""
-
-    offset: str
-    size: str
-    type: str
-    field: str
-    meaning: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,33 +229,6 @@ class Layout(Generic[T]):
         end = len(buf) if end is None else min(end, len(buf))
         whole = max(end - at, 0) // self.size * self.size
         return map(self._make, self.struct.iter_unpack(memoryview(buf)[at : at + whole]))
-
-    def rows(self) -> list[Row]:
-        """The table of the layout, one row for each field on disk."""
-        rows, fixed, symbols = [], 0, ""
-        for name, part in self.parts:
-            if isinstance(part, (Int, Total)):
-                rows.append(Row(f"{fixed}{symbols}", str(WIDTHS[part.type]), part.type, name, part.meaning))
-                fixed += WIDTHS[part.type]
-                continue
-            if isinstance(part, Counted):
-                widths = [WIDTHS[type_] for type_ in part.types]
-                rows.append(
-                    Row(
-                        f"{fixed}{symbols}",
-                        " or ".join(map(str, widths)),
-                        " or ".join(part.types),
-                        part.name,
-                        f"`{part.symbol}`, bytes of {name}",
-                    )
-                )
-                fixed += widths[0]
-                if len(widths) > 1:
-                    symbols += "+v"
-                    fixed -= widths[0]
-            rows.append(Row(f"{fixed}{symbols}", part.symbol, "bytes", name, part.meaning))
-            symbols += "+" + part.symbol
-        return rows
 
 
 def _parts(type_: type[Any]) -> Iterator[tuple[str, Part]]:

@@ -1,0 +1,249 @@
+"""The JSON of config/, as Java's two dialects have it (docs/format/config.md).
+
+Maps with integer keys are written with unquoted keys, which is not JSON. The reader takes what either version of
+upstream takes (fastjson 1.2.83 and fastjson2 2.0.43): integer keys with and without quotes, single quotes, comments, a
+trailing comma, a leading byte order mark, unquoted names. Size, depth and numbers are bounded.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, TypeAlias
+
+from flintmq.errors import FormatError
+from flintmq.format.text import java_decode, java_encode, java_int
+
+JsonObject: TypeAlias = dict[str | int, Any]
+
+MAX_BYTES: Final = 64 * 1024 * 1024
+MAX_DEPTH: Final = 64
+
+_SPACE = re.compile(r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?s:.*?)\*/)*+")
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_INTEGER = re.compile(r"-?[0-9]+")
+_NAME = re.compile(r"[A-Za-z_$][A-Za-z0-9_$]*+")
+_PLAIN = {'"': re.compile(r'[^"\\]*+'), "'": re.compile(r"[^'\\]*+")}
+_ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", '"': '"', "'": "'", "\\": "\\", "/": "/"}
+_HEX4 = re.compile(r"[0-9A-Fa-f]{4}")
+_WORDS = {"true": True, "false": False, "null": None}
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def parse(data: bytes | bytearray | memoryview) -> JsonObject:
+    """The object that a configuration file holds.
+
+    Returns:
+        Keys written without quotes as numbers are ints, all others strings; of doubled keys the last wins. Order is the
+        file's.
+
+    Raises:
+        FormatError: the bytes are no object of this dialect, go on behind it, or exceed a bound (64 MiB, 64 levels,
+            numbers of 64 bits). The position counts bytes of UTF-8.
+    """
+    if len(data) > MAX_BYTES:
+        raise FormatError(f"{len(data)} bytes of JSON, more than the {MAX_BYTES} that are read")
+    return _Reader(java_decode(data)).document()
+
+
+def integer(value: Any) -> int | None:
+    """A number as Java's loader takes it: written with or without quotes; None for anything else."""
+    if isinstance(value, str):
+        return java_int(value, 64)
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+class _Reader:
+    """A recursive descent over one text; `at` is the next character."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.at = 1 if text.startswith("\ufeff") else 0
+
+    def document(self) -> JsonObject:
+        if self.next() != "{":
+            raise self.error("an object begins with {")
+        value = self.object(1)
+        if self.next():
+            raise self.error("text behind the object")
+        return value
+
+    def error(self, reason: str) -> FormatError:
+        return FormatError(reason, len(java_encode(self.text[: self.at])))
+
+    def next(self) -> str:
+        """The next character that is neither space nor comment, empty at the end; it is not taken."""
+        match = _SPACE.match(self.text, self.at)
+        self.at = match.end() if match else self.at
+        return self.text[self.at : self.at + 1]
+
+    def object(self, depth: int) -> JsonObject:
+        if depth > MAX_DEPTH:
+            raise self.error(f"deeper than {MAX_DEPTH} levels")
+        self.at += 1
+        pairs: JsonObject = {}
+        while self.next() != "}":
+            key = self.key()
+            if self.next() != ":":
+                raise self.error("no : behind a key")
+            self.at += 1
+            pairs[key] = self.value(depth)
+            self.comma("}")
+        self.at += 1
+        return pairs
+
+    def array(self, depth: int) -> list[Any]:
+        if depth > MAX_DEPTH:
+            raise self.error(f"deeper than {MAX_DEPTH} levels")
+        self.at += 1
+        values = []
+        while self.next() != "]":
+            values.append(self.value(depth))
+            self.comma("]")
+        self.at += 1
+        return values
+
+    def comma(self, closing: str) -> None:
+        """Take the comma behind a value; none is needed before the closing bracket."""
+        char = self.next()
+        if char == ",":
+            self.at += 1
+        elif char != closing:
+            raise self.error(f"neither , nor {closing} behind a value" if char else "the text ends early")
+
+    def key(self) -> str | int:
+        char = self.next()
+        if char in ('"', "'"):
+            return self.string(char)
+        if match := _INTEGER.match(self.text, self.at):
+            return self.bounded(match.group())
+        if match := _NAME.match(self.text, self.at):
+            self.at = match.end()
+            return match.group()
+        raise self.error("no key" if char else "the text ends early")
+
+    def value(self, depth: int) -> Any:
+        char = self.next()
+        if char in ('"', "'"):
+            return self.string(char)
+        if char == "{":
+            return self.object(depth + 1)
+        if char == "[":
+            return self.array(depth + 1)
+        if (match := _NAME.match(self.text, self.at)) and match.group() in _WORDS:
+            self.at = match.end()
+            return _WORDS[match.group()]
+        if match := _NUMBER.match(self.text, self.at):
+            return self.fraction(match.group()) if match.group(1) or match.group(2) else self.bounded(match.group())
+        raise self.error("no value" if char else "the text ends early")
+
+    def bounded(self, digits: str) -> int:
+        number = int(digits) if len(digits) <= 20 else 1 << 64
+        if not -(1 << 63) <= number < 1 << 63:
+            raise self.error("a number beyond 64 bits")
+        self.at += len(digits)
+        return number
+
+    def fraction(self, digits: str) -> float:
+        number = float(digits) if len(digits) <= 64 else math.inf
+        if not math.isfinite(number):
+            raise self.error("a number out of range")
+        self.at += len(digits)
+        return number
+
+    def string(self, quote: str) -> str:
+        pieces, plain, self.at = [], _PLAIN[quote], self.at + 1
+        while True:
+            match = plain.match(self.text, self.at)
+            assert match, "the pattern matches anything, nothing too"
+            pieces.append(match.group())
+            self.at = match.end()
+            char = self.text[self.at : self.at + 1]
+            if char == quote:
+                break
+            if not char:
+                raise self.error("a string does not end")
+            pieces.append(self.escape())
+        self.at += 1
+        text = "".join(pieces)
+        # Escaped pairs are one character; a lone surrogate is what Java would write back for it, a question mark.
+        return java_decode(java_encode(text)) if _SURROGATE.search(text) else text
+
+    def escape(self) -> str:
+        """The character behind a backslash, which stands at `at`."""
+        char = self.text[self.at + 1 : self.at + 2]
+        if char == "u" and (match := _HEX4.match(self.text, self.at + 2)):
+            self.at += 6
+            return chr(int(match.group(), 16))
+        if char not in _ESCAPES or not char:
+            raise self.error("an unknown escape in a string")
+        self.at += 2
+        return _ESCAPES[char]
+
+
+def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = False) -> bytes:
+    """The bytes of a configuration file, laid out as `peer` lays them out; keys that are ints stand without quotes.
+
+    Args:
+        value: the object; keys in the order in which they are to stand (upstream: fields by alphabet, maps in any).
+        peer: "5.3.3" or "5.4.0".
+        compact: all on one line with non-ASCII characters escaped, as the metrics files are.
+
+    Raises:
+        FormatError: a value that is not an object, list, string, number, true, false or null.
+    """
+    return java_encode(_Writer(peer == "5.4.0", compact).value(value, 0))
+
+
+class _Writer:
+    """Both layouts, which differ in empty maps, maps with integer keys and lists."""
+
+    def __init__(self, by_line: bool, compact: bool) -> None:
+        self.by_line, self.compact = by_line, compact
+
+    def value(self, value: Any, depth: int) -> str:
+        if isinstance(value, str):
+            return self.string(value)
+        if value is None or isinstance(value, bool):
+            return {None: "null", True: "true", False: "false"}[value]
+        if isinstance(value, (int, float)):
+            return repr(value)
+        if isinstance(value, Mapping):
+            return self.object(value, depth)
+        if isinstance(value, Sequence):
+            return self.array(value, depth)
+        raise FormatError(f"{type(value).__name__} cannot be written as JSON")
+
+    def object(self, pairs: Mapping[str | int, Any], depth: int) -> str:
+        items = [
+            f"{key if isinstance(key, int) else self.string(key)}:{self.value(value, depth + 1)}"
+            for key, value in pairs.items()
+        ]
+        if self.compact or not (items or self.by_line):
+            return "{" + ",".join(items) + "}"
+        inside, outside = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
+        if all(isinstance(key, int) for key in pairs) and not self.by_line:
+            return "{" + ",".join(items) + outside + "}"
+        return "{" + inside + ("," + inside).join(items) + outside + "}"
+
+    def array(self, values: Sequence[Any], depth: int) -> str:
+        items = [self.value(value, depth + 1) for value in values]
+        if self.compact or not self.by_line or all(isinstance(value, int) for value in values):
+            return "[" + ",".join(items) + "]"
+        inside, outside = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
+        return "[" + inside + ("," + inside).join(items) + outside + "]"
+
+    def string(self, text: str) -> str:
+        return '"' + "".join(map(self.character, text)) + '"'
+
+    def character(self, char: str) -> str:
+        if char in _UNESCAPES:
+            return _UNESCAPES[char]
+        if " " <= char <= "~" or (not self.compact and char > "\x9f" and char not in "\u2028\u2029"):
+            return char
+        units = char.encode("utf-16-be", "surrogatepass").hex()
+        return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+
+_UNESCAPES = {"\b": "\\b", "\f": "\\f", "\n": "\\n", "\r": "\\r", "\t": "\\t", '"': '\\"', "\\": "\\\\"}

@@ -1,0 +1,145 @@
+"""The byte tables in docs/format, made from the declarations: `python -m flintmq.format.docs --check` or `--write`.
+
+A page marks the place of a table with `<!-- layout: NAME -->` and `<!-- end -->`; everything between is generated,
+everything else is written by hand. Nothing of FlintMQ imports this module; it alone here touches files, those of the
+documentation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from flintmq.format import (
+    batch_queue,
+    checkpoint,
+    consume_queue,
+    consume_queue_ext,
+    flintmq_mark,
+    index,
+    inner_batch,
+    message_id,
+    record,
+    timer,
+)
+from flintmq.format.layout import WIDTHS, Int, Layout, Part, Sized, Total
+
+LAYOUTS: Final[tuple[Layout[Any], ...]] = (
+    record.RECORD,
+    record.BLANK,
+    inner_batch.ENTRY,
+    message_id.HOST,
+    message_id.OFFSET_ID,
+    message_id.CLIENT_ID,
+    consume_queue.UNIT,
+    consume_queue_ext.EXT_UNIT,
+    batch_queue.BATCH_UNIT,
+    index.HEADER,
+    index.SLOT,
+    index.ITEM,
+    checkpoint.CHECKPOINT,
+    timer.WHEEL_SLOT,
+    timer.LOG_UNIT,
+    timer.LOG_END,
+    timer.TIMER_CHECK,
+    flintmq_mark.MARK,
+)
+_BY_NAME: Final = {layout.name: layout for layout in LAYOUTS}
+_MARKED: Final = re.compile(r"<!-- layout: (?P<name>[^>]+?) -->\n.*?<!-- end -->", re.DOTALL)
+
+
+class Row(NamedTuple):
+    """One line of a layout's table. Offset and size are texts, because they can hold symbols such as `48+B`."""
+
+    offset: str
+    size: str
+    type: str
+    field: str
+    meaning: str
+
+
+def rows(layout: Layout[Any]) -> list[Row]:
+    """The table of a layout, one row for each field on disk."""
+    found: list[Row] = []
+    fixed, symbols = 0, list[str]()
+    for field, type_, widths, symbol, meaning in _pieces(layout.parts):
+        offset = "+".join(([str(fixed)] if fixed or not symbols else []) + symbols)
+        size = " or ".join(map(str, widths)) if widths else ""
+        found.append(Row(offset, f"{symbol} = {size}" if symbol and size else symbol or size, type_, field, meaning))
+        if symbol:
+            symbols.append(symbol)
+        else:
+            fixed += widths[0]
+    return found
+
+
+def _pieces(parts: Iterable[tuple[str, Part]]) -> Iterator[tuple[str, str, tuple[int, ...], str, str]]:
+    """(field, type, widths, symbol of a width that varies, meaning) of everything on disk, lengths too."""
+    for name, part in parts:
+        if isinstance(part, (Int, Total)):
+            yield name, part.type, (WIDTHS[part.type],), "", part.meaning
+        elif isinstance(part, Sized):
+            yield name, "bytes", part.widths, part.symbol, part.meaning
+        else:
+            widths = tuple(WIDTHS[type_] for type_ in part.types)
+            yield part.name, " or ".join(part.types), widths, "v" if len(widths) > 1 else "", f"bytes of the {name}"
+            yield name, "bytes", (), part.symbol, part.meaning
+
+
+def table(layout: Layout[Any]) -> str:
+    """The table of a layout in Markdown, with a line on its size."""
+    size = f"{layout.min_size} bytes" if layout.fixed else f"At least {layout.min_size} bytes"
+    lines = ["| Offset | Bytes | Type | Field | Meaning |", "|---|---|---|---|---|"]
+    lines += [f"| {row.offset} | {row.size} | {row.type} | {row.field} | {row.meaning} |" for row in rows(layout)]
+    return f"{size}.\n\n" + "\n".join(lines)
+
+
+def filled(text: str) -> str:
+    """A page with its tables made anew.
+
+    Raises:
+        KeyError: the page names a layout that does not exist.
+    """
+
+    def replace(match: re.Match[str]) -> str:
+        name = match["name"]
+        return f"<!-- layout: {name} -->\n{table(_BY_NAME[name])}\n<!-- end -->"
+
+    return _MARKED.sub(replace, text)
+
+
+def layouts_in(text: str) -> list[str]:
+    """Names of the layouts whose tables a page holds."""
+    return [match["name"] for match in _MARKED.finditer(text)]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Check or write the pages; 1 if --check finds one that is not as generated, or a layout without a page."""
+    parser = argparse.ArgumentParser(prog="python -m flintmq.format.docs", description="Byte tables of docs/format.")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--check", action="store_true", help="say which pages are old; change nothing")
+    what.add_argument("--write", action="store_true", help="write the tables of all pages")
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("docs/format"))
+    options = parser.parse_args(arguments)
+    missing = set(_BY_NAME)
+    old = []
+    for page in sorted(options.folder.glob("*.md")):
+        text = page.read_text(encoding="utf-8")
+        missing -= set(layouts_in(text))
+        if filled(text) != text:
+            old.append(page)
+            if options.write:
+                page.write_text(filled(text), encoding="utf-8")
+    for page in old:
+        print(f"{page}: {'written' if options.write else 'old; run with --write'}")
+    for name in sorted(missing):
+        print(f"{options.folder}: no page holds the table of {name}; add its markers to one")
+    return 1 if missing or (old and options.check) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
