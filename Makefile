@@ -50,6 +50,7 @@ bench: install ## Measure the ratios; writes bench/results.json and bench/RESULT
 
 docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.format.docs --write
+	$(BIN)/python -m flintmq.cli.docs --write
 
 coverage: install ## Run the tests and tell which lines they miss
 	$(BIN)/python -m pytest --cov=flintmq --cov-report=term-missing:skip-covered $(ARGS)
