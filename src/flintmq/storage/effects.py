@@ -20,6 +20,7 @@ from contextlib import contextmanager
 from flintmq.errors import StoreAccessError
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+_FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
 class Effects:
@@ -30,15 +31,23 @@ class Effects:
 
     # -- reading ------------------------------------------------------------------------------------------------
 
-    def open_read(self, path: str) -> int:
+    def open_read(self, path: str, below: str | None = None) -> int:
         """A descriptor for reading.
+
+        Args:
+            path: the file.
+            below: a directory that path begins with; no step behind it may be a symbolic link. None: only the last.
 
         Raises:
             FileNotFoundError: there is no such file.
             StoreAccessError: it is a symbolic link, a FIFO, a device or a directory, or it may not be read.
         """
         try:
-            fd = os.open(path, _READ)
+            if below is None:
+                fd = os.open(path, _READ)
+            else:
+                with self._folder(os.path.dirname(path), below) as folder:
+                    fd = os.open(os.path.basename(path), _READ, dir_fd=folder)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -54,22 +63,47 @@ class Effects:
         os.close(fd)
 
     @contextmanager
-    def reading(self, path: str) -> Iterator[int]:
+    def reading(self, path: str, below: str | None = None) -> Iterator[int]:
         """open_read for the length of a `with` block."""
-        fd = self.open_read(path)
+        fd = self.open_read(path, below)
         try:
             yield fd
         finally:
             self.close(fd)
 
-    def listdir(self, path: str) -> list[str]:
-        """Names in a directory, sorted; empty when the directory is missing (it may vanish under a reader)."""
+    def listdir(self, path: str, below: str | None = None) -> list[str]:
+        """Names in a directory, sorted; empty when the directory is missing (it may vanish under a reader).
+
+        With `below` (see open_read) a directory that is or lies behind a symbolic link counts as missing.
+
+        Raises:
+            StoreAccessError: the directory may not be listed.
+        """
         try:
-            return sorted(os.listdir(path))
+            if below is None:
+                return sorted(os.listdir(path))
+            with self._folder(path, below) as folder:
+                return sorted(os.listdir(folder))
         except (FileNotFoundError, NotADirectoryError):
             return []
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                return []
             raise StoreAccessError(f"{path}: {error.strerror}; check its permissions") from error
+
+    @staticmethod
+    @contextmanager
+    def _folder(path: str, below: str) -> Iterator[int]:
+        """A descriptor of a directory, reached from `below` without following a symbolic link."""
+        assert path == below or path.startswith(below + os.sep), f"{path} is not below {below}"
+        fd = os.open(below, _FOLDER)
+        try:
+            for name in filter(None, path[len(below) :].split(os.sep)):
+                parent, fd = fd, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
+                os.close(parent)
+            yield fd
+        finally:
+            os.close(fd)
 
     def size(self, path: str) -> int | None:
         """Bytes of a regular file; None when there is none by this name."""
