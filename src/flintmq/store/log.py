@@ -155,7 +155,8 @@ class LogWalk:
             at = self.position - file.start
             until = size if self.end is None else min(size, self.end - file.start)
             if at >= until:
-                self.position = max(self.position, file.start + size)
+                if until == size:
+                    self.position = max(self.position, file.start + size)
                 return
             data, origin, filled = source.bytes_at(at, need)
             bound = min(until - origin, at - origin + self.piece_bytes)
