@@ -52,7 +52,9 @@ def test_what_is_refused(text, complaint):
     assert "startingOffsets" in str(caught.value) and len(str(caught.value)) < 300
 
 
-@pytest.mark.parametrize("text", ["x", "[]", '{"A": 0}', '{"A": []}', '{"A": [-1]}', '{"A": ["0"]}', '{"A": [2147483648]}'])
+@pytest.mark.parametrize(
+    "text", ["x", "[]", '{"A": 0}', '{"A": []}', '{"A": [-1]}', '{"A": ["0"]}', '{"A": [2147483648]}']
+)
 def test_assignments_that_are_refused(text):
     with pytest.raises(UsageError, match="option assign"):
         parse_assignment("assign", text)

@@ -32,8 +32,15 @@ def test_names_are_compared_without_regard_to_case():
 
 def test_values():
     options = parse(
-        columns=" topic , body", subscribe="A, B", tags="T1 || T2", startingTimestamp="5", endingTimestamp="6",
-        decompress="true", explode="true", pushdown="false", access="map",
+        columns=" topic , body",
+        subscribe="A, B",
+        tags="T1 || T2",
+        startingTimestamp="5",
+        endingTimestamp="6",
+        decompress="true",
+        explode="true",
+        pushdown="false",
+        access="map",
     )
     assert options.columns == ("topic", "body")
     assert options.topics == {"A", "B"}

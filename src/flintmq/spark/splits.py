@@ -1,0 +1,91 @@
+"""Cut a log into ranges for tasks, at record starts, so that neighbouring tasks agree on who reads what.
+
+A cut is wanted at some byte position, and made at the first record that counts there or later in the same file
+(`store.search.first_record`). A range owns the records that start in it. The end of the log is found once, when the
+ranges are made: what is written afterwards is not read.
+
+A body may hold bytes that pass for a record of just this place. The range before the cut sees through it: its walk
+does not end at the cut but behind it. So each walk checks where it ends (`check_end`), and by induction every cut is
+right or the job fails.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from flintmq.errors import CorruptStoreError
+from flintmq.store.log import LogWalk
+from flintmq.store.log_files import LogFiles
+from flintmq.store.search import first_record
+
+SPLIT_BYTES_LEAST = 8 << 20  # below that a task costs more than what it reads
+SPLIT_BYTES_MOST = 128 << 20  # as spark.sql.files.maxPartitionBytes
+
+
+@dataclass(frozen=True, slots=True)
+class LogRange:
+    """Log offsets [begin, end); begin is a record's first byte. Empty where begin == end."""
+
+    begin: int
+    end: int
+
+
+def split_count(span: int, cores: int, least: int = 1) -> int:
+    """How many ranges a span of bytes should have: two a core, none tiny, none huge, and at least `least`."""
+    wanted = max(2 * cores, -(-span // SPLIT_BYTES_MOST))
+    return max(least, min(wanted, span // SPLIT_BYTES_LEAST), 1)
+
+
+def cut(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
+    """Exactly `count` ranges that together are [begin, end), of about equal bytes; some are empty in a small log.
+
+    Args:
+        log: the files.
+        begin: first byte of a record, or the log's minimum.
+        end: where the log ends for this job.
+        count: at least 1.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    begin = min(max(begin, log.min_offset), end)
+    cuts = [begin]
+    for number in range(1, count):
+        wanted = begin + (end - begin) * number // count
+        # A record that is larger than a range holds several wanted cuts: they fall together.
+        cuts.append(cuts[-1] if wanted <= cuts[-1] else min(_record_start(log, wanted), end))
+    cuts.append(end)
+    return [LogRange(one, other) for one, other in zip(cuts, cuts[1:], strict=False)]
+
+
+def check_end(walk: LogWalk, log: LogFiles, cut_at: int, log_end: int) -> None:
+    """Compare where a walk over a range ended with the cut behind it.
+
+    Raises:
+        CorruptStoreError: the walk passed over the cut, so what the next range begins with is part of a record.
+    """
+    if walk.position <= cut_at or cut_at >= log_end:
+        return
+    file = log.find(cut_at)
+    if file is None or file.start == cut_at:
+        return
+    raise CorruptStoreError(
+        file.path,
+        cut_at - file.start,
+        "part of a record looks like a record of its own, and the log was split there",
+        "read with other splits (minPartitions)",
+    )
+
+
+def _record_start(log: LogFiles, offset: int) -> int:
+    """Where a range begins that is wanted from this offset on: never between two files."""
+    found = first_record(log, offset)
+    if log.find(found) is not None:
+        return found
+    return next((file.start for file in log.files if file.start > found), found)
+
+
+def cores() -> int:
+    """Processors that this process may use; planning knows nothing of the cluster's."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
