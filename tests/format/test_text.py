@@ -1,0 +1,115 @@
+"""Text, hashes and numbers against what Java 17 gave for the same input."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flintmq.format.text import java_decode, java_encode, java_hash, java_int
+from tests.compat.stores import Golden
+
+R = "�"
+
+# Bytes and what `new String(bytes, UTF_8)` of OpenJDK 17 makes of them.
+DECODED = [
+    ("", ""),
+    ("41c3a9e282acf09f9880", "Aé€😀"),
+    ("eda080", R),  # an encoded surrogate: Python alone makes three
+    ("eda08041", R + "A"),
+    ("eda0", R),
+    ("eda041", R + "A"),
+    ("edbfbfedb080", R + R),
+    ("ed9fbf", "\ud7ff"),
+    ("ed", R),
+    ("ed41", R + "A"),
+    ("c0af", R + R),
+    ("e08080", R + R + R),
+    ("e282", R),
+    ("f08080", R + R + R),
+    ("f09f98", R),
+    ("f4908080", R + R + R + R),
+    ("f5ff80", R + R + R),
+    ("80bf", R + R),
+]
+
+
+@pytest.mark.parametrize(("data", "text"), DECODED)
+def test_decode(data: str, text: str) -> None:
+    assert java_decode(bytes.fromhex(data)) == text
+    assert java_decode(memoryview(bytes.fromhex(data))) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "data"),
+    [("A\ud800B", b"A?B"), ("\udc00\ud83d", b"??"), ("\ud83d\ude00", "😀".encode()), ("é😀", "é😀".encode())],
+)
+def test_encode(text: str, data: bytes) -> None:
+    assert java_encode(text) == data
+
+
+# Well-known values of String.hashCode, and some that OpenJDK 17 gave.
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", 0),
+        ("a", 97),
+        ("Aa", 2112),
+        ("BB", 2112),
+        ("hello", 99162322),
+        ("polygenelubricants", -(1 << 31)),
+        ("é", 233),
+        ("😀", 1772899),
+        ("\ufffd", 65533),
+    ],
+)
+def test_hash(text: str, value: int) -> None:
+    assert java_hash(text) == value
+
+
+@given(st.text())
+def test_hash_is_the_polynomial_of_the_units(text: str) -> None:
+    units = memoryview(text.encode("utf-16-le")).cast("H").tolist()
+    expected = sum(unit * 31 ** (len(units) - 1 - place) for place, unit in enumerate(units)) & 0xFFFFFFFF
+    assert java_hash(text) & 0xFFFFFFFF == expected and -(1 << 31) <= java_hash(text) < 1 << 31
+
+
+@given(st.binary(max_size=40))
+def test_decoding_anything_gives_text_without_surrogates(data: bytes) -> None:
+    text = java_decode(data)
+    assert not any("\ud800" <= char <= "\udfff" for char in text)
+    assert java_decode(java_encode(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "bits", "value"),
+    [
+        ("0", 32, 0),
+        ("+7", 32, 7),
+        ("-7", 32, -7),
+        ("007", 32, 7),
+        ("٧", 32, 7),
+        ("2147483647", 32, 2147483647),
+        ("2147483648", 32, None),
+        ("-2147483648", 32, -2147483648),
+        ("32768", 16, None),
+        ("9223372036854775807", 64, (1 << 63) - 1),
+        ("9223372036854775808", 64, None),
+        ("", 32, None),
+        ("+", 32, None),
+        ("+-1", 32, None),
+        (" 1", 32, None),
+        ("1_0", 32, None),
+        ("1.0", 32, None),
+        ("0x1", 32, None),
+        ("𝟙", 32, None),  # a digit of two UTF-16 units
+        ("9" * 100000, 64, None),
+    ],
+)
+def test_java_int(text: str, bits: int, value: int | None) -> None:
+    assert java_int(text, bits) == value
+
+
+def test_golden_topics_survive(golden_store: Golden) -> None:
+    for topic in {row["topic"] for row in golden_store.rows}:
+        assert java_decode(java_encode(topic)) == topic
