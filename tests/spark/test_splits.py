@@ -1,6 +1,7 @@
 """Cutting a log: every record in exactly one range, wherever the cuts are wanted."""
 
 import zlib
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def test_each_record_is_in_one_range(golden, name, count):
     parts = cut(log, 0, end, count)
     assert len(parts) == count
     assert parts[0].begin == log.min_offset and parts[-1].end == end
-    assert all(one.end == other.begin for one, other in zip(parts, parts[1:], strict=False))
+    assert all(one.end == other.begin for one, other in pairwise(parts))
     seen = []
     for part in parts:
         found, walk = offsets(log, part)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from itertools import pairwise
 
 from flintmq.errors import CorruptStoreError
 from flintmq.store.log import LogWalk
@@ -56,7 +57,7 @@ def cut(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
         # A record that is larger than a range holds several wanted cuts: they fall together.
         cuts.append(cuts[-1] if wanted <= cuts[-1] else min(_record_start(log, wanted), end))
     cuts.append(end)
-    return [LogRange(one, other) for one, other in zip(cuts, cuts[1:], strict=False)]
+    return [LogRange(one, other) for one, other in pairwise(cuts)]
 
 
 def check_end(walk: LogWalk, log: LogFiles, cut_at: int, log_end: int) -> None:

@@ -1,0 +1,201 @@
+"""The directory that exports go to: what is committed, what is in the making, and the one step between them.
+
+    DIR/export=1/_flintmq.json                          what this export holds: the manifest
+    DIR/export=1/topic_name=T/date=2026-01-31/00000-000001.parquet
+    DIR/export=2/...                                    a later export: only what was new
+    DIR/_staging/...                                    an export in the making, or the remains of one that failed
+    DIR/_flintmq.lock                                   held while somebody exports here
+
+Everything of an export is written below `_staging` and made durable; then one rename of a directory brings all of it
+in at once, files and manifest. Before that rename a reader sees nothing of it, after it everything; a run that dies
+leaves only `_staging`, which the next one sweeps. Readers (Spark, Arrow, DuckDB) pass over names that begin with `_`.
+The manifest names the log offset where the export ends: the next one begins there.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from flintmq.errors import StoreAccessError, UsageError
+
+MANIFEST = "_flintmq.json"
+STAGING = "_staging"
+LOCK = "_flintmq.lock"
+FORMAT = 1
+MANIFEST_BYTES_MAX = 64 << 20
+_EXPORT = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Anchor:
+    """One exported record by which a later run sees that it has the same log before it.
+
+    Attributes:
+        physical_offset, size, store_timestamp (ms), body_crc: as in the record.
+    """
+
+    physical_offset: int
+    size: int
+    store_timestamp: int
+    body_crc: int
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What one export holds.
+
+    Attributes:
+        number: 1, 2, ...
+        begin, end: log offsets; the export holds what was asked for of the records that start in [begin, end).
+        rows: how many.
+        files: paths below the export's directory.
+        bytes: sizes of all files together.
+        anchor: one of the last records.
+        choice: what was asked for (topics, decompress, explode); all exports of a directory agree in it.
+        lost_bytes: bytes of the log that were passed over as damaged.
+        made: Unix seconds.
+    """
+
+    number: int
+    begin: int
+    end: int
+    rows: int
+    files: list[str]
+    bytes: int
+    anchor: Anchor
+    choice: dict[str, Any]
+    lost_bytes: int
+    made: int
+
+    def to_json(self) -> str:
+        """The manifest as text."""
+        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=1) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """The manifest of a text.
+
+        Raises:
+            ValueError, TypeError, KeyError: it is none, or of another version.
+        """
+        value = json.loads(text)
+        if value.pop("format") != FORMAT:
+            raise ValueError("written by another version of FlintMQ")
+        return cls(**{**value, "anchor": Anchor(**value["anchor"])})
+
+
+class Target:
+    """One directory that exports go to. Made and used within `locked`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.staging = root / STAGING
+
+    def last(self) -> Manifest | None:
+        """The manifest of the newest export; None where there is none yet.
+
+        Raises:
+            StoreAccessError: it cannot be read, or is damaged.
+        """
+        numbers = [int(match[1]) for match in map(_EXPORT.fullmatch, os.listdir(self.root)) if match]
+        if not numbers:
+            return None
+        path = self.root / f"export={max(numbers)}" / MANIFEST
+        try:
+            if path.stat().st_size > MANIFEST_BYTES_MAX:
+                raise ValueError("too large")
+            manifest = Manifest.from_json(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
+            raise StoreAccessError(
+                f"{path}: not a readable manifest ({type(error).__name__}); export into a new directory"
+            ) from error
+        return manifest
+
+    def stage(self) -> Path:
+        """An empty directory for the tasks, each of which makes one of its own below it."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+        tasks = self.staging / "tasks"
+        tasks.mkdir(parents=True)
+        return tasks
+
+    def publish(self, manifest: Manifest, files: Sequence[tuple[str, str]]) -> None:
+        """Bring an export in: all of it, in one step.
+
+        Args:
+            manifest: goes with it; its `files` are the second halves of `files`.
+            files: (path of a file that a task wrote and made durable, path below the export's directory).
+
+        Raises:
+            OSError: the disk is full or fails. Then nothing has been brought in.
+        """
+        tree = self.staging / "tree"
+        folders = {tree}
+        tree.mkdir()
+        for written, place in files:
+            (tree / place).parent.mkdir(parents=True, exist_ok=True)
+            os.rename(written, tree / place)
+            folders.update(folder for folder in (tree / place).parents if folder.is_relative_to(tree))
+        with (tree / MANIFEST).open("x", encoding="utf-8") as file:
+            file.write(manifest.to_json())
+            file.flush()
+            os.fsync(file.fileno())
+        for folder in folders:
+            _sync_folder(folder)
+        os.rename(tree, self.root / f"export={manifest.number}")
+        _sync_folder(self.root)
+
+    def sweep(self) -> None:
+        """Remove what is in the making."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+
+@contextmanager
+def locked(path: str | os.PathLike[str]) -> Iterator[Target]:
+    """The target at this path, made if it is not there, for this process alone.
+
+    Raises:
+        UsageError: somebody else exports into it now, or it holds other things than exports.
+        StoreAccessError: it cannot be made or written.
+    """
+    root = Path(path)
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+        strangers = [name for name in os.listdir(root) if name[0] not in "._" and not _EXPORT.fullmatch(name)]
+        if strangers:
+            raise UsageError(f"{root} holds other things than exports ({strangers[0]!a}); give an empty directory")
+        handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
+    except OSError as error:
+        raise StoreAccessError(f"{root}: {error.strerror}; give a directory that can be written") from error
+    target = Target(root)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{root}: another export into it is running; wait for its end") from error
+        yield target
+        target.sweep()
+    finally:
+        os.close(handle)
+
+
+def now() -> int:
+    """Unix seconds."""
+    return int(time.time())
+
+
+def _sync_folder(path: Path) -> None:
+    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)

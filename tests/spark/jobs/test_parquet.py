@@ -1,0 +1,126 @@
+"""Files by topic and store date: names, order, row groups, bounded memory."""
+
+import random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.spark.jobs import parquet
+from flintmq.spark.jobs.parquet import Group, PartitionedWriter, by_group, escape
+
+DAY = 86_400_000_000
+
+
+def batch(rows):
+    """A batch of (topic, store time in us or None, queue offset, body)."""
+    columns = {field.name: [None] * len(rows) for field in SPARK_SCHEMA}
+    columns.update(
+        zip(("topic", "store_timestamp", "queue_offset", "body"), map(list, zip(*rows, strict=True)), strict=True)
+    )
+    return pa.RecordBatch.from_pydict(columns, schema=SPARK_SCHEMA)
+
+
+@pytest.mark.parametrize(
+    "topic, name",
+    [
+        ("Orders", "Orders"),
+        ("a_b-c.9", "a_b-c.9"),
+        ("%RETRY%group", "%25RETRY%25group"),
+        ("..", ".."),
+        ("a/b", "a%2Fb"),
+        ("a=b c", "a%3Db%20c"),
+        ("\0\x1b[31m", "%00%1B%5B31m"),
+        ("Größe", "Gr%C3%B6%C3%9Fe"),
+        ("主题", "%E4%B8%BB%E9%A2%98"),
+        ("\ufffd", "%EF%BF%BD"),
+        ("", "__HIVE_DEFAULT_PARTITION__"),
+    ],
+)
+def test_topics_as_names_of_directories(topic, name):
+    assert escape(topic) == name
+    assert name not in ("", ".", "..") or Group(topic, 0).folder.startswith("topic_name=")
+
+
+def test_long_topics_fit_a_file_system():
+    one, other = escape("/" * 255), escape("/" * 254)
+    assert one != other
+    assert one.startswith("%2F%2F") and len(f"topic_name={one}") < 255
+    assert escape("x" * 200) == "x" * 200
+
+
+def test_dates():
+    assert Group("A", 0).folder == "topic_name=A/date=1970-01-01"
+    assert Group("A", 20_000).folder == "topic_name=A/date=2024-10-04"
+    assert Group("A", -719_162).folder == "topic_name=A/date=0001-01-01"
+    assert Group("A", None).folder == "topic_name=A/date=__HIVE_DEFAULT_PARTITION__"
+
+
+def test_groups_keep_their_rows_in_order():
+    rows = [
+        ("A", 1, 0, b"a"),
+        ("B", DAY, 1, b"b"),
+        ("A", DAY - 1, 2, b"c"),
+        ("A", DAY, 3, b"d"),
+        ("B", None, 4, b"e"),
+        ("A", -1, 5, b"f"),
+        ("A", 5, 6, b"g"),
+    ]
+    found = {group: part.column("queue_offset").to_pylist() for group, part in by_group(batch(rows))}
+    assert found == {
+        Group("A", -1): [5],
+        Group("A", 0): [0, 2, 6],
+        Group("A", 1): [3],
+        Group("B", 1): [1],
+        Group("B", None): [4],
+    }
+
+
+def test_an_empty_batch_has_no_groups():
+    assert list(by_group(batch([("A", 1, 0, b"")]).slice(0, 0))) == []
+
+
+def test_what_is_written_is_read_again(tmp_path):
+    chance = random.Random(1)
+    rows = [
+        (chance.choice("ABC"), chance.choice([1, DAY, None]), n, chance.randbytes(chance.randrange(50)))
+        for n in range(5000)
+    ]
+    writer = PartitionedWriter(str(tmp_path), SPARK_SCHEMA)
+    for at in range(0, len(rows), 100):
+        writer.write(batch(rows[at : at + 100]))
+    writer.close()
+    assert {file.folder for file in writer.files} == {Group(t, d).folder for t in "ABC" for d in (0, 1, None)}
+    assert sum(file.rows for file in writer.files) == len(rows)
+    found = []
+    for file in writer.files:
+        table = pq.read_table(file.path)
+        assert table.schema.equals(SPARK_SCHEMA)
+        kept = list(zip(*(table.column(n).to_pylist() for n in ("topic", "queue_offset", "body")), strict=True))
+        assert kept == sorted(kept, key=lambda row: row[1])
+        found += kept
+    assert sorted(found) == sorted((topic, n, body) for topic, _, n, body in rows)
+
+
+def test_no_more_files_are_open_than_agreed_and_little_waits(tmp_path, monkeypatch):
+    """Many topics, small bounds: groups get several files, nothing is lost."""
+    monkeypatch.setattr(parquet, "OPEN_FILES", 3)
+    monkeypatch.setattr(parquet, "ROW_GROUP_BYTES", 60_000)
+    monkeypatch.setattr(parquet, "PENDING_BYTES", 400_000)
+    writer = PartitionedWriter(str(tmp_path), SPARK_SCHEMA)
+    for n in range(300):
+        writer.write(batch([(f"T{n % 20}", 1, n, bytes(3000))] * 2))
+        assert writer._pending <= 400_000
+        assert sum(waiting.writer is not None for waiting in writer._groups.values()) <= 3
+    writer.close()
+    assert sum(file.rows for file in writer.files) == 600
+    assert len({file.path for file in writer.files}) == len(writer.files)
+    assert sum(pq.read_metadata(file.path).num_rows for file in writer.files) == 600
+
+
+def test_parts_of_a_batch_do_not_keep_the_whole_of_it():
+    """A rare topic's row that waits must not hold a megabyte of others."""
+    whole = batch([("A", 1, n, bytes(1000)) for n in range(1000)] + [("B", 1, 0, b"small")])
+    small = next(part for group, part in by_group(whole) if group.topic == "B")
+    assert sum(buffer.size for column in small.columns for buffer in column.buffers() if buffer) < 10_000
