@@ -1,0 +1,316 @@
+"""Make queues and index anew from the commit log alone, as RocketMQ's dispatch would have made them.
+
+`rebuild` does it in one pass and one process; `flintmq.spark.jobs.rebuild` does the same on a cluster, with the same
+functions, and gives the same bytes. The result is written beside its place first and renamed at the end: either all of
+it is there or none.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from flintmq.config import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.format.index import PEER_533, PEER_540
+from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.lock import is_live
+from flintmq.store import geometry, index_files
+from flintmq.store.config_files import read_config
+from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules
+from flintmq.store.index_writer import IndexWriter
+from flintmq.store.log import LogWalk
+from flintmq.store.log_files import LogFiles
+from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.queues import queue_names
+from flintmq.store.recovery import Facts, read_facts
+from flintmq.store.report import Report
+
+STAGING = ".flintmq-rebuild"
+RESULTS = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
+Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
+
+
+@dataclass
+class Rebuilt:
+    """What a rebuild made.
+
+    Attributes:
+        records, units, keys: records read, queue units and index items written.
+        queues: how many queues.
+        index_files: how many index files.
+        log_bytes: bytes of log read.
+        notes: code -> how often (repeats, holes, queues begun again, tails).
+    """
+
+    records: int = 0
+    units: int = 0
+    keys: int = 0
+    queues: int = 0
+    index_files: int = 0
+    log_bytes: int = 0
+    notes: dict[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class RebuildPlan:
+    """All that a rebuild needs to know, picklable for workers.
+
+    Attributes:
+        root: the store.
+        into: where the result goes.
+        log: its log files.
+        facts: of its last stop.
+        rules: how records become units and keys.
+        queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues.
+        slots, items: geometry of index files.
+    """
+
+    root: str
+    into: str
+    log: LogFiles
+    facts: Facts
+    rules: DispatchRules
+    queue_file: int
+    ext_file: int
+    batch_file: int
+    slots: int
+    items: int
+
+    @property
+    def staging(self) -> str:
+        """Where the result is made before it is renamed."""
+        return os.path.join(self.into, STAGING)
+
+
+def plan_rebuild(
+    root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects = REAL
+) -> RebuildPlan:
+    """Check that a rebuild can be done, and everything it needs.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError: root is no store that can be read.
+        UsageError: an unknown peer, or `into` already has what would be made.
+        ConfigError: a geometry that cannot be.
+    """
+    config = config or StoreConfig()
+    if peer not in (PEER_533, PEER_540):
+        raise UsageError(f"peer {peer!r} is not one of: {PEER_533}, {PEER_540}")
+    root = geometry.open_root(root, config, effects)
+    taken = [name for name in RESULTS if effects.is_dir(os.path.join(into, name))]
+    if taken:
+        raise UsageError(f"{into}: {', '.join(taken)} stand there already; give an empty directory")
+    if is_live(into):
+        raise UsageError(f"{into}: a running store holds its lock; stop it or give another directory")
+    places = geometry.log_directories(root, config, effects)
+    log = LogFiles.discover(
+        [place.path for place in places],
+        config.mapped_file_size_commit_log if "mappedFileSizeCommitLog" in config.given else None,
+        config.max_message_size if "maxMessageSize" in config.given else None,
+        effects,
+    )
+    slots, items = _index_geometry(root, config, effects)
+    return RebuildPlan(
+        root,
+        into,
+        log,
+        read_facts(root, effects),
+        DispatchRules.of(config, _batch_topics(root, effects), peer),
+        _file_size(root, geometry.QUEUES, UNIT_SIZE, config, effects),
+        _file_size(root, geometry.EXT_QUEUES, 1, config, effects) if _has_ext(root, config, effects) else 0,
+        _file_size(root, geometry.BATCH_QUEUES, 1, config, effects),
+        slots,
+        items,
+    )
+
+
+_SIZE_KEYS = {
+    geometry.QUEUES: "mappedFileSizeConsumeQueue",
+    geometry.EXT_QUEUES: "mappedFileSizeConsumeQueueExt",
+    geometry.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
+}
+
+
+def _file_size(root: str, kind: str, unit: int, config: StoreConfig, effects: Effects) -> int:
+    """Bytes of a file of this kind: the key if it was given, else what the store's own files have, else the default."""
+    size = int(str(config.key(_SIZE_KEYS[kind])))
+    if _SIZE_KEYS[kind] not in config.given:
+        folder = os.path.join(root, kind)
+        paths = [
+            os.path.join(folder, name.topic, str(name.queue_id)) for name in queue_names(root, kind, effects)[:100]
+        ]
+        files = [os.path.join(path, file) for path in paths for file in effects.listdir(path, folder)]
+        size = geometry.common_size((effects.size(file) or 0 for file in files), size)
+    return -(-size // unit) * unit
+
+
+def _has_ext(root: str, config: StoreConfig, effects: Effects) -> bool:
+    return config.enable_consume_queue_ext or effects.is_dir(os.path.join(root, geometry.EXT_QUEUES))
+
+
+def _batch_topics(root: str, effects: Effects) -> set[str]:
+    """Topics of type BatchCQ: by config/topics.json, or because they have such queues."""
+    table = read_config(root, effects)
+    return {topic for topic in table.topics if table.is_batch(topic)} | {
+        name.topic for name in queue_names(root, geometry.BATCH_QUEUES, effects)
+    }
+
+
+def _index_geometry(root: str, config: StoreConfig, effects: Effects) -> tuple[int, int]:
+    """Slots and items: the keys where given, else as the store's own index files have them, else the defaults."""
+    files = index_files.discover(root, config, effects)
+    if not files or {"maxHashSlotNum", "maxIndexNum"} <= config.given:
+        return config.max_hash_slot_num, config.max_index_num
+    with effects.reading(files[0].path) as fd:
+        shape = geometry.index_geometry(files[0].path, files[0].size, config, fd, effects)
+    return shape.slots, shape.items
+
+
+def rebuild(
+    root: str,
+    into: str,
+    config: StoreConfig | None = None,
+    peer: str = PEER_533,
+    progress: Progress | None = None,
+    access: str = "pread",
+) -> Rebuilt:
+    """Write `consumequeue/`, `consumequeue_ext/`, `batchconsumequeue/` and `index/` into a directory, from the log.
+
+    Args:
+        root: the store; its `config/topics.json` tells queue types, its own queues and index are not read but for
+            the sizes of their files.
+        into: takes the result; the store itself if it has none of these directories.
+        config: RocketMQ's keys for what the files do not tell.
+        peer: whose habits to follow, "5.3.3" or "5.4.0" (which indexes tags too).
+        progress: called now and then with bytes of log done and in all.
+        access: "pread" or "map".
+
+    Raises:
+        As plan_rebuild; CorruptStoreError at damage in the log.
+    """
+    plan = plan_rebuild(root, into, config, peer)
+    effects, report = plan.log.effects, Report()
+    prepare(plan)
+    builder = Builder(plan, report)
+    dispatcher = Dispatcher(plan.rules)
+    walk = LogWalk(plan.log, plan.facts, access=access, report=report)
+    done = Rebuilt()
+    size = sum(file.size for file in plan.log.files)
+    last = (-1, 0)
+    for piece in walk:
+        done.records += piece.count
+        for block in dispatcher.blocks(piece):
+            builder.take(block, dispatcher)
+            last = block.last_offset, block.last_time
+        if progress:
+            progress(piece.base + piece.end - plan.log.min_offset, size)
+    done.log_bytes = walk.position - plan.log.min_offset
+    builder.finish(*last)
+    publish(plan, effects)
+    done.units, done.keys, done.queues, done.index_files = builder.counts()
+    done.notes = dict(report.note_counts)
+    return done
+
+
+class Builder:
+    """Writes blocks into queue files and index files."""
+
+    def __init__(self, plan: RebuildPlan, report: Report) -> None:
+        self.plan, self.report = plan, report
+        self.files = OpenFiles(plan.log.effects)
+        self.plain: dict[int, QueueWriter | None] = {}
+        self.batch: dict[int, BatchQueueWriter | None] = {}
+        directory = os.path.join(plan.staging, "index")
+        self.index = IndexWriter(directory, plan.slots, plan.items, plan.log.effects) if plan.rules.index else None
+        self.units = self.keys = 0
+
+    def take(self, block: Block, dispatcher: Dispatcher) -> None:
+        """Write one block."""
+        for number, first, end in block.queues:
+            writer = self._plain(number, dispatcher)
+            if writer is not None:
+                writer.place(block.offsets, block.times, block.units, first, end)
+                self.units += end - first
+        for number, unit in block.batch_units:
+            batch = self._batch(number, dispatcher)
+            if batch is not None:
+                batch.put(unit)
+                self.units += 1
+        if self.index is not None:
+            self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+            self.keys += block.keys
+
+    def _plain(self, number: int, dispatcher: Dispatcher) -> QueueWriter | None:
+        if number not in self.plain:
+            queue = dispatcher.queues.keys[number]
+            light = number in dispatcher.light_numbers
+            self.plain[number] = queue_writer(self.plan, self.files, queue.path, light, self.report)
+            if queue.path is None:
+                self._refused(queue.topic)
+        return self.plain[number]
+
+    def _batch(self, number: int, dispatcher: Dispatcher) -> BatchQueueWriter | None:
+        if number not in self.batch:
+            queue = dispatcher.queues.keys[number]
+            path = queue.path
+            self.batch[number] = (
+                None
+                if path is None
+                else BatchQueueWriter(self.files, self.plan.staging, path, self.plan.batch_file)
+            )
+            if path is None:
+                self._refused(queue.topic)
+        return self.batch[number]
+
+    def _refused(self, topic: bytes) -> None:
+        self.report.note("unusable_topic", f"topic {topic[:60]!r} cannot be a directory's name; its messages get no queue")
+
+    def finish(self, last_offset: int, last_time: int) -> None:
+        """Close everything, after the log's last record."""
+        self.files.close()
+        if self.index is not None:
+            self.index.finish(last_offset, last_time)
+
+    def counts(self) -> tuple[int, int, int, int]:
+        """(units, keys, queues, index files)."""
+        queues = sum(w is not None for w in (*self.plain.values(), *self.batch.values()))
+        return self.units, self.keys, queues, len(self.index.names) if self.index else 0
+
+
+def queue_writer(plan: RebuildPlan, files: OpenFiles, path: str | None, light: bool, report: Report) -> QueueWriter | None:
+    """The writer of one plain queue; None for a topic that cannot be a directory. Light queues have no ext queue."""
+    if path is None:
+        return None
+    return QueueWriter(files, plan.staging, path, plan.queue_file, 0 if light else plan.ext_file, report)
+
+
+def prepare(plan: RebuildPlan) -> None:
+    """An empty staging directory; what an interrupted rebuild left there goes."""
+    shutil.rmtree(plan.staging, ignore_errors=True)
+    for name in (PLAIN, BATCH):
+        plan.log.effects.mkdirs(os.path.join(plan.staging, name))
+
+
+def publish(plan: RebuildPlan, effects: Effects) -> None:
+    """Make the staged files durable and give them their names; an empty batchconsumequeue/ is dropped."""
+    for folder, _, names in os.walk(plan.staging):
+        for name in names:
+            fd = effects.open_write(os.path.join(folder, name))
+            try:
+                effects.sync(fd)
+            finally:
+                effects.close(fd)
+        effects.sync_dir(folder)
+    for name in RESULTS:
+        source = os.path.join(plan.staging, name)
+        if effects.is_dir(source) and (name == PLAIN or effects.listdir(source)):
+            effects.rename(source, os.path.join(plan.into, name))
+    shutil.rmtree(plan.staging, ignore_errors=True)
+    effects.sync_dir(plan.into)

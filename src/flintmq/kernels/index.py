@@ -1,0 +1,93 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Put index items into an index file: the one function that makes them (store format 9; upstream IndexFile.putKey).
+
+The slot table is far larger than the processor's caches, so the slots of the items to come are prefetched.
+"""
+
+import cython
+
+if not cython.compiled:
+    from flintmq.kernels._plain import i32be, i64be, prefetch_write, put32be, put64be
+
+_HEADER = cython.declare(cython.longlong, 40)
+_MOST_SECONDS = cython.declare(cython.longlong, 0x7FFFFFFF)
+_AHEAD = cython.declare(cython.longlong, 32)
+
+
+def insert(
+    buf: cython.uchar[::1],
+    slots: cython.longlong,
+    items: cython.longlong,
+    key_hashes: cython.const[cython.int][::1],
+    key_offsets: cython.const[cython.longlong][::1],
+    key_times: cython.const[cython.longlong][::1],
+    start: cython.longlong,
+    end: cython.longlong,
+):
+    """Append items for the keys [start, end) until they are in or the file is full.
+
+    Args:
+        buf: the whole index file, writable: header, slots, items.
+        slots: number of hash slots (maxHashSlotNum).
+        items: capacity in items (maxIndexNum); item 0 is never used.
+        key_hashes, key_offsets, key_times: hash (not negative), log offset and store time in ms of each key.
+
+    Returns:
+        The number of the first key that is not in: end, or less when the file is full.
+
+    Raises:
+        ValueError: the buffer is smaller than slots and items say, or the range lies outside the arrays.
+    """
+    if slots < 1 or items < 1 or slots > 0x7FFFFFFF or items > 0x7FFFFFFF or len(buf) < 40 + 4 * slots + 20 * items:
+        raise ValueError("the buffer is smaller than an index file of these slots and items")
+    if start < 0 or end > len(key_hashes) or end > len(key_offsets) or end > len(key_times):
+        raise ValueError("start and end must lie within the keys")
+    if cython.compiled:
+        p: cython.pointer(cython.uchar) = cython.address(buf[0])
+    else:
+        p = buf
+    count: cython.longlong = i32be(p, 36)
+    used: cython.longlong = i32be(p, 32)
+    begin: cython.longlong = i64be(p, 0)
+    i: cython.longlong = start
+    ahead: cython.longlong = start
+    slot: cython.longlong
+    previous: cython.longlong
+    seconds: cython.longlong
+    at: cython.longlong
+    if count < 1:
+        count = 1
+    with cython.nogil:
+        while i < end and count < items:
+            while ahead < end and ahead < i + _AHEAD:
+                prefetch_write(p, _HEADER + 4 * ((key_hashes[ahead] & _MOST_SECONDS) % slots))
+                ahead += 1
+            slot = _HEADER + 4 * ((key_hashes[i] & _MOST_SECONDS) % slots)
+            previous = i32be(p, slot)
+            if previous < 0 or previous > count:
+                previous = 0
+            seconds = 0
+            if begin > 0 and key_times[i] > begin:
+                seconds = (key_times[i] - begin) // 1000
+                if seconds > _MOST_SECONDS:
+                    seconds = _MOST_SECONDS
+            at = _HEADER + 4 * slots + 20 * count
+            put32be(p, at, key_hashes[i])
+            put64be(p, at + 4, key_offsets[i])
+            put32be(p, at + 12, seconds)
+            put32be(p, at + 16, previous)
+            put32be(p, slot, count)
+            if count == 1:
+                begin = key_times[i]
+                put64be(p, 0, begin)
+                put64be(p, 16, key_offsets[i])
+            if previous == 0:
+                used += 1
+            count += 1
+            i += 1
+        if i > start:
+            put64be(p, 8, key_times[i - 1])
+            put64be(p, 24, key_offsets[i - 1])
+            put32be(p, 32, used)
+            put32be(p, 36, count)
+    return i

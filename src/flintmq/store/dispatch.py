@@ -1,0 +1,300 @@
+"""From records to queue units and index keys: what dispatch, rebuild and verify all do.
+
+`Dispatcher.blocks` takes pieces of a log and gives blocks: units sorted by queue, and index keys in log order. Plain
+records go through the kernel; the few that it leaves over (batch queues, light queues, text that is not UTF-8, a delay
+level that is no number) are done here, by the same rules, from `format/`.
+
+Source: upstream CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex, ConsumeQueue.dispatchLMQ;
+store format 5 to 9.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from flintmq.config import StoreConfig
+from flintmq.format import batch_queue, consume_queue, properties
+from flintmq.format.index import PEER_533, PEER_540, key_hash, keys_of
+from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_NONE
+from flintmq.format.text import java_decode, java_encode, java_hash
+from flintmq.kernels import units as kernel
+from flintmq.message import StoredMessage, stored_message
+from flintmq.store.log import Piece
+from flintmq.store.places import places
+
+PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories, and so the kinds of queues
+MOST_UNITS = 1 << 17
+MOST_KEYS = 1 << 18
+MOST_OF_ONE = 1 << 15  # units or keys of one record: its properties have at most 32,767 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Queue:
+    """One queue: the directory it stands in (PLAIN or BATCH), its topic as raw bytes, and its id."""
+
+    kind: str
+    topic: bytes
+    queue_id: int
+
+    @property
+    def path(self) -> str | None:
+        """The queue's directory below the store's root, or None if the topic cannot be a directory's name."""
+        name = path_name(self.topic)
+        return None if name is None else f"{self.kind}/{name}/{self.queue_id}"
+
+
+def path_name(topic: bytes) -> str | None:
+    """A topic as a directory's name: raw UTF-8, as RocketMQ makes it; None if it cannot be one (reliability E)."""
+    if topic in (b"", b".", b"..") or b"/" in topic or b"\0" in topic or len(topic) > 255:
+        return None
+    return topic.decode("utf-8", "surrogateescape")
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRules:
+    """What a record's units and keys depend on besides the record.
+
+    Attributes:
+        delay_ms: milliseconds of each delay level, level 1 first.
+        batch_topics: topics of type BatchCQ, raw.
+        light_queues: enableLmq and enableMultiDispatch are on.
+        index: messageIndexEnable.
+        peer: "5.3.3" or "5.4.0" (which indexes tags too).
+    """
+
+    delay_ms: tuple[int, ...]
+    batch_topics: frozenset[bytes] = frozenset()
+    light_queues: bool = False
+    index: bool = True
+    peer: str = PEER_533
+
+    @staticmethod
+    def of(config: StoreConfig, batch_topics: Iterable[str] = (), peer: str = PEER_533) -> DispatchRules:
+        """The rules of a store with this configuration and these topics of type BatchCQ."""
+        return DispatchRules(
+            config.delay_ms,
+            frozenset(java_encode(topic) for topic in batch_topics),
+            config.enable_lmq and config.enable_multi_dispatch,
+            config.message_index_enable,
+            peer,
+        )
+
+
+class Queues:
+    """The queues met so far, by number, with the table that the kernel looks them up in."""
+
+    def __init__(self) -> None:
+        self.keys: list[Queue] = []
+        self.numbers: dict[Queue, int] = {}
+        self.names = bytearray(b"\0")  # never empty, as the kernel wants it
+        self.table = array("q", bytes(8 * kernel.COLUMNS))
+        self.slots = array("i", [-1]) * 1024
+
+    def number(self, queue: Queue) -> int:
+        """The queue's number; a new one if it was not met before."""
+        if queue not in self.numbers:
+            self.numbers[queue] = len(self.keys)
+            self.keys.append(queue)
+        return self.numbers[queue]
+
+    def learn(self, topic: bytes, queue_id: int, kind: int) -> None:
+        """Make a queue known to the kernel, which tells its records from others by topic and queue id."""
+        number = self.number(Queue(BATCH if kind == kernel.BATCH else PLAIN, topic, queue_id))
+        prefix = java_hash(java_decode(topic) + "#") & 0xFFFFFFFF
+        row = [len(self.names), len(topic), queue_id, kernel.queue_hash(topic, queue_id), prefix, kind, 0, 0]
+        self.names += topic
+        missing = (number + 1) * kernel.COLUMNS - len(self.table)
+        if missing > 0:
+            self.table.extend([0] * missing)
+        self.table[number * kernel.COLUMNS : (number + 1) * kernel.COLUMNS] = array("q", row)
+        if number * 2 >= len(self.slots):
+            self._grow(number)
+        self._enter(number)
+
+    def _grow(self, number: int) -> None:
+        known = [n for n in self.slots if n >= 0]
+        self.slots = array("i", [-1]) * (4 * len(self.slots))
+        while number * 2 >= len(self.slots):
+            self.slots *= 2
+        for other in known:
+            self._enter(other)
+
+    def _enter(self, number: int) -> None:
+        at = self.table[number * kernel.COLUMNS + 3] & (len(self.slots) - 1)
+        while self.slots[at] >= 0:
+            at = (at + 1) & (len(self.slots) - 1)
+        self.slots[at] = number
+
+
+@dataclass(slots=True)
+class Block:
+    """Units and keys of some records, in log order. Its arrays are used again for the next block.
+
+    Attributes:
+        queues: (queue number, first, end) of each plain queue that has units here: they stand in offsets[first:end].
+        offsets: int64, queue offset of each unit.
+        times: int64, store time in ms of each unit's record.
+        units: 20 bytes a unit.
+        batch_units: (queue number, unit) for batch queues.
+        light: indexes into offsets of units made for light queues.
+        key_hashes, key_offsets, key_times, keys: the index keys, and how many.
+        last_offset, last_time: log offset and store time in ms of the last record taken.
+    """
+
+    queues: list[tuple[int, int, int]]
+    offsets: memoryview
+    times: memoryview
+    units: memoryview
+    batch_units: list[tuple[int, batch_queue.BatchUnit]]
+    key_hashes: array[int]
+    key_offsets: array[int]
+    key_times: array[int]
+    keys: int
+    last_offset: int
+    last_time: int
+
+
+class Dispatcher:
+    """Turns pieces into blocks. Keeps the table of queues and the arrays; belongs to one thread."""
+
+    def __init__(self, rules: DispatchRules) -> None:
+        self.rules = rules
+        self.queues = Queues()
+        self.light_numbers: set[int] = set()  # queues that were met as light queues
+        self.flags = (kernel.LIGHT if rules.light_queues else 0) | (
+            (kernel.INDEX | (kernel.TAG_KEYS if rules.peer == PEER_540 else 0)) if rules.index else 0
+        )
+        self.delays = array("q", rules.delay_ms or (0,))
+        self.unit_queue = array("i", bytes(4 * MOST_UNITS))
+        self.unit_offset, self.unit_time = array("q", bytes(8 * MOST_UNITS)), array("q", bytes(8 * MOST_UNITS))
+        self.unit_bytes = bytearray(20 * MOST_UNITS)
+        self.sorted_offset, self.sorted_time = array("q", bytes(8 * MOST_UNITS)), array("q", bytes(8 * MOST_UNITS))
+        self.sorted_bytes = bytearray(20 * MOST_UNITS)
+        self.key_hashes = array("i", bytes(4 * MOST_KEYS))
+        self.key_offsets, self.key_times = array("q", bytes(8 * MOST_KEYS)), array("q", bytes(8 * MOST_KEYS))
+        self.batch_units: list[tuple[int, batch_queue.BatchUnit]] = []
+        self.units = self.keys = 0
+
+    def blocks(self, piece: Piece) -> Iterator[Block]:
+        """Blocks of one piece: mostly one, more when its records have very many units or keys."""
+        at = 0
+        while at < piece.count:
+            if self.units + (piece.count - at) > MOST_UNITS:
+                yield self._block(piece, at)
+            at, why, self.units, self.keys = kernel.derive(
+                piece.data,
+                piece.base,
+                piece.positions,
+                at,
+                piece.count,
+                self.queues.slots,
+                self.queues.table,
+                self.queues.names,
+                self.delays,
+                self.flags,
+                self.unit_queue,
+                self.unit_offset,
+                self.unit_time,
+                self.unit_bytes,
+                self.units,
+                self.key_hashes,
+                self.key_offsets,
+                self.key_times,
+                self.keys,
+            )
+            if why == kernel.NEW_QUEUE:
+                self._learn(stored_message(piece.data, piece.positions[at]))
+            elif why == kernel.KEYS_FULL:
+                yield self._block(piece, at)
+            elif why == kernel.SPECIAL:
+                message = stored_message(piece.data, piece.positions[at])
+                if self.keys + MOST_OF_ONE > MOST_KEYS or self.units + MOST_OF_ONE > MOST_UNITS:
+                    yield self._block(piece, at)
+                self._special(message)
+                at += 1
+        yield self._block(piece, piece.count)
+
+    def _learn(self, message: StoredMessage) -> None:
+        topic = message.fields.topic
+        kind = kernel.PLAIN
+        if topic in self.rules.batch_topics:
+            kind = kernel.BATCH
+        elif topic == consume_queue.SCHEDULE_TOPIC.encode():
+            kind = kernel.SCHEDULE
+        self.queues.learn(topic, message.queue_id, kind)
+
+    def _block(self, piece: Piece, taken: int) -> Block:
+        """What is collected, sorted by queue; the collection begins anew."""
+        starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
+        kernel.group(
+            self.unit_queue,
+            self.unit_offset,
+            self.unit_time,
+            self.unit_bytes,
+            self.units,
+            starts,
+            self.sorted_offset,
+            self.sorted_time,
+            self.sorted_bytes,
+        )
+        last = stored_message(piece.data, piece.positions[max(taken, 1) - 1])
+        block = Block(
+            [(n, starts[n], starts[n + 1]) for n in range(len(starts) - 1) if starts[n] != starts[n + 1]],
+            memoryview(self.sorted_offset),
+            memoryview(self.sorted_time),
+            memoryview(self.sorted_bytes),
+            self.batch_units,
+            self.key_hashes,
+            self.key_offsets,
+            self.key_times,
+            self.keys,
+            piece.base + piece.positions[max(taken, 1) - 1],
+            last.store_timestamp,
+        )
+        self.units = self.keys = 0
+        self.batch_units = []
+        return block
+
+    # -- the slow way ---------------------------------------------------------------------------------------------
+
+    def _special(self, message: StoredMessage) -> None:
+        """Units and keys of one record by the clear rules of `format/`."""
+        if self.rules.index:
+            for key in keys_of(message.properties, message.sys_flag, self.rules.peer):
+                self.key_hashes[self.keys] = key_hash(message.topic, key)
+                self.key_offsets[self.keys] = message.physical_offset
+                self.key_times[self.keys] = message.store_timestamp
+                self.keys += 1
+        if message.fields.transaction not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+            return
+        code = consume_queue.tags_code(
+            message.tags,
+            message.topic,
+            message.store_timestamp,
+            message.properties.get(properties.DELAY),
+            self.rules.delay_ms,
+        )
+        topic = message.fields.topic
+        if topic in self.rules.batch_topics:
+            base, messages = batch_queue.messages_of(message.properties, message.queue_offset)
+            unit = batch_queue.BatchUnit(
+                message.physical_offset, message.size, code, message.store_timestamp, base, messages
+            )
+            self.batch_units.append((self.queues.number(Queue(BATCH, topic, message.queue_id)), unit))
+        else:
+            self._append(Queue(PLAIN, topic, message.queue_id), message.queue_offset, message, code)
+        if self.rules.light_queues:
+            for place in places(message)[1:]:
+                queue = Queue(PLAIN, java_encode(place.topic), place.queue_id)
+                self.light_numbers.add(self.queues.number(queue))
+                self._append(queue, place.offset, message, code)
+
+    def _append(self, queue: Queue, queue_offset: int, message: StoredMessage, code: int) -> None:
+        self.unit_queue[self.units] = self.queues.number(queue)
+        self.unit_offset[self.units] = queue_offset
+        self.unit_time[self.units] = message.store_timestamp
+        unit = kernel.unit(message.physical_offset, message.size, code)
+        self.unit_bytes[20 * self.units : 20 * self.units + 20] = unit
+        self.units += 1

@@ -1,0 +1,122 @@
+"""Write index files: items in log order, a new file when one is full (store format 9; upstream IndexService).
+
+A file is named by the store time of its first key, in local time, one millisecond later while the name is taken.
+RocketMQ names it by the clock at its creation; the log alone must give the same name again, whoever rebuilds it.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from array import array
+from datetime import datetime
+
+from flintmq.format import index
+from flintmq.format.index import Header
+from flintmq.kernels import index as kernel
+from flintmq.storage.effects import REAL, Effects
+
+WINDOW = 4 << 20  # disk blocks are reserved this far ahead of the items, so that a full disk is an error and no SIGBUS
+
+
+def file_name(store_time: int, taken: set[str]) -> str:
+    """The name of an index file whose first key was stored at this time (ms); it is added to `taken`."""
+    store_time = min(max(store_time, 0), 253_000_000_000_000)  # what a 4-digit year can name
+    while True:
+        name = datetime.fromtimestamp(store_time // 1000).strftime("%Y%m%d%H%M%S") + f"{store_time % 1000:03d}"
+        if name not in taken:
+            taken.add(name)
+            return name
+        store_time += 1
+
+
+class IndexFileWriter:
+    """One index file of full size, written through a map.
+
+    Args:
+        path: the new file.
+        slots, items: its geometry.
+        begin_offset, begin_time: end of the file before, which a new header repeats until its first item; 0 if none.
+    """
+
+    def __init__(
+        self, path: str, slots: int, items: int, begin_offset: int = 0, begin_time: int = 0, effects: Effects = REAL
+    ) -> None:
+        self.slots, self.items, self.effects = slots, items, effects
+        self.size = index.file_size(slots, items)
+        self.fd = effects.create(path, self.size)
+        self.reserved = min(index.file_size(slots, 0), self.size)
+        effects.allocate(self.fd, 0, self.reserved)
+        self.map: mmap.mmap = effects.map_write(self.fd, self.size)
+        if begin_offset > 0 or begin_time > 0:
+            header = Header(begin_time, begin_time, begin_offset, begin_offset, 0, 0)
+            self.map[: index.HEADER.size] = index.HEADER.pack(header)
+        self.count = 1
+
+    @property
+    def full(self) -> bool:
+        """Whether no item fits any more."""
+        return self.count >= self.items
+
+    def insert(self, hashes: array[int], offsets: array[int], times: array[int], start: int, end: int) -> int:
+        """Append items for keys [start, end) while there is room; gives the first that is not in."""
+        while start < end and not self.full:
+            last = min(end, start + self.items - self.count, start + WINDOW // index.ITEM.size)
+            self._reserve(index.item_position(self.count + last - start, self.slots))
+            done = kernel.insert(self.map, self.slots, self.items, hashes, offsets, times, start, last)
+            self.count += done - start
+            start = done
+        return start
+
+    def _reserve(self, position: int) -> None:
+        while self.reserved < min(position, self.size):
+            step = min(WINDOW, self.size - self.reserved)
+            self.effects.allocate(self.fd, self.reserved, step)
+            self.reserved += step
+
+    def header(self) -> Header:
+        """The header as it stands."""
+        return index.HEADER.unpack(self.map[: index.HEADER.size])
+
+    def close(self) -> None:
+        """Unmap and close; the data is in the page cache."""
+        self.map.close()
+        self.effects.close(self.fd)
+
+
+class IndexWriter:
+    """A directory of index files that takes keys in log order."""
+
+    def __init__(self, directory: str, slots: int, items: int, effects: Effects = REAL) -> None:
+        self.directory, self.slots, self.items, self.effects = directory, slots, items, effects
+        self.names: set[str] = set()
+        self.current: IndexFileWriter | None = None
+        self.end_offset = self.end_time = 0
+        effects.mkdirs(directory)
+
+    def insert(self, hashes: array[int], offsets: array[int], times: array[int], count: int) -> None:
+        """Append items for the first `count` keys, making files as they are needed."""
+        start = 0
+        while start < count:
+            if self.current is None or self.current.full:
+                self._next_file(times[start])
+            assert self.current is not None
+            start = self.current.insert(hashes, offsets, times, start, count)
+            self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
+
+    def _next_file(self, store_time: int) -> None:
+        if self.current is not None:
+            self.current.close()
+        path = os.path.join(self.directory, file_name(store_time, self.names))
+        self.current = IndexFileWriter(path, self.slots, self.items, self.end_offset, self.end_time, self.effects)
+
+    def finish(self, last_offset: int, last_time: int) -> None:
+        """Close, after the log's last record (its offset and store time; offset -1 for an empty log).
+
+        RocketMQ makes a file as soon as a record comes, with or without keys: the first one, and one after a full one.
+        """
+        if last_offset >= 0 and (self.current is None or (self.current.full and last_offset > self.end_offset)):
+            self._next_file(last_time)
+        if self.current is not None:
+            self.current.close()
+            self.current = None

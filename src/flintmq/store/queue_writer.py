@@ -1,0 +1,186 @@
+"""Write consume queues: each unit at the place that its queue offset names.
+
+RocketMQ appends units and drops or misplaces those that do not fit (store format 6.3). Here a unit stands at its own
+offset or nowhere:
+
+*   the first unit of a queue at offset q > 0: the units before it in its file are pre-blank, as RocketMQ makes them;
+*   an offset behind the next one leaves a hole: the hole is pre-blank, so that nothing is ever misaligned;
+*   an offset before the next one repeats a unit that is there: the first one stays;
+*   except offset 0, where the queue was deleted and begun again: the former life's units go.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from flintmq.format import batch_queue, consume_queue, consume_queue_ext
+from flintmq.kernels import units as kernel
+from flintmq.storage.effects import REAL, Effects
+from flintmq.store.report import Report
+
+PRE_BLANK = consume_queue.UNIT.pack(consume_queue.PRE_BLANK)
+UNIT_SIZE = consume_queue.UNIT_SIZE
+
+
+class OpenFiles:
+    """The files that writers have open: the most recently used 128, so that thousands of queues need few descriptors."""
+
+    def __init__(self, effects: Effects = REAL, most: int = 128) -> None:
+        self.effects, self.most = effects, most
+        self.open: OrderedDict[str, int] = OrderedDict()
+
+    def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
+        """Write into a file of full size, made if it is missing."""
+        fd = self.open.pop(path, -1)
+        if fd < 0:
+            if len(self.open) >= self.most:
+                self.effects.close(self.open.popitem(last=False)[1])
+            fd = self._open(path, file_size)
+        self.open[path] = fd
+        self.effects.pwrite(fd, data, position)
+
+    def _open(self, path: str, file_size: int) -> int:
+        try:
+            return self.effects.open_write(path)
+        except FileNotFoundError:
+            self.effects.mkdirs(os.path.dirname(path))
+            return self.effects.create(path, file_size)
+
+    def close(self) -> None:
+        """Close all. Nothing is synced: who makes a whole tree syncs it once, at its end."""
+        while self.open:
+            self.effects.close(self.open.popitem()[1])
+
+
+class FileSequence:
+    """One byte sequence cut into files named by their first byte's offset (store format 2)."""
+
+    def __init__(self, files: OpenFiles, directory: str, file_size: int) -> None:
+        self.files, self.directory, self.file_size = files, directory, file_size
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        """Write at a position of the sequence, into as many files as it takes."""
+        view = memoryview(data)
+        while view:
+            start = position - position % self.file_size
+            part = view[: start + self.file_size - position]
+            self.files.write(os.path.join(self.directory, f"{start:020d}"), self.file_size, part, position - start)
+            position += len(part)
+            view = view[len(part) :]
+
+    def remove(self) -> None:
+        """Forget all files of the sequence."""
+        self.files.close()
+        for name in self.files.effects.listdir(self.directory):
+            self.files.effects.unlink(os.path.join(self.directory, name))
+
+
+class QueueWriter:
+    """Writes one plain consume queue, with its ext queue where there is one.
+
+    Args:
+        files: the open files of the rebuild.
+        root: where `consumequeue/` stands.
+        path: the queue's directory below root, as Queue.path gives it.
+        file_size: bytes of a queue file, a multiple of 20.
+        ext_file_size: bytes of an ext file, or 0 for a queue without.
+        report: is told of repeats, holes and queues begun again.
+    """
+
+    def __init__(
+        self, files: OpenFiles, root: str, path: str, file_size: int, ext_file_size: int, report: Report
+    ) -> None:
+        self.path, self.file_size, self.report = path, file_size, report
+        self.units = FileSequence(files, os.path.join(root, path), file_size)
+        ext = path.replace("consumequeue", "consumequeue_ext", 1)
+        self.ext = ExtWriter(FileSequence(files, os.path.join(root, ext), ext_file_size)) if ext_file_size else None
+        self.next = -1  # queue offset of the next unit; -1 before the first
+
+    def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> None:
+        """Write units [first, end) of a block, in log order.
+
+        Args:
+            offsets: int64, queue offsets.
+            times: store time in ms of each unit's record.
+            units: 20 bytes a unit.
+            first, end: the range that belongs to this queue.
+        """
+        while first < end:
+            offset = offsets[first]
+            if offset < 0:
+                self.report.note("negative_offset", f"{self.path}: a record with queue offset {offset} has no place")
+                first += 1
+                continue
+            if self.next >= 0 and offset < self.next:
+                if offset > 0:
+                    self.report.note("repeat", f"{self.path}: offset {offset} comes again; the first unit stays")
+                    first += 1
+                    continue
+                self.report.note("begun_again", f"{self.path}: offset 0 comes again; the queue was begun anew")
+                self.units.remove()
+                self.next = -1
+            run = kernel.run_length(offsets, first, end)
+            self._fill_to(offset)
+            data = units[20 * first : 20 * (first + run)]
+            self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))
+            self.next = offset + run
+            first += run
+
+    def _fill_to(self, offset: int) -> None:
+        """Pre-blank units between what is there and this offset: from the file's beginning for a queue's first unit."""
+        a_file = self.file_size // UNIT_SIZE
+        begin = self.next if self.next >= 0 else offset - offset % a_file
+        if self.next >= 0 and begin < offset:
+            self.report.note("hole", f"{self.path}: {offset - begin} offsets before {offset} have no record")
+        while begin < offset:
+            count = min(offset - begin, a_file)
+            self.units.write(UNIT_SIZE * begin, PRE_BLANK * count)
+            begin += count
+
+    def _with_addresses(self, units: memoryview, times: Sequence[int]) -> bytes | memoryview:
+        """The units with their tags codes replaced by addresses into the ext queue, where there is one."""
+        if self.ext is None:
+            return units
+        out = bytearray(units)
+        for at, time in zip(range(0, len(out), UNIT_SIZE), times, strict=True):
+            unit = consume_queue.UNIT.unpack(out, at)
+            out[at : at + UNIT_SIZE] = consume_queue.UNIT.pack(unit._replace(tags_code=self.ext.put(unit.tags_code, time)))
+        return out
+
+
+class ExtWriter:
+    """Writes one ext queue: store format 7. Filter bitmaps are the broker's; the log alone does not give them."""
+
+    def __init__(self, files: FileSequence) -> None:
+        self.files = files
+        self.position = 0
+
+    def put(self, tags_code: int, store_timestamp: int) -> int:
+        """Append a unit; gives the address that stands for it in the queue's unit."""
+        data = consume_queue_ext.encode(consume_queue_ext.ExtUnit(tags_code, store_timestamp, b""))
+        room = self.files.file_size - self.position % self.files.file_size
+        if len(data) > room - consume_queue_ext.FILE_END_ROOM:
+            self.files.write(self.position, consume_queue_ext.FILE_END)
+            self.position += room
+        self.files.write(self.position, data)
+        address = consume_queue_ext.address(self.position)
+        self.position += len(data)
+        return address
+
+
+class BatchQueueWriter:
+    """Appends units to one batch queue (store format 8): no pre-blank, no place by offset."""
+
+    def __init__(self, files: OpenFiles, root: str, path: str, file_size: int) -> None:
+        self.units = FileSequence(files, os.path.join(root, path), file_size)
+        self.position = 0
+
+    def put(self, unit: batch_queue.BatchUnit) -> None:
+        """Append one unit; a file takes whole units only."""
+        room = self.units.file_size - self.position % self.units.file_size
+        if room < batch_queue.BATCH_UNIT_SIZE:
+            self.position += room
+        self.units.write(self.position, batch_queue.BATCH_UNIT.pack(unit))
+        self.position += batch_queue.BATCH_UNIT_SIZE
