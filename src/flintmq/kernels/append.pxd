@@ -1,7 +1,7 @@
 # C types of append.py. `put_record` is for other kernels too: it encodes one record whose parts were measured before.
 cimport cython
 from libc.stdint cimport uint8_t, int32_t, int64_t
-from flintmq.kernels.crc cimport put16be, put32be, put64be, i32be, copy_bytes, crc32_of
+from flintmq.kernels.crc cimport put16be, put32be, put64be, copy_bytes, crc32_of
 
 cdef int64_t record_size(int64_t body, int64_t topic, int64_t properties, int32_t sys_flag) noexcept nogil
 cdef int64_t put_record(

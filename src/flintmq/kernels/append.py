@@ -12,7 +12,7 @@ decides by characters and writes records that nobody can read where the two diff
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import copy_bytes, crc32_of, i32be, put16be, put32be, put64be
+    from flintmq.kernels._plain import copy_bytes, crc32_of, put16be, put32be, put64be
 
 # What ended a call. The names stand in STATUSES, in this order.
 DONE = 0  # all rows are written
@@ -183,17 +183,17 @@ def append(
         ValueError: `at` lies outside the buffer, or less than 8 bytes before the end of the file; a column is shorter
             than `last`.
     """
-    if at < 0 or at > out.shape[0] or file_end - at < 8 or first < 0 or first > last:
+    if at < 0 or at > len(out) or file_end - at < 8 or first < 0 or first > last:
         raise ValueError("at must lie in the buffer and 8 bytes before the end of the file, first not behind last")
     shortest: cython.Py_ssize_t = min(
-        body_starts.shape[0], body_ends.shape[0], topic_starts.shape[0], topic_ends.shape[0],
-        properties_starts.shape[0], properties_ends.shape[0], born_host_starts.shape[0], store_host_starts.shape[0],
-        queue_ids.shape[0], queue_offsets.shape[0], message_flags.shape[0], sys_flags.shape[0], born_times.shape[0],
-        store_times.shape[0], reconsumed.shape[0], prepared_offsets.shape[0], physical_offsets.shape[0],
+        len(body_starts), len(body_ends), len(topic_starts), len(topic_ends),
+        len(properties_starts), len(properties_ends), len(born_host_starts), len(store_host_starts),
+        len(queue_ids), len(queue_offsets), len(message_flags), len(sys_flags), len(born_times),
+        len(store_times), len(reconsumed), len(prepared_offsets), len(physical_offsets),
     )  # fmt: skip
     if shortest < last:
         raise ValueError("a column has fewer rows than are to be written")
-    if out.shape[0] == 0:
+    if len(out) == 0:
         return first, at, (_DONE if first == last else _ROOM)
     row: cython.longlong = first
     status: cython.int = _DONE
@@ -201,6 +201,7 @@ def append(
     topic: cython.longlong
     props: cython.longlong
     size: cython.longlong
+    host_end: cython.longlong = len(hosts)
     with_crc: cython.bint = (flags & 1) != 0
     if cython.compiled:
         p: cython.p_uchar = cython.address(out[0])
@@ -208,21 +209,21 @@ def append(
         topic_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
         props_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
         host_p: cython.pointer(cython.const[cython.uchar]) = cython.NULL
-        if bodies.shape[0] > 0:
+        if len(bodies) > 0:
             body_p = cython.address(bodies[0])
-        if topics.shape[0] > 0:
+        if len(topics) > 0:
             topic_p = cython.address(topics[0])
-        if properties.shape[0] > 0:
+        if len(properties) > 0:
             props_p = cython.address(properties[0])
-        if hosts.shape[0] > 0:
+        if len(hosts) > 0:
             host_p = cython.address(hosts[0])
     else:
         p, body_p, topic_p, props_p, host_p = out, bodies, topics, properties, hosts
     with cython.nogil:
         while row < last:
-            body = _part(body_starts[row], body_ends[row], bodies.shape[0])
-            topic = _part(topic_starts[row], topic_ends[row], topics.shape[0])
-            props = _part(properties_starts[row], properties_ends[row], properties.shape[0])
+            body = _part(body_starts[row], body_ends[row], len(bodies))
+            topic = _part(topic_starts[row], topic_ends[row], len(topics))
+            props = _part(properties_starts[row], properties_ends[row], len(properties))
             if (
                 body < 0
                 or body > max_size
@@ -230,9 +231,9 @@ def append(
                 or topic > 32767
                 or props < 0
                 or props + (crc_property_room(props_p, properties_starts[row], props) if with_crc else 0) > 32767
-                or _part(born_host_starts[row], born_host_starts[row] + (20 if sys_flags[row] & 16 else 8), hosts.shape[0]) < 0
-                or _part(store_host_starts[row], store_host_starts[row] + (20 if sys_flags[row] & 32 else 8), hosts.shape[0]) < 0
-            ):  # fmt: skip
+                or not 0 <= born_host_starts[row] <= host_end - (20 if sys_flags[row] & 16 else 8)
+                or not 0 <= store_host_starts[row] <= host_end - (20 if sys_flags[row] & 32 else 8)
+            ):
                 status = _REFUSED
                 break
             size = record_size(body, topic, props, sys_flags[row])
@@ -242,9 +243,9 @@ def append(
                 status = _REFUSED
                 break
             if size + 8 > file_end - at or (row == first and reserve + 8 > file_end - at):
-                status = _ROLL if out.shape[0] - at >= 8 else _ROOM
+                status = _ROLL if len(out) - at >= 8 else _ROOM
                 break
-            if size > out.shape[0] - at:
+            if size > len(out) - at:
                 status = _ROOM
                 break
             physical_offsets[row] = base + at
