@@ -211,7 +211,7 @@ class _Writer:
             return repr(value)
         if isinstance(value, Mapping):
             return self.object(value, depth)
-        if isinstance(value, Sequence):
+        if isinstance(value, (list, tuple)):
             return self.array(value, depth)
         raise FormatError(f"{type(value).__name__} cannot be written as JSON")
 
