@@ -334,29 +334,38 @@ class LogEnd:
     Attributes:
         offset: log offset behind the last record that counts (or of the blank behind which no file follows).
         verdict: what stands there.
+        last: log offset of that last record; None if none counts. A later search can begin there.
     """
 
     offset: int
     verdict: Verdict
+    last: int | None = None
 
 
-def find_end(log: LogFiles, facts: Facts | None = None, report: Report | None = None) -> LogEnd:
+def find_end(
+    log: LogFiles, facts: Facts | None = None, report: Report | None = None, begin: int | None = None
+) -> LogEnd:
     """Where the log ends, without reading more than its last file that holds anything.
 
     Files begin with records, and a stale tail can only stand in the last file that was written. Damage inside that file
     is walked around; readers of the range meet it themselves.
 
+    Args:
+        log, facts, report: as for LogWalk.
+        begin: log offset of a record known to lie before the end, to begin there; None to look for a file.
+
     Raises:
         StoreAccessError: a file may not be read.
     """
-    begin = log.min_offset
-    for file in reversed(log.files):
-        if next_record(log, file.start, file.start + max(file.size, 1)) is not None:
-            begin = file.start
-            break
+    if begin is None:
+        begin = log.min_offset
+        for file in reversed(log.files):
+            if next_record(log, file.start, file.start + max(file.size, 1)) is not None:
+                begin = file.start
+                break
     walk = LogWalk(log, facts, begin, strict=False, report=report)
-    end = begin
+    end, last = begin, None
     for piece in walk:
-        end = piece.base + piece.end
+        end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]
     verdict = walk.verdict or Verdict.END
-    return LogEnd(end, verdict)
+    return LogEnd(end, verdict, last)
