@@ -98,6 +98,13 @@ class QueueWriter:
         self.ext = ExtWriter(FileSequence(files, os.path.join(root, ext), ext_file_size)) if ext_file_size else None
         self.next = -1  # queue offset of the next unit; -1 before the first
 
+    def clear(self) -> None:
+        """Remove what an earlier attempt to write this queue left."""
+        self.units.remove()
+        if self.ext is not None:
+            self.ext.files.remove()
+        self.next = -1
+
     def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> None:
         """Write units [first, end) of a block, in log order.
 
