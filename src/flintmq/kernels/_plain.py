@@ -76,6 +76,16 @@ def copy_by_16(to: Any, at: int, p: Any, start: int, n: int) -> None:
     to[at : at + n] = p[start : start + n]
 
 
+def put_hex4(to: Any, at: int, p: Any, start: int) -> None:
+    to[at : at + 8] = bytes(p[start : start + 4]).hex().upper().encode()
+
+
+def put_host4(to: Any, at: int, p: Any, start: int) -> int:
+    text = f"{p[start]}.{p[start + 1]}.{p[start + 2]}.{p[start + 3]}:{u16be(p, start + 6)}".encode()
+    to[at : at + len(text)] = text
+    return at + len(text)
+
+
 def find_magic(p: Any, at: int, end: int) -> int:
     found = bytes(p[at:end]).find(b"\xda\xa3\x20")
     return found + at if found >= 0 else -1

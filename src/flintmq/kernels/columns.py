@@ -8,9 +8,6 @@ a column whose section is full ends the call before that record, and the caller 
 
 What is rare and long-winded is left to Python: the kernel writes nothing for that row (length 0) and notes it. Such are
 text that is not UTF-8, property strings with a doubled name or more than 32 pairs, and IPv6 hosts.
-
-The records have been walked, so their lengths add up; they are bounded here once more, because positions that do not
-fit the buffer must not lead outside it. Layout of a record: store format 3.1, of its properties: 4.
 """
 
 import cython
@@ -20,14 +17,14 @@ if not cython.compiled:
         copy_by_16,
         copy_bytes,
         first_non_ascii,
-        i16be,
         i32be,
         i64be,
-        lowest_bit,
-        odd_bytes,
+        put_hex4,
+        put_host4,
         same_bytes,
         u32be,
     )
+    from flintmq.kernels.parts import doubled, is_utf8, locate, split
 
 # Kinds of columns, the first number of a plan row.
 INT32 = 0  # a 32-bit field
@@ -47,15 +44,14 @@ TAGS = 13
 KEYS = 14
 UNIQ_KEY = 15
 
-# A plan row: kind; position of the field in a record whose hosts are both IPv4 (PROPERTIES: how many pairs fit; any
-# other of its rows: 1 if wanted); begin of its section among the 64-bit numbers; among the 32-bit numbers; among the
+# A plan row: kind; position of the field in a record whose hosts are both IPv4 (BODY: 1 if compressed ones are left to
+# Python; PROPERTIES: how many pairs fit; any other of its rows: 1 if wanted); begin of its section among the 64-bit numbers; among the 32-bit numbers; among the
 # bytes; end of the latter; begin of its validity bits among the bytes, or -1.
 PLAN_ROW = 7
 
 SLACK = 64  # bytes of a byte section that are never used for good: short texts are copied in steps of 16
 BLOCK = 128  # records at a time
 NOTES = 2048  # 64-bit numbers that `notes` must have room for
-LEAST_RECORD = 91
 
 ROWS_FULL = -1  # no room for more rows
 NOTES_FULL = -2  # the notes have to be taken away first
@@ -63,49 +59,6 @@ DONE = -3
 
 _YEAR_1_MS = cython.declare(cython.longlong, -62135596800000)
 _YEAR_10000_MS = cython.declare(cython.longlong, 253402300800000)
-
-
-def _locate(p, limit, positions, first, n, spans):
-    """Find the parts of n records. Returns n, or the index of the first that is no record within the buffer.
-
-    Eight numbers a record: its begin; the same moved by what an IPv6 born host adds; by what both hosts add; begin and
-    end of the body; of the topic; end of the record. The properties lie 2 bytes behind the topic.
-    """
-    i: cython.longlong
-    for i in range(n):
-        at: cython.longlong = positions[first + i]
-        if at < 0 or limit - at < 91:
-            return i
-        size: cython.longlong = i32be(p, at)
-        if size < 91 or size > limit - at or p[at + 4] != 0xDA or p[at + 5] != 0xA3 or p[at + 6] != 0x20:
-            return i
-        wide: cython.longlong = 1 if p[at + 7] == 0xAB else 0
-        if wide == 0 and p[at + 7] != 0xA7:
-            return i
-        born: cython.longlong = at + (12 if p[at + 39] & 16 else 0)
-        both: cython.longlong = born + (12 if p[at + 39] & 32 else 0)
-        room: cython.longlong = size - 91 - (both - at) - wide
-        if room < 0:
-            return i
-        body: cython.longlong = i32be(p, both + 84)
-        if body < 0 or body > room:
-            return i
-        topic_at: cython.longlong = both + 88 + body
-        topic: cython.longlong = i16be(p, topic_at) if wide else p[topic_at]
-        if topic < 0 or topic > room - body:
-            return i
-        topic_at += 1 + wide
-        if i16be(p, topic_at + topic) != room - body - topic:
-            return i
-        spans[8 * i] = at
-        spans[8 * i + 1] = born
-        spans[8 * i + 2] = both
-        spans[8 * i + 3] = both + 88
-        spans[8 * i + 4] = both + 88 + body
-        spans[8 * i + 5] = topic_at
-        spans[8 * i + 6] = topic_at + topic
-        spans[8 * i + 7] = at + size
-    return n
 
 
 def _shift(where):
@@ -172,10 +125,22 @@ def _copy(out, to, p, at, n, limit):
         copy_bytes(out, to, p, at, n)
 
 
-def _bodies(p, limit, spans, n, ints, to, out, start, room):
+def _note(notes, index, column):
+    """Leave a row of a column to Python. notes[0] counts the numbers that follow it."""
+    notes[notes[0] + 1] = index
+    notes[notes[0] + 2] = column
+    notes[0] += 2
+
+
+def _bodies(p, limit, spans, n, leave, ints, to, out, start, room, notes, index, column):
+    """With `leave`, bodies with the compressed flag are noted."""
     used: cython.longlong = ints[to]
     i: cython.longlong
     for i in range(n):
+        if leave and p[spans[8 * i] + 39] & 1:
+            _note(notes, index + i, column)
+            ints[to + i + 1] = used
+            continue
         at: cython.longlong = spans[8 * i + 3]
         size: cython.longlong = spans[8 * i + 4] - at
         if used + size > room:
@@ -184,37 +149,6 @@ def _bodies(p, limit, spans, n, ints, to, out, start, room):
         used += size
         ints[to + i + 1] = used
     return n
-
-
-def _utf8(p, at, end):
-    """Whether p[at:end] is well-formed UTF-8 (Unicode, table 3-7: no surrogates, no longer forms than needed)."""
-    while at < end:
-        lead: cython.int = p[at]
-        if lead < 0x80:
-            at += 1
-            continue
-        if lead < 0xC2 or lead > 0xF4:
-            return False
-        more: cython.int = 1 if lead < 0xE0 else (2 if lead < 0xF0 else 3)
-        if end - at <= more:
-            return False
-        low: cython.int = 0xA0 if lead == 0xE0 else (0x90 if lead == 0xF0 else 0x80)
-        high: cython.int = 0x9F if lead == 0xED else (0x8F if lead == 0xF4 else 0xBF)
-        if p[at + 1] < low or p[at + 1] > high:
-            return False
-        i: cython.int
-        for i in range(2, more + 1):
-            if p[at + i] & 0xC0 != 0x80:
-                return False
-        at += more + 1
-    return True
-
-
-def _note(notes, index, column):
-    """Leave a row of a column to Python. notes[0] counts the numbers that follow it."""
-    notes[notes[0] + 1] = index
-    notes[notes[0] + 2] = column
-    notes[0] += 2
 
 
 def _topics(p, limit, spans, n, ints, to, out, start, room, notes, index, column):
@@ -229,7 +163,7 @@ def _topics(p, limit, spans, n, ints, to, out, start, room, notes, index, column
         if used + size > room:
             return i
         if size != last_size or not same_bytes(p, at, p, last, size):
-            if first_non_ascii(p, at, at + size) != at + size and not _utf8(p, at, at + size):
+            if first_non_ascii(p, at, at + size) != at + size and not is_utf8(p, at, at + size):
                 _note(notes, index + i, column)
                 last_size = -1
                 ints[to + i + 1] = used
@@ -242,265 +176,143 @@ def _topics(p, limit, spans, n, ints, to, out, start, room, notes, index, column
     return n
 
 
-def _decimal(out, at, value):
-    """Write a number of 0 to 65535 in decimal; returns the position behind it."""
-    unit: cython.int = 10000
-    while unit > value and unit > 1:
-        unit //= 10
-    while unit > 0:
-        out[at] = 48 + value // unit
-        value %= unit
-        unit //= 10
-        at += 1
-    return at
-
-
 def _hosts(p, spans, n, where, ints, to, out, start, room, notes, index, column):
-    """A host equal to the one before is copied from there."""
     used: cython.longlong = ints[to]
     shift: cython.longlong = _shift(where)
-    last: cython.longlong = 0
-    last_at: cython.longlong = -1
-    last_size: cython.longlong = 0
     i: cython.longlong
-    k: cython.longlong
     for i in range(n):
-        if used + 21 > room:
+        if used > room - 24:
             return i
         at: cython.longlong = spans[8 * i + shift] + where
-        port: cython.longlong = i32be(p, at + 4)
-        if spans[8 * i + shift + 1] != spans[8 * i + shift] or port < 0 or port > 65535:
-            _note(notes, index + i, column)
-            ints[to + i + 1] = used
-            continue
-        raw: cython.longlong = i64be(p, at)
-        spot: cython.longlong = start + used
-        if last_at >= 0 and raw == last:
-            copy_by_16(out, spot, out, last_at, last_size)
+        if spans[8 * i + shift + 1] != spans[8 * i + shift] or p[at + 4] or p[at + 5]:
+            _note(notes, index + i, column)  # IPv6, or a port that no port is
         else:
-            last = raw
-            last_at = spot
-            for k in range(4):
-                spot = _decimal(out, spot, p[at + k])
-                out[spot] = 46 if k < 3 else 58
-                spot += 1
-            last_size = _decimal(out, spot, cython.cast(cython.int, port)) - last_at
-        used += last_size
+            used = put_host4(out, start + used, p, at) - start
         ints[to + i + 1] = used
     return n
-
-
-def _hex(out, to, p, at, n):
-    i: cython.longlong
-    for i in range(n):
-        high: cython.int = p[at + i] >> 4
-        low: cython.int = p[at + i] & 15
-        out[to + 2 * i] = high + (48 if high < 10 else 55)
-        out[to + 2 * i + 1] = low + (48 if low < 10 else 55)
 
 
 def _offset_ids(p, spans, n, ints, to, out, start, room):
     used: cython.longlong = ints[to]
     i: cython.longlong
+    k: cython.longlong
     for i in range(n):
         host: cython.longlong = spans[8 * i + 1] + 64
         width: cython.longlong = 8 + spans[8 * i + 2] - spans[8 * i + 1]
         if used + 2 * width + 16 > room:
             return i
-        _hex(out, start + used, p, host, width)
-        _hex(out, start + used + 2 * width, p, spans[8 * i] + 28, 8)
-        used += 2 * width + 16
+        for k in range(0, width, 4):
+            put_hex4(out, start + used + 2 * k, p, host + k)
+        used += 2 * width
+        put_hex4(out, start + used, p, spans[8 * i] + 28)
+        put_hex4(out, start + used + 8, p, spans[8 * i] + 32)
+        used += 16
         ints[to + i + 1] = used
     return n
 
 
-def _marks(p, at, end, limit):
-    """Bit i: p[at + i] is 01, 02 or not ASCII, for the up to 64 bytes of [at, end)."""
-    marks: cython.ulonglong = 0
-    one: cython.ulonglong = 1
-    i: cython.longlong
-    n: cython.longlong = end - at if end - at < 64 else 64
-    if limit - at >= 64:
-        marks = odd_bytes(p, at)
-        if n < 64:
-            marks &= (one << n) - 1
-    else:
-        for i in range(n):
-            if p[at + i] >= 0x80 or p[at + i] == 1 or p[at + i] == 2:
-                marks |= one << i
-    return marks
-
-
-def _split(p, at, end, limit, pairs):
-    """Split a property string as Java does (store format 4).
-
-    Three numbers a pair: begin and end of its name, end of its value. Returns how many pairs, or -1: not UTF-8, or more
-    than 32.
-    """
-    count: cython.longlong = 0
-    name: cython.longlong = at
-    middle: cython.longlong = -1
-    start: cython.longlong = at
-    ascii: cython.bint = True
-    while start < end:
-        marks: cython.ulonglong = _marks(p, start, end, limit)
-        while marks:
-            spot: cython.longlong = start + lowest_bit(marks)
-            marks &= marks - 1
-            if p[spot] == 1:
-                if middle < 0:
-                    middle = spot
-            elif p[spot] == 2:
-                if name < middle and middle < spot - 1:
-                    if count == 32:
-                        return -1
-                    pairs[3 * count] = name
-                    pairs[3 * count + 1] = middle
-                    pairs[3 * count + 2] = spot
-                    count += 1
-                name = spot + 1
-                middle = -1
-            else:
-                ascii = False
-        start += 64
-    if name < middle and middle < end - 1:
-        if count == 32:
-            return -1
-        pairs[3 * count] = name
-        pairs[3 * count + 1] = middle
-        pairs[3 * count + 2] = end
-        count += 1
-    if not ascii and not _utf8(p, at, end):
-        return -1
-    return count
-
-
-def _doubled(p, pairs, count):
-    """Whether two pairs have one name. Names of another length, begin or end are told apart by 64 bits."""
-    seen: cython.ulonglong = 0
-    one: cython.ulonglong = 1
-    i: cython.longlong
-    k: cython.longlong
-    for i in range(count):
-        at: cython.longlong = pairs[3 * i]
-        size: cython.longlong = pairs[3 * i + 1] - at
-        bit: cython.ulonglong = one << ((size * 5 + p[at] + 3 * p[at + size - 1]) & 63)
-        if seen & bit:
-            for k in range(i):
-                if pairs[3 * k + 1] - pairs[3 * k] == size and same_bytes(p, pairs[3 * k], p, at, size):
-                    return True
-        seen |= bit
-    return False
-
-
-def _find(p, pairs, count, key):
-    """The last pair named TAGS (key 0), KEYS (1) or UNIQ_KEY (2), or -1."""
-    i: cython.longlong
-    for i in range(count - 1, -1, -1):
-        at: cython.longlong = pairs[3 * i]
-        size: cython.longlong = pairs[3 * i + 1] - at
-        if key < 2:
-            if size == 4 and u32be(p, at) == (0x54414753 if key == 0 else 0x4B455953):
-                return i
-        elif size == 8 and u32be(p, at) == 0x554E4951 and u32be(p, at + 4) == 0x5F4B4559:
-            return i
-    return -1
-
-
-def _properties(p, limit, spans, n, plan, column, row, ints, out, notes, index, pairs):
-    """The row PROPERTIES of the plan stands at `column`, its five others behind it."""
-    at_plan: cython.longlong = 7 * column
-    map_wanted: cython.bint = plan[at_plan + 8] == 1
-    most_pairs: cython.longlong = plan[at_plan + 1]
-    entries: cython.longlong = plan[at_plan + 3]
+def _properties(p, limit, spans, n, plan, at_plan, row, ints, out, notes, index, pairs, named):
+    """Split the properties of n records, and fill the map if it is wanted; `named` takes where three values lie."""
+    wanted: cython.bint = plan[at_plan + 8] == 1
+    room: cython.longlong = plan[at_plan + 1]
+    entries: cython.longlong = plan[at_plan + 3] + row
     names: cython.longlong = plan[at_plan + 10]
     names_at: cython.longlong = plan[at_plan + 11]
     names_room: cython.longlong = plan[at_plan + 12] - names_at - 64
     values: cython.longlong = plan[at_plan + 17]
     values_at: cython.longlong = plan[at_plan + 18]
     values_room: cython.longlong = plan[at_plan + 19] - values_at - 64
-    pair: cython.longlong = ints[entries + row] if map_wanted else 0
-    names_used: cython.longlong = ints[names + pair] if map_wanted else 0
-    values_used: cython.longlong = ints[values + pair] if map_wanted else 0
+    pair: cython.longlong = ints[entries] if wanted else 0
+    names_used: cython.longlong = ints[names + pair] if wanted else 0
+    values_used: cython.longlong = ints[values + pair] if wanted else 0
     i: cython.longlong
     k: cython.longlong
     for i in range(n):
         at: cython.longlong = spans[8 * i + 6] + 2
         end: cython.longlong = spans[8 * i + 7]
-        count: cython.longlong = _split(p, at, end, limit, pairs)
-        if count >= 0 and map_wanted and _doubled(p, pairs, count):
+        count: cython.longlong = split(p, at, end, limit, pairs, named, 6 * i)
+        if count > 0 and wanted and doubled(p, pairs, count):
             count = -1
         if count < 0:
-            _note(notes, index + i, column)
-        if map_wanted:
-            if count > most_pairs - pair or names_used + end - at > names_room or values_used + end - at > values_room:
-                return i
-            for k in range(count):
-                name: cython.longlong = pairs[3 * k]
-                middle: cython.longlong = pairs[3 * k + 1]
-                stop: cython.longlong = pairs[3 * k + 2]
-                _copy(out, names_at + names_used, p, name, middle - name, limit)
-                names_used += middle - name
-                _copy(out, values_at + values_used, p, middle + 1, stop - middle - 1, limit)
-                values_used += stop - middle - 1
-                pair += 1
-                ints[names + pair] = names_used
-                ints[values + pair] = values_used
-            ints[entries + row + i + 1] = pair
-        for k in range(3):
-            if plan[at_plan + 22 + 7 * k] == 1 and not _property(
-                p, limit, pairs, count, k, plan, at_plan + 21 + 7 * k, row + i, ints, out
-            ):
-                return i
+            _note(notes, index + i, at_plan // 7)
+            count = 0
+        if not wanted:
+            continue
+        if count > room - pair or names_used + end - at > names_room or values_used + end - at > values_room:
+            return i
+        for k in range(count):
+            name: cython.longlong = pairs[3 * k]
+            middle: cython.longlong = pairs[3 * k + 1]
+            stop: cython.longlong = pairs[3 * k + 2]
+            _copy(out, names_at + names_used, p, name, middle - name, limit)
+            names_used += middle - name
+            _copy(out, values_at + values_used, p, middle + 1, stop - middle - 1, limit)
+            values_used += stop - middle - 1
+            pair += 1
+            ints[names + pair] = names_used
+            ints[values + pair] = values_used
+        ints[entries + i + 1] = pair
     return n
 
 
-def _property(p, limit, pairs, count, key, plan, at_plan, row, ints, out):
-    """One row of the column TAGS, KEYS or UNIQ_KEY; False: no room."""
-    to: cython.longlong = plan[at_plan + 3] + row
-    start: cython.longlong = plan[at_plan + 4]
+def _named(p, limit, n, named, key, ints, to, out, start, room, bits, row):
+    """The column TAGS (key 0), KEYS (1) or UNIQ_KEY (2): what `split` found, or null."""
     used: cython.longlong = ints[to]
-    found: cython.longlong = _find(p, pairs, count, key)
-    size: cython.longlong = 0
-    if found >= 0:
-        at: cython.longlong = pairs[3 * found + 1] + 1
-        size = pairs[3 * found + 2] - at
-        if used + size > plan[at_plan + 5] - start - 64:
-            return False
+    i: cython.longlong
+    for i in range(n):
+        at: cython.longlong = named[6 * i + 2 * key]
+        size: cython.longlong = named[6 * i + 2 * key + 1] - at
+        if used + size > room:
+            return i
         _copy(out, start + used, p, at, size, limit)
-    _set_bit(out, plan[at_plan + 6], row, found >= 0)
-    ints[to + 1] = used + size
-    return True
+        _set_bit(out, bits, row + i, size > 0)
+        used += size
+        ints[to + i + 1] = used
+    return n
 
 
-def _section_fault(plan, at, row, rows, longs, n_longs, n_ints, n_out, ints):
-    """What is wrong with the sections of the plan row at plan[at]: 0 nothing, else an index into _FAULTS."""
+def _group_fault(plan, at, columns):
+    """PROPERTIES is followed by its five rows; NAMES and VALUES are both wanted or both not."""
+    k: cython.longlong
+    if at + 42 > 7 * columns or plan[at + 1] < 0 or plan[at + 8] != plan[at + 15]:
+        return 1
+    for k in range(1, 6):
+        if plan[at + 7 * k] != 10 + k or plan[at + 7 * k + 1] < 0 or plan[at + 7 * k + 1] > 1:
+            return 1
+    return 0
+
+
+def _fault(plan, at, columns, row, rows, n_longs, n_ints, n_out, ints):
+    """What is wrong with the plan row at plan[at] and its sections: 0 nothing, else an index into _FAULTS."""
     kind: cython.longlong = plan[at]
-    if kind < 0 or kind > 15:
+    group: cython.longlong = at - 7 * (kind - 10)
+    if kind < 0 or kind > 15 or (kind > 10 and (group < 0 or plan[group] != 10)):
+        return 1
+    if kind == 10 and _group_fault(plan, at, columns):
         return 1
     if kind < 4 and (plan[at + 1] < 0 or plan[at + 1] > 84):
         return 2
-    if kind > 10 and plan[at + 1] == 0:
+    if (kind > 10 and plan[at + 1] == 0) or (kind == 10 and plan[at + 8] == 0):
         return 0
-    if kind == 11 or kind == 12:  # one entry a pair
-        rows = plan[at - 7 * (kind - 10) + 1]
-        row = ints[plan[at - 7 * (kind - 10) + 3] + row]
+    if kind == 11 or kind == 12:  # these have an entry a pair, not one a row
+        rows = plan[group + 1]
+        row = ints[plan[group + 3] + row]
     if 1 <= kind and kind <= 3:
         if plan[at + 2] < 0 or plan[at + 2] > n_longs - rows:
             return 3
     elif plan[at + 3] < 0 or plan[at + 3] > n_ints - rows - 1:
         return 3
-    room: cython.longlong = rows
+    room: cython.longlong = plan[group + 1]
     if kind > 3 and kind != 10:
-        room = plan[at + 5] - plan[at + 4] - 64
-        if plan[at + 4] < 0 or plan[at + 5] > n_out or room < 0 or room > 0x7FFFFF00:
+        if plan[at + 4] < 0 or plan[at + 4] > n_out or plan[at + 5] > n_out:
             return 4
-    if kind == 10:
-        room = plan[at + 1]
-    if kind > 3 and (ints[plan[at + 3] + row] < 0 or ints[plan[at + 3] + row] > room):
-        return 5
+        room = plan[at + 5] - plan[at + 4] - 64
+        if room < 0 or room > 0x7FFFFF00:
+            return 4
     if (kind == 3 or kind > 12) and (plan[at + 6] < 0 or plan[at + 6] > n_out - (rows + 7) // 8):
         return 4
+    if kind > 3 and (ints[plan[at + 3] + row] < 0 or ints[plan[at + 3] + row] > room):
+        return 5
     return 0
 
 
@@ -514,11 +326,10 @@ _FAULTS = (
 )
 
 
-def _block(p, limit, spans, pairs, n, plan, columns, row, longs, ints, out, notes, index):
+def _block(p, limit, spans, pairs, named, n, plan, columns, row, longs, ints, out, notes, index):
     """All columns of n located records. Returns (rows, column that is full or -3)."""
     full: cython.longlong = -3
-    c: cython.longlong
-    c = 0
+    c: cython.longlong = 0
     while c < columns:
         at: cython.longlong = 7 * c
         kind: cython.longlong = plan[at]
@@ -540,14 +351,15 @@ def _block(p, limit, spans, pairs, n, plan, columns, row, longs, ints, out, note
         elif kind == 5:
             done = _topics(p, limit, spans, n, ints, to, out, start, room, notes, index, c)
         elif kind == 6:
-            done = _bodies(p, limit, spans, n, ints, to, out, start, room)
+            done = _bodies(p, limit, spans, n, field, ints, to, out, start, room, notes, index, c)
         elif kind == 7 or kind == 8:
             done = _hosts(p, spans, n, 48 if kind == 7 else 64, ints, to, out, start, room, notes, index, c)
         elif kind == 9:
             done = _offset_ids(p, spans, n, ints, to, out, start, room)
         elif kind == 10:
-            done = _properties(p, limit, spans, n, plan, c, row, ints, out, notes, index, pairs)
-            c += 5
+            done = _properties(p, limit, spans, n, plan, at, row, ints, out, notes, index, pairs, named)
+        elif kind >= 13 and field == 1:
+            done = _named(p, limit, n, named, kind - 13, ints, to, out, start, room, plan[at + 6], row)
         if done < n:
             n = done
             full = c
@@ -599,6 +411,7 @@ def gather(
     columns: cython.longlong = len(plan) // 7
     spans: cython.longlong[1024]
     pairs: cython.longlong[96]
+    named: cython.longlong[768]
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
         at: cython.pointer(cython.longlong) = cython.address(positions[0])
@@ -609,12 +422,38 @@ def gather(
         left: cython.pointer(cython.longlong) = cython.address(notes[0])
     else:
         p, at, layout, to_longs, to_ints, to, left = data, positions, plan, longs, ints, out, notes
-        spans, pairs = [0] * 1024, [0] * 96
+        spans, pairs, named = [0] * 1024, [0] * 96, [0] * 768
     fault: cython.int = 0
     noting: cython.longlong = 0
     c: cython.longlong = 0
-    while c < columns and not fault:
-        fault = _section_fault(layout, 7 * c, row, rows, len(longs), len(ints), len(out), to_ints)
-        noting += 1 if layout[7 * c] in (5, 7, 8, 10) else 0
-        if layout[7 * c] == 10 and not _group(layout, 7 * c, columns):
-    ...
+    while c < columns and fault == 0:
+        fault = _fault(layout, 7 * c, columns, row, rows, len(longs), len(ints), len(out), to_ints)
+        noting += 1 if layout[7 * c] in (5, 6, 7, 8, 10) else 0
+        c += 1
+    if fault or noting > 7:
+        raise ValueError(_FAULTS[fault] or "the plan has more than seven columns that may leave notes")
+    taken: cython.longlong = 0
+    full: cython.longlong = -3
+    n: cython.longlong = 0
+    lost: cython.longlong = -1
+    with cython.nogil:
+        while first + taken < last and full == -3:
+            n = last - first - taken if last - first - taken < 128 else 128
+            if n > rows - row:
+                n = rows - row
+            if n == 0:
+                full = -1
+                break
+            if left[0] + 256 * noting >= 2048:
+                full = -2
+                break
+            located: cython.longlong = locate(p, limit, at, first + taken, n, spans)
+            if located < n:
+                lost = first + taken + located
+                break
+            n, full = _block(p, limit, spans, pairs, named, n, layout, columns, row, to_longs, to_ints, to, left, first + taken)
+            taken += n
+            row += n
+    if lost >= 0:
+        raise ValueError(f"no whole record at position {positions[lost]} of the buffer")
+    return taken, full

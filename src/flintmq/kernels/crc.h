@@ -76,6 +76,32 @@ static inline void copy_by_16(uint8_t *to, int64_t at, const uint8_t *p, int64_t
     for (int64_t i = 0; i < n; i += 16) memcpy(to + at + i, p + from + i, 16);
 }
 
+/* Eight upper-case hexadecimal digits of the four bytes p[from:from + 4]. */
+static inline void put_hex4(uint8_t *to, int64_t at, const uint8_t *p, int64_t from) {
+    uint64_t v = u32be(p, from);
+    v = (v << 16 | v) & 0x0000FFFF0000FFFFull;
+    v = (v << 8 | v) & 0x00FF00FF00FF00FFull;
+    v = (v << 4 | v) & 0x0F0F0F0F0F0F0F0Full;
+    uint64_t letters = ((v + 0x0606060606060606ull) >> 4) & 0x0101010101010101ull;
+    put64be(to, at, (int64_t)(v + 0x3030303030303030ull + letters * 7));
+}
+
+/* `a.b.c.d:port` of a raw IPv4 host (4 bytes, then the port as 4 bytes, of which the low two count); returns the position
+ * behind it. Writes up to 24 bytes. */
+static uint8_t fmq_octet[256][5]; /* digits, a full stop, and how many bytes that is */
+static inline int64_t put_host4(uint8_t *to, int64_t at, const uint8_t *p, int64_t from) {
+    for (int i = 0; i < 4; i++) {
+        const uint8_t *octet = fmq_octet[p[from + i]];
+        memcpy(to + at, octet, 4);
+        at += octet[4];
+    }
+    to[at - 1] = ':';
+    uint32_t port = u16be(p, from + 6);
+    int digits = 1 + (port > 9) + (port > 99) + (port > 999) + (port > 9999);
+    for (int i = digits; i-- > 0; port /= 10) to[at + i] = '0' + port % 10;
+    return at + digits;
+}
+
 /* First position in [at, end - 2) of the three bytes DA A3 20 that begin both record magics, or -1. */
 static inline int64_t find_magic(const uint8_t *p, int64_t at, int64_t end) {
     while (end - at >= 3) {
@@ -102,6 +128,14 @@ static uint32_t fmq_table[8][256];
 static int fmq_level; /* 0 tables, 1 carry-less multiply or CRC instructions, 2 AVX-512 carry-less multiply */
 
 __attribute__((constructor)) static void fmq_init(void) {
+    for (int i = 0; i < 256; i++) {
+        uint8_t *o = fmq_octet[i];
+        if (i > 99) *o++ = '0' + i / 100;
+        if (i > 9) *o++ = '0' + i / 10 % 10;
+        *o++ = '0' + i % 10;
+        *o++ = '.';
+        fmq_octet[i][4] = o - fmq_octet[i];
+    }
     for (uint32_t i = 0; i < 256; i++) {
         uint32_t c = i;
         for (int k = 0; k < 8; k++) c = c & 1 ? 0xEDB88320u ^ (c >> 1) : c >> 1;

@@ -18,6 +18,8 @@ cdef extern from "crc.h" nogil:
     uint64_t odd_bytes(const uint8_t *p, int64_t at)
     int lowest_bit(uint64_t bits)
     void copy_by_16(uint8_t *to, int64_t at, const uint8_t *p, int64_t start, int64_t n)
+    void put_hex4(uint8_t *to, int64_t at, const uint8_t *p, int64_t start)
+    int64_t put_host4(uint8_t *to, int64_t at, const uint8_t *p, int64_t start)
     int64_t find_magic(const uint8_t *p, int64_t at, int64_t end)
     uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n)
     uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n)

@@ -1,0 +1,74 @@
+"""The one schema, as Arrow types: the same columns in the same order as in JSON, on Spark and in StoredMessage.
+
+All columns are declared nullable, which costs nothing; only tags, keys and msg_id (and, for Spark, times outside the
+years 1 to 9999) ever are null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+import pyarrow as pa
+
+from flintmq.errors import UsageError
+from flintmq.message import COLUMNS
+
+TEXT = pa.string()
+MS = pa.timestamp("ms", tz="UTC")
+US = pa.timestamp("us", tz="UTC")  # the only timestamp that Spark takes
+MAP = pa.map_(TEXT, TEXT)
+
+_TYPES: dict[str, pa.DataType] = {
+    "topic": TEXT,
+    "queue_id": pa.int32(),
+    "queue_offset": pa.int64(),
+    "body": pa.binary(),
+    "tags": TEXT,
+    "keys": TEXT,
+    "properties": MAP,
+    "msg_id": TEXT,
+    "offset_msg_id": TEXT,
+    "born_timestamp": MS,
+    "born_host": TEXT,
+    "store_timestamp": MS,
+    "store_host": TEXT,
+    "physical_offset": pa.int64(),
+    "size": pa.int32(),
+    "magic": TEXT,
+    "flag": pa.int32(),
+    "sys_flag": pa.int32(),
+    "reconsume_times": pa.int32(),
+    "prepared_transaction_offset": pa.int64(),
+    "body_crc": pa.int64(),
+}
+
+SCHEMA: pa.Schema = pa.schema([(name, _TYPES[name]) for name in COLUMNS])
+SPARK_SCHEMA: pa.Schema = pa.schema([(field.name, US if field.type == MS else field.type) for field in SCHEMA])
+
+
+def narrow(columns: Sequence[str] | None = None, schema: pa.Schema = SCHEMA) -> pa.Schema:
+    """The schema of these columns, in the order given; None means all.
+
+    Args:
+        columns: names of columns of the schema.
+        schema: SCHEMA or SPARK_SCHEMA.
+
+    Raises:
+        UsageError: a name that is not in the schema (close ones are named), a name twice, no name at all, or a single
+            string where a list of names is meant.
+    """
+    if columns is None:
+        return schema
+    if isinstance(columns, str):
+        raise UsageError(f"columns is a list of names, not a string; did you mean [{columns[:60]!r}]?")
+    if not columns:
+        raise UsageError("columns names no column; leave it out for all of them")
+    for number, name in enumerate(columns):
+        if name not in schema.names:
+            close = get_close_matches(str(name), schema.names, 3, 0.5)
+            advice = f"did you mean {' or '.join(close)}?" if close else f"there are: {', '.join(schema.names)}"
+            raise UsageError(f"no column {str(name)[:60]!r}; {advice}")
+        if name in columns[:number]:
+            raise UsageError(f"column {name!r} is named twice")
+    return pa.schema([schema.field(name) for name in columns])
