@@ -1,0 +1,260 @@
+"""Make queues and index anew from the commit log, as Spark tasks: the same bytes as `forensics.rebuild` makes.
+
+Two stages, both of the same functions as the local engine:
+
+1.  a task walks a range of the log and stages its units by queue and its index keys in log order (`staged.py`);
+2.  a task takes some queues, reads their units of all ranges in order, and places them; or it takes one index file,
+    whose keys are known by number once the keys of all ranges are counted.
+
+Between the stages the driver adds up counts, gives queues to tasks, and names the index files. Nothing else comes to
+it, and no body leaves its range. Workers must see the store and the result's directory under the same paths as the
+driver. An attempt writes into a directory of its own; the driver moves what the winning attempts made.
+"""
+
+from __future__ import annotations
+
+import heapq
+import os
+import shutil
+import uuid
+from collections import Counter
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flintmq.config import StoreConfig
+from flintmq.forensics.rebuild import (
+    Progress,
+    RebuildPlan,
+    Rebuilt,
+    plan_rebuild,
+    prepare,
+    publish,
+    queue_writer,
+)
+from flintmq.format.index import PEER_533
+from flintmq.spark.jobs import staged
+from flintmq.spark.jobs.run import parallelism, run_tasks
+from flintmq.spark.splits import LogRange, check_end, cut, split_count
+from flintmq.store.dispatch import BATCH, Dispatcher
+from flintmq.store.index_writer import IndexFileWriter, file_name
+from flintmq.store.log import LogWalk, find_end
+from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles
+from flintmq.store.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+FIRST_STAGE = 0.7  # of the work, for progress
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """What a task of the first stage left: its directory, and (path, kind is batch, light, units) of each queue."""
+
+    path: str
+    queues: list[tuple[str, bool, bool, int]]
+    keys: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """An index file to be made: its name, where the one before ended, and its keys as (stage, first, end)."""
+
+    name: str
+    begin_offset: int
+    begin_time: int
+    keys: list[tuple[int, int, int]]
+
+
+def rebuild(
+    spark: SparkSession,
+    root: str,
+    into: str,
+    config: StoreConfig | None = None,
+    peer: str = PEER_533,
+    progress: Progress | None = None,
+    access: str = "pread",
+) -> Rebuilt:
+    """Write `consumequeue/`, `consumequeue_ext/`, `batchconsumequeue/` and `index/` into a directory, from the log.
+
+    Args:
+        spark: the session.
+        root, into, config, peer, access: as flintmq.forensics.rebuild.rebuild.
+        progress: called now and then with bytes of log done and in all, about.
+
+    Raises:
+        As flintmq.forensics.rebuild.rebuild; StoreError if Spark gave up.
+    """
+    plan = plan_rebuild(os.path.abspath(root), os.path.abspath(into), config, peer)
+    report = Report()
+    prepare(plan)
+    os.mkdir(os.path.join(plan.staging, "stages"))
+    end = find_end(plan.log, plan.facts, report).offset
+    span = max(0, end - plan.log.min_offset)
+    ranges = cut(plan.log, 0, end, split_count(span, parallelism(spark)))
+    done = Rebuilt(log_bytes=span)
+
+    answers = run_tasks(spark, partial(stage_range, plan, end, access), ranges, _scaled(progress, span, 0, FIRST_STAGE))
+    stages = [Stage(answer["path"], [tuple(q) for q in answer["queues"]], answer["keys"]) for answer in answers]
+    done.records = sum(answer["records"] for answer in answers)
+    done.keys = sum(stage.keys for stage in stages)
+    last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
+    for topic in sorted({topic for answer in answers for topic in answer["refused"]}):
+        report.note("unusable_topic", f"topic {topic} cannot be a directory's name; its messages get no queue")
+
+    totals: Counter[str] = Counter()
+    for stage in stages:
+        for path, _, _, units in stage.queues:
+            if path:
+                totals[path] += units
+    done.units, done.queues = totals.total(), len(totals)
+    files = index_files(plan, stages, last) if plan.rules.index else []
+    done.index_files = len(files)
+    work: list[list[str] | IndexFile] = [*files, *share_out(totals, 2 * parallelism(spark))]
+    made = run_tasks(spark, partial(make, plan, stages), work, _scaled(progress, span, FIRST_STAGE, 1))
+    collect(plan, work, [answer["path"] for answer in made])
+    publish(plan, plan.log.effects)
+    done.notes = dict(sum((Counter(answer["notes"]) for answer in made), report.note_counts))
+    return done
+
+
+def stage_range(plan: RebuildPlan, log_end: int, access: str, part: LogRange) -> dict[str, Any]:
+    """First stage, in a task: the units and keys of one range, staged.
+
+    Raises:
+        CorruptStoreError: damage in the range.
+    """
+    writer = staged.StageWriter(os.path.join(plan.staging, "stages"), bool(plan.ext_file))
+    dispatcher = Dispatcher(plan.rules)
+    records, last = 0, (-1, 0)
+    walk = LogWalk(plan.log, begin=part.begin, end=part.end, access=access)
+    for piece in walk if part.begin < part.end else ():
+        records += piece.count
+        for block in dispatcher.blocks(piece):
+            writer.take(block)
+            last = block.last_offset, block.last_time
+    check_end(walk, plan.log, part.end, log_end)
+    writer.close()
+    queues = [
+        (queue.path or "", queue.kind == BATCH, number in dispatcher.light_numbers, writer.units.get(number, 0))
+        for number, queue in enumerate(dispatcher.queues.keys)
+    ]
+    refused = [f"{queue.topic[:60]!r}" for queue in dispatcher.queues.keys if queue.path is None]
+    counts = {"records": records, "keys": writer.keys}
+    return {"path": writer.path, "queues": queues, "refused": refused, "last": last, **counts}
+
+
+def share_out(totals: Counter[str], groups: int) -> list[list[str]]:
+    """Queues to tasks, the largest first, each to the task that has the least."""
+    heap: list[tuple[int, int]] = [(0, number) for number in range(groups)]
+    shares: list[list[str]] = [[] for _ in range(groups)]
+    for path, units in totals.most_common():
+        load, number = heapq.heappop(heap)
+        shares[number].append(path)
+        heapq.heappush(heap, (load + units, number))
+    return [share for share in shares if share]
+
+
+def index_files(plan: RebuildPlan, stages: list[Stage], last: tuple[int, int]) -> list[IndexFile]:
+    """Every index file there will be, by counting: what IndexWriter does one key after another.
+
+    Args:
+        plan: has the geometry.
+        stages: with their numbers of keys.
+        last: log offset and store time of the log's last record, offset -1 for none.
+    """
+    capacity = plan.items - 1
+    begins = [0]
+    for stage in stages:
+        begins.append(begins[-1] + stage.keys)
+    names: set[str] = set()
+    files: list[IndexFile] = []
+    end_offset = end_time = 0
+    for first in range(0, begins[-1], capacity):
+        end = min(first + capacity, begins[-1])
+        parts = [
+            (number, max(first, begins[number]) - begins[number], min(end, begins[number + 1]) - begins[number])
+            for number, stage in enumerate(stages)
+            if begins[number] < end and begins[number + 1] > first
+        ]
+        name = file_name(_key(stages[parts[0][0]].path, parts[0][1])[1], names)
+        files.append(IndexFile(name, end_offset, end_time, parts))
+        end_offset, end_time = _key(stages[parts[-1][0]].path, parts[-1][2] - 1)
+    full = not files or begins[-1] % capacity == 0
+    if last[0] >= 0 and full and (not files or last[0] > end_offset):
+        files.append(IndexFile(file_name(last[1], names), end_offset, end_time, []))
+    return files
+
+
+def _key(path: str, number: int) -> tuple[int, int]:
+    """Log offset and store time of one staged key."""
+    _, offsets, times = next(staged.keys(path, number, number + 1))
+    return offsets[0], times[0]
+
+
+def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | IndexFile) -> dict[str, Any]:
+    """Second stage, in a task: some queues, or one index file, in a directory of the attempt's own."""
+    attempt = os.path.join(plan.staging, "stages", uuid.uuid4().hex)
+    report = Report()
+    if isinstance(work, IndexFile):
+        os.makedirs(os.path.join(attempt, "index"))
+        make_index_file(plan, stages, work, os.path.join(attempt, "index", work.name))
+    else:
+        place_queues(replace(plan, into=attempt), stages, frozenset(work), report)
+    return {"path": attempt, "notes": dict(report.note_counts)}
+
+
+def make_index_file(plan: RebuildPlan, stages: list[Stage], file: IndexFile, path: str) -> None:
+    """Write one index file from staged keys."""
+    writer = IndexFileWriter(path, plan.slots, plan.items, file.begin_offset, file.begin_time, plan.log.effects)
+    for number, first, end in file.keys:
+        for hashes, offsets, times in staged.keys(stages[number].path, first, end):
+            writer.insert(hashes, offsets, times, 0, len(hashes))
+    writer.close()
+
+
+def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], report: Report) -> None:
+    """Write these queues from staged units, below plan.staging."""
+    files = OpenFiles(plan.log.effects)
+    plain: dict[str, Any] = {}
+    batch: dict[str, BatchQueueWriter] = {}
+    with_times = bool(plan.ext_file)
+    for stage in stages:
+        mine = {number: path for number, (path, _, _, _) in enumerate(stage.queues) if path in paths}
+        for number, offsets, times, units in staged.segments(stage.path, mine, with_times):
+            path, _, light, _ = stage.queues[number]
+            if path not in plain:
+                plain[path] = queue_writer(plan, files, path, light, report)
+            plain[path].place(offsets, times, units, 0, len(offsets))
+        for number, unit in staged.batch_units(stage.path, mine):
+            path = mine[number]
+            if path not in batch:
+                batch[path] = BatchQueueWriter(files, plan.staging, path, plan.batch_file)
+            batch[path].put(unit)
+    files.close()
+
+
+def collect(plan: RebuildPlan, work: list[list[str] | IndexFile], attempts: list[str]) -> None:
+    """Move what the attempts made to where `publish` takes it from; what else is staged goes."""
+    effects = plan.log.effects
+    if plan.rules.index:
+        effects.mkdirs(os.path.join(plan.staging, "index"))
+    for item, attempt in zip(work, attempts, strict=True):
+        if isinstance(item, IndexFile):
+            effects.rename(os.path.join(attempt, "index", item.name), os.path.join(plan.staging, "index", item.name))
+            continue
+        made = replace(plan, into=attempt).staging
+        for path in item:
+            for place in (path, path.replace("consumequeue", "consumequeue_ext", 1)):
+                if effects.is_dir(os.path.join(made, place)):
+                    effects.mkdirs(os.path.join(plan.staging, os.path.dirname(place)))
+                    effects.rename(os.path.join(made, place), os.path.join(plan.staging, place))
+    shutil.rmtree(os.path.join(plan.staging, "stages"))
+
+
+def _scaled(progress: Progress | None, size: int, begin: float, end: float) -> Progress | None:
+    """Progress in bytes of log from progress in tasks of one stage."""
+    if progress is None:
+        return None
+    return lambda done, of: progress(int(size * (begin + (end - begin) * done / max(1, of))), size)

@@ -1,0 +1,147 @@
+"""What the first stage of a rebuild leaves for the second: units by queue and keys in log order, in files.
+
+Each task has a directory of its own below the rebuild's staging directory:
+
+    units      segments one after another: a segment is the units of one queue from one block, as its queue offsets
+               (int64 each), store times in ms (int64 each, only where ext queues need them) and units (20 bytes each)
+    segments   what stands in `units`: int64 rows (number of the queue, position, how many units), native byte order
+    batch      units of batch queues: rows of int64 number of the queue and 46 bytes
+    hashes, offsets, times     index keys: int32, int64, int64 each, native byte order
+
+A queue's number is that of the task's own table, which comes back to the driver with its counts.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from array import array
+from collections.abc import Iterator, Mapping
+from typing import BinaryIO
+
+from flintmq.format import batch_queue
+from flintmq.store.dispatch import Block
+from flintmq.store.queue_writer import UNIT_SIZE
+
+ROW = 3  # int64 of a row of `segments`
+KEY_FILES = (("hashes", "i"), ("offsets", "q"), ("times", "q"))
+KEYS_AT_ONCE = 1 << 18
+
+
+class StageWriter:
+    """Writes one task's directory.
+
+    Args:
+        parent: the directory below which it is made; each attempt of a task has a name of its own.
+        with_times: keep the store time of each unit.
+
+    Attributes:
+        path: the directory.
+        units: units of each queue so far, by the task's number of the queue.
+        keys: index keys so far.
+    """
+
+    def __init__(self, parent: str, with_times: bool) -> None:
+        self.path = os.path.join(parent, uuid.uuid4().hex)
+        os.mkdir(self.path)
+        self.with_times = with_times
+        self.units: dict[int, int] = {}
+        self.keys = 0
+        self._segments = array("q")
+        self._files: dict[str, BinaryIO] = {}
+
+    def take(self, block: Block) -> None:
+        """Append what a block holds.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        out = self._file("units")
+        for number, first, end in block.queues:
+            self._segments.extend((number, out.tell(), end - first))
+            out.write(block.offsets[first:end])
+            if self.with_times:
+                out.write(block.times[first:end])
+            out.write(block.units[UNIT_SIZE * first : UNIT_SIZE * end])
+            self.units[number] = self.units.get(number, 0) + end - first
+        for number, unit in block.batch_units:
+            self._file("batch").write(array("q", [number]).tobytes() + batch_queue.BATCH_UNIT.pack(unit))
+            self.units[number] = self.units.get(number, 0) + 1
+        if block.keys:
+            for (name, _), values in zip(
+                KEY_FILES, (block.key_hashes, block.key_offsets, block.key_times), strict=True
+            ):
+                self._file(name).write(memoryview(values)[: block.keys])
+            self.keys += block.keys
+
+    def close(self) -> None:
+        """Close the files. They need not be durable: after a crash everything is made again."""
+        self._file("segments").write(self._segments)
+        for file in self._files.values():
+            file.close()
+
+    def _file(self, name: str) -> BinaryIO:
+        if name not in self._files:
+            self._files[name] = open(os.path.join(self.path, name), "xb")  # noqa: SIM115 (closed by close)
+        return self._files[name]
+
+
+def segments(
+    path: str, wanted: Mapping[int, str], with_times: bool
+) -> Iterator[tuple[int, memoryview, memoryview, memoryview]]:
+    """The segments of some queues in one task's directory, in log order.
+
+    Args:
+        path: the directory.
+        wanted: has the numbers of these queues as keys.
+        with_times: as the writer was told.
+
+    Yields:
+        (number of the queue, queue offsets as int64, store times as int64 or empty, units).
+    """
+    if not wanted:
+        return
+    rows = _read_array(os.path.join(path, "segments"), "q")
+    with open(os.path.join(path, "units"), "rb") as file:
+        for at in range(0, len(rows), ROW):
+            number, position, count = rows[at : at + ROW]
+            if number not in wanted:
+                continue
+            times = 8 * count if with_times else 0
+            file.seek(position)
+            data = memoryview(file.read(8 * count + times + UNIT_SIZE * count))
+            yield (
+                number,
+                data[: 8 * count].cast("q"),
+                data[8 * count : 8 * count + times].cast("q"),
+                data[8 * count + times :],
+            )
+
+
+def batch_units(path: str, wanted: Mapping[int, str]) -> Iterator[tuple[int, batch_queue.BatchUnit]]:
+    """The units of some batch queues in one task's directory, in log order, as (number of the queue, unit)."""
+    name = os.path.join(path, "batch")
+    if not wanted or not os.path.exists(name):
+        return
+    with open(name, "rb") as file:
+        while row := file.read(8 + batch_queue.BATCH_UNIT_SIZE):
+            number = array("q", row[:8])[0]
+            if number in wanted:
+                yield number, batch_queue.BATCH_UNIT.unpack(row, 8)
+
+
+def keys(path: str, first: int, end: int) -> Iterator[tuple[array[int], array[int], array[int]]]:
+    """Index keys [first, end) of one task's directory, some at a time, as (hashes, offsets, times)."""
+    while first < end:
+        count = min(end - first, KEYS_AT_ONCE)
+        parts = [_read_array(os.path.join(path, name), kind, first, count) for name, kind in KEY_FILES]
+        yield parts[0], parts[1], parts[2]
+        first += count
+
+
+def _read_array(path: str, kind: str, first: int = 0, count: int | None = None) -> array[int]:
+    values = array(kind)
+    with open(path, "rb") as file:
+        file.seek(first * values.itemsize)
+        values.frombytes(file.read() if count is None else file.read(count * values.itemsize))
+    return values
