@@ -1,0 +1,68 @@
+"""The pages of docs/format: tables as generated, links that lead somewhere, claims that the code holds."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from flintmq.format import docs
+from flintmq.format.record import Record
+from tests.format.test_record import PROTECTED
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "format"
+PAGES = sorted(FOLDER.glob("*.md"))
+
+
+def test_tables_are_as_generated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert docs.main(["--check", str(FOLDER)]) == 0, capsys.readouterr().out
+
+
+def test_an_old_table_is_found_and_written(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for page in PAGES:
+        (tmp_path / page.name).write_text(page.read_text(encoding="utf-8"), encoding="utf-8")
+    page = tmp_path / "consume-queue.md"
+    right = page.read_text(encoding="utf-8")
+    page.write_text(right.replace("| 12 | 8 | i64 |", "| 13 | 8 | i64 |"), encoding="utf-8")
+    assert docs.main(["--check", str(tmp_path)]) == 1
+    assert "consume-queue.md: old; run with --write" in capsys.readouterr().out
+    assert docs.main(["--write", str(tmp_path)]) == 0
+    assert page.read_text(encoding="utf-8") == right
+    page.write_text("nothing here", encoding="utf-8")
+    assert docs.main(["--check", str(tmp_path)]) == 1
+    assert "no page holds the table of Consume queue unit" in capsys.readouterr().out
+
+
+def test_offsets_of_the_record_table() -> None:
+    """A few rows, written down apart from the declaration."""
+    rows = {row.field: (row.offset, row.size, row.type) for row in docs.rows(docs.record.RECORD)}
+    assert rows["size"] == ("0", "4", "i32")
+    assert rows["sys_flag"] == ("36", "4", "i32")
+    assert rows["born_host"] == ("48", "B = 8 or 20", "bytes")
+    assert rows["store_timestamp"] == ("48+B", "8", "i64")
+    assert rows["body_length"] == ("68+B+S", "4", "i32")
+    assert rows["topic_length"] == ("72+B+S+n", "v = 1 or 2", "u8 or i16")
+    assert rows["properties"] == ("74+B+S+n+v+t", "p", "bytes")
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    for target in re.findall(r"\]\(([^)#]+)\)", text):
+        assert (page.parent / target).is_file(), f"{page.name} links to {target}"
+    for code in re.findall(r"`(?:format|kernels|store)/\w+\.py`", text):
+        assert (FOLDER.parents[1] / "src" / "flintmq" / code.strip("`")).is_file(), f"{page.name} names {code}"
+
+
+def test_the_overview_lists_every_page() -> None:
+    overview = (FOLDER / "README.md").read_text(encoding="utf-8")
+    for page in PAGES:
+        assert page.name == "README.md" or f"]({page.name})" in overview, page.name
+
+
+def test_the_unprotected_fields_are_those_of_the_page() -> None:
+    """test_record.py shows that exactly the fields outside PROTECTED have flips that go unseen."""
+    page = (FOLDER / "unprotected.md").read_text(encoding="utf-8")
+    section = page.split("## Log records")[1].split("## Blanks")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [f for f in Record._fields if f not in PROTECTED]
