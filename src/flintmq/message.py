@@ -6,10 +6,15 @@ the one schema (the same in scan, Arrow, Spark and JSON), in the same meaning.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from flintmq.format import message_id, properties, record
 from flintmq.format.text import java_decode
+
+# A log names few topics and hosts, again and again.
+_topic_text = lru_cache(1024)(java_decode)
+_host_text = lru_cache(1024)(message_id.host_text)
 
 # The one schema, in its order. Types and nullability are declared once for Arrow in flintmq.arrow.schema.
 COLUMNS = (
@@ -40,12 +45,7 @@ COLUMNS = (
 class StoredMessage:
     """One record of a commit log, read-only.
 
-    Attributes, decoded on first use:
-        topic (str), queue_id (int), queue_offset (int: index in the queue), body (bytes as stored), tags, keys,
-        msg_id (str or None: the properties TAGS, KEYS, UNIQ_KEY), properties (dict of str), offset_msg_id (str),
-        born_timestamp, store_timestamp (int, ms), born_host, store_host (str, `ip:port`), physical_offset (int: byte
-        offset in the log), size (int, bytes of the record), magic ("V1" or "V2"), flag, sys_flag, reconsume_times,
-        prepared_transaction_offset, body_crc (int).
+    The columns of the schema are attributes, decoded on first use.
 
     Text that is not UTF-8 reads as Java reads it (U+FFFD); `raw` keeps the bytes.
 
@@ -68,93 +68,114 @@ class StoredMessage:
             FormatError: the bytes are no record.
         """
         if self._fields is None:
-            self._fields = record.decode(self.raw)
+            self._fields = record.split(self.raw)
         return self._fields
 
     @property
     def topic(self) -> str:
-        return java_decode(self.fields.topic)
+        """Topic that the record is stored under."""
+        return _topic_text(self.fields.topic)
 
     @property
     def queue_id(self) -> int:
+        """Queue of the topic."""
         return self.fields.queue_id
 
     @property
     def queue_offset(self) -> int:
+        """Index in the queue; 0 for prepared and rolled-back transaction records."""
         return self.fields.queue_offset
 
     @property
     def body(self) -> bytes:
+        """Body as stored, compressed or not."""
         return self.fields.body
 
     @property
     def properties(self) -> dict[str, str]:
+        """All properties, in stored order; of doubled names the last value."""
         if self._properties is None:
             self._properties = properties.parse_bytes(self.fields.properties)
         return self._properties
 
     @property
     def tags(self) -> str | None:
+        """Property TAGS, or None."""
         return self.properties.get(properties.TAGS)
 
     @property
     def keys(self) -> str | None:
+        """Property KEYS as stored, keys separated by spaces, or None."""
         return self.properties.get(properties.KEYS)
 
     @property
     def msg_id(self) -> str | None:
+        """Property UNIQ_KEY, the client's own id, or None."""
         return self.properties.get(properties.UNIQ_KEY)
 
     @property
     def offset_msg_id(self) -> str:
+        """Store host and physical offset, upper-case hex."""
         return message_id.offset_msg_id(self.fields.store_host, self.fields.physical_offset)
 
     @property
     def born_timestamp(self) -> int:
+        """Sender's clock, ms."""
         return self.fields.born_timestamp
 
     @property
     def born_host(self) -> str:
-        return message_id.host_text(self.fields.born_host)
+        """Sender, `ip:port` or `[ipv6]:port`."""
+        return _host_text(self.fields.born_host)
 
     @property
     def store_timestamp(self) -> int:
+        """Broker's clock, ms."""
         return self.fields.store_timestamp
 
     @property
     def store_host(self) -> str:
-        return message_id.host_text(self.fields.store_host)
+        """Broker, `ip:port` or `[ipv6]:port`."""
+        return _host_text(self.fields.store_host)
 
     @property
     def physical_offset(self) -> int:
+        """Byte offset of the record in the log."""
         return self.fields.physical_offset
 
     @property
     def size(self) -> int:
+        """Bytes of the record."""
         return len(self.raw)
 
     @property
     def magic(self) -> str:
+        """Record version, `V1` or `V2`."""
         return "V1" if self.fields.magic == record.MAGIC_V1 else "V2"
 
     @property
     def flag(self) -> int:
+        """The sender's own number."""
         return self.fields.flag
 
     @property
     def sys_flag(self) -> int:
+        """System flag bits (store format 3.3)."""
         return self.fields.sys_flag
 
     @property
     def reconsume_times(self) -> int:
+        """How often a consumer gave the message back."""
         return self.fields.reconsume_times
 
     @property
     def prepared_transaction_offset(self) -> int:
+        """Physical offset of the half message of a committed one, else 0."""
         return self.fields.prepared_transaction_offset
 
     @property
     def body_crc(self) -> int:
+        """Checksum of the body as stored, not negative."""
         return self.fields.body_crc & 0xFFFFFFFF
 
     def as_row(self) -> dict[str, Any]:

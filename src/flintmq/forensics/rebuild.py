@@ -261,16 +261,16 @@ class Builder:
             queue = dispatcher.queues.keys[number]
             path = queue.path
             self.batch[number] = (
-                None
-                if path is None
-                else BatchQueueWriter(self.files, self.plan.staging, path, self.plan.batch_file)
+                None if path is None else BatchQueueWriter(self.files, self.plan.staging, path, self.plan.batch_file)
             )
             if path is None:
                 self._refused(queue.topic)
         return self.batch[number]
 
     def _refused(self, topic: bytes) -> None:
-        self.report.note("unusable_topic", f"topic {topic[:60]!r} cannot be a directory's name; its messages get no queue")
+        self.report.note(
+            "unusable_topic", f"topic {topic[:60]!r} cannot be a directory's name; its messages get no queue"
+        )
 
     def finish(self, last_offset: int, last_time: int) -> None:
         """Close everything, after the log's last record."""
@@ -284,7 +284,9 @@ class Builder:
         return self.units, self.keys, queues, len(self.index.names) if self.index else 0
 
 
-def queue_writer(plan: RebuildPlan, files: OpenFiles, path: str | None, light: bool, report: Report) -> QueueWriter | None:
+def queue_writer(
+    plan: RebuildPlan, files: OpenFiles, path: str | None, light: bool, report: Report
+) -> QueueWriter | None:
     """The writer of one plain queue; None for a topic that cannot be a directory. Light queues have no ext queue."""
     if path is None:
         return None

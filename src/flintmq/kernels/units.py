@@ -136,6 +136,7 @@ def slot_hash(
     topic: cython.longlong,
     queue_id: cython.longlong,
 ) -> cython.longlong:
+    """Where a queue stands in the slots."""
     h: cython.longlong = hash_ascii(0, p, at_topic, topic)
     h = ((h * 31 + queue_id) * 40503) & _UINT
     return h ^ (h >> 15)

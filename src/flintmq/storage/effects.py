@@ -125,8 +125,10 @@ class Effects:
         """Fill buffer from a file position; gives the bytes read, fewer only at the end of the file."""
         done = 0
         while done < len(buffer):
-            got = os.preadv(fd, [buffer[done:]], position + done) if hasattr(os, "preadv") else self._pread(
-                fd, buffer[done:], position + done
+            got = (
+                os.preadv(fd, [buffer[done:]], position + done)
+                if hasattr(os, "preadv")
+                else self._pread(fd, buffer[done:], position + done)
             )
             if not got:
                 break
@@ -153,7 +155,10 @@ class Effects:
             return None
 
     def map_read(self, fd: int, size: int) -> mmap.mmap:
-        """The first `size` bytes of a file, mapped for reading. A file that shrinks later kills the process (SIGBUS)."""
+        """The first `size` bytes of a file, mapped for reading.
+
+        A file that shrinks later kills the process (SIGBUS).
+        """
         return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
 
     def next_data(self, fd: int, position: int) -> int | None:

@@ -125,7 +125,10 @@ class LogWalk:
         lost = file.start - self.position
         if self.strict:
             raise CorruptStoreError(
-                file.path, 0, f"the log's files have a gap of {lost} bytes before this one", "bring the missing file back"
+                file.path,
+                0,
+                f"the log's files have a gap of {lost} bytes before this one",
+                "bring the missing file back",
             )
         self.report.damage(Damage(file.path, 0, self.position, lost, "missing file"))
         self.position = file.start
@@ -204,7 +207,9 @@ class LogWalk:
             return
         where = f"{kernel.REASONS[reason]}"
         follower, follows = self._what_follows(p + 1)
-        below = follower is not None and follows is Follows.NOT_OLDER and self._time_at(follower) < self.facts.physic_time
+        below = (
+            follower is not None and follows is Follows.NOT_OLDER and self._time_at(follower) < self.facts.physic_time
+        )
         own = self.facts.mark is not None
         if own:
             below = p < (self.facts.mark or 0)

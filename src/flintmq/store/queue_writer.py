@@ -25,7 +25,7 @@ UNIT_SIZE = consume_queue.UNIT_SIZE
 
 
 class OpenFiles:
-    """The files that writers have open: the most recently used 128, so that thousands of queues need few descriptors."""
+    """The files that writers have open: the most recently used 128, so that many queues need few descriptors."""
 
     def __init__(self, effects: Effects = REAL, most: int = 128) -> None:
         self.effects, self.most = effects, most
@@ -153,7 +153,9 @@ class QueueWriter:
         out = bytearray(units)
         for at, time in zip(range(0, len(out), UNIT_SIZE), times, strict=True):
             unit = consume_queue.UNIT.unpack(out, at)
-            out[at : at + UNIT_SIZE] = consume_queue.UNIT.pack(unit._replace(tags_code=self.ext.put(unit.tags_code, time)))
+            out[at : at + UNIT_SIZE] = consume_queue.UNIT.pack(
+                unit._replace(tags_code=self.ext.put(unit.tags_code, time))
+            )
         return out
 
 

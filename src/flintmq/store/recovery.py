@@ -26,11 +26,12 @@ stop too, because FlintMQ zeroes what it cuts and so never leaves one.
 from __future__ import annotations
 
 import os
-import struct
-import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 
+from flintmq.errors import FormatError
+from flintmq.format import checkpoint, flintmq_mark
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
 
@@ -72,7 +73,9 @@ class Facts:
     mark: int | None = None
 
 
-def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, zero_sector: bool) -> Verdict:
+def decide(
+    follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, zero_sector: bool
+) -> Verdict:
     """The table above.
 
     Args:
@@ -109,11 +112,6 @@ def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
     return any(not any(data[at : at + SECTOR]) for at in range(first, len(data) - SECTOR + 1, SECTOR))
 
 
-_CHECKPOINT_TIME = struct.Struct(">q")
-_MARK = struct.Struct(">8sqqI")  # magic, flushed offset, copy of the checkpoint's physic time, CRC-32 of the 24 bytes
-MARK_MAGIC = b"FLINTMK1"
-
-
 def read_facts(root: str, effects: Effects = REAL) -> Facts:
     """Facts of the store at root: its `abort`, `checkpoint` and `flintmq.mark`, and whether it is live.
 
@@ -122,16 +120,13 @@ def read_facts(root: str, effects: Effects = REAL) -> Facts:
     Raises:
         StoreAccessError: one of the files is there but cannot be read.
     """
-    checkpoint = effects.read_file(os.path.join(root, "checkpoint"), 8) or b""
-    physic_time = max(0, _CHECKPOINT_TIME.unpack(checkpoint)[0]) if len(checkpoint) == 8 else 0
+    physic_time, mark = 0, None
+    with suppress(FormatError):  # a short checkpoint says nothing
+        data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.CHECKPOINT.size) or b""
+        physic_time = max(0, checkpoint.decode(data).physic_timestamp)
+    with suppress(FormatError):  # nor does a mark that is missing or wrong
+        found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
+        if found.physic_timestamp == physic_time and found.flushed_offset >= 0:
+            mark = found.flushed_offset
     clean = effects.size(os.path.join(root, "abort")) is None
-    mark = _read_mark(effects.read_file(os.path.join(root, "flintmq.mark"), _MARK.size) or b"", physic_time)
     return Facts(clean=clean, live=is_live(root), physic_time=physic_time, mark=mark)
-
-
-def _read_mark(data: bytes, physic_time: int) -> int | None:
-    if len(data) != _MARK.size:
-        return None
-    magic, flushed, copy, crc = _MARK.unpack(data)
-    good = magic == MARK_MAGIC and crc == zlib.crc32(data[:-4]) and copy == physic_time and flushed >= 0
-    return int(flushed) if good else None

@@ -111,7 +111,16 @@ class _Search:
         data = self.log.effects.pread(self.fd, size, position)
         positions = memoryview(bytearray(8)).cast("q")
         count, _, _, _ = kernel.walk(
-            data, 0, len(data), self.size - position, 1, self.start + position, 0, self.max_record, kernel.CHECK_CRC, positions
+            data,
+            0,
+            len(data),
+            self.size - position,
+            1,
+            self.start + position,
+            0,
+            self.max_record,
+            kernel.CHECK_CRC,
+            positions,
         )
         if not count:
             self.effort += size
