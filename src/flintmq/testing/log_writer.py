@@ -1,0 +1,104 @@
+"""Writes commit log files of full size from rows of messages."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+
+from flintmq.errors import UsageError
+from flintmq.kernels import append
+from flintmq.testing.rows import Rows
+
+BUFFER = 1 << 20
+
+
+class LogWriter:
+    """Appends to a commit log that begins with an empty file.
+
+    Args:
+        folders: directories of the log; a file that begins at offset o goes to number (o / file_size) mod their count
+            of the sorted ones, as upstream does.
+        file_size: bytes of each file.
+        begin: log offset of the first file.
+        max_size: largest record in bytes.
+        flags: of kernels/append.
+    """
+
+    def __init__(self, folders: Sequence[str], file_size: int, begin: int, max_size: int, flags: int) -> None:
+        self.folders, self.file_size, self.max_size, self.flags = sorted(folders), file_size, max_size, flags
+        self.buffer = bytearray(BUFFER)
+        self.base = begin  # log offset of buffer[0]
+        self.at = 0
+        self.fd = -1
+        for folder in self.folders:
+            os.makedirs(folder, exist_ok=True)
+        self._next_file(begin)
+
+    @property
+    def end(self) -> int:
+        """Log offset behind the last record."""
+        return self.base + self.at
+
+    def append(self, rows: Rows, first: int, last: int, reserve: int = 0) -> None:
+        """Write rows first..last-1; `reserve` bytes of them must come into one file.
+
+        Raises:
+            UsageError: a row makes no record, or one that no file can hold.
+            OSError: the disk is full, or a file stands there already.
+        """
+        while first < last:
+            row, self.at, status = rows.append(
+                self.buffer,
+                self.at,
+                self.file_end - self.base,
+                self.base,
+                first,
+                last,
+                reserve=reserve,
+                max_size=min(self.max_size, self.file_size - 8),
+                flags=self.flags,
+            )
+            if status == append.REFUSED or reserve > self.file_size - 8:
+                raise UsageError(f"message {row} makes no record that a log file of {self.file_size} bytes can hold")
+            if row > first:
+                first, reserve = row, 0
+            elif status == append.ROOM and self.at == 0:
+                self.buffer = bytearray(2 * len(self.buffer))
+                continue
+            if status == append.ROLL:
+                self._flush()
+                self._next_file(self.file_end)
+            elif status == append.ROOM:
+                self._flush()
+
+    def spare(self) -> None:
+        """Make the file after the last, all zeros, as a running store has one."""
+        os.close(self._create(self.file_end))
+
+    def close(self) -> None:
+        """Write out what is left."""
+        self._flush()
+        os.close(self.fd)
+        self.fd = -1
+
+    def _flush(self) -> None:
+        """Write the buffer into the file."""
+        view = memoryview(self.buffer)[: self.at]
+        position = self.base - (self.file_end - self.file_size)
+        while view:
+            count = os.pwrite(self.fd, view, position)
+            view, position = view[count:], position + count
+        self.base += self.at
+        self.at = 0
+
+    def _next_file(self, offset: int) -> None:
+        if self.fd >= 0:
+            os.close(self.fd)
+        self.fd = self._create(offset)
+        self.base, self.file_end = offset, offset + self.file_size
+
+    def _create(self, offset: int) -> int:
+        folder = self.folders[offset // self.file_size % len(self.folders)]
+        fd = os.open(os.path.join(folder, f"{offset:020d}"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        os.ftruncate(fd, self.file_size)
+        return fd
