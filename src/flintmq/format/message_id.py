@@ -61,8 +61,11 @@ def offset_msg_id(host: bytes, physical_offset: int) -> str:
     Raises:
         FormatError: the host has another width, or the offset does not fit 64 bits.
     """
-    address, port = _host(host)
-    return OFFSET_ID.pack(OffsetId(address, port, physical_offset), {"address_width": len(address)}).hex().upper()
+    _check_width(host)
+    try:
+        return (bytes(host) + physical_offset.to_bytes(8, "big", signed=True)).hex().upper()
+    except OverflowError:
+        raise FormatError(f"physical_offset {str(physical_offset)[:40]} does not fit i64") from None
 
 
 def parse_offset_msg_id(text: str) -> tuple[str, int, int]:
@@ -149,7 +152,11 @@ def address_text(address: bytes) -> str:
     return ":".join(groups[:best]) + "::" + ":".join(groups[best + length :])
 
 
-def _host(host: Buffer) -> Host:
+def _check_width(host: Buffer) -> None:
     if len(host) not in (8, 20):
         raise FormatError(f"a host has 8 or 20 bytes, not {len(host)}")
+
+
+def _host(host: Buffer) -> Host:
+    _check_width(host)
     return HOST.unpack(host, given={"address_width": len(host) - 4})

@@ -6,6 +6,7 @@ Upstream: MessageExtEncoder (writes), CommitLog.checkMessageAndReturnSize and Me
 
 from __future__ import annotations
 
+import struct
 import zlib
 from typing import Annotated, Final, NamedTuple
 
@@ -105,6 +106,9 @@ class Blank(NamedTuple):
 
 RECORD: Final = Layout("Record", Record)
 BLANK: Final = Layout("Blank record", Blank)
+_HEAD: Final = RECORD.struct  # everything before the first host
+_TIME: Final = struct.Struct(">q")  # store_timestamp, between the hosts
+_REST: Final = struct.Struct(">iqi")  # reconsume_times, prepared_transaction_offset, the body's length
 MIN_SIZE: Final = RECORD.min_size
 assert MIN_SIZE == 91 and BLANK.size == BLANK_SIZE
 
@@ -163,6 +167,44 @@ def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> Record:
         return RECORD.unpack(buf, at, at + size)
     except FormatError as error:
         raise RecordError("LENGTHS", error.reason, error.position) from None
+
+
+def split(data: bytes) -> Record:
+    """The record that all of `data` is: what decode gives, several times faster, for bytes that were validated.
+
+    Raises:
+        RecordError: as decode.
+    """
+    try:
+        size, *head = _HEAD.unpack_from(data)
+        store = 68 if head[6] & BORN_HOST_V6 else 56
+        rest = store + (28 if head[6] & STORE_HOST_V6 else 16)
+        (store_time,) = _TIME.unpack_from(data, store)
+        times, prepared, body = _REST.unpack_from(data, rest)
+        at_body = rest + _REST.size
+        at_topic = at_body + body + (1 if head[0] == MAGIC_V1 else 2)
+        topic = int.from_bytes(data[at_body + body : at_topic], "big", signed=head[0] != MAGIC_V1)
+        at_properties = at_topic + topic + 2
+        properties = int.from_bytes(data[at_properties - 2 : at_properties], "big", signed=True)
+    except struct.error:
+        return decode(data)
+    if head[0] not in (MAGIC_V1, MAGIC_V2) or min(body, topic, properties) < 0:
+        return decode(data)
+    if not size == len(data) == at_properties + properties:
+        return decode(data)
+    return Record._make(
+        (
+            *head,
+            data[48:store],
+            store_time,
+            data[store + 8 : rest],
+            times,
+            prepared,
+            data[at_body : at_body + body],
+            data[at_topic : at_topic + topic],
+            data[at_properties:],
+        )
+    )
 
 
 def _head(buf: Buffer, at: int, end: int) -> Blank:
