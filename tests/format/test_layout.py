@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.errors import FormatError
+from flintmq.format.consume_queue import UNIT
 from flintmq.format.docs import LAYOUTS
 from flintmq.format.layout import Counted, Int, Layout, Sized, Total
 from tests.format.strategies import values
@@ -120,6 +121,8 @@ def test_offsets_end_at_the_first_width_that_varies() -> None:
     assert SAMPLE.offset("number") == 4
     with pytest.raises(AssertionError, match="no fixed place"):
         SAMPLE.offset("last")
+    with pytest.raises(KeyError):
+        UNIT.offset("nothing")
     with pytest.raises(AssertionError, match="no fixed size"):
         print(SAMPLE.size)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable
 
 import pytest
@@ -12,6 +13,7 @@ from flintmq.errors import FormatError
 from flintmq.format import record as r
 from flintmq.format.message_id import parse_host
 from flintmq.format.text import java_decode
+from flintmq.kernels import walk
 from tests.compat.stores import Golden
 from tests.format.logs import records
 from tests.format.strategies import values
@@ -284,3 +286,60 @@ def test_any_record_round_trips_and_counts(drawn: tuple[r.Record, dict[str, int]
 def test_random_bytes_are_refused_with_a_kind(noise: bytes, cut: int, headed: bool) -> None:
     data = (bytes.fromhex(V1_HEX)[:cut] if headed else b"") + noise
     assert kind(data) in {"MORE", "BLANK", "ZERO", "MAGIC", "SIZE", "LENGTHS", "OFFSET", "CRC", "CRC_PROPERTY"}
+
+
+def test_split_gives_what_decode_gives_on_every_golden_record(golden_store: Golden) -> None:
+    """The fast twin; damaged and shortened records are refused with the same error."""
+    log = {f.name: f.read_bytes() for f in (golden_store.path / "commitlog").iterdir()}
+    for row in golden_store.live:
+        name = max(n for n in log if int(n) <= row["physical_offset"])
+        at = row["physical_offset"] - int(name)
+        data = log[name][at : at + row["size"]]
+        assert r.split(data) == r.decode(data)
+    for at in range(len(data)):
+        damaged = data[:at] + bytes([data[at] ^ 0x81]) + data[at + 1 :]
+        assert outcome(r.split, damaged) == outcome(r.decode, damaged)
+        assert outcome(r.split, data[:at]) == outcome(r.decode, data[:at])
+
+
+def outcome(function: Callable[[bytes], r.Record], data: bytes) -> object:
+    try:
+        return function(data)
+    except r.RecordError as error:
+        return error.kind, str(error)
+
+
+@given(
+    values(r.RECORD, magic=st.sampled_from([r.MAGIC_V1, r.MAGIC_V2])),
+    st.booleans(),
+    st.lists(st.tuples(st.integers(0, 1 << 20), st.integers(0, 255)), max_size=3),
+    st.integers(0, 40),
+)
+def test_the_kernel_agrees(
+    drawn: tuple[r.Record, object], appended: bool, damage: list[tuple[int, int]], cut: int
+) -> None:
+    """Reference and kernel say the same of any record, whole, damaged or cut: it counts, it goes on, or it does not."""
+    record = drawn[0]._replace(body_crc=r.crc(drawn[0].body), physical_offset=7)
+    raw = bytearray(r.encode(r.append_crc_property(record) if appended else record))
+    for place, value in damage:
+        raw[place % len(raw)] = value
+    del raw[len(raw) - min(cut, len(raw) - 1) if cut < 20 else len(raw) :]
+    positions = array("q", [0])
+    file_end = len(raw) + 500
+    count, _, reason, _ = walk.walk(raw, 0, len(raw), file_end, 1, 7, 0, 4096, walk.CHECK_CRC, positions)
+    expected = kind(bytes(raw), 0, 7, file_end=file_end, max_size=4096)
+    assert count == (not expected)
+    if expected in ("BLANK", "ZERO", "MAGIC", "SIZE") or not damage:
+        assert reason == (getattr(walk, expected) if expected else walk.END)
+    elif expected == "MORE":  # of a damaged record the kernel may see more at once
+        assert reason in (walk.MORE, walk.OFFSET, walk.LENGTHS)
+
+
+def test_fewer_bytes_than_a_record() -> None:
+    raw = bytes.fromhex(V1_HEX)
+    with pytest.raises(r.RecordError, match="size 90 is below the least"):
+        r.decode(b"\0\0\0\x5a" + raw[4:])
+    with pytest.raises(r.RecordError, match="goes beyond"):
+        r.decode(raw[:-1])
+    assert r.decode(raw).transaction == r.TRANSACTION_NONE
+    assert V2.transaction == r.TRANSACTION_COMMIT
