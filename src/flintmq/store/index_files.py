@@ -126,6 +126,14 @@ class OpenIndex:
             if len(raw) < count * index.ITEM.size:
                 return
 
+    def newest(self) -> Iterator[tuple[int, index.Item]]:
+        """(number, item) of all items, the newest first; 64 KiB are held at a time."""
+        stop = min(self.header().next_item, self.shape.items)
+        while stop > 1:
+            first = max(stop - _ITEMS_AT_ONCE, 1)
+            yield from reversed(list(self.items(first, stop)))
+            stop = first
+
     def chain(self, key_hash: int) -> Iterator[tuple[int, index.Item]]:
         """(number, item) of every item in the slot of this hash, newest first; items of other hashes included.
 

@@ -1,0 +1,221 @@
+"""Messages by queue and offset: the units of the queue files as hints, the log as the truth.
+
+A unit leads to a record; only if that record counts, lies before the log's end and stands at the queue and offset that
+were asked for is it given. Where no unit leads to it, the message is looked for in the log itself:
+
+*   behind the last dispatched record (everything, if there are no queue files): through a LogMap;
+*   where a unit is missing or wrong in the middle of a queue: between the neighbours that are right.
+
+So what a view answers is what the log holds, also where RocketMQ's queues have ghosts, holes or shifted units.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from flintmq.message import StoredMessage
+from flintmq.store import geometry
+from flintmq.store.config_files import BATCH_TYPE, SIMPLE_TYPE
+from flintmq.store.dispatch import DispatchRules
+from flintmq.store.log_map import LogMap, find_between, stands_at
+from flintmq.store.places import places
+from flintmq.store.queues import QueueName, UnitQueue, batch_queue, plain_queue, queue_names
+from flintmq.store.snapshot import Snapshot
+
+QUEUES_KEPT = 4096  # listings of queue directories that are kept for the next question
+
+
+class Bounds(NamedTuple):
+    """Queue offsets [min, max), and the log offset behind the last dispatched record of the queue (0: unknown)."""
+
+    min: int
+    max: int
+    physical_end: int = 0
+
+
+class QueueLookup:
+    """Queues and their messages, as of one snapshot.
+
+    Raises:
+        StoreAccessError: (any method) a directory or file may not be read.
+
+    Thread: any. One question at a time is worked on where something has to be worked out first.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.snapshot = snapshot
+        self._lock = threading.RLock()
+        self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
+        self._bounds: dict[QueueName, Bounds] = {}
+
+    # -- which queues there are -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _plain_names(self) -> frozenset[QueueName]:
+        return frozenset(queue_names(self.snapshot.root, geometry.QUEUES, self.snapshot.effects))
+
+    @cached_property
+    def _batch_names(self) -> frozenset[QueueName]:
+        return frozenset(queue_names(self.snapshot.root, geometry.BATCH_QUEUES, self.snapshot.effects))
+
+    def names(self) -> set[QueueName]:
+        """Every queue that has a directory or undispatched records."""
+        return {*self._plain_names, *self._batch_names, *self._tail().names()}
+
+    def type_of(self, topic: str) -> str:
+        """SimpleCQ, or BatchCQ where topics.json says so or batchconsumequeue/TOPIC is there (design: one rule)."""
+        is_batch = self.snapshot.broker.is_batch(topic) or any(name.topic == topic for name in self._batch_names)
+        return BATCH_TYPE if is_batch else SIMPLE_TYPE
+
+    def _units(self, name: QueueName) -> UnitQueue:
+        with self._lock:
+            found = self._files.get(name)
+            if found is None:
+                make = batch_queue if name in self._batch_names else plain_queue
+                found = make(self.snapshot.root, name, self.snapshot.effects)
+                self._files[name] = found
+                if len(self._files) > QUEUES_KEPT:
+                    self._files.popitem(last=False)
+            return found
+
+    # -- one message --------------------------------------------------------------------------------------------------
+
+    def message(self, name: QueueName, offset: int) -> StoredMessage | None:
+        """The record that stands at an offset of a queue, or None. Inside an inner batch: the outer record."""
+        if offset < 0:
+            return None
+        found = self._by_unit(name, offset)
+        if found is None:
+            found = self._tail_find(name, offset)
+        return self._in_hole(name, offset) if found is None else found
+
+    def _by_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
+        units = self._units(name)
+        message = self._record(units, units.number_of(offset))
+        return message if message is not None and stands_at(message, name, offset) else None
+
+    def _record(self, units: UnitQueue, number: int) -> StoredMessage | None:
+        """The record that a unit leads to, if it leads to one."""
+        unit = units.unit(number)
+        return self.snapshot.record(unit.physical_offset) if unit is not None and units.leads(unit) else None
+
+    def _in_hole(self, name: QueueName, offset: int) -> StoredMessage | None:
+        """A message whose unit is missing or wrong although the queue goes on behind it."""
+        bounds = self._file_bounds(name)
+        if not bounds.min <= offset < bounds.max:
+            return None
+        units = self._units(name)
+        number, log = units.number_of(offset), self.snapshot.log
+        begin, end = log.min_offset, self.snapshot.end
+        for at in _steps(number - 1, units.first - 1):
+            message, first, _ = self._stands(name, units, at)
+            if message is not None and first <= offset:
+                begin = message.physical_offset
+                break
+        for at in _steps(number, units.end()):
+            message, _, stop = self._stands(name, units, at)
+            if message is not None and stop > offset:
+                end = message.physical_offset + message.size
+                break
+        return find_between(log, name, offset, begin, end)
+
+    def _stands(self, name: QueueName, units: UnitQueue, number: int) -> tuple[StoredMessage | None, int, int]:
+        """The record behind a unit if it belongs to the queue, and the offsets [first, stop) where it stands."""
+        message = self._record(units, number)
+        for place in places(message) if message is not None else ():
+            if (place.topic, place.queue_id) == name:
+                return message, place.offset, place.offset + place.messages
+        return None, 0, 0
+
+    # -- the ends of a queue ------------------------------------------------------------------------------------------
+
+    def bounds(self, name: QueueName) -> Bounds:
+        """Smallest queue offset and the one behind the largest; equal if the queue is empty."""
+        files, tail = self._file_bounds(name), self._tail_bounds(name)
+        if tail is None:
+            return files
+        if files.min == files.max:
+            return Bounds(tail.min, max(files.max, tail.max))
+        return Bounds(min(files.min, tail.min), max(files.max, tail.max), files.physical_end)
+
+    def _file_bounds(self, name: QueueName) -> Bounds:
+        """What the queue's files say, checked against the log."""
+        with self._lock:
+            if name not in self._bounds:
+                self._bounds[name] = self._read_bounds(name)
+            return self._bounds[name]
+
+    def _read_bounds(self, name: QueueName) -> Bounds:
+        """The last unit that leads to a record of this queue, and the first that points into the log.
+
+        Units at or behind the log's end are left over from a cut, and so may be some before it. Where the queue's end
+        points below the log's beginning, everything in it has expired: min and max are equal then, as in RocketMQ.
+        """
+        units, log = self._units(name), self.snapshot.log
+        if not units.files:
+            return Bounds(0, 0)
+        log_end, log_begin = self.snapshot.end, log.min_offset
+        number = units.bisect(lambda u: not units.leads(u) or u.physical_offset < log_end, units.end()) - 1
+        while number >= units.first:
+            unit = units.unit(number)
+            if unit is not None and unit.is_written:
+                if not units.leads(unit):
+                    break  # pre-blank: nothing stands before it
+                own = units.span(number, unit)[1]
+                if unit.physical_offset < log_begin:
+                    return Bounds(own, own)
+                message, first, stop = self._stands(name, units, number)
+                if message is not None and stop >= own:
+                    low = self._first_offset(name, units, number)
+                    return Bounds(min(low, first), stop, message.physical_offset + message.size)
+            number -= 1
+        return Bounds(0, 0)
+
+    def _first_offset(self, name: QueueName, units: UnitQueue, last: int) -> int:
+        """The queue offset of the first unit that points into the log: as its record says, or if that is damaged, as
+        its place says."""
+        begin = self.snapshot.log.min_offset
+        number = units.bisect(lambda u: not units.leads(u) or u.physical_offset < begin, last)
+        message, first, _ = self._stands(name, units, number)
+        unit = units.unit(number)
+        return first if message is not None or unit is None else units.span(number, unit)[0]
+
+    # -- what is not dispatched ---------------------------------------------------------------------------------------
+
+    def dispatched_end(self) -> int:
+        """Log offset up to which the queues have their units."""
+        ends = [self._file_bounds(name).physical_end for name in self._plain_names | self._batch_names]
+        end = max(ends, default=0)
+        replay = self.snapshot.replay_start
+        return max(min(end, end if replay is None else replay), self.snapshot.log.min_offset)
+
+    @cached_property
+    def _map(self) -> LogMap:
+        topics = {name for name, topic in self.snapshot.broker.topics.items() if topic.queue_type == BATCH_TYPE}
+        topics |= {name.topic for name in self._batch_names}
+        found = LogMap(self.dispatched_end(), DispatchRules.of(self.snapshot.config, topics))
+        found.extend(self.snapshot.log, self.snapshot.end)
+        return found
+
+    def _tail(self) -> LogMap:
+        with self._lock:
+            return self._map
+
+    def _tail_find(self, name: QueueName, offset: int) -> StoredMessage | None:
+        return self._tail().find(self.snapshot.log, name, offset)
+
+    def _tail_bounds(self, name: QueueName) -> Bounds | None:
+        found = self._tail().bounds(name)
+        return None if found is None else Bounds(*found)
+
+
+def _steps(start: int, stop: int) -> Iterator[int]:
+    """start, then further and further towards stop: 1, 2, 4, 8, ... away; never stop itself."""
+    sign, away = (1 if stop > start else -1), 0
+    while (stop - (start + sign * away)) * sign > 0:
+        yield start + sign * away
+        away = max(2 * away, 1)

@@ -1,0 +1,307 @@
+"""Consume queues as they lie on disk: plain, batch and light ones, and the extension queue (store format 6, 7, 8).
+
+Source: upstream ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt. A queue of files holds units of one size; unit n
+stands at byte n * size of the whole sequence. In a plain queue n is the queue offset; in a batch queue a unit says
+itself where it begins. Units are hints: nothing here looks at the log, the view does.
+
+Three things make the ends of a queue less than obvious, and all are handled here:
+
+*   zeros mark the end, but after a crash the last file can be all zeros, and a lost page leaves a hole;
+*   units that RocketMQ puts in front of a queue's first one (pre-blank) look valid and point nowhere;
+*   units of an expired part of the log stay until a whole file of them has expired.
+
+Files may vanish, shrink or be odd (strange names, other lengths, sub-directories): what is not there has no units.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple, TypeAlias
+
+from flintmq.errors import FormatError
+from flintmq.format import consume_queue_ext as ext
+from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
+from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.format.layout import Layout
+from flintmq.storage.effects import REAL, Effects
+from flintmq.store import geometry
+from flintmq.store.log_files import file_start
+
+AnyUnit: TypeAlias = Unit | BatchUnit
+
+_READ_BYTES = 64 * 1024
+
+
+class QueueName(NamedTuple):
+    """A queue that has a directory."""
+
+    topic: str
+    queue_id: int
+
+
+class UnitFile(NamedTuple):
+    """One file of a queue.
+
+    Attributes:
+        path: where it is.
+        start: byte of the queue that its first byte is.
+        size: bytes that hold units.
+    """
+
+    path: str
+    start: int
+    size: int
+
+
+def queue_names(root: str, kind: str, effects: Effects = REAL) -> list[QueueName]:
+    """The queues below `kind` (geometry.QUEUES and the like), sorted. Directories that are no queues are left out.
+
+    Raises:
+        StoreAccessError: a directory may not be listed.
+    """
+    folder = os.path.join(root, kind)
+    return [
+        QueueName(topic, queue_id)
+        for topic in effects.listdir(folder)
+        for queue_id in sorted(_queue_ids(effects.listdir(os.path.join(folder, topic), folder)))
+    ]
+
+
+def _queue_ids(names: list[str]) -> Iterator[int]:
+    """Directory names that are the decimal text of a queue id, as Java writes them."""
+    for name in names:
+        digits = name.removeprefix("-")
+        if len(digits) > 10 or not digits.isascii() or not digits.isdigit() or str(int(name)) != name:
+            continue
+        if -(1 << 31) <= int(name) < 1 << 31:
+            yield int(name)
+
+
+def is_path(topic: str) -> bool:
+    """Whether a topic can be a directory's name: one step, not empty, at most 255 bytes."""
+    try:
+        bytes_ = len(os.fsencode(topic))
+    except UnicodeEncodeError:
+        return False
+    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic and bytes_ <= 255
+
+
+class UnitQueue:
+    """The units of one queue, read from its files as they were when this was made.
+
+    Args:
+        root: of the store.
+        kind: geometry.QUEUES or geometry.BATCH_QUEUES.
+        name: topic and queue id.
+        layout: UNIT or BATCH_UNIT.
+        effects: the disk.
+
+    Raises:
+        StoreAccessError: (any method) the directory or a file may not be read.
+
+    Thread: any; nothing is changed after it was made.
+    """
+
+    def __init__(self, root: str, kind: str, name: QueueName, layout: Layout[Any], effects: Effects = REAL) -> None:
+        self.layout: Layout[Any] = layout
+        self._effects = effects
+        self._below = os.path.join(root, kind)
+        self.folder = os.path.join(self._below, name.topic, str(name.queue_id))
+        self.files = self._list() if is_path(name.topic) else ()
+        self._starts = [file.start for file in self.files]
+
+    def _list(self) -> tuple[UnitFile, ...]:
+        """The files in order, each cut to whole units and to where the next one begins."""
+        width = self.layout.size
+        found = []
+        for name in self._effects.listdir(self.folder, self._below):
+            start = file_start(name)
+            size = self._effects.size(os.path.join(self.folder, name)) if start is not None else None
+            if start is not None and size is not None and start % width == 0 and size >= width:
+                found.append(UnitFile(os.path.join(self.folder, name), start, size - size % width))
+        ends = [file.start for file in found[1:]] + [1 << 63]
+        return tuple(
+            file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=True)
+        )
+
+    @property
+    def first(self) -> int:
+        """Number of the first unit that there is a place for; 0 without files."""
+        return self.files[0].start // self.layout.size if self.files else 0
+
+    def read(self, number: int, count: int) -> list[AnyUnit]:
+        """Up to `count` units from `number` on, of one file; none where no file is, or where it ends."""
+        width = self.layout.size
+        at = bisect_right(self._starts, number * width) - 1
+        if at < 0 or count <= 0:
+            return []
+        file = self.files[at]
+        position = number * width - file.start
+        most = min(count * width, file.size - position)
+        return [] if most <= 0 else list(self.layout.iter(self._bytes(file, position, most)))
+
+    def unit(self, number: int) -> AnyUnit | None:
+        """One unit, written or not; None where no file is."""
+        found = self.read(number, 1)
+        return found[0] if found else None
+
+    def units(self, number: int, stop: int) -> Iterator[tuple[int, AnyUnit]]:
+        """(number, unit) of all units in [number, stop) that files hold, zeros and pre-blank ones included."""
+        per_read = _READ_BYTES // self.layout.size
+        for file in self.files:
+            first = file.start // self.layout.size
+            number = max(number, first)
+            end = min(stop, first + file.size // self.layout.size)
+            while number < end:
+                found = self.read(number, min(end - number, per_read))
+                if not found:
+                    break
+                for unit in found:
+                    yield number, unit
+                    number += 1
+
+    @staticmethod
+    def leads(unit: AnyUnit) -> bool:
+        """Whether a unit leads anywhere: it is written, and not pre-blank."""
+        return unit.is_written and not (isinstance(unit, Unit) and unit.is_pre_blank)
+
+    @staticmethod
+    def span(number: int, unit: AnyUnit) -> tuple[int, int]:
+        """The queue offsets [first, stop) that unit `number` stands for."""
+        if isinstance(unit, BatchUnit):
+            return unit.base_offset, unit.base_offset + unit.messages
+        return number, number + 1
+
+    def number_of(self, offset: int) -> int:
+        """Number of the unit that should stand for a queue offset; where none does, of the next one or the end."""
+        if self.layout is not BATCH_UNIT:
+            return offset
+        return self.bisect(lambda unit: self.leads(unit) and self.span(0, unit)[1] <= offset, self.end())
+
+    def end(self) -> int:
+        """Number behind the last written unit; `first` if none is.
+
+        Files that hold nothing but zeros are stepped over. In the last one that does not, units and zeros are told
+        apart by bisection; where something stands behind the first zeros after all, the whole file is looked through.
+        """
+        for file in reversed(self.files):
+            last = self._last_written(file)
+            if last is not None:
+                return last + 1
+        return self.first
+
+    def _last_written(self, file: UnitFile) -> int | None:
+        width: int = self.layout.size
+        first, count = file.start // width, file.size // width
+        if self._is_written(first + count - 1):
+            return first + count - 1
+        low, high = 0, count - 1
+        while low < high:
+            middle = (low + high) // 2
+            if self._is_written(first + middle):
+                low = middle + 1
+            else:
+                high = middle
+        behind = self._bytes(file, low * width, min(_READ_BYTES, file.size - low * width))
+        if any(behind):
+            return self._from_behind(file)
+        return first + low - 1 if low else None
+
+    def _from_behind(self, file: UnitFile) -> int | None:
+        """Number of the last unit of a file that is not zeros, found from its end."""
+        width: int = self.layout.size
+        step = _READ_BYTES // width * width
+        for position in range((file.size - 1) // step * step, -1, -step):
+            data = self._bytes(file, position, min(step, file.size - position)).rstrip(b"\0")
+            if data:
+                return (file.start + position + len(data) - 1) // width
+        return None
+
+    def _is_written(self, number: int) -> bool:
+        unit = self.unit(number)
+        return unit is not None and unit.is_written
+
+    def bisect(self, is_before: Callable[[AnyUnit], bool], stop: int) -> int:
+        """First number in [first, stop) whose unit is not `is_before`, `stop` if all are.
+
+        The units must be in order; a place without a unit counts as one before.
+        """
+        low, high = self.first, stop
+        while low < high:
+            middle = (low + high) // 2
+            unit = self.unit(middle)
+            if unit is None or is_before(unit):
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+    def _bytes(self, file: UnitFile, position: int, count: int) -> bytes:
+        """Bytes of a file; fewer, or none, if it shrank or vanished."""
+        try:
+            with self._effects.reading(file.path, self._below) as fd:
+                return self._effects.pread(fd, count, position)
+        except FileNotFoundError:
+            return b""
+
+
+def plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
+    """A queue of consumequeue/."""
+    return UnitQueue(root, geometry.QUEUES, name, UNIT, effects)
+
+
+def batch_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
+    """A queue of batchconsumequeue/."""
+    return UnitQueue(root, geometry.BATCH_QUEUES, name, BATCH_UNIT, effects)
+
+
+@dataclass(frozen=True)
+class ExtQueue:
+    """The extension of one queue, below consumequeue_ext/: what the tags field of a unit points at.
+
+    Attributes:
+        files: its files in order.
+    """
+
+    files: tuple[UnitFile, ...]
+    below: str
+    effects: Effects = REAL
+
+    @staticmethod
+    def of(root: str, name: QueueName, effects: Effects = REAL) -> ExtQueue:
+        """The extension of a queue; without files if it has none.
+
+        Raises:
+            StoreAccessError: the directory may not be listed.
+        """
+        below = os.path.join(root, geometry.EXT_QUEUES)
+        folder = os.path.join(below, name.topic, str(name.queue_id))
+        found = []
+        for file in effects.listdir(folder, below) if is_path(name.topic) else ():
+            start = file_start(file)
+            size = effects.size(os.path.join(folder, file)) if start is not None else None
+            if start is not None and size:
+                found.append(UnitFile(os.path.join(folder, file), start, size))
+        return ExtQueue(tuple(found), below, effects)
+
+    def unit(self, tags_code: int) -> ext.ExtUnit | None:
+        """The unit that a tags field points at; None if there is none, or it is no address.
+
+        Raises:
+            StoreAccessError: the file may not be read.
+        """
+        if not ext.is_address(tags_code):
+            return None
+        position = ext.position(tags_code)
+        for file in self.files:
+            if file.start <= position < file.start + file.size:
+                try:
+                    with self.effects.reading(file.path, self.below) as fd:
+                        at = position - file.start
+                        return ext.decode(self.effects.pread(fd, min(file.size - at, 0x8000), at))
+                except (FileNotFoundError, FormatError):
+                    return None
+        return None

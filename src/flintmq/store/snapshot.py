@@ -1,0 +1,124 @@
+"""A store's log as it was at one moment: its files, what the small files say, and where it ends.
+
+Views hold one and replace it when they are refreshed; nobody changes it. What costs something is worked out when it is
+first asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from functools import cached_property
+
+from flintmq.config import StoreConfig
+from flintmq.errors import FormatError
+from flintmq.format import checkpoint
+from flintmq.message import StoredMessage
+from flintmq.storage.effects import REAL, Effects
+from flintmq.store import geometry
+from flintmq.store.config_files import BrokerConfig, read_config
+from flintmq.store.log import LogEnd, find_end
+from flintmq.store.log_files import LogFiles
+from flintmq.store.records import record_at
+from flintmq.store.recovery import read_facts
+
+REPLAY_MARGIN_MS = 3000  # an abnormal start of RocketMQ goes this much further back than the checkpoint says
+
+
+def list_log(root: str, config: StoreConfig, effects: Effects = REAL) -> LogFiles:
+    """The files of a store's log, over all its directories, with what the configuration gives.
+
+    Raises:
+        NotAStoreError: a directory that a key names does not exist.
+        StoreAccessError: a directory may not be listed.
+    """
+    directories = [directory.path for directory in geometry.log_directories(root, config, effects)]
+    given = config.given
+    return LogFiles.discover(
+        directories,
+        config.mapped_file_size_commit_log if "mappedFileSizeCommitLog" in given else None,
+        config.max_message_size if "maxMessageSize" in given else None,
+        effects,
+    )
+
+
+class Snapshot:
+    """The log of the store at `root`, now.
+
+    Args:
+        root: as geometry.open_root gives it.
+        config: the keys that are known.
+        before: an earlier snapshot of the same store; the search for the log's end goes on where it ended.
+        effects: the disk.
+
+    Attributes:
+        log: the log's files.
+        facts: what `abort`, `checkpoint`, `flintmq.mark` and the lock say.
+
+    Raises:
+        NotAStoreError: a directory that a key names does not exist.
+        StoreAccessError: (also of every method) a file may not be read.
+
+    Thread: any.
+    """
+
+    def __init__(self, root: str, config: StoreConfig, before: Snapshot | None = None, effects: Effects = REAL) -> None:
+        self.root, self.config, self.effects = root, config, effects
+        self.facts = read_facts(root, effects)
+        self.log = list_log(root, config, effects)
+        self._begin = before._last if before is not None else None
+        self._end: LogEnd | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def _last(self) -> int | None:
+        """Where a later search for the end can begin."""
+        return self._end.last if self._end is not None else self._begin
+
+    @property
+    def end(self) -> int:
+        """Log offset behind the last record that counts."""
+        with self._lock:
+            if self._end is None:
+                known = self._begin is not None and record_at(self.log, self._begin) is not None
+                self._end = find_end(self.log, self.facts, begin=self._begin if known else None)
+            return self._end.offset
+
+    @cached_property
+    def _floor(self) -> int:
+        """Start of the last file that begins with a record: what lies below it lies below the end."""
+        starts = (file.start for file in reversed(self.log.files))
+        return next((start for start in starts if record_at(self.log, start) is not None), self.log.min_offset)
+
+    @cached_property
+    def broker(self) -> BrokerConfig:
+        """What config/ holds."""
+        return read_config(self.root, self.effects)
+
+    def record(self, physical_offset: int) -> StoredMessage | None:
+        """The record that counts at this log offset and lies before the log's end, or None."""
+        message = record_at(self.log, physical_offset)
+        if message is None or physical_offset + message.size <= self._floor:
+            return message
+        return message if physical_offset + message.size <= self.end else None
+
+    @cached_property
+    def replay_start(self) -> int | None:
+        """From where on queues may lack units although later ones have theirs; None if they cannot.
+
+        After an unclean stop pages of queue files may be lost. The checkpoint says up to when they were flushed, with
+        the margin of upstream's own rule (store format 10: where recovery begins).
+        """
+        if self.facts.clean or self.facts.live:
+            return None
+        data = self.effects.read_file(os.path.join(self.root, "checkpoint"), checkpoint.FILE_SIZE)
+        try:
+            known = checkpoint.decode(data or b"")
+        except FormatError:
+            known = checkpoint.Checkpoint()
+        flushed = max(0, min(known.physic_timestamp, known.logics_timestamp) - REPLAY_MARGIN_MS)
+        for file in reversed(self.log.files):
+            first = record_at(self.log, file.start)
+            if first is not None and 0 != first.store_timestamp <= flushed:
+                return file.start
+        return self.log.min_offset
