@@ -122,10 +122,9 @@ class UnitQueue:
             size = self._effects.size(os.path.join(self.folder, name)) if start is not None else None
             if start is not None and size is not None and start % width == 0 and size >= width:
                 found.append(UnitFile(os.path.join(self.folder, name), start, size - size % width))
-        ends = [file.start for file in found[1:]] + [1 << 63]
-        return tuple(
-            file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=True)
-        )
+        ends = [file.start for file in found[1:]]
+        cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]
+        return (*cut, *found[-1:])
 
     @property
     def first(self) -> int:
