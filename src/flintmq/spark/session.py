@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import sys
+import warnings
 from typing import TYPE_CHECKING
 
 from flintmq.errors import MissingExtraError
@@ -49,6 +50,8 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
         JavaNotFoundError: there is no Java to run Spark on.
     """
     spark_session = _session_class()
+    # Nothing here uses pandas: PySpark only asks that it be there.
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
     if spark_session.getActiveSession() is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java already

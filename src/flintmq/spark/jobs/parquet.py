@@ -156,7 +156,7 @@ class PartitionedWriter:
             if len(open_ones) >= OPEN_FILES:
                 self._finish(open_ones[0])
             self._made += 1
-            waiting.path = os.path.join(self.folder, f"{self._made:06d}.parquet")
+            waiting.path = os.path.join(self.folder, f"{self._made:06d}.part")
             waiting.writer = pq.ParquetWriter(waiting.path, self.schema, **self._settings)
         table = pa.Table.from_batches(waiting.batches, self.schema)
         waiting.writer.write_table(table, row_group_size=max(1, table.num_rows))

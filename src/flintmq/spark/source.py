@@ -1,0 +1,144 @@
+"""The Spark source `flintmq`: `spark.read.format("flintmq").load(STORE)`.
+
+Spark plans in one Python process and reads in others. Planning finds where the log ends and cuts it into splits; what
+is written afterwards is not read, so that two actions on one DataFrame see the same rows. A task opens the log itself,
+scans its split with the kernels and hands over ready record batches in exactly the schema that Spark expects. Spark
+does not tell which columns it uses: the option `columns` and `.schema(...)` do.
+
+This module is imported to find sources by name: it imports nothing that is not needed for that.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.datasource import Filter
+    from pyspark.sql.types import StructType
+
+    from flintmq.spark.options import ReadOptions
+    from flintmq.spark.scan import Plan
+    from flintmq.spark.splits import LogRange
+
+PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
+
+
+class FlintMQSource(DataSource):
+    """RocketMQ message stores as a table: a row is a record of the commit log."""
+
+    @classmethod
+    def name(cls) -> str:
+        """What follows `format(` and `USING`."""
+        return "flintmq"
+
+    def schema(self) -> StructType:
+        """The one schema, or the columns of it that the option `columns` names.
+
+        Raises:
+            UsageError: an option is wrong.
+        """
+        from flintmq.spark.schema import spark_schema
+
+        return spark_schema(self._options().columns)
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A reader of these columns.
+
+        Raises:
+            UsageError: an option is wrong, or the schema is none that this source has.
+        """
+        from flintmq.spark.schema import check_schema
+
+        options = self._options()
+        check_schema(schema, options.columns)
+        # A reader that takes filters is an error where the session does not offer them; Spark plans with another
+        # worker where it does.
+        pushes = options.pushdown and PUSHING_WORKER in sys.modules
+        return FilteringReader(options, schema) if pushes else Reader(options, schema)
+
+    def _options(self) -> ReadOptions:
+        from flintmq.spark.options import ReadOptions
+
+        return ReadOptions.parse(dict(self.options))
+
+
+class Split(InputPartition):
+    """One task's part: a range of the plan's log."""
+
+    def __init__(self, plan: Plan, part: LogRange) -> None:
+        super().__init__((part.begin, part.end))
+        self.plan, self.part = plan, part
+
+
+class Reader(DataSourceReader):
+    """Plans splits, and reads one in a task."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        self.options, self.wanted = options, schema
+
+    def partitions(self) -> list[InputPartition]:
+        """Splits of about equal bytes, two a processor of this machine, at least as many as `minPartitions`.
+
+        Raises:
+            NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
+        """
+        from flintmq.spark.scan import plan_scan
+        from flintmq.spark.splits import cores, cut, split_count
+        from flintmq.store.report import Report
+
+        report = Report()
+        plan = plan_scan(self.options, report)
+        for note in report.notes:
+            _tell(note.text)
+        count = split_count(plan.end - plan.begin, cores(), self.options.least_splits)
+        return [Split(plan, part) for part in cut(plan.log, plan.begin, plan.end, count)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one split. May be called again for the same split, and gives the same rows.
+
+        Raises:
+            CorruptStoreError: damage in the split, unless failOnDataLoss=false.
+            StoreAccessError, StoreError: a file cannot be read or was deleted.
+        """
+        from flintmq.spark.jobs.run import freeze_once
+        from flintmq.spark.scan import scan_range
+        from flintmq.spark.schema import check_schema
+        from flintmq.store.report import Report
+
+        if not isinstance(partition, Split):  # of an empty plan Spark makes InputPartition(None)
+            return
+        freeze_once()
+        report = Report()
+        batches = scan_range(partition.plan, partition.part, check_schema(self.wanted, None), report)
+        try:
+            yield from batches
+        finally:
+            batches.close()
+            if report.damage_count:
+                first = report.damages[0]
+                _tell(
+                    f"passed over {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
+                    f"the first: {first.file}, position {first.position}: {first.reason}"
+                )
+
+
+class FilteringReader(Reader):
+    """A reader that uses Spark's filters to read less. Spark applies them as well, and plans anew for each action."""
+
+    def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
+        """Take from the filters what the scan can use; all of them go back to Spark."""
+        from flintmq.spark.pushdown import narrowed
+
+        self.options = narrowed(self.options, filters)
+        return filters
+
+
+def _tell(text: str) -> None:
+    """A line for whoever reads the log of the driver or of the worker; Spark has no better place for it."""
+    print(f"flintmq: {text}", file=sys.stderr, flush=True)
+

@@ -1,0 +1,67 @@
+"""Filters from Spark make the scan smaller and never drop a row that they let pass."""
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from flintmq.spark.options import ReadOptions
+from flintmq.spark.pushdown import narrowed
+
+filters = pytest.importorskip("pyspark.sql.datasource", reason="needs the extra spark")
+
+OPTIONS = ReadOptions(path="/s")
+
+
+def at(ms, us=0):
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=ms, microseconds=us)
+
+
+def test_topics_and_tags():
+    wanted = [filters.EqualTo(("topic",), "A"), filters.In(("tags",), ["x", "y", None]), filters.IsNotNull(("topic",))]
+    options = narrowed(OPTIONS, wanted)
+    assert (options.topics, options.tags) == ({"A"}, {"x", "y"})
+
+
+def test_filters_meet_the_options():
+    options = narrowed(ReadOptions(path="/s", topics=frozenset("AB")), [filters.In(("topic",), ["B", "C"])])
+    assert options.topics == {"B"}
+
+
+@pytest.mark.parametrize(
+    "kind, value, since, until",
+    [
+        ("GreaterThanOrEqual", at(5), 5, None),
+        ("GreaterThanOrEqual", at(5, 1), 6, None),
+        ("GreaterThan", at(5), 6, None),
+        ("GreaterThan", at(5, 999), 6, None),
+        ("LessThan", at(5), None, 5),
+        ("LessThan", at(5, 1), None, 6),
+        ("LessThanOrEqual", at(5), None, 6),
+        ("LessThanOrEqual", at(5, 1), None, 6),
+        ("EqualTo", at(5), 5, 6),
+        ("EqualTo", at(-5), -5, -4),
+        ("GreaterThan", 5, None, None),
+        ("GreaterThanOrEqual", at(5).astimezone(timezone(timedelta(hours=5))), 5, None),
+    ],
+)
+def test_store_time(kind, value, since, until):
+    options = narrowed(OPTIONS, [getattr(filters, kind)(("store_timestamp",), value)])
+    assert (options.since_ms, options.until_ms) == (since, until)
+
+
+def test_times_meet_the_options():
+    given = ReadOptions(path="/s", since_ms=10, until_ms=20)
+    bounds = [filters.GreaterThan(("store_timestamp",), at(4)), filters.LessThan(("store_timestamp",), at(15))]
+    options = narrowed(given, bounds)
+    assert (options.since_ms, options.until_ms) == (10, 15)
+
+
+def test_what_is_not_known_changes_nothing():
+    others = [
+        filters.EqualTo(("queue_id",), 1),
+        filters.Not(filters.EqualTo(("topic",), "A")),
+        filters.StringStartsWith(("topic",), "A"),
+        filters.EqualNullSafe(("tags",), None),
+        filters.EqualTo(("properties", "x"), "1"),
+    ]
+    assert narrowed(OPTIONS, others) == OPTIONS

@@ -1,0 +1,162 @@
+"""Sessions: what is set before Java starts, and how the source is found, in processes of their own."""
+
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from flintmq.errors import MissingExtraError
+from flintmq.spark.session import _is_local
+
+COUNT = """
+    frame = spark.read.format("flintmq").option("columns", "queue_offset").load(sys.argv[1])
+    print("rows", frame.count())
+    spark.stop()
+"""
+
+
+def run(code, *words, timeout=300, **environment):
+    """Run a script with this interpreter, its environment not activated; gives what it printed."""
+    keep = {key: os.environ[key] for key in ("HOME", "JAVA_HOME", "TMPDIR") if key in os.environ}
+    path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if part != os.path.dirname(sys.executable))
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code), *map(str, words)],
+        env={**keep, "PATH": path, **environment},
+        capture_output=True,
+        text=True,
+        timeout=timeout,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_found_by_name_alone(golden):
+    """A session that somebody else made, no word of flintmq but in format()."""
+    text = run(
+        """
+        import os, sys
+        os.environ["PYSPARK_PYTHON"] = sys.executable
+        from pyspark.sql import SparkSession
+        spark = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").getOrCreate()
+        """
+        + textwrap.indent(textwrap.dedent(COUNT), " " * 8),
+        golden("basic").path,
+    )
+    assert "rows 3000" in text
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_broken_package_of_somebody_else_does_not_hide_it(golden, tmp_path):
+    """One broken pyspark_* package hides every source that is only found by name; ours is registered."""
+    (tmp_path / "pyspark_broken.py").write_text("raise RuntimeError('broken')\n")
+    text = run(
+        """
+        import os, sys
+        import flintmq.spark
+        spark = flintmq.spark.session("test", master="local[1]")
+        print("python", os.environ["PYSPARK_PYTHON"] == sys.executable)
+        print("sockets", spark.conf.get("spark.python.unix.domain.socket.enabled"))
+        """
+        + textwrap.indent(textwrap.dedent(COUNT), " " * 8),
+        golden("basic").path,
+        PYTHONPATH=str(tmp_path),
+    )
+    assert text.split("\n")[:3] == ["python True", "sockets true", "rows 3000"]
+
+
+@pytest.mark.spark
+@pytest.mark.slow
+def test_a_cluster_with_worker_processes(golden, tmp_path):
+    """Source, export and rebuild with two executors, each a process of its own."""
+    text = run(
+        """
+        import os, sys
+        import flintmq.spark
+        from flintmq.config import StoreConfig
+        from flintmq.forensics import rebuild as local
+        from flintmq.spark.jobs.export import export
+        from flintmq.spark.jobs.rebuild import rebuild
+        spark = flintmq.spark.session("test", master="local-cluster[2,1,1024]")
+        store, out = sys.argv[1:]
+        frame = spark.read.format("flintmq").option("minPartitions", 4).load(store)
+        print("rows", frame.select("physical_offset").distinct().count())
+        print("exported", export(spark, store, out + "/t").rows, spark.read.parquet(out + "/t").count())
+        config = StoreConfig.from_keys({"maxHashSlotNum": 500, "maxIndexNum": 2000})
+        rebuild(spark, store, out + "/spark", config)
+        local.rebuild(store, out + "/local", config)
+        def tree(root):
+            return {os.path.relpath(os.path.join(d, f), root): open(os.path.join(d, f), "rb").read()
+                    for d, _, fs in os.walk(root) for f in fs}
+        print("equal", tree(out + "/spark") == tree(out + "/local"), len(tree(out + "/spark")) > 5)
+        spark.stop()
+        """,
+        golden("basic").path,
+        tmp_path,
+        timeout=500,
+    )
+    assert text.split("\n")[:3] == ["rows 3000", "exported 3000 3000", "equal True True"]
+
+
+def test_the_discovery_hook_never_raises(tmp_path):
+    """Without PySpark, or with one that is broken, importing it says so and lets other sources live."""
+    (tmp_path / "pyspark").mkdir()
+    (tmp_path / "pyspark" / "__init__.py").write_text("raise RuntimeError('not this one')\n")
+    text = run("import pyspark_flintmq as m; print(hasattr(m, 'DefaultSource'))", PYTHONPATH=str(tmp_path))
+    assert text == "False\n"
+
+
+def test_importing_the_hook_is_light():
+    """Every Spark session on the machine imports it, whether it reads stores or not."""
+    text = run(
+        """
+        import sys
+        import pyspark.sql.datasource
+        before = set(sys.modules)
+        import pyspark_flintmq
+        assert pyspark_flintmq.DefaultSource.name() == "flintmq"
+        print(sorted(m for m in set(sys.modules) - before if not m.startswith(("flintmq", "pyspark_flintmq"))))
+        print(sorted(m for m in set(sys.modules) - before if m.startswith("flintmq.kernels")))
+        """
+    )
+    assert text.split("\n")[1] == "[]"
+    assert len(text.split("\n")[0]) < 300, text
+
+
+def test_without_the_extra_the_error_names_it(monkeypatch):
+    import importlib.util
+
+    import flintmq.spark
+
+    real = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pandas" else real(name, *more))
+    with pytest.raises(MissingExtraError, match=r"pandas: not installed; `pip install flintmq\[spark\]`"):
+        flintmq.spark.session("x")
+
+
+@pytest.mark.parametrize(
+    "master, environment, local",
+    [
+        ("local[2]", {}, True),
+        ("local-cluster[2,1,1024]", {}, True),
+        ("spark://host:7077", {}, False),
+        ("yarn", {}, False),
+        (None, {}, True),
+        (None, {"PYSPARK_GATEWAY_PORT": "1"}, False),
+        (None, {"SPARK_CONF_DIR": "/etc/spark"}, False),
+    ],
+)
+def test_the_address_is_set_for_local_masters_only(monkeypatch, master, environment, local):
+    for key in ("PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE"):
+        monkeypatch.delenv(key, raising=False)
+    for key, value in environment.items():
+        monkeypatch.setenv(key, value)
+    assert _is_local(master) is local
+
+
+def test_the_package_is_importable_without_pyspark():
+    run("import sys; sys.modules['pyspark'] = None; import flintmq.spark; flintmq.spark.session")
