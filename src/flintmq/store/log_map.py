@@ -48,6 +48,17 @@ class LogMap:
         self._segments = array("q")  # log offset of each segment's first record
         self._queues: dict[QueueName, array[int]] = {}  # segment, lowest offset, behind the highest; again and again
 
+    def copy(self) -> LogMap:
+        """A map of the same part, which can be extended by itself."""
+        twin = LogMap(self.begin, DispatchRules(self._delay_ms, frozenset(self._batch_topics)))
+        twin.end, twin._segments = self.end, self._segments[:]
+        twin._queues = {name: found[:] for name, found in self._queues.items()}
+        return twin
+
+    def is_batch(self, topic: str) -> bool:
+        """Whether the topic is of type BatchCQ, by the rules given or by an inner batch in the log."""
+        return java_encode(topic) in self._batch_topics
+
     def extend(self, log: LogFiles, end: int) -> None:
         """Take the records between the map's end and `end` in. Damage between them is stepped over."""
         dispatcher = self._dispatcher()

@@ -40,14 +40,19 @@ class Bounds(NamedTuple):
 class QueueLookup:
     """Queues and their messages, as of one snapshot.
 
+    Args:
+        snapshot: the log.
+        before: a lookup in an earlier snapshot of the same store; what still holds is taken over.
+
     Raises:
         StoreAccessError: (any method) a directory or file may not be read.
 
     Thread: any. One question at a time is worked on where something has to be worked out first.
     """
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    def __init__(self, snapshot: Snapshot, before: QueueLookup | None = None) -> None:
         self.snapshot = snapshot
+        self._map_before: LogMap | None = before.__dict__.get("_map") if before is not None else None
         self._lock = threading.RLock()
         self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
         self._bounds: dict[QueueName, Bounds] = {}
@@ -67,9 +72,14 @@ class QueueLookup:
         return {*self._plain_names, *self._batch_names, *self._tail().names()}
 
     def type_of(self, topic: str) -> str:
-        """SimpleCQ, or BatchCQ where topics.json says so or batchconsumequeue/TOPIC is there (design: one rule)."""
-        is_batch = self.snapshot.broker.is_batch(topic) or any(name.topic == topic for name in self._batch_names)
-        return BATCH_TYPE if is_batch else SIMPLE_TYPE
+        """BatchCQ where topics.json says so, batchconsumequeue/TOPIC is there, or undispatched records are inner
+        batches; else SimpleCQ."""
+        return BATCH_TYPE if topic in self._batch_topics or self._tail().is_batch(topic) else SIMPLE_TYPE
+
+    @cached_property
+    def _batch_topics(self) -> frozenset[str]:
+        configured = (name for name, topic in self.snapshot.broker.topics.items() if topic.queue_type == BATCH_TYPE)
+        return frozenset(configured) | {name.topic for name in self._batch_names}
 
     def _units(self, name: QueueName) -> UnitQueue:
         with self._lock:
@@ -195,10 +205,13 @@ class QueueLookup:
 
     @cached_property
     def _map(self) -> LogMap:
-        topics = {name for name, topic in self.snapshot.broker.topics.items() if topic.queue_type == BATCH_TYPE}
-        topics |= {name.topic for name in self._batch_names}
-        found = LogMap(self.dispatched_end(), DispatchRules.of(self.snapshot.config, topics))
-        found.extend(self.snapshot.log, self.snapshot.end)
+        begin, end = self.dispatched_end(), self.snapshot.end
+        before, self._map_before = self._map_before, None
+        if before is not None and before.begin == begin and before.end <= end:
+            found = before.copy()
+        else:
+            found = LogMap(begin, DispatchRules.of(self.snapshot.config, self._batch_topics))
+        found.extend(self.snapshot.log, end)
         return found
 
     def _tail(self) -> LogMap:

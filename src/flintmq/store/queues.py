@@ -204,8 +204,7 @@ class UnitQueue:
                 low = middle + 1
             else:
                 high = middle
-        behind = self._bytes(file, low * width, min(_READ_BYTES, file.size - low * width))
-        if any(behind):
+        if any(self._whole(file, low * width, _READ_BYTES)):
             return self._from_behind(file)
         return first + low - 1 if low else None
 
@@ -214,7 +213,7 @@ class UnitQueue:
         width: int = self.layout.size
         step = _READ_BYTES // width * width
         for position in range((file.size - 1) // step * step, -1, -step):
-            data = self._bytes(file, position, min(step, file.size - position)).rstrip(b"\0")
+            data = self._whole(file, position, step).rstrip(b"\0")
             if data:
                 return (file.start + position + len(data) - 1) // width
         return None
@@ -237,6 +236,11 @@ class UnitQueue:
             else:
                 high = middle
         return low
+
+    def _whole(self, file: UnitFile, position: int, count: int) -> bytes:
+        """Bytes of whole units of a file, at most `count`."""
+        data = self._bytes(file, position, min(count, file.size - position))
+        return data[: len(data) - len(data) % self.layout.size]
 
     def _bytes(self, file: UnitFile, position: int, count: int) -> bytes:
         """Bytes of a file; fewer, or none, if it shrank or vanished."""

@@ -81,7 +81,8 @@ class StoreView:
 
     def refresh(self) -> None:
         """Look at the store anew: files that came or went, the end of the log, new messages in the queues."""
-        self._lookup = QueueLookup(Snapshot(self.root, self.config, self._now.snapshot, self._effects))
+        now = self._now
+        self._lookup = QueueLookup(Snapshot(self.root, self.config, now.snapshot, self._effects), now)
 
     @property
     def _now(self) -> QueueLookup:
