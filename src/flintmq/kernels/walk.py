@@ -279,7 +279,7 @@ def resync(
 
 
 def crc32(buf: cython.const[cython.uchar][::1], most: cython.int = 2):
-    """CRC-32 of a buffer, as zlib.crc32, by the widest form up to `most`: 0 tables, 1 carry-less multiply, 2 AVX-512."""
+    """CRC-32 of a buffer, as zlib.crc32, in the widest form up to `most`: 0 tables, 1 carry-less, 2 AVX-512."""
     if len(buf) == 0:
         return 0
     if cython.compiled:

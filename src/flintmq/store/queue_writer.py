@@ -156,7 +156,7 @@ class QueueWriter:
             out[at : at + UNIT_SIZE] = consume_queue.UNIT.pack(
                 unit._replace(tags_code=self.ext.put(unit.tags_code, time))
             )
-        return out
+        return bytes(out)
 
 
 class ExtWriter:

@@ -1,0 +1,136 @@
+"""Rebuilding queues and index from the log alone: Java's files, byte for byte, where Java's are right."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flintmq.config import StoreConfig
+from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError
+from flintmq.forensics.rebuild import RESULTS, STAGING, rebuild
+from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
+from tests.compat.stores import Golden
+
+QUEUES = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return (
+        {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+        if root.exists()
+        else {}
+    )
+
+
+def bare(golden: Golden, into: Path) -> Path:
+    """Log, configuration and checkpoint of a store, and nothing that is derived."""
+    shutil.copytree(golden.path / "commitlog", into / "commitlog")
+    for name in ("config", "batchconsumequeue"):  # the latter only so that its topics are known without topics.json
+        if (golden.path / name).exists():
+            (into / name).mkdir()
+            for folder in (p for p in (golden.path / name).rglob("*") if p.is_dir()):
+                (into / folder.relative_to(golden.path)).mkdir(parents=True, exist_ok=True)
+    if (golden.path / "config" / "topics.json").exists():
+        shutil.copy(golden.path / "config" / "topics.json", into / "config" / "topics.json")
+    shutil.copy(golden.path / "checkpoint", into / "checkpoint")
+    return into
+
+
+def peer(golden: Golden) -> str:
+    return "5.4.0" if "5.4.0" in golden.expect.get("rebuild", []) else "5.3.3"
+
+
+def config(golden: Golden) -> StoreConfig:
+    return StoreConfig.from_keys({k: v for k, v in golden.config.items() if isinstance(v, (int, bool))})
+
+
+@pytest.mark.parametrize("access", ["pread", "map"])
+def test_golden_stores_come_out_as_java_wrote_them(golden_store: Golden, tmp_path: Path, access: str) -> None:
+    into = tmp_path / "into"
+    done = rebuild(
+        str(bare(golden_store, tmp_path / "bare")), str(into), config(golden_store), peer(golden_store), access=access
+    )
+    assert done.records == len(golden_store.live) + golden_store.expect.get("beyond", 0)
+    if golden_store.expect.get("consumequeue", "exact") == "exact":
+        for kind in QUEUES:
+            assert files(into / kind) == files(golden_store.path / kind), kind
+    else:
+        assert_logged(golden_store, into / "consumequeue")
+    if golden_store.expect.get("index", "exact") == "exact":
+        assert list(files(into / "index").values()) == list(files(golden_store.path / "index").values())
+    assert not (into / STAGING).exists()
+
+
+def assert_logged(golden: Golden, ours: Path) -> None:
+    """Where Java's queues have other units too (stale, expired, not dispatched): each record has its unit, with the
+    tags code that Java's unit has where there is one, and there is nothing else but pre-blank units."""
+    wanted = {
+        (f"{row['topic']}/{row['queue_id']}", row["queue_offset"]): (row["physical_offset"], row["size"])
+        for row in golden.live
+        if row["sys_flag"] & 12 in (0, 8)
+    }
+    found, java = units(ours), units(golden.path / "consumequeue")
+    extra = {place for place in found if place not in wanted}
+    assert len(extra) <= golden.expect.get("beyond", 0)
+    for place, (offset, size) in wanted.items():
+        assert found[place][:2] == (offset, size), place
+        if place in java and java[place][:2] == (offset, size):
+            assert found[place] == java[place]
+
+
+def units(root: Path) -> dict[tuple[str, int], Unit]:
+    found = {}
+    for name, data in files(root).items():
+        queue, first = name.rsplit("/", 1)
+        for at in range(0, len(data), UNIT.size):
+            unit = UNIT.unpack(data, at)
+            if unit.size > 0 and unit != PRE_BLANK:
+                found[queue, (int(first) + at) // UNIT.size] = unit
+    return found
+
+
+def test_geometry_comes_from_the_store_s_own_files(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic")
+    rebuild(str(store.path), str(tmp_path))
+    for kind in ("consumequeue", "index"):
+        assert list(files(tmp_path / kind).values()) == list(files(store.path / kind).values())
+
+
+def test_a_second_rebuild_over_the_first_is_refused_and_an_interrupted_one_is_begun_again(
+    golden, tmp_path: Path
+) -> None:  # type: ignore[no-untyped-def]
+    store = golden("batch")
+    (tmp_path / STAGING / "consumequeue").mkdir(parents=True)
+    (tmp_path / STAGING / "consumequeue" / "left").write_text("over")
+    rebuild(str(store.path), str(tmp_path))
+    assert not (tmp_path / "consumequeue" / "left").exists()
+    before = files(tmp_path)
+    with pytest.raises(UsageError, match="stand there already; give an empty directory"):
+        rebuild(str(store.path), str(tmp_path))
+    assert files(tmp_path) == before
+
+
+def test_damage_stops_a_rebuild_and_leaves_no_result(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic").copy(tmp_path)
+    log = sorted((store / "commitlog").iterdir())[1]
+    data = bytearray(log.read_bytes())
+    data[5000] ^= 1
+    log.write_bytes(data)
+    with pytest.raises(CorruptStoreError, match=log.name):
+        rebuild(str(store), str(tmp_path / "into"))
+    assert not any((tmp_path / "into" / name).exists() for name in RESULTS)
+
+
+def test_what_is_no_store_or_no_peer_is_refused(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    with pytest.raises(NotAStoreError):
+        rebuild(str(tmp_path), str(tmp_path / "into"))
+    with pytest.raises(UsageError, match="peer '6' is not one of"):
+        rebuild(str(golden("batch").path), str(tmp_path / "into"), peer="6")
+
+
+def test_progress_is_told(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    told: list[tuple[int, int]] = []
+    rebuild(str(golden("basic").path), str(tmp_path), progress=lambda done, size: told.append((done, size)))
+    assert told and told == sorted(told) and told[-1][0] <= told[-1][1] == 6 * 131_072

@@ -1,0 +1,54 @@
+"""Index files: names, when a new one begins, what its header repeats."""
+
+from __future__ import annotations
+
+from array import array
+from datetime import datetime
+from pathlib import Path
+
+from flintmq.format.index import HEADER, Header, file_size
+from flintmq.store.index_writer import IndexWriter, file_name
+
+
+def test_a_file_is_named_by_local_time_and_one_later_while_the_name_is_taken() -> None:
+    moment = int(datetime(2026, 3, 4, 5, 6, 7).timestamp() * 1000) + 89
+    taken: set[str] = set()
+    assert [file_name(moment, taken) for _ in range(2)] == ["20260304050607089", "20260304050607090"]
+    assert len(file_name(-5, taken)) == len(file_name(1 << 62, taken)) == 17
+
+
+def insert(writer: IndexWriter, *keys: tuple[int, int, int]) -> None:
+    hashes, offsets, times = (array(code, [key[n] for key in keys]) for n, code in enumerate("iqq"))
+    writer.insert(hashes, offsets, times, len(keys))
+
+
+def headers(folder: Path) -> list[Header]:
+    files = sorted(folder.iterdir())
+    assert all(path.stat().st_size == file_size(5, 4) for path in files)
+    return [HEADER.unpack(path.read_bytes()) for path in files]
+
+
+def test_a_full_file_is_followed_by_one_that_repeats_its_end(tmp_path: Path) -> None:
+    writer = IndexWriter(str(tmp_path), 5, 4)
+    insert(writer, *[(n, 100 * n, 1000 + n) for n in range(1, 5)])
+    writer.finish(400, 1004)
+    assert headers(tmp_path) == [Header(1001, 1003, 100, 300, 3, 4), Header(1004, 1004, 400, 400, 1, 2)]
+
+
+def test_records_without_keys_make_the_file_that_java_makes(tmp_path: Path) -> None:
+    writer = IndexWriter(str(tmp_path / "a"), 5, 4)
+    writer.finish(700, 5000)
+    assert headers(tmp_path / "a") == [Header(0, 0, 0, 0, 0, 0)]
+    writer = IndexWriter(str(tmp_path / "b"), 5, 4)
+    insert(writer, *[(n, 100 * n, 1000 + n) for n in range(1, 4)])
+    writer.finish(300, 1003)  # exactly full, and nothing came behind it
+    assert len(headers(tmp_path / "b")) == 1
+    writer = IndexWriter(str(tmp_path / "c"), 5, 4)
+    insert(writer, *[(n, 100 * n, 1000 + n) for n in range(1, 4)])
+    writer.finish(400, 2000)
+    assert headers(tmp_path / "c")[1] == Header(1003, 1003, 300, 300, 0, 0)
+
+
+def test_an_empty_log_makes_no_file(tmp_path: Path) -> None:
+    IndexWriter(str(tmp_path), 5, 4).finish(-1, 0)
+    assert headers(tmp_path) == []

@@ -1,0 +1,114 @@
+"""Where units are written: hand-made queues, hand-made bytes."""
+
+from __future__ import annotations
+
+from array import array
+from pathlib import Path
+
+from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
+from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.report import Report
+
+BLANK = Unit(0, 0x7FFFFFFF, 0)
+EMPTY = Unit(0, 0, 0)
+
+
+class Queue:
+    """A queue of five units a file."""
+
+    def __init__(self, root: Path, ext: int = 0) -> None:
+        self.report, self.files = Report(), OpenFiles(most=2)
+        self.folder = root / "consumequeue" / "T" / "0"
+        self.writer = QueueWriter(self.files, str(root), "consumequeue/T/0", 100, ext, self.report)
+
+    def place(self, *offsets: int) -> None:
+        """Units whose position tells their offset, in this order."""
+        units = b"".join(UNIT.pack(unit(offset)) for offset in offsets)
+        count = len(offsets)
+        self.writer.place(memoryview(array("q", offsets)), array("q", [1000] * count), memoryview(units), 0, count)
+
+    def content(self) -> dict[int, list[Unit]]:
+        """First queue offset of each file -> its units."""
+        self.files.close()
+        return {
+            int(path.name) // 20: [UNIT.unpack(path.read_bytes(), at) for at in range(0, 100, 20)]
+            for path in sorted(self.folder.iterdir())
+        }
+
+
+def unit(offset: int) -> Unit:
+    return Unit(1000 + offset, 77, -offset)
+
+
+def test_units_stand_at_their_offsets_across_files(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(0, 1, 2)
+    queue.place(3, 4, 5, 6)
+    assert queue.content() == {0: [unit(n) for n in range(5)], 5: [unit(5), unit(6), EMPTY, EMPTY, EMPTY]}
+    assert not queue.report.notes
+
+
+def test_a_queue_that_begins_late_is_pre_blank_from_its_file_s_beginning(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(12, 13)
+    assert queue.content() == {10: [BLANK, BLANK, unit(12), unit(13), EMPTY]}
+
+
+def test_a_hole_is_pre_blank_and_misaligns_nothing(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(3, 12)
+    assert queue.content() == {
+        0: [BLANK, BLANK, BLANK, unit(3), BLANK],
+        5: [BLANK] * 5,
+        10: [BLANK, BLANK, unit(12), EMPTY, EMPTY],
+    }
+    assert queue.report.note_counts == {"hole": 1}
+
+
+def test_the_first_of_two_units_stays(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(1, 2)
+    before = queue.content()
+    queue.writer.place(memoryview(array("q", [2])), array("q", [1]), memoryview(bytes(20)), 0, 1)
+    assert queue.content() == before and queue.report.note_counts == {"repeat": 1}
+
+
+def test_offset_zero_again_begins_the_queue_anew(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(*range(7))
+    queue.place(0, 1)
+    assert queue.content() == {0: [unit(0), unit(1), EMPTY, EMPTY, EMPTY]}
+    assert queue.report.note_counts == {"begun_again": 1}
+
+
+def test_a_negative_offset_has_no_place(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(-1, 0)
+    assert queue.content() == {0: [unit(0), *[EMPTY] * 4]}
+    assert queue.report.note_counts == {"negative_offset": 1}
+
+
+def test_with_an_ext_queue_units_hold_addresses(tmp_path: Path) -> None:
+    queue = Queue(tmp_path, ext=50)
+    queue.place(0, 1, 2)
+    codes = [one.tags_code for one in queue.content()[0][:3]]
+    assert codes == [-(1 << 63), -(1 << 63) + 20, -(1 << 63) + 50]
+    ext = sorted((tmp_path / "consumequeue_ext" / "T" / "0").iterdir())
+    assert [path.name for path in ext] == [f"{0:020d}", f"{50:020d}"]
+    first = ext[0].read_bytes()
+    assert first[:20].hex() == "0014000000000000000000000000000003e80000"
+    assert first[20:40].hex() == "0014ffffffffffffffff00000000000003e80000"
+    assert first[40:] == b"\xff\xff" + bytes(8)
+
+
+def test_batch_units_are_appended_and_never_cut(tmp_path: Path) -> None:
+    files = OpenFiles()
+    writer = BatchQueueWriter(files, str(tmp_path), "batchconsumequeue/T/0", 100)
+    units = [BatchUnit(n, 10, 0, 5, n * 3, 3) for n in range(3)]
+    for one in units:
+        writer.put(one)
+    files.close()
+    one, two = sorted((tmp_path / "batchconsumequeue" / "T" / "0").iterdir())
+    assert one.read_bytes() == BATCH_UNIT.pack(units[0]) + BATCH_UNIT.pack(units[1]) + bytes(8)
+    assert (two.name, two.read_bytes()[:46]) == (f"{100:020d}", BATCH_UNIT.pack(units[2]))
