@@ -142,7 +142,7 @@ def write_store(
         raise UsageError("inner_batches need config_files: topics.json tells the type of their queue")
     if queues_and_index:
         rebuild(os.fspath(root), os.fspath(root), store, peer)
-    _write_small_files(root, store, times, messages, clean)
+    _write_small_files(root, store, written.last_ms if clean else times.of(messages * 9 // 10), clean)
     if not clean:
         run.log.spare()
     return written
@@ -162,16 +162,18 @@ class _Times:
 
     def of(self, number: int) -> int:
         """Store time in ms of this message; never steps back."""
+        if not self.waves:
+            return self.start + self.duration * number // self.messages
+        turns = 2 * math.pi * self.waves
         x = number / self.messages
-        if self.waves:
-            turns = 2 * math.pi * self.waves
-            x += 0.7 * math.sin(turns * x) / turns
-        return self.start + int(self.duration * x)
+        return self.start + int(self.duration * (x + 0.7 * math.sin(turns * x) / turns))
 
     def between(self, first: int, last: int) -> list[int]:
-        """The times of messages first..last-1, evenly between the first and the one behind the last."""
-        begin, span = self.of(first), self.of(last) - self.of(first)
-        return [begin + span * i // (last - first) for i in range(last - first)]
+        """The times of messages first..last-1."""
+        if self.waves:
+            return list(map(self.of, range(first, last)))
+        start, duration, messages = self.start, self.duration, self.messages
+        return [start + duration * number // messages for number in range(first, last)]
 
 
 class _Run:
@@ -183,6 +185,7 @@ class _Run:
         self.shape, self.seed, self.times = shape, seed, times
         self.numbers: dict[tuple[str, int], int] = {}
         self.counters: list[int] = []
+        self.last_ms = times.start
         self.begin = expired_files * config.mapped_file_size_commit_log
         folders = [part for part in config.store_path_commit_log.split(",") if part] or [os.fspath(root / "commitlog")]
         flags = append.CRC_PROPERTY if config.enabled_append_prop_crc else 0
@@ -200,8 +203,7 @@ class _Run:
             self._round(cycle, done, min(len(cycle), messages - done))
             done += len(cycle)
         self.log.close()
-        first, last = self.times.of(0), self.times.of(messages - 1)
-        return Written(self.root, messages, self.begin, self.log.end, first, last, keys)
+        return Written(self.root, messages, self.begin, self.log.end, self.times.of(0), self.last_ms, keys)
 
     def _cycles(self, messages: int) -> list[Cycle]:
         """One cycle, or with waves one for each mood."""
@@ -223,6 +225,7 @@ class _Run:
         """Write the first `count` messages of a cycle."""
         times = self.times.between(done, done + len(cycle))
         cycle.fill(done, 4099 * done, self.counters, times)
+        self.last_ms = times[count - 1]
         at = 0
         for row in sorted({*cycle.late, *cycle.batches}):
             if row >= count:
@@ -238,10 +241,8 @@ class _Run:
             self.counters[queue] += step
 
 
-def _write_small_files(root: Path, config: StoreConfig, times: _Times, messages: int, clean: bool) -> None:
-    """checkpoint, lock, abort: as Java leaves them at a clean stop, or at a crash with a lagging checkpoint."""
-    last = times.of(messages - 1)
-    flushed = last if clean else times.of(messages * 9 // 10)
+def _write_small_files(root: Path, config: StoreConfig, flushed: int, clean: bool) -> None:
+    """checkpoint (with `flushed` ms), lock, and after a crash abort, as Java leaves them."""
     full = 0
     folder = root / "index"
     for file in sorted(folder.iterdir()) if folder.is_dir() else []:
