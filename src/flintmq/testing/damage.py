@@ -27,12 +27,17 @@ class Damage:
     length: int
 
 
+def _within(path: Path, position: int, length: int) -> Path:
+    """The path, if the file has these bytes; UsageError if not."""
+    size = path.stat().st_size
+    if not 0 <= position <= position + length <= size:
+        raise UsageError(f"{path}: {length} bytes at {position} do not lie within its {size} bytes")
+    return path
+
+
 def _change(kind: str, file: AnyPath, position: int, data: bytes) -> Damage:
     """Put other bytes into a file, which keeps its size."""
-    path = Path(file)
-    size = path.stat().st_size
-    if not 0 <= position <= position + len(data) <= size:
-        raise UsageError(f"{path}: {len(data)} bytes at {position} do not lie within its {size} bytes")
+    path = _within(Path(file), position, len(data))
     with path.open("r+b") as opened:
         opened.seek(position)
         opened.write(data)
@@ -40,7 +45,7 @@ def _change(kind: str, file: AnyPath, position: int, data: bytes) -> Damage:
 
 
 def _bytes(file: AnyPath, position: int, length: int) -> bytes:
-    with Path(file).open("rb") as opened:
+    with _within(Path(file), position, length).open("rb") as opened:
         opened.seek(position)
         return opened.read(length)
 
@@ -51,8 +56,7 @@ def flip(file: AnyPath, position: int, mask: int = 1) -> Damage:
     Raises:
         UsageError: the file has no such byte.
     """
-    old = _bytes(file, position, 1)
-    return _change("flip", file, position, bytes([old[0] ^ mask]) if old else b"\0")
+    return _change("flip", file, position, bytes([_bytes(file, position, 1)[0] ^ mask]))
 
 
 def zero(file: AnyPath, position: int, length: int = SECTOR) -> Damage:
@@ -92,10 +96,7 @@ def stale(file: AnyPath, position: int, source: int, length: int = SECTOR) -> Da
     Raises:
         UsageError: a range goes beyond the file.
     """
-    data = _bytes(file, source, length)
-    if len(data) < length:
-        raise UsageError(f"{file}: no {length} bytes at {source}")
-    return _change("stale", file, position, data)
+    return _change("stale", file, position, _bytes(file, source, length))
 
 
 def cut(file: AnyPath, size: int) -> Damage:

@@ -242,7 +242,7 @@ class _Run:
 
 
 def _write_small_files(root: Path, config: StoreConfig, flushed: int, clean: bool) -> None:
-    """checkpoint (with `flushed` ms), lock, and after a crash abort, as Java leaves them."""
+    """The checkpoint (with `flushed` ms), lock, and after a crash abort, as Java leaves them."""
     full = 0
     folder = root / "index"
     for file in sorted(folder.iterdir()) if folder.is_dir() else []:
