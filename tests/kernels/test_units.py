@@ -20,7 +20,7 @@ class Run:
     """One call of derive over records laid end to end, with a table that knows their queues."""
 
     def __init__(
-        self, *records: record.Record, flags: int = units.INDEX, known: bool = True, keys: int = 40_000
+        self, *records: record.Record, flags: int = units.INDEX, known: bool = True, keys: int = 2_000
     ) -> None:
         self.data, at = b"", array("q")
         for one in records:

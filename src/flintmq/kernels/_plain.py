@@ -86,6 +86,13 @@ def put_host4(to: Any, at: int, p: Any, start: int) -> int:
     return at + len(text)
 
 
+def find_either(p: Any, at: int, end: int, a: int, b: int) -> int:
+    """First position in [at, end) of byte a or byte b, or end."""
+    text = bytes(p[at:end])
+    hits = [i for i in (text.find(a), text.find(b)) if i >= 0]
+    return at + min(hits) if hits else end
+
+
 def find_magic(p: Any, at: int, end: int) -> int:
     found = bytes(p[at:end]).find(b"\xda\xa3\x20")
     return found + at if found >= 0 else -1

@@ -102,6 +102,21 @@ static inline int64_t put_host4(uint8_t *to, int64_t at, const uint8_t *p, int64
     return at + digits;
 }
 
+/* First position in [at, end) of byte a or byte b, or end. Eight bytes a step: a byte equal to c is zero in v ^ cccccccc. */
+static inline int64_t find_either(const uint8_t *p, int64_t at, int64_t end, uint8_t a, uint8_t b) {
+#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+    const uint64_t ones = 0x0101010101010101ull, tops = 0x8080808080808080ull;
+    for (uint64_t v; at + 8 <= end; at += 8) {
+        memcpy(&v, p + at, 8);
+        uint64_t x = v ^ (ones * a), y = v ^ (ones * b);
+        uint64_t hit = (((x - ones) & ~x) | ((y - ones) & ~y)) & tops;  /* its lowest set bit is exact */
+        if (hit) return at + (__builtin_ctzll(hit) >> 3);
+    }
+#endif
+    while (at < end && p[at] != a && p[at] != b) at++;
+    return at;
+}
+
 /* First position in [at, end - 2) of the three bytes DA A3 20 that begin both record magics, or -1. */
 static inline int64_t find_magic(const uint8_t *p, int64_t at, int64_t end) {
     while (end - at >= 3) {

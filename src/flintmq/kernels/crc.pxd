@@ -20,6 +20,7 @@ cdef extern from "crc.h" nogil:
     void copy_by_16(uint8_t *to, int64_t at, const uint8_t *p, int64_t start, int64_t n)
     void put_hex4(uint8_t *to, int64_t at, const uint8_t *p, int64_t start)
     int64_t put_host4(uint8_t *to, int64_t at, const uint8_t *p, int64_t start)
+    int64_t find_either(const uint8_t *p, int64_t at, int64_t end, uint8_t a, uint8_t b)
     int64_t find_magic(const uint8_t *p, int64_t at, int64_t end)
     uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n)
     uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n)

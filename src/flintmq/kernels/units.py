@@ -16,6 +16,7 @@ import cython
 if not cython.compiled:
     from flintmq.kernels._plain import (
         copy_bytes,
+        find_either,
         first_non_ascii,
         hash_ascii,
         i16be,
@@ -322,12 +323,8 @@ def derive(
             light = False
             a = at_topic + topic + 2
             while end - a >= 3:
-                k = a
-                while k < end and p[k] != 1 and p[k] != 2:
-                    k += 1
-                b = k
-                while b < end and p[b] != 2:
-                    b += 1
+                k = find_either(p, a, end, 1, 2)
+                b = find_either(p, k, end, 2, 2)
                 if k > a and k < b - 1 and k - a >= 4:
                     name = u32be(p, a)
                     if k - a == 4:
