@@ -1,8 +1,8 @@
 """The output arrays of one batch: planned, filled by the kernel, turned into Arrow arrays without a copy.
 
 All columns of a batch share three buffers (64-bit numbers, 32-bit numbers and offsets, bytes), each column owning a
-section of each. Three allocations a batch from Arrow's pool are cheaper than one a column, and pages that the pool hands
-out again are present already, where fresh ones would cost more than the copying.
+section of each. Three allocations a batch from Arrow's pool are cheaper than one a column, and pages that the pool
+hands out again are present already, where fresh ones would cost more than the copying.
 
 How large the sections of text must be is not known beforehand. `Rates` learns it from the block before; a section that
 is full all the same ends the block early, which costs a smaller batch and nothing else.
@@ -11,7 +11,6 @@ is full all the same ends the block early, which costs a smaller batch and nothi
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -42,11 +41,12 @@ _TEXTS = {
     "store_host": kernel.STORE_HOST,
     "magic": kernel.MAGIC,
 }
-# What the properties give, in the order of the kernel's six plan rows; "names" and "values" are the two parts of the map.
+# What the properties give, in the order of the kernel's six plan rows; "names" and "values" make up the map.
 _PROPERTIES = ("properties", "names", "values", "tags", "keys", "msg_id")
 
 _SPARE_BYTES = 1024  # of each text section, over what the rate says
 _SPARE_PAIRS = 64
+_MOST_PROPERTY_BYTES = 65_536  # of one record: their length is a 16-bit number
 _LARGEST = 0x7FFFFF00 - kernel.SLACK  # bytes of one section: offsets are 32-bit numbers
 
 
@@ -56,10 +56,25 @@ class Rates:
 
     of: dict[str, float] = field(default_factory=dict)
 
+    def rate(self, name: str) -> float:
+        """Bytes (or pairs) a row, so far."""
+        return self.of.get(name, 4.0 if name == "properties" else 40.0)
+
+    def row_bytes(self, schema: pa.Schema) -> float:
+        """Bytes that all columns of a row take."""
+        total = 0.0
+        for name in schema.names:
+            if name == "properties":
+                total += self.rate("names") + self.rate("values") + 8 * self.rate("properties")
+            elif name not in _NUMBERS:
+                total += self.rate(name)
+            total += 8
+        return total
+
     def room(self, name: str, rows: int) -> int:
         """Bytes (or pairs) for this many rows, an eighth more than expected."""
-        rate = self.of.get(name, 4.0 if name == "properties" else 40.0)
-        return min(int(rows * rate * 1.125) + (_SPARE_PAIRS if name == "properties" else _SPARE_BYTES), _LARGEST)
+        spare = _SPARE_PAIRS if name == "properties" else _SPARE_BYTES
+        return min(int(rows * self.rate(name) * 1.125) + spare, _LARGEST)
 
     def learn(self, name: str, used: int, rows: int, full: bool) -> None:
         """Take what a block needed; a section that was full gets half as much again."""
@@ -81,13 +96,13 @@ class Block:
 
     Attributes:
         count: rows there are.
-        patches: column -> [(row, value)], what the kernel left to Python; in the order of rows.
+        patched_bytes: bytes of the values that were patched in.
     """
 
     def __init__(self, schema: pa.Schema, rows: int, rates: Rates, note_compressed: bool = False) -> None:
         self.schema, self.rows, self.rates = schema, max(1, rows), rates
-        self.count = 0
-        self.patches: dict[str, list[tuple[int, Any]]] = {}
+        self.count = self.patched_bytes = 0
+        self._patches: dict[str, list[tuple[int, Any]]] = {}
         self._plan = array("q")
         self._plan_names: list[str] = []
         self._sizes = [0, 0, 0]  # of longs, ints and bytes, in items
@@ -122,7 +137,9 @@ class Block:
             on = int(name in self.schema.names)
             self._add(name, kind, on, ints=(rows + 1) * on, text=rates.room(name, rows) * on, bits=rows * on)
 
-    def _add(self, name: str, kind: int, number: int, longs: int = 0, ints: int = 0, text: int = 0, bits: int = 0) -> None:
+    def _add(
+        self, name: str, kind: int, number: int, longs: int = 0, ints: int = 0, text: int = 0, bits: int = 0
+    ) -> None:
         """Append a plan row; sections begin at multiples of 64 bytes, as Arrow likes them."""
         at_longs, at_ints, at_text = self._sizes
         text = text + kernel.SLACK if text else 0
@@ -155,15 +172,26 @@ class Block:
         """Name of the column with this number in the plan."""
         return self._plan_names[column]
 
+    def patch(self, row: int, values: dict[str, Any]) -> None:
+        """Values (by column) for a row that was noted; rows come in ascending order."""
+        for name in self.schema.names:
+            if name in values:
+                self._patches.setdefault(name, []).append((row, values[name]))
+                self.patched_bytes += len(values[name] or ())
+
+    def cut(self, count: int) -> None:
+        """Take rows back, so that `count` are left. None of the others has been patched."""
+        self.count = count
+
     def _used(self, name: str) -> int:
         """Bytes of text (of "properties": pairs) that the rows there are take."""
         at = kernel.PLAN_ROW * self._plan_names.index(name)
         row = self._used("properties") if name in ("names", "values") else self.count
         return int(self.ints[self._plan[at + 3] + row])
 
-    def size(self) -> int:
+    def bytes(self) -> int:
         """About how many bytes the rows there are take."""
-        total = self.count * 8 * len(self._plan_names)
+        total = self.count * 8 * len(self._plan_names) + self.patched_bytes
         for name in self._text_names():
             total += self._used(name)
         return total
@@ -175,9 +203,10 @@ class Block:
 
     def make_room(self, why: int, record_bytes: int) -> None:
         """Learn that a section was too small for a single record of this size; make a new block afterwards."""
-        for name in self._text_names() if why >= 0 else ():
-            self.rates.need(name, 3 * record_bytes, self.rows)
-        self.rates.need("properties", 64, self.rows)
+        name = self.name_of(why)
+        for full in _PROPERTIES if name == "properties" else (name,):
+            most = record_bytes if full in ("body", "topic") else min(record_bytes, _MOST_PROPERTY_BYTES)
+            self.rates.need(full, 64 if full == "properties" else most, self.rows)
 
     def finish(self, why: int) -> pa.RecordBatch:
         """The batch of the rows there are. The block must not be used afterwards: the batch holds its memory."""
@@ -189,10 +218,10 @@ class Block:
         arrays = []
         for name in self.schema.names:
             column = self._column(name, count)
-            arrays.append(_patched(column, self.patches[name]) if name in self.patches else column)
+            arrays.append(_patched(column, self._patches[name]) if name in self._patches else column)
         return pa.RecordBatch.from_arrays(arrays, schema=self.schema)
 
-    def _column(self, name: str, count: int) -> pa.Array:
+    def _column(self, name: str, count: int) -> pa.Array[Any]:
         at = kernel.PLAN_ROW * self._plan_names.index(name)
         kind, _, at_longs, at_ints, at_text, _, at_bits = self._plan[at : at + kernel.PLAN_ROW]
         type_ = self.schema.field(name).type if name in self.schema.names else pa.string()
@@ -221,9 +250,9 @@ def _round_up(number: int, to: int) -> int:
     return (number + to - 1) // to * to
 
 
-def _patched(column: pa.Array, patches: list[tuple[int, Any]]) -> pa.Array:
+def _patched(column: pa.Array[Any], patches: list[tuple[int, Any]]) -> pa.Array[Any]:
     """The column with some rows replaced: neighbouring patches become one array, what is between them a slice."""
-    parts: list[pa.Array] = []
+    parts: list[pa.Array[Any]] = []
     done = at = 0
     while at < len(patches):
         stop = at + 1

@@ -45,8 +45,8 @@ KEYS = 14
 UNIQ_KEY = 15
 
 # A plan row: kind; position of the field in a record whose hosts are both IPv4 (BODY: 1 if compressed ones are left to
-# Python; PROPERTIES: how many pairs fit; any other of its rows: 1 if wanted); begin of its section among the 64-bit numbers; among the 32-bit numbers; among the
-# bytes; end of the latter; begin of its validity bits among the bytes, or -1.
+# Python; PROPERTIES: how many pairs fit; any other of its rows: 1 if wanted); begin of its section among the 64-bit
+# numbers; among the 32-bit numbers; among the bytes; end of the latter; begin of its validity bits among the bytes.
 PLAN_ROW = 7
 
 SLACK = 64  # bytes of a byte section that are never used for good: short texts are copied in steps of 16
@@ -302,7 +302,7 @@ def _fault(plan, at, columns, row, rows, n_longs, n_ints, n_out, ints):
             return 3
     elif plan[at + 3] < 0 or plan[at + 3] > n_ints - rows - 1:
         return 3
-    room: cython.longlong = plan[group + 1]
+    room: cython.longlong = plan[at + 1]  # of PROPERTIES: pairs
     if kind > 3 and kind != 10:
         if plan[at + 4] < 0 or plan[at + 4] > n_out or plan[at + 5] > n_out:
             return 4
@@ -451,7 +451,9 @@ def gather(
             if located < n:
                 lost = first + taken + located
                 break
-            n, full = _block(p, limit, spans, pairs, named, n, layout, columns, row, to_longs, to_ints, to, left, first + taken)
+            n, full = _block(
+                p, limit, spans, pairs, named, n, layout, columns, row, to_longs, to_ints, to, left, first + taken
+            )
             taken += n
             row += n
     if lost >= 0:

@@ -1,0 +1,182 @@
+"""Pieces of the log to record batches.
+
+Goal: batches of a size that consumers like, whatever the pieces are: many small records, few that a predicate leaves,
+one that is larger than a piece. Plan: a Block takes rows from piece after piece until it has enough; the kernel does
+the rows, and what it notes as odd (text that is not UTF-8, doubled property names, IPv6 hosts, bodies to decompress) is
+decoded here by the slow and exact way, and put in its place when the batch is made.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
+from typing import Any
+
+import pyarrow as pa
+
+from flintmq.arrow.block import Block, Rates
+from flintmq.arrow.predicate import Predicate, Selector
+from flintmq.errors import CorruptStoreError, FormatError
+from flintmq.format.compression import original_body
+from flintmq.format.message_id import host_text
+from flintmq.kernels import columns as kernel
+from flintmq.message import StoredMessage, stored_message
+from flintmq.store.log import Piece
+from flintmq.store.report import Report
+
+BATCH_BYTES = 8 << 20  # about: what a batch's columns take
+MAX_ROWS = 65_536
+LARGEST_BATCH = 1 << 30  # of what may be asked for: offsets are 32-bit, and one body may come on top
+
+
+def record_batches(
+    pieces: Iterable[Piece],
+    schema: pa.Schema,
+    predicate: Predicate | None = None,
+    *,
+    decompress: bool = False,
+    strict: bool = True,
+    report: Report | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    max_rows: int = MAX_ROWS,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the wanted columns of the wanted records, in log order.
+
+    Args:
+        pieces: what a LogWalk gives.
+        schema: the columns wanted, from flintmq.arrow.schema.
+        predicate: which records; None for all.
+        decompress: give bodies as the producer gave them; up to 64 MiB each.
+        strict: a body that cannot be decompressed is an error; otherwise it stays as stored, with a note.
+        report: takes these notes.
+        batch_bytes: about how many bytes the columns of a batch take.
+        max_rows: most rows of a batch.
+
+    Raises:
+        CorruptStoreError: (strict) a body that cannot be decompressed, with file and position.
+        MissingExtraError: a body needs a decompressor that is not installed.
+        Whatever taking a piece raises.
+
+    Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body on top.
+    """
+    selector = Selector(predicate) if predicate is not None and not predicate.everything else None
+    oddities = _Oddities(decompress, strict, report if report is not None else Report())
+    gatherer = _Gatherer(schema, oddities, min(batch_bytes, LARGEST_BATCH), max(1, max_rows))
+    for piece in pieces:
+        count = piece.count if selector is None else selector.select(piece)
+        if count:
+            yield from gatherer.take(piece, count)
+    yield from gatherer.finish()
+
+
+class _Gatherer:
+    """Fills blocks from pieces, and makes batches of them."""
+
+    def __init__(self, schema: pa.Schema, oddities: _Oddities, batch_bytes: int, max_rows: int) -> None:
+        self.schema, self.oddities, self.batch_bytes, self.max_rows = schema, oddities, batch_bytes, max_rows
+        self.rates = Rates()
+        self.block: Block | None = None
+        self.notes = array("q", bytes(8 * kernel.NOTES))
+        self.parts: list[pa.RecordBatch] = []  # of a batch that a full section cut in pieces
+        self.part_bytes = 0
+
+    def take(self, piece: Piece, count: int) -> Iterator[pa.RecordBatch]:
+        """Append piece.positions[:count]; yields the batches that become full."""
+        first = 0
+        while first < count:
+            block = self.block or self._new_block(piece, count)
+            before = block.count
+            taken, why = block.gather(piece.data, piece.positions, first, count, self.notes)
+            if self.notes[0]:
+                taken = self._mend(block, piece, first, taken, before)
+            if block.count == 0:  # a single record is larger than a section
+                block.make_room(why, _size_at(piece, first))
+                self.block = None
+                continue
+            first += taken
+            if why not in (kernel.DONE, kernel.NOTES_FULL) or block.bytes() >= self.batch_bytes:
+                yield from self._close(block, why)
+
+    def finish(self) -> Iterator[pa.RecordBatch]:
+        """What is left."""
+        if self.block is not None and self.block.count:
+            yield from self._close(self.block, kernel.DONE)
+        yield from self._join()
+
+    def _new_block(self, piece: Piece, count: int) -> Block:
+        if "body" not in self.rates.of:
+            self.rates.of["body"] = sum(_size_at(piece, i) for i in range(min(count, 64))) / min(count, 64)
+        rows = int(self.batch_bytes / self.rates.row_bytes(self.schema)) + 1
+        self.block = Block(self.schema, min(rows, self.max_rows), self.rates, self.oddities.decompress)
+        return self.block
+
+    def _mend(self, block: Block, piece: Piece, first: int, taken: int, before: int) -> int:
+        """Decode what the kernel left. Returns how many rows stay: fewer where decompressed bodies fill the block."""
+        noted = sorted(
+            (self.notes[at], self.notes[at + 1])
+            for at in range(1, self.notes[0] + 1, 2)
+            if self.notes[at] < first + taken
+        )
+        for index, column in noted:
+            row = before + index - first
+            block.patch(row, self.oddities.values(piece, piece.positions[index], block.name_of(column)))
+            if block.patched_bytes >= self.batch_bytes:
+                block.cut(row + 1)
+                return index + 1 - first
+        return taken
+
+    def _close(self, block: Block, why: int) -> Iterator[pa.RecordBatch]:
+        self.part_bytes += block.bytes()
+        self.parts.append(block.finish(why))
+        self.block = None
+        if why < 0 or 2 * self.part_bytes >= self.batch_bytes:
+            yield from self._join()
+
+    def _join(self) -> Iterator[pa.RecordBatch]:
+        """Give out the parts as one batch."""
+        parts, self.parts, self.part_bytes = self.parts, [], 0
+        if len(parts) == 1:
+            yield parts[0]
+        elif parts:
+            yield from pa.Table.from_batches(parts).combine_chunks().to_batches()
+
+
+class _Oddities:
+    """Values of rows that the kernel does not decode."""
+
+    def __init__(self, decompress: bool, strict: bool, report: Report) -> None:
+        self.decompress, self.strict, self.report = decompress, strict, report
+
+    def values(self, piece: Piece, at: int, name: str) -> dict[str, Any]:
+        """Column -> value of the record at piece.data[at], for a column that was noted."""
+        message = stored_message(piece.data, at)
+        if name == "body":
+            return {name: self._body(piece, at, message)}
+        if name.endswith("_host"):
+            return {name: _host(getattr(message.fields, name))}
+        if name == "properties":
+            pairs = list(message.properties.items())
+            return {"properties": pairs, "tags": message.tags, "keys": message.keys, "msg_id": message.msg_id}
+        return {name: getattr(message, name)}
+
+    def _body(self, piece: Piece, at: int, message: StoredMessage) -> bytes:
+        try:
+            return original_body(message.body, message.sys_flag)
+        except FormatError as error:
+            position = piece.base + at - piece.file.start
+            if self.strict:
+                advice = "read without decompress to get it as stored"
+                raise CorruptStoreError(piece.file.path, position, error.reason, advice) from None
+            self.report.note("undecodable_body", f"{piece.file.path}, position {position}: {error.reason}")
+            return message.body
+
+
+@lru_cache(4096)
+def _host(raw: bytes) -> str:
+    return host_text(raw)
+
+
+def _size_at(piece: Piece, index: int) -> int:
+    at = piece.positions[index]
+    return int.from_bytes(piece.data[at : at + 4], "big")

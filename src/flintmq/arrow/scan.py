@@ -1,0 +1,211 @@
+"""A store's log as Arrow: what users call, and what Spark's tasks call.
+
+Both read through the one walker, so their batches hold exactly the records that count, and stop where the log ends.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+
+from flintmq.arrow.batches import BATCH_BYTES, MAX_ROWS, record_batches
+from flintmq.arrow.predicate import LEAST, MOST, Predicate
+from flintmq.arrow.schema import narrow
+from flintmq.config import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.store.geometry import open_root
+from flintmq.store.log import ACCESS, LogWalk
+from flintmq.store.log_files import LogFiles
+from flintmq.store.recovery import Facts, read_facts
+from flintmq.store.report import Report
+from flintmq.store.snapshot import list_log
+
+Queue = int | tuple[str, int] | tuple[str, int, int, int | None]
+"""A queue id of any topic; a topic and a queue id; or these, the least queue offset and the one to stop before."""
+
+
+def scan_arrow(
+    path: str | os.PathLike[str],
+    columns: Sequence[str] | None = None,
+    topics: str | Iterable[str] | None = None,
+    queues: Iterable[Queue] | None = None,
+    since: int | datetime | None = None,
+    until: int | datetime | None = None,
+    tags: str | Iterable[str] | None = None,
+    *,
+    decompress: bool = False,
+    access: str = "pread",
+    config: StoreConfig | str | os.PathLike[str] | None = None,
+    set: Mapping[str, object] | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    strict: bool = True,
+    report: Report | None = None,
+    batch_bytes: int = BATCH_BYTES,
+) -> pa.RecordBatchReader:
+    """Read a store's log as a stream of Arrow record batches, in physical order.
+
+    Nothing but the wanted columns of the wanted records is decoded or copied, and a batch at a time is made, so a log
+    of any size takes the memory of a few batches. What stands at the log's end (zeros, a torn or stale tail) ends the
+    stream; see `strict` for damage before it.
+
+    Args:
+        path: the store's directory, with `commitlog/` in it.
+        columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS).
+        topics: only messages of this topic or these.
+        queues: only messages of these: queue ids, (topic, queue id), or (topic, queue id, least queue offset, queue
+            offset to stop before or None).
+        since: least store time: ms since 1970, or a datetime with a time zone.
+        until: store time to stop before.
+        tags: only messages whose property TAGS is this or one of these.
+        decompress: bodies as the producer gave them (up to 64 MiB each) instead of as stored.
+        access: "pread", or "map": about twice as fast, but a file that another process shrinks kills this one.
+        config: a StoreConfig or the path of a broker.conf, for what the files do not tell.
+        set: single RocketMQ keys over it.
+        begin: log offset to begin at, that of a record.
+        end: log offset to stop before; the log must go on to there.
+        strict: fail at damage, and at a body that cannot be decompressed; otherwise go on behind it and report it.
+        report: takes damage and notes.
+        batch_bytes: about how many bytes the columns of a batch take.
+
+    Returns:
+        A pyarrow.RecordBatchReader; it can be read once. Its schema is flintmq.arrow.schema.narrow(columns).
+
+    Raises:
+        UsageError: an unknown column, an impossible time, access or batch size.
+        ConfigError: an unknown RocketMQ key, or an impossible value.
+        NotAStoreError, UnsupportedFormatError: the path is no store that FlintMQ reads.
+        StoreAccessError: a file may not be read (also while reading).
+        CorruptStoreError: (while reading, strict) damage, with file and position.
+        MissingExtraError: (while reading) a body needs a decompressor that is not installed.
+
+    Thread: a reader belongs to one thread at a time.
+    """
+    schema = narrow(columns)
+    predicate = _predicate(topics, queues, since, until, tags)
+    if access not in ACCESS:
+        raise UsageError(f"access {access!r:.40} is not one of: {', '.join(ACCESS)}")
+    if batch_bytes < 1:
+        raise UsageError(f"batch_bytes is {batch_bytes}; a batch needs a byte at least")
+    settings = StoreConfig.of(config, set)
+    root = open_root(path, settings)
+    batches_read = batches(
+        list_log(root, settings),
+        begin or 0,
+        end,
+        schema=schema,
+        facts=read_facts(root),
+        predicate=predicate,
+        decompress=decompress,
+        access=access,
+        strict=strict,
+        report=report,
+        batch_bytes=batch_bytes,
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches_read)
+
+
+def batches(
+    log: LogFiles,
+    begin: int,
+    end: int | None,
+    *,
+    schema: pa.Schema,
+    facts: Facts | None = None,
+    predicate: Predicate | None = None,
+    decompress: bool = False,
+    access: str = "pread",
+    strict: bool = True,
+    report: Report | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    max_rows: int = MAX_ROWS,
+    check_crc: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """Batches of the records that begin in [begin, end) of a log. What scan_arrow and Spark's tasks read with.
+
+    Args:
+        log: the files.
+        begin: log offset of a record, or at or below the log's minimum.
+        end: log offset to stop before, to which the log goes on for sure; None for the log's end.
+        schema: what flintmq.arrow.schema.narrow gives, of SCHEMA or SPARK_SCHEMA.
+        facts: what the store's small files say; needed to judge the log's end, so where `end` is None.
+        predicate, decompress, access, strict, report, batch_bytes: as for scan_arrow.
+        max_rows: most rows of a batch.
+        check_crc: compare checksums; off, a record counts by its structure and offset alone.
+
+    Raises:
+        As scan_arrow does while reading.
+    """
+    report = report if report is not None else Report()
+    walk = LogWalk(
+        log,
+        facts,
+        begin,
+        end,
+        access=access,
+        strict=strict,
+        report=report,
+        check_crc=check_crc,
+    )
+    return record_batches(
+        walk,
+        schema,
+        predicate,
+        decompress=decompress,
+        strict=strict,
+        report=report,
+        batch_bytes=batch_bytes,
+        max_rows=max_rows,
+    )
+
+
+def _predicate(
+    topics: str | Iterable[str] | None,
+    queues: Iterable[Queue] | None,
+    since: int | datetime | None,
+    until: int | datetime | None,
+    tags: str | Iterable[str] | None,
+) -> Predicate:
+    ids: list[int] = []
+    pairs: list[tuple[str, int]] = []
+    offsets = []
+    for queue in queues if queues is not None else ():
+        if isinstance(queue, int):
+            ids.append(queue)
+            continue
+        if not isinstance(queue, tuple) or len(queue) not in (2, 4):
+            raise UsageError(f"{queue!r:.60} is no queue; give an id, (topic, id) or (topic, id, first, stop)")
+        pairs.append((queue[0], queue[1]))
+        if len(queue) == 4:
+            offsets.append((queue[0], queue[1], queue[2], MOST if queue[3] is None else queue[3]))
+    if ids and pairs:
+        raise UsageError("queues are either all ids, or all of named topics")
+    return Predicate(
+        topics=_names(topics),
+        queue_ids=frozenset(ids) if queues is not None and not pairs else None,
+        queues=frozenset(pairs) if pairs else None,
+        offsets=tuple(offsets),
+        since=_ms(since),
+        until=_ms(until),
+        tags=_names(tags),
+    )
+
+
+def _names(names: str | Iterable[str] | None) -> frozenset[str] | None:
+    return None if names is None else frozenset([names] if isinstance(names, str) else names)
+
+
+def _ms(time: int | datetime | None) -> int | None:
+    if not isinstance(time, datetime):
+        if time is not None and not LEAST <= time <= MOST:
+            raise UsageError(f"time {time!r:.40} is no number of ms since 1970")
+        return time
+    if time.tzinfo is None:
+        raise UsageError(f"time {time} has no time zone; give one, such as datetime.UTC")
+    return (time - _EPOCH) // timedelta(milliseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

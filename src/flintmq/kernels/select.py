@@ -1,0 +1,185 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Keep those of the validated records that a query asks for, reading only what it asks about.
+
+What a text means is Python's business: Java's decoding of odd bytes, patterns, rules for single queues. So the kernel
+has a table of the topics that Python has judged, looks a record's topic up there, and comes back for a verdict when it
+meets another; of tags the table holds the wanted ones, and only odd records need Python.
+"""
+
+import cython
+
+if not cython.compiled:
+    from flintmq.kernels._plain import hash_ascii, i32be, i64be, same_bytes
+    from flintmq.kernels.parts import locate, split
+
+# Why a call ended.
+DONE = 0
+TOPIC = 1  # Python is to judge the topic of the record at `read`
+TAG = 2  # and here whether its tag is wanted: its properties are too long-winded for the kernel, or not UTF-8
+
+# The numbers of `query`.
+SINCE = 0  # least store time in ms
+UNTIL = 1  # greatest store time
+TOPICS = 2  # 0: any topic; 1: as the table says, others are asked about; 2: others are not wanted
+TAGS = 3  # 0: whatever the property TAGS says; 1: those in the table, so no records without a tag
+QUERY = 4
+
+# A table has a power of two of slots, ENTRY numbers each: begin and length of a text in its arena (length -1: free),
+# and the verdict. A text stands at the slot of its hash, or the next free one behind; one slot at least is free.
+ENTRY = 3
+FREE = -1
+UNWANTED = -1  # verdict; of tags, 0 is wanted; of topics, any other is the index of its first queue rule
+
+# A queue rule: queue id, least queue offset, queue offset to stop before. A list of rules ends with one of queue END.
+RULE = 3
+ANY_QUEUE = -(2**40)  # the queues that no rule before it names
+END = -(2**41)
+
+_ANY_QUEUE = cython.declare(cython.longlong, -(2**40))
+_END = cython.declare(cython.longlong, -(2**41))
+_ASKED = cython.declare(cython.longlong, -2)  # no verdict yet
+
+
+def _table_fits(numbers):
+    """Whether a table of so many numbers has a power of two of slots."""
+    slots: cython.longlong = numbers // 3
+    return slots > 0 and numbers == 3 * slots and slots & (slots - 1) == 0
+
+
+def _verdict(p, at, n, table, mask, arena, arena_size, closed):
+    """What the table says of the text p[at:at + n]."""
+    spot: cython.longlong = hash_ascii(0, p, at, n) & mask
+    _tries: cython.longlong
+    for _tries in range(mask + 1):
+        start: cython.longlong = table[3 * spot]
+        size: cython.longlong = table[3 * spot + 1]
+        if size < 0:
+            break
+        if size == n and 0 <= start and start <= arena_size - n and same_bytes(p, at, arena, start, n):
+            return table[3 * spot + 2]
+        spot = (spot + 1) & mask
+    return -1 if closed else _ASKED
+
+
+def _queue_wanted(queue, offset, rules, rule, end):
+    """Whether the list of rules that begins at rules[rule] wants this queue and offset."""
+    while rule + 3 <= end and rules[rule] != _END:
+        if rules[rule] == queue or rules[rule] == _ANY_QUEUE:
+            return rules[rule + 1] <= offset and offset < rules[rule + 2]
+        rule += 3
+    return False
+
+
+def slot_of(text: cython.const[cython.uchar][::1], slots: cython.longlong):
+    """The first slot, of `slots`, that a text may stand at."""
+    if len(text) == 0:
+        return 0
+    if cython.compiled:
+        p: cython.pointer(cython.const[cython.uchar]) = cython.address(text[0])
+    else:
+        p = text
+    return hash_ascii(0, p, 0, len(text)) & (slots - 1)
+
+
+def select(
+    data: cython.const[cython.uchar][::1],
+    positions: cython.longlong[::1],
+    read: cython.longlong,
+    kept: cython.longlong,
+    count: cython.longlong,
+    query: cython.longlong[::1],
+    topics: cython.longlong[::1],
+    topic_arena: cython.const[cython.uchar][::1],
+    rules: cython.longlong[::1],
+    tags: cython.longlong[::1],
+    tag_arena: cython.const[cython.uchar][::1],
+):
+    """Move the positions of wanted records to the front.
+
+    Args:
+        data: bytes that hold the records.
+        positions: where in data each record begins; positions[:kept] are wanted already, [read:count] are looked at.
+        read, kept, count: see positions; 0, 0 and all to begin with, then what the call before returned.
+        query: QUERY numbers, see above.
+        topics, topic_arena: the table of topics and its texts.
+        rules: lists of queue rules.
+        tags, tag_arena: the table of tags and its texts.
+
+    Returns:
+        (read, kept, why): DONE; TOPIC where the record at positions[read] has one that the table lacks; TAG where the
+        caller has to judge that record's tag, keep it or not, and go on behind it.
+
+    Raises:
+        ValueError: a position holds no record that lies within data, or a number does not fit its array.
+    """
+    if kept < 0 or read < kept or count < read or count > len(positions) or len(query) < 4:
+        raise ValueError("kept, read and count must lie within positions, in this order")
+    if not _table_fits(len(topics)) or not _table_fits(len(tags)):
+        raise ValueError("a table must have a power of two of slots")
+    if len(topic_arena) == 0 or len(tag_arena) == 0 or len(rules) == 0:
+        raise ValueError("an array that must not be empty is empty")
+    if read == count:
+        return read, kept, 0
+    limit: cython.longlong = len(data)
+    if limit == 0:
+        raise ValueError("no whole record at position 0 of the buffer")
+    spans: cython.longlong[8]
+    pairs: cython.longlong[96]
+    named: cython.longlong[6]
+    if cython.compiled:
+        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
+        at: cython.pointer(cython.longlong) = cython.address(positions[0])
+        asked: cython.pointer(cython.longlong) = cython.address(query[0])
+        topic_table: cython.pointer(cython.longlong) = cython.address(topics[0])
+        topic_texts: cython.pointer(cython.const[cython.uchar]) = cython.address(topic_arena[0])
+        tag_table: cython.pointer(cython.longlong) = cython.address(tags[0])
+        tag_texts: cython.pointer(cython.const[cython.uchar]) = cython.address(tag_arena[0])
+        queues: cython.pointer(cython.longlong) = cython.address(rules[0])
+    else:
+        p, at, asked, queues = data, positions, query, rules
+        topic_table, topic_texts, tag_table, tag_texts = topics, topic_arena, tags, tag_arena
+        spans, pairs, named = [0] * 8, [0] * 96, [0] * 6
+    topic_mask: cython.longlong = len(topics) // 3 - 1
+    topic_size: cython.longlong = len(topic_arena)
+    tag_mask: cython.longlong = len(tags) // 3 - 1
+    tag_size: cython.longlong = len(tag_arena)
+    rules_end: cython.longlong = len(rules)
+    why: cython.int = 0
+    lost: cython.longlong = -1
+    last: cython.longlong = 0
+    last_size: cython.longlong = -1
+    verdict: cython.longlong = 0
+    with cython.nogil:
+        while read < count:
+            if locate(p, limit, at, read, 1, spans) == 0:
+                lost = read
+                break
+            time: cython.longlong = i64be(p, spans[1] + 56)
+            wanted: cython.bint = asked[0] <= time and time <= asked[1]
+            if wanted and asked[2]:
+                size: cython.longlong = spans[6] - spans[5]
+                if size != last_size or not same_bytes(p, spans[5], p, last, size):
+                    verdict = _verdict(
+                        p, spans[5], size, topic_table, topic_mask, topic_texts, topic_size, asked[2] == 2
+                    )
+                    if verdict == _ASKED:
+                        why = 1
+                        break
+                    last = spans[5]
+                    last_size = size
+                wanted = verdict >= 0 and _queue_wanted(
+                    i32be(p, spans[0] + 12), i64be(p, spans[0] + 20), queues, verdict, rules_end
+                )
+            if wanted and asked[3]:
+                if split(p, spans[6] + 2, spans[7], limit, pairs, named, 0) < 0:
+                    why = 2
+                    break
+                size = named[1] - named[0]
+                wanted = size > 0 and _verdict(p, named[0], size, tag_table, tag_mask, tag_texts, tag_size, True) >= 0
+            if wanted:
+                at[kept] = at[read]
+                kept += 1
+            read += 1
+    if lost >= 0:
+        raise ValueError(f"no whole record at position {positions[lost]} of the buffer")
+    return read, kept, why
