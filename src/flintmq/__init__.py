@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flintmq.config import StoreConfig
 from flintmq.errors import (
     ConfigError,
     CorruptStoreError,
@@ -46,6 +47,7 @@ __all__ = [
     "MissingExtraError",
     "NotAStoreError",
     "StoreAccessError",
+    "StoreConfig",
     "StoreError",
     "StoreLockedError",
     "StoreView",
@@ -67,3 +69,8 @@ def __getattr__(name: str) -> Any:
 
         return getattr(import_module(_LAZY[name]), name)
     raise AttributeError(f"module 'flintmq' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    """The public names, those not loaded yet among them."""
+    return sorted({*globals(), *__all__})
