@@ -15,7 +15,6 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import (
-        copy_bytes,
         find_either,
         first_non_ascii,
         hash_ascii,
@@ -426,94 +425,3 @@ def derive(
     if why < 0:
         raise ValueError(f"position {at} holds no validated record")
     return i, why, units, keys
-
-
-def group(
-    unit_queue: cython.const[cython.int][::1],
-    unit_offset: cython.const[cython.longlong][::1],
-    unit_time: cython.const[cython.longlong][::1],
-    unit_bytes: cython.const[cython.uchar][::1],
-    units: cython.longlong,
-    starts: cython.longlong[::1],
-    out_offset: cython.longlong[::1],
-    out_time: cython.longlong[::1],
-    out_bytes: cython.uchar[::1],
-):
-    """Sort units by queue, keeping their order within a queue.
-
-    Args:
-        unit_queue, unit_offset, unit_time, unit_bytes, units: as derive filled them.
-        starts: int64 array, one longer than there are queues; takes where each queue's units begin.
-        out_offset, out_time, out_bytes: take the sorted units.
-
-    Raises:
-        ValueError: an array is too small, or a queue number lies outside starts.
-    """
-    queues: cython.longlong = len(starts) - 1
-    i: cython.longlong
-    q: cython.longlong
-    to: cython.longlong
-    sum_: cython.longlong = 0
-    bad: cython.bint = False
-    if (
-        units > len(unit_queue)
-        or units > len(unit_offset)
-        or units > len(unit_time)
-        or units * 20 > len(unit_bytes)
-        or units > len(out_offset)
-        or units > len(out_time)
-        or units * 20 > len(out_bytes)
-        or queues < 0
-    ):
-        raise ValueError("an array is too small")
-    if units == 0:
-        for i in range(queues + 1):
-            starts[i] = 0
-        return
-    if cython.compiled:
-        source: cython.pointer(cython.const[cython.uchar]) = cython.address(unit_bytes[0])
-        target: cython.pointer(cython.uchar) = cython.address(out_bytes[0])
-    else:
-        source, target = unit_bytes, out_bytes
-    with cython.nogil:
-        for i in range(queues + 1):
-            starts[i] = 0
-        for i in range(units):
-            if unit_queue[i] < 0 or unit_queue[i] >= queues:
-                bad = True
-                break
-            starts[unit_queue[i]] += 1
-        if not bad:
-            for i in range(queues + 1):  # counts become starts
-                to = starts[i]
-                starts[i] = sum_
-                sum_ += to
-            for i in range(units):
-                q = unit_queue[i]
-                to = starts[q]
-                starts[q] += 1
-                out_offset[to] = unit_offset[i]
-                out_time[to] = unit_time[i]
-                copy_bytes(target, to * 20, source, i * 20, 20)
-            for i in range(queues, 0, -1):  # starts have moved on by one queue
-                starts[i] = starts[i - 1]
-            starts[0] = 0
-    if bad:
-        raise ValueError("a queue number lies outside starts")
-
-
-def run_length(offsets: cython.const[cython.longlong][::1], start: cython.longlong, end: cython.longlong):
-    """How many of offsets[start:end] go up by one, from offsets[start] on; 0 if start is not below end.
-
-    Raises:
-        ValueError: start or end lies outside the array.
-    """
-    if start < 0 or end > len(offsets):
-        raise ValueError("start and end must lie within offsets")
-    if start >= end:
-        return 0
-    i: cython.longlong = start + 1
-    with cython.nogil:
-        while i < end and offsets[i] == offsets[i - 1] + 1:
-            i += 1
-    return i - start

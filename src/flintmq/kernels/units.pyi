@@ -37,17 +37,5 @@ def derive(
     key_times: Ints,
     keys: int,
 ) -> tuple[int, int, int, int]: ...
-def group(
-    unit_queue: Ints,
-    unit_offset: Ints,
-    unit_time: Ints,
-    unit_bytes: Bytes,
-    units: int,
-    starts: Ints,
-    out_offset: Ints,
-    out_time: Ints,
-    out_bytes: bytearray | memoryview,
-) -> None: ...
-def run_length(offsets: Ints, start: int, end: int) -> int: ...
 def unit(physical_offset: int, size: int, tags_code: int) -> bytes: ...
 def queue_hash(name: Bytes, queue_id: int) -> int: ...

@@ -19,6 +19,7 @@ from flintmq.format import batch_queue, consume_queue, properties
 from flintmq.format.index import PEER_533, PEER_540, key_hash, keys_of
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_NONE
 from flintmq.format.text import java_decode, java_encode, java_hash
+from flintmq.kernels import runs
 from flintmq.kernels import units as kernel
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.log import Piece
@@ -228,7 +229,7 @@ class Dispatcher:
     def _block(self, piece: Piece, taken: int) -> Block:
         """What is collected, sorted by queue; the collection begins anew."""
         starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
-        kernel.group(
+        runs.group(
             self.unit_queue,
             self.unit_offset,
             self.unit_time,

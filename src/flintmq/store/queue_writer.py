@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext
-from flintmq.kernels import units as kernel
+from flintmq.kernels import runs
 from flintmq.storage.effects import REAL, Effects
 from flintmq.store.report import Report
 
@@ -128,7 +128,7 @@ class QueueWriter:
                 self.report.note("begun_again", f"{self.path}: offset 0 comes again; the queue was begun anew")
                 self.units.remove()
                 self.next = -1
-            run = kernel.run_length(offsets, first, end)
+            run = runs.run_length(offsets, first, end)
             self._fill_to(offset)
             data = units[20 * first : 20 * (first + run)]
             self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))

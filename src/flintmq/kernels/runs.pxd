@@ -1,0 +1,3 @@
+# C types of runs.py.
+cimport cython
+from flintmq.kernels.crc cimport copy_bytes
