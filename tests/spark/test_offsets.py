@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.spark.offsets import QueueRanges, parse_assignment, parse_offsets
+from flintmq.spark.offsets import parse_assignment, parse_offsets, queue_ranges
 
 
 def test_words():
@@ -21,8 +21,13 @@ def test_assignment():
 
 
 def test_ranges():
-    ranges = QueueRanges.of({"A": frozenset({0, 1})}, {("A", 0): 5, ("A", 1): -2}, {("A", 1): 0, ("A", 0): -1})
-    assert ranges == QueueRanges(frozenset({("A", 0), ("A", 1)}), ((("A", 0), 5),), ((("A", 1), 0),))
+    starting = {("A", 0): 5, ("A", 1): -2, ("B", 0): 7}
+    ending = {("A", 1): 0, ("A", 0): -1, ("B", 0): 9, ("C", 0): -1}
+    assert queue_ranges(starting, ending) == (
+        ("A", 0, 5, 2**63 - 1),
+        ("A", 1, -(2**63), 0),
+        ("B", 0, 7, 9),
+    )
 
 
 @pytest.mark.parametrize(

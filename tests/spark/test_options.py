@@ -2,8 +2,8 @@
 
 import pytest
 
+from flintmq.arrow.predicate import Predicate
 from flintmq.errors import ConfigError, UsageError
-from flintmq.spark.offsets import QueueRanges
 from flintmq.spark.options import OWN_NAMES, ReadOptions
 
 
@@ -14,9 +14,8 @@ def parse(**options):
 def test_defaults():
     options = parse()
     assert options.path == "/s"
-    assert options.columns is options.topics is options.topic_pattern is options.tags is None
-    assert options.since_ms is options.until_ms is None
-    assert options.queues == QueueRanges()
+    assert options.columns is None
+    assert options.predicate.everything
     assert options.fail_on_data_loss and options.pushdown and not options.decompress and not options.explode
     assert (options.least_splits, options.access) == (1, "pread")
 
@@ -43,20 +42,22 @@ def test_values():
         access="map",
     )
     assert options.columns == ("topic", "body")
-    assert options.topics == {"A", "B"}
-    assert options.tags == {"T1", "T2"}
-    assert (options.since_ms, options.until_ms) == (5, 6)
+    assert options.predicate == Predicate(frozenset("AB"), since=5, until=6, tags=frozenset({"T1", "T2"}))
     assert options.decompress and options.explode and not options.pushdown and options.access == "map"
 
 
 def test_star_is_every_tag():
-    assert parse(tags="*").tags is None
+    assert parse(tags="*").predicate.tags is None
 
 
-def test_assign_names_the_topics_too():
-    options = parse(assign='{"A": [0, 1]}', startingOffsets='{"A": {"1": 4}}')
-    assert options.topics == {"A"}
-    assert options.queues == QueueRanges(frozenset({("A", 0), ("A", 1)}), ((("A", 1), 4),), ())
+def test_a_pattern_is_for_whole_names():
+    assert parse(subscribePattern="Or.*").predicate == Predicate(topic_pattern="Or.*")
+
+
+def test_assign_with_offsets():
+    predicate = parse(assign='{"A": [0, 1]}', startingOffsets='{"A": {"1": 4}}').predicate
+    assert predicate.queues == {("A", 0), ("A", 1)}
+    assert predicate.offsets == (("A", 1, 4, 2**63 - 1),)
 
 
 @pytest.mark.parametrize(

@@ -4,12 +4,12 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from flintmq.spark.options import ReadOptions
+from flintmq.arrow.predicate import Predicate
 from flintmq.spark.pushdown import narrowed
 
 filters = pytest.importorskip("pyspark.sql.datasource", reason="needs the extra spark")
 
-OPTIONS = ReadOptions(path="/s")
+EVERYTHING = Predicate()
 
 
 def at(ms, us=0):
@@ -17,14 +17,19 @@ def at(ms, us=0):
 
 
 def test_topics_and_tags():
-    wanted = [filters.EqualTo(("topic",), "A"), filters.In(("tags",), ["x", "y", None]), filters.IsNotNull(("topic",))]
-    options = narrowed(OPTIONS, wanted)
-    assert (options.topics, options.tags) == ({"A"}, {"x", "y"})
+    wanted = [
+        filters.EqualTo(("topic",), "A"),
+        filters.In(("tags",), ["x", "y", None]),
+        filters.IsNotNull(("topic",)),
+        filters.In(("queue_id",), [1, 2]),
+    ]
+    predicate = narrowed(EVERYTHING, wanted)
+    assert predicate == Predicate(frozenset("A"), queue_ids=frozenset({1, 2}), tags=frozenset("xy"))
 
 
 def test_filters_meet_the_options():
-    options = narrowed(ReadOptions(path="/s", topics=frozenset("AB")), [filters.In(("topic",), ["B", "C"])])
-    assert options.topics == {"B"}
+    predicate = narrowed(Predicate(topics=frozenset("AB")), [filters.In(("topic",), ["B", "C"])])
+    assert predicate.topics == {"B"}
 
 
 @pytest.mark.parametrize(
@@ -45,23 +50,23 @@ def test_filters_meet_the_options():
     ],
 )
 def test_store_time(kind, value, since, until):
-    options = narrowed(OPTIONS, [getattr(filters, kind)(("store_timestamp",), value)])
-    assert (options.since_ms, options.until_ms) == (since, until)
+    predicate = narrowed(EVERYTHING, [getattr(filters, kind)(("store_timestamp",), value)])
+    assert (predicate.since, predicate.until) == (since, until)
 
 
-def test_times_meet_the_options():
-    given = ReadOptions(path="/s", since_ms=10, until_ms=20)
+def test_times_meet_the_predicate():
+    given = Predicate(since=10, until=20)
     bounds = [filters.GreaterThan(("store_timestamp",), at(4)), filters.LessThan(("store_timestamp",), at(15))]
-    options = narrowed(given, bounds)
-    assert (options.since_ms, options.until_ms) == (10, 15)
+    predicate = narrowed(given, bounds)
+    assert (predicate.since, predicate.until) == (10, 15)
 
 
 def test_what_is_not_known_changes_nothing():
     others = [
-        filters.EqualTo(("queue_id",), 1),
+        filters.GreaterThan(("queue_id",), 1),
         filters.Not(filters.EqualTo(("topic",), "A")),
         filters.StringStartsWith(("topic",), "A"),
         filters.EqualNullSafe(("tags",), None),
         filters.EqualTo(("properties", "x"), "1"),
     ]
-    assert narrowed(OPTIONS, others) == OPTIONS
+    assert narrowed(EVERYTHING, others) == EVERYTHING

@@ -20,7 +20,9 @@ COUNT = """
 def run(code, *words, timeout=300, **environment):
     """Run a script with this interpreter, its environment not activated; gives what it printed."""
     keep = {key: os.environ[key] for key in ("HOME", "JAVA_HOME", "TMPDIR") if key in os.environ}
-    path = os.pathsep.join(part for part in os.environ["PATH"].split(os.pathsep) if part != os.path.dirname(sys.executable))
+    path = os.pathsep.join(
+        part for part in os.environ["PATH"].split(os.pathsep) if part != os.path.dirname(sys.executable)
+    )
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code), *map(str, words)],
         env={**keep, "PATH": path, **environment},
@@ -133,7 +135,9 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
     import flintmq.spark
 
     real = importlib.util.find_spec
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None if name == "pandas" else real(name, *more))
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == "pandas" else real(name, *more)
+    )
     with pytest.raises(MissingExtraError, match=r"pandas: not installed; `pip install flintmq\[spark\]`"):
         flintmq.spark.session("x")
 

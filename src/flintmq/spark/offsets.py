@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from flintmq.arrow.predicate import LEAST, MOST, QueueRange
 from flintmq.config_text import short
 from flintmq.errors import UsageError
 
@@ -17,33 +17,14 @@ Queue = tuple[str, int]
 """Topic and queue id."""
 
 
-@dataclass(frozen=True)
-class QueueRanges:
-    """Which queues are read, and which queue offsets of them.
-
-    Attributes:
-        assigned: only these queues; None for every one.
-        first: least queue offset that is read, for queues that have one.
-        end: queue offset to stop before, for queues that have one.
-    """
-
-    assigned: frozenset[Queue] | None = None
-    first: tuple[tuple[Queue, int], ...] = ()
-    end: tuple[tuple[Queue, int], ...] = ()
-
-    @classmethod
-    def of(
-        cls,
-        assigned: Mapping[str, frozenset[int]] | None,
-        starting: Mapping[Queue, int],
-        ending: Mapping[Queue, int],
-    ) -> QueueRanges:
-        """Ranges from the parsed options; -2 and -1 set no bound."""
-        return cls(
-            None if assigned is None else frozenset((t, q) for t, queues in assigned.items() for q in queues),
-            tuple(sorted((queue, offset) for queue, offset in starting.items() if offset >= 0)),
-            tuple(sorted((queue, offset) for queue, offset in ending.items() if offset >= 0)),
-        )
+def queue_ranges(starting: Mapping[Queue, int], ending: Mapping[Queue, int]) -> tuple[QueueRange, ...]:
+    """What a scan takes, from parsed offsets: a range for each queue that has a bound. -2 and -1 are none."""
+    ranges = []
+    for topic, queue in sorted(starting.keys() | ending.keys()):
+        first, stop = starting.get((topic, queue), EARLIEST), ending.get((topic, queue), LATEST)
+        if first >= 0 or stop >= 0:
+            ranges.append((topic, queue, first if first >= 0 else LEAST, stop if stop >= 0 else MOST))
+    return tuple(ranges)
 
 
 def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:

@@ -12,10 +12,11 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flintmq.arrow.predicate import Predicate
 from flintmq.config import KEYS, StoreConfig
 from flintmq.config_text import short
 from flintmq.errors import UsageError
-from flintmq.spark.offsets import QueueRanges, parse_assignment, parse_offsets
+from flintmq.spark.offsets import parse_assignment, parse_offsets, queue_ranges
 
 OWN_NAMES = {
     "path": "the store's directory",
@@ -48,13 +49,9 @@ class ReadOptions:
     Attributes:
         path: the store's directory.
         columns: names as given by `columns`, in that order; None for all. Not yet compared with the schema.
-        topics: exactly these topics; None for all.
-        topic_pattern: topics whose whole name matches; None for all.
-        queues: ranges of queue offsets, and which queues at all.
-        since_ms, until_ms: store time, from (inclusive) and to (exclusive); None for no limit.
+        predicate: which records: topics, queues, queue offsets, store time, tags.
         least_splits: how many partitions there must be at least.
         fail_on_data_loss: whether damage fails the job.
-        tags: only messages with one of these; None for all.
         decompress, explode, pushdown: as the options say.
         access: "pread" or "map".
         config: RocketMQ's keys.
@@ -62,14 +59,9 @@ class ReadOptions:
 
     path: str
     columns: tuple[str, ...] | None = None
-    topics: frozenset[str] | None = None
-    topic_pattern: str | None = None
-    queues: QueueRanges = field(default_factory=QueueRanges)
-    since_ms: int | None = None
-    until_ms: int | None = None
+    predicate: Predicate = field(default_factory=Predicate)
     least_splits: int = 1
     fail_on_data_loss: bool = True
-    tags: frozenset[str] | None = None
     decompress: bool = False
     explode: bool = False
     pushdown: bool = True
@@ -94,22 +86,12 @@ class ReadOptions:
         for offsets, timestamp in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
             if given.get(offsets, "").startswith("{") and timestamp in given:
                 raise UsageError(f"options {offsets} and {timestamp} exclude each other; give one of them")
-        pattern = given.get("subscribePattern")
-        since_ms, until_ms = _timestamp(given, "startingTimestamp"), _timestamp(given, "endingTimestamp")
-        if since_ms is not None and until_ms is not None and since_ms > until_ms:
-            raise UsageError(f"option startingTimestamp ({since_ms}) is later than endingTimestamp ({until_ms})")
-        queues, topics = _queues(given)
         return cls(
             path=given["path"],
             columns=_names(given, "columns"),
-            topics=topics,
-            topic_pattern=_pattern(pattern) if pattern is not None else None,
-            queues=queues,
-            since_ms=since_ms,
-            until_ms=until_ms,
+            predicate=_predicate(given),
             least_splits=_number(given, "minPartitions", 1, 1, 1_000_000),
             fail_on_data_loss=_flag(given, "failOnDataLoss", True),
-            tags=_tags(given),
             decompress=_flag(given, "decompress", False),
             explode=_flag(given, "explode", False),
             pushdown=_flag(given, "pushdown", True),
@@ -130,20 +112,29 @@ def _name_of(name: str) -> str:
     return known
 
 
-def _queues(given: Mapping[str, str]) -> tuple[QueueRanges, frozenset[str] | None]:
-    """The queue ranges and the exact topics that the options ask for."""
+def _predicate(given: Mapping[str, str]) -> Predicate:
     topics = _names(given, "subscribe")
     assigned = parse_assignment("assign", given["assign"]) if "assign" in given else None
-    if assigned is not None:
-        topics = tuple(assigned)
     starting = parse_offsets("startingOffsets", given.get("startingOffsets", "earliest"), "earliest")
     ending = parse_offsets("endingOffsets", given.get("endingOffsets", "latest"), "latest")
     for name, offsets in (("startingOffsets", starting), ("endingOffsets", ending)):
         for topic, queue in offsets:
             unread = topics is not None and topic not in topics
-            if unread or (assigned is not None and queue not in assigned[topic]):
+            if unread or (assigned is not None and queue not in assigned.get(topic, ())):
                 raise UsageError(f"option {name} names queue {queue} of topic {short(topic)}, which is not read")
-    return QueueRanges.of(assigned, starting, ending), None if topics is None else frozenset(topics)
+    since, until = _timestamp(given, "startingTimestamp"), _timestamp(given, "endingTimestamp")
+    if since is not None and until is not None and since > until:
+        raise UsageError(f"option startingTimestamp ({since}) is later than endingTimestamp ({until})")
+    pattern = given.get("subscribePattern")
+    return Predicate(
+        topics=None if topics is None else frozenset(topics),
+        topic_pattern=None if pattern is None else _pattern(pattern),
+        queues=None if assigned is None else frozenset((t, queue) for t, ids in assigned.items() for queue in ids),
+        offsets=queue_ranges(starting, ending),
+        since=since,
+        until=until,
+        tags=_tags(given),
+    )
 
 
 def _names(given: Mapping[str, str], option: str) -> tuple[str, ...] | None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -134,11 +135,10 @@ class FilteringReader(Reader):
         """Take from the filters what the scan can use; all of them go back to Spark."""
         from flintmq.spark.pushdown import narrowed
 
-        self.options = narrowed(self.options, filters)
+        self.options = replace(self.options, predicate=narrowed(self.options.predicate, filters))
         return filters
 
 
 def _tell(text: str) -> None:
     """A line for whoever reads the log of the driver or of the worker; Spark has no better place for it."""
     print(f"flintmq: {text}", file=sys.stderr, flush=True)
-

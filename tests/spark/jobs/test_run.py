@@ -38,7 +38,11 @@ def test_nothing_to_do(spark):
 def test_an_error_comes_back_as_what_it_was(spark):
     with pytest.raises(CorruptStoreError) as caught:
         run_tasks(spark, fail, [1, 2, 3, 4])
-    assert (caught.value.file, caught.value.position, caught.value.reason) == ("/s/commitlog/0", 17, "body CRC is wrong")
+    assert (caught.value.file, caught.value.position, caught.value.reason) == (
+        "/s/commitlog/0",
+        17,
+        "body CRC is wrong",
+    )
     assert str(caught.value) == "/s/commitlog/0, position 17: body CRC is wrong; run verify"
     assert caught.value.exit_code == 1
     with pytest.raises(UnsupportedFormatError, match="^s: a DLedger log$"):

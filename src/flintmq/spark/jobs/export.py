@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from flintmq.arrow.predicate import Predicate
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
@@ -104,7 +105,7 @@ def export(
         raise UsageError(f"compression {compression[:40]!r} is not one of: {', '.join(COMPRESSION)}")
     options = ReadOptions(
         path=os.path.abspath(root),
-        topics=None if topics is None else frozenset(topics),
+        predicate=Predicate(topics=None if topics is None else frozenset(topics)),
         fail_on_data_loss=fail_on_data_loss,
         decompress=decompress,
         explode=explode,
@@ -115,7 +116,11 @@ def export(
     plan = plan_scan(options, report)
     with locked(os.path.abspath(out)) as target:
         last = target.last()
-        choice = {"topics": None if topics is None else sorted(set(topics)), "decompress": decompress, "explode": explode}
+        choice = {
+            "topics": None if topics is None else sorted(set(topics)),
+            "decompress": decompress,
+            "explode": explode,
+        }
         begin = next_begin(target, last, plan, choice)
         done = Exported(begin=begin, end=max(begin, plan.end), notes=dict(report.note_counts))
         ranges = cut(plan.log, begin, plan.end, split_count(plan.end - begin, parallelism(spark)))
@@ -149,8 +154,8 @@ def next_begin(target: Target, last: Manifest | None, plan: Plan, choice: Mappin
         raise UsageError(f"{target.root} has exports of another store, or of one that was cut; give a new directory")
     if last.end < log.min_offset and plan.options.fail_on_data_loss:
         raise StoreError(
-            f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: what was between has expired; "
-            "failOnDataLoss=false (--skip-damage) goes on without it"
+            f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: what was between has "
+            "expired; failOnDataLoss=false (--skip-damage) goes on without it"
         )
     return max(last.end, log.min_offset)
 
@@ -221,5 +226,3 @@ def publish(
         made=now(),
     )
     target.publish(manifest, moves)
-
-

@@ -181,7 +181,7 @@ class PartitionedWriter:
 
 def by_group(batch: pa.RecordBatch) -> Iterator[tuple[Group, pa.RecordBatch]]:
     """The rows of a batch by topic and store date, in their order. Each part owns its memory."""
-    topics = pc.dictionary_encode(batch.column("topic"))
+    topics: Any = pc.dictionary_encode(batch.column("topic"))
     times = batch.column("store_timestamp").cast(pa.int64())
     unknown = numpy.asarray(times.is_null())
     days = numpy.floor_divide(numpy.asarray(times.fill_null(0)), DAY_US)
@@ -194,7 +194,10 @@ def by_group(batch: pa.RecordBatch) -> Iterator[tuple[Group, pa.RecordBatch]]:
     breaks = numpy.flatnonzero((numpy.diff(codes[order]) != 0) | (numpy.diff(days[order]) != 0)) + 1
     for rows in numpy.split(order, breaks):
         if len(rows):
-            yield _group(topics.dictionary[int(codes[rows[0]])].as_py(), int(days[rows[0]])), batch.take(pa.array(rows))
+            yield (
+                _group(topics.dictionary[int(codes[rows[0]])].as_py(), int(days[rows[0]])),
+                batch.take(pa.array(rows, pa.int64())),
+            )
 
 
 _NO_DAY = -(2**62)
