@@ -182,7 +182,7 @@ def test_a_position_without_record_is_refused() -> None:
             units.derive(
                 broken, 0, array("q", [0]), 0, 1, array("i", [-1] * 8), array("q", bytes(64)), bytearray(1),
                 array("q", [1]), 0, array("i", [0]), array("q", [0]), array("q", [0]), bytearray(20), 0,
-                array("i"), array("q"), array("q"), 0,
+                array("i", [0]), array("q", [0]), array("q", [0]), 0,
             )  # fmt: skip
 
 

@@ -1,9 +1,13 @@
 # C types of units.py.
 cimport cython
-from libc.stdint cimport uint8_t, uint32_t, int32_t, int64_t
-from flintmq.kernels.crc cimport u32be, i16be, i32be, i64be, put32be, put64be, same_bytes, first_non_ascii, find_either, hash_ascii
+from libc.stdint cimport uint8_t
+from flintmq.kernels.crc cimport u32be, i32be, i64be, put32be, put64be, same_bytes, first_non_ascii, find_either, hash_ascii
+from flintmq.kernels.parts cimport locate, split
 
-cdef int64_t hash_text(uint32_t h, const uint8_t *p, int64_t at, int64_t n) noexcept nogil
-cdef int64_t find_queue(const uint8_t *p, int64_t at_topic, int64_t topic, int64_t queue_id, const int *slots, int64_t mask, const long long *queues, const uint8_t *names) noexcept nogil
-cdef int64_t key_hash(int64_t h) noexcept nogil
-cdef void put_unit(uint8_t *to, int64_t at, int64_t physical_offset, int64_t size, int64_t tags_code) noexcept nogil
+cdef long long hash_text(long long h, const uint8_t *p, long long at, long long n) noexcept nogil
+cdef long long delay_of(const uint8_t *p, const long long *pairs, long long count, long long levels) noexcept nogil
+cdef bint is_light(const uint8_t *p, const long long *pairs, long long count) noexcept nogil
+cdef long long put_keys(const uint8_t *p, long long prefix, const long long *named, bint tag_keys, int *hashes, long long keys) noexcept nogil
+cdef long long find_queue(const uint8_t *p, long long at_topic, long long topic, long long queue_id, const int *slots, long long mask, const long long *queues, const uint8_t *names) noexcept nogil
+cdef long long key_hash(long long h) noexcept nogil
+cdef void put_unit(uint8_t *to, long long at, long long physical_offset, long long size, long long tags_code) noexcept nogil

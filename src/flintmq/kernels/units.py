@@ -18,7 +18,6 @@ if not cython.compiled:
         find_either,
         first_non_ascii,
         hash_ascii,
-        i16be,
         i32be,
         i64be,
         put32be,
@@ -26,6 +25,7 @@ if not cython.compiled:
         same_bytes,
         u32be,
     )
+    from flintmq.kernels.parts import locate, split
 
 # Why derive stopped.
 DONE = 0  # all records taken
@@ -53,58 +53,91 @@ _KEYS_FULL = cython.declare(cython.int, 3)
 _UINT = cython.declare(cython.longlong, 0xFFFFFFFF)
 _SIGN = cython.declare(cython.longlong, 0x80000000)
 _WRAP = cython.declare(cython.longlong, 0x100000000)
-_TAGS = cython.declare(cython.uint, 0x54414753)
-_KEYS = cython.declare(cython.uint, 0x4B455953)
-_UNIQ = cython.declare(cython.uint, 0x554E4951)
-__KEY = cython.declare(cython.uint, 0x5F4B4559)
 _DELA = cython.declare(cython.uint, 0x44454C41)
 _INNER = cython.declare(cython.uint, 0x494E4E45)  # "INNE"
 
 
 def hash_text(h, p, at, n):
-    """Java's String.hashCode of UTF-8 text, continued from h: an unsigned 32-bit value, or -1 for malformed text."""
+    """Java's String.hashCode of well-formed UTF-8 text, continued from h: an unsigned 32-bit value."""
     end: cython.longlong = at + n
     i: cython.longlong = first_non_ascii(p, at, end)
-    value: cython.uint = hash_ascii(h, p, at, i - at)
+    value: cython.longlong = hash_ascii(cython.cast(cython.uint, h), p, at, i - at)
     c: cython.longlong
     more: cython.int
-    least: cython.longlong
     while i < end:
         c = p[i]
         i += 1
-        if c < 0x80:
-            more = 0
-            least = 0
-        elif 0xC2 <= c <= 0xDF:
-            more = 1
-            least = 0x80
-            c &= 0x1F
-        elif 0xE0 <= c <= 0xEF:
-            more = 2
-            least = 0x800
-            c &= 0x0F
-        elif 0xF0 <= c <= 0xF4:
-            more = 3
-            least = 0x10000
-            c &= 0x07
-        else:
-            return -1
-        if i + more > end:
-            return -1
-        while more:
-            if p[i] & 0xC0 != 0x80:
-                return -1
-            c = (c << 6) | (p[i] & 0x3F)
-            i += 1
-            more -= 1
-        if c < least or c > 0x10FFFF or 0xD800 <= c <= 0xDFFF:
-            return -1
+        if c >= 0x80:
+            more = 1 if c < 0xE0 else (2 if c < 0xF0 else 3)
+            c &= 0x3F >> more
+            while more and i < end:
+                c = (c << 6) | (p[i] & 0x3F)
+                i += 1
+                more -= 1
         if c > 0xFFFF:  # two UTF-16 code units
             c -= 0x10000
-            value = cython.cast(cython.uint, (value * 31 + 0xD800 + (c >> 10)) & _UINT)
+            value = (value * 31 + 0xD800 + (c >> 10)) & _UINT
             c = 0xDC00 + (c & 0x3FF)
-        value = cython.cast(cython.uint, (value * 31 + c) & _UINT)
+        value = (value * 31 + c) & _UINT
     return value
+
+
+def delay_of(p, pairs, count, levels):
+    """The delay level that the property DELAY names, at most `levels`; 0 without, -1 where it is no plain number."""
+    level: cython.longlong = 0
+    i: cython.longlong
+    at: cython.longlong
+    for i in range(count):
+        at = pairs[3 * i]
+        if pairs[3 * i + 1] - at != 5 or u32be(p, at) != _DELA or p[at + 4] != 89:
+            continue
+        level = 0
+        at += 6
+        if pairs[3 * i + 2] - at > 9:
+            return -1
+        while at < pairs[3 * i + 2]:
+            if p[at] < 48 or p[at] > 57:
+                return -1
+            level = level * 10 + p[at] - 48
+            at += 1
+    return levels if level > levels else level
+
+
+def is_light(p, pairs, count):
+    """Whether a property of the light queues may be there (INNER_MULTI_DISPATCH: 20 bytes that begin so)."""
+    i: cython.longlong
+    for i in range(count):
+        if pairs[3 * i + 1] - pairs[3 * i] == 20 and u32be(p, pairs[3 * i]) == _INNER:
+            return True
+    return False
+
+
+def put_keys(p, prefix, named, tag_keys, hashes, keys):
+    """Hashes of a record's index keys, from hashes[keys] on: UNIQ_KEY, each of KEYS, and the tags; how many there are.
+
+    Args:
+        prefix: Java hash of `topic#`.
+        named: where the values of TAGS, KEYS and UNIQ_KEY begin and end.
+        tag_keys: enter the tags too, as 5.4.0 does.
+    """
+    a: cython.longlong
+    b: cython.longlong
+    if named[5] > named[4]:
+        hashes[keys] = cython.cast(cython.int, key_hash(hash_text(prefix, p, named[4], named[5] - named[4])))
+        keys += 1
+    a = named[2]
+    while a < named[3]:
+        b = find_either(p, a, named[3], 32, 32)
+        if b > a:
+            hashes[keys] = cython.cast(cython.int, key_hash(hash_text(prefix, p, a, b - a)))
+            keys += 1
+        a = b + 1
+    if tag_keys and named[1] > named[0]:
+        # "T#" before the tags: two more steps of the hash.
+        prefix = (prefix * 961 + 84 * 31 + 35) & _UINT
+        hashes[keys] = cython.cast(cython.int, key_hash(hash_text(prefix, p, named[0], named[1] - named[0])))
+        keys += 1
+    return keys
 
 
 def find_queue(p, at_topic, topic, queue_id, slots, mask, queues, names):
@@ -226,202 +259,85 @@ def derive(
         raise ValueError("an output array is too small")
     if start >= count:
         return start, DONE, units, keys
-    if n == 0 or len(slots) == 0 or len(queues) < 8 or len(names) == 0 or len(unit_bytes) == 0:
+    if min(n, len(slots), len(queues) // 8, len(names), len(unit_bytes), room) == 0:
         raise ValueError("an empty buffer")
     mask: cython.longlong = len(slots) - 1
     levels: cython.longlong = len(delays)
     i: cython.longlong = start
     why: cython.int = 0
-    # of the record
-    at: cython.longlong
-    size: cython.longlong
-    hosts: cython.longlong
-    sys_flag: cython.int
-    at_topic: cython.longlong
-    topic: cython.longlong
-    end: cython.longlong
-    time: cython.longlong
-    queue_id: cython.longlong
-    q: cython.longlong
-    last_q: cython.longlong = -1
-    # of its properties
-    a: cython.longlong
-    b: cython.longlong
-    k: cython.longlong
-    name: cython.uint
-    tags_at: cython.longlong
-    tags_n: cython.longlong
-    keys_at: cython.longlong
-    keys_n: cython.longlong
-    uniq_at: cython.longlong
-    uniq_n: cython.longlong
-    delay_at: cython.longlong
-    delay_n: cython.longlong
-    light: cython.bint
-    first_key: cython.longlong
+    q: cython.longlong = -1
+    pairs: cython.longlong
     code: cython.longlong
-    h: cython.longlong
+    k: cython.longlong
+    first_key: cython.longlong
+    spans: cython.longlong[8]
+    split_pairs: cython.longlong[96]
+    named: cython.longlong[6]
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
+        at: cython.pointer(cython.longlong) = cython.address(positions[0])
         sp: cython.pointer(cython.const[cython.int]) = cython.address(slots[0])
         qp: cython.pointer(cython.const[cython.longlong]) = cython.address(queues[0])
         np: cython.pointer(cython.const[cython.uchar]) = cython.address(names[0])
         up: cython.pointer(cython.uchar) = cython.address(unit_bytes[0])
+        kp: cython.pointer(cython.int) = cython.address(key_hashes[0])
     else:
-        p, sp, qp, np, up = buf, slots, queues, names, unit_bytes
+        p, at, sp, qp, np, up, kp = buf, positions, slots, queues, names, unit_bytes, key_hashes
+        spans, split_pairs, named = [0] * 8, [0] * 96, [0] * 6
     with cython.nogil:
         while i < count:
-            at = positions[i]
-            # The walker has checked all this; checked again, a wrong position is an error and not a wild read.
-            if at < 0 or n - at < 91:
+            if locate(p, n, at, i, 1, spans) == 0:
                 why = -1
                 break
-            size = i32be(p, at)
-            sys_flag = i32be(p, at + 36)
-            hosts = 16 + (12 if sys_flag & 16 else 0) + (12 if sys_flag & 32 else 0)
-            if size < 75 + hosts or size > n - at:
-                why = -1
-                break
-            k = i32be(p, at + 68 + hosts)
-            if k < 0 or k > size - 75 - hosts:
-                why = -1
-                break
-            at_topic = at + 72 + hosts + k
-            if p[at + 7] == 0xA7:
-                topic = p[at_topic]
-                at_topic += 1
-            else:
-                topic = i16be(p, at_topic)
-                at_topic += 2
-            end = at + size
-            if topic < 0 or at_topic + topic + 2 > end:
-                why = -1
-                break
-            queue_id = i32be(p, at + 12)
-            time = i64be(p, at + (68 if sys_flag & 16 else 56))
+            record: cython.longlong = spans[0]
+            sys_flag: cython.int = i32be(p, record + 36)
+            queue_id: cython.longlong = i32be(p, record + 12)
+            time: cython.longlong = i64be(p, spans[1] + 56)
+            topic: cython.longlong = spans[6] - spans[5]
 
             # The queue: mostly that of the record before, or one that the table finds.
-            q = last_q
             if (
                 q < 0
                 or qp[q * 8 + 2] != queue_id
                 or qp[q * 8 + 1] != topic
-                or not same_bytes(p, at_topic, np, qp[q * 8], topic)
+                or not same_bytes(p, spans[5], np, qp[q * 8], topic)
             ):
-                q = find_queue(p, at_topic, topic, queue_id, sp, mask, qp, np)
+                q = find_queue(p, spans[5], topic, queue_id, sp, mask, qp, np)
                 if q < 0:
                     why = _NEW_QUEUE
                     break
-                last_q = q
-            if qp[q * 8 + 5] == _BATCH:
+            pairs = split(p, spans[6] + 2, spans[7], n, split_pairs, named, 0)
+            if qp[q * 8 + 5] == _BATCH or pairs < 0 or (flags & 4 and is_light(p, split_pairs, pairs)):
                 why = _SPECIAL
                 break
-
-            # Properties, exactly as Java splits them (store format 4); of doubled names the last wins.
-            tags_at = tags_n = keys_at = keys_n = uniq_at = uniq_n = delay_at = delay_n = 0
-            light = False
-            a = at_topic + topic + 2
-            while end - a >= 3:
-                k = find_either(p, a, end, 1, 2)
-                b = find_either(p, k, end, 2, 2)
-                if k > a and k < b - 1 and k - a >= 4:
-                    name = u32be(p, a)
-                    if k - a == 4:
-                        if name == _TAGS:
-                            tags_at = k + 1
-                            tags_n = b - k - 1
-                        elif name == _KEYS:
-                            keys_at = k + 1
-                            keys_n = b - k - 1
-                    elif k - a == 8:
-                        if name == _UNIQ and u32be(p, a + 4) == __KEY:
-                            uniq_at = k + 1
-                            uniq_n = b - k - 1
-                    elif k - a == 5:
-                        if name == _DELA and p[a + 4] == 89:
-                            delay_at = k + 1
-                            delay_n = b - k - 1
-                    elif k - a == 20 and name == _INNER:
-                        light = True
-                a = b + 1
-            if light and flags & 4:
-                why = _SPECIAL
-                break
-
-            first_key = keys
-            if flags & 1 and sys_flag & 12 != 12:
-                if keys + 2 + (keys_n + 1) // 2 > room:
-                    why = _KEYS_FULL
-                    break
-                if uniq_n:
-                    h = hash_text(cython.cast(cython.uint, qp[q * 8 + 4]), p, uniq_at, uniq_n)
-                    if h < 0:
-                        keys = first_key
-                        why = _SPECIAL
-                        break
-                    key_hashes[keys] = cython.cast(cython.int, key_hash(h))
-                    keys += 1
-                a = keys_at
-                while a < keys_at + keys_n:
-                    b = a
-                    while b < keys_at + keys_n and p[b] != 32:
-                        b += 1
-                    if b > a:
-                        h = hash_text(cython.cast(cython.uint, qp[q * 8 + 4]), p, a, b - a)
-                        if h < 0:
-                            break
-                        key_hashes[keys] = cython.cast(cython.int, key_hash(h))
-                        keys += 1
-                    a = b + 1
-                if a < keys_at + keys_n:
-                    keys = first_key
+            code = 0
+            if qp[q * 8 + 5] == _SCHEDULE:
+                code = delay_of(p, split_pairs, pairs, levels)
+                if code < 0:
                     why = _SPECIAL
                     break
-                if flags & 2 and tags_n:
-                    # "T#" before the tags: 84 * 31 + 35 behind two more steps of the hash.
-                    h = cython.cast(cython.longlong, (qp[q * 8 + 4] * 961 + 84 * 31 + 35) & _UINT)
-                    h = hash_text(cython.cast(cython.uint, h), p, tags_at, tags_n)
-                    if h < 0:
-                        keys = first_key
-                        why = _SPECIAL
-                        break
-                    key_hashes[keys] = cython.cast(cython.int, key_hash(h))
-                    keys += 1
-
+                if code > 0:
+                    code = time + delays[code - 1]
+            first_key = keys
+            if flags & 1 and sys_flag & 12 != 12:
+                if keys + 2 + (named[3] - named[2] + 1) // 2 > room:
+                    why = _KEYS_FULL
+                    break
+                keys = put_keys(p, qp[q * 8 + 4], named, flags & 2, kp, keys)
+                for k in range(first_key, keys):
+                    key_offsets[k] = base + record
+                    key_times[k] = time
             if sys_flag & 12 == 0 or sys_flag & 12 == 8:
-                code = 0
-                if delay_n and qp[q * 8 + 5] == _SCHEDULE:
-                    h = 0  # the level
-                    if delay_n > 9:
-                        h = -1
-                    for k in range(delay_at, delay_at + delay_n):
-                        if h >= 0:
-                            h = h * 10 + p[k] - 48 if 48 <= p[k] <= 57 else -1
-                    if h < 0:
-                        keys = first_key
-                        why = _SPECIAL
-                        break
-                    if h > levels:
-                        h = levels
-                    if h > 0:
-                        code = time + delays[h - 1]
-                        tags_n = 0
-                if tags_n:
-                    h = hash_text(0, p, tags_at, tags_n)
-                    if h < 0:
-                        keys = first_key
-                        why = _SPECIAL
-                        break
-                    code = h if h < _SIGN else h - _WRAP
+                if code == 0 and named[1] > named[0]:
+                    code = hash_text(0, p, named[0], named[1] - named[0])
+                    if code >= _SIGN:
+                        code -= _WRAP
                 unit_queue[units] = cython.cast(cython.int, q)
-                unit_offset[units] = i64be(p, at + 20)
+                unit_offset[units] = i64be(p, record + 20)
                 unit_time[units] = time
-                put_unit(up, units * 20, base + at, size, code)
+                put_unit(up, units * 20, base + record, spans[7] - record, code)
                 units += 1
-            for k in range(first_key, keys):
-                key_offsets[k] = base + at
-                key_times[k] = time
             i += 1
     if why < 0:
-        raise ValueError(f"position {at} holds no validated record")
+        raise ValueError(f"position {positions[i]} holds no validated record")
     return i, why, units, keys
