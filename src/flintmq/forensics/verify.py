@@ -1,0 +1,180 @@
+"""Verify a store: every record, every queue unit, every index item, and the small files around them.
+
+One walk through the log gives, by the same function that dispatch and rebuild use, the units and keys that must be on
+disk; they are compared in log order with what is there (verify_queues, verify_index). Nothing is held but a cursor for
+each queue, one index file's slots and a piece of the log, so a store of any size takes about the same memory.
+
+Verify never writes, takes no lock, and never stops at damage: it tells, steps over it and goes on. What each finding
+means is in docs/verify.md.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from flintmq.config import StoreConfig
+from flintmq.forensics.findings import Defect, Findings, Note
+from flintmq.forensics.ground import Ground
+from flintmq.forensics.unit_files import Disk
+from flintmq.forensics.verify_config import check_checkpoint, check_config, check_offsets, check_root, read_checkpoint
+from flintmq.forensics.verify_index import IndexCheck, KeyBlock
+from flintmq.forensics.verify_index_files import index_items
+from flintmq.forensics.verify_log import LogCheck, LogReport, check_files
+from flintmq.forensics.verify_queue_set import QueueSet
+from flintmq.forensics.verify_timer import TimerCheck
+from flintmq.kernels.units import TAG_KEYS
+from flintmq.storage.effects import REAL, Effects
+from flintmq.store import geometry
+from flintmq.store.dispatch import Dispatcher
+from flintmq.store.log import LogWalk
+from flintmq.store.snapshot import Snapshot
+
+PIECE_BYTES = 8 << 20
+Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
+
+
+@dataclass
+class Verification:
+    """What verify found.
+
+    Attributes:
+        root: the store.
+        clean: it stopped cleanly (no `abort`); live: somebody writes it now.
+        records: records that count; log_begin, log_end: log offsets of the first byte and behind the last record.
+        ending: what stands at the log's end (the names of recovery.Verdict, in lower case).
+        queues, units: queues on disk or in the log, units that stand for their record.
+        index_files, index_items: files looked at, items passed.
+        defects: the first 10,000, with defect_count and defect_counts (by code) for all.
+        notes: the first 1,000, with note_counts (by code) for all.
+    """
+
+    root: str
+    clean: bool = True
+    live: bool = False
+    records: int = 0
+    log_begin: int = 0
+    log_end: int = 0
+    ending: str = "end"
+    queues: int = 0
+    units: int = 0
+    index_files: int = 0
+    index_items: int = 0
+    defect_count: int = 0
+    defect_counts: dict[str, int] = field(default_factory=dict)
+    note_counts: dict[str, int] = field(default_factory=dict)
+    defects: list[Defect] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 without defects, else 1."""
+        return 1 if self.defect_count else 0
+
+
+def verify(
+    root: str | os.PathLike[str],
+    config: StoreConfig | None = None,
+    progress: Progress | None = None,
+    *,
+    access: str = "pread",
+    effects: Effects = REAL,
+) -> Verification:
+    """Check everything in a store.
+
+    Args:
+        root: the store's directory.
+        config: RocketMQ's keys for what the files do not tell.
+        progress: called now and then with bytes of log done and in all.
+        access: how the log is read: "pread" or "map".
+        effects: the disk.
+
+    Raises:
+        NotAStoreError: root is no store.
+        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
+        StoreAccessError: the root or a directory of the log may not be listed.
+        ConfigError: given keys contradict each other.
+    """
+    config = config or StoreConfig()
+    path = geometry.open_root(root, config, effects)
+    disk = Disk(effects)
+    try:
+        return _Run(path, config, disk).run(progress, access)
+    finally:
+        disk.close()
+
+
+class _Run:
+    """One verification: the parts and the order in which they see the log."""
+
+    def __init__(self, root: str, config: StoreConfig, disk: Disk) -> None:
+        self.root, self.config, self.disk, self.effects = root, config, disk, disk.effects
+        self.findings = Findings()
+        self.checkpoint = read_checkpoint(root, self.findings, self.effects)
+        self.snapshot = Snapshot(root, config, None, self.effects)
+        self.log, self.facts = self.snapshot.log, self.snapshot.facts
+        self.ground = Ground(
+            self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live
+        )
+        self.queues = QueueSet(root, config, self.snapshot.broker, disk, self.ground)
+        self.dispatcher = Dispatcher(self.queues.rules)
+
+    def run(self, progress: Progress | None, access: str) -> Verification:
+        directories = [place.path for place in geometry.log_directories(self.root, self.config, self.effects)]
+        check_root(self.root, self.config, self.findings, self.effects)
+        if self.facts.live:
+            self.findings.note("live", "a running store holds the lock; what it writes meanwhile is not judged")
+        check_files(self.log, directories, self.findings, self.effects)
+        items = list(index_items(self.root, self.config, self.disk, self.ground))
+        index = IndexCheck(items, self.ground) if self.queues.rules.index else None
+        report = LogReport(self.ground)
+        walk = LogWalk(
+            self.log, self.facts, access=access, strict=False, report=report, piece_bytes=PIECE_BYTES
+        )
+        log = LogCheck(self.log, self.findings)
+        self._walk(walk, log, index, progress)
+        log.finish()
+        self.queues.finish()
+        if index is not None:
+            index.finish(log.end)
+        check_checkpoint(self.root, self.checkpoint, log.end, log.last_time, self.findings)
+        check_config(self.root, self.findings, self.effects)
+        if not self.facts.live:
+            check_offsets(self.root, self.snapshot.broker, self.queues.end_of, self.findings)
+            TimerCheck(self.root, self.config, self.disk, self.ground, self.log, log.end).run(self.queues.end_of)
+        return Verification(
+            root=self.root,
+            clean=self.facts.clean,
+            live=self.facts.live,
+            records=log.records,
+            log_begin=self.log.min_offset,
+            log_end=log.end,
+            ending=walk.verdict.name.lower() if walk.verdict is not None else "end",
+            queues=self.queues.count,
+            units=self.queues.matched,
+            index_files=len(items),
+            index_items=index.items if index is not None else 0,
+            defect_count=self.findings.defect_count,
+            defect_counts=dict(self.findings.defect_counts),
+            note_counts=dict(self.findings.note_counts),
+            defects=self.findings.defects,
+            notes=self.findings.notes,
+        )
+
+    def _walk(self, walk: LogWalk, log: LogCheck, index: IndexCheck | None, progress: Progress | None) -> None:
+        size = sum(file.size for file in self.log.files)
+        flags = self.dispatcher.flags & ~TAG_KEYS
+        for piece in walk:
+            log.take(piece)
+            self.dispatcher.flags = flags | (TAG_KEYS if index is not None and index.tags else 0)
+            for block in self.dispatcher.blocks(piece):
+                self.queues.take(block, self.dispatcher)
+                if index is not None:
+                    index.expect(
+                        KeyBlock(
+                            piece, block.last_offset, block.key_hashes, block.key_offsets, block.key_times, block.keys
+                        )
+                    )
+            if progress:
+                progress(piece.base + piece.end - self.log.min_offset, size)

@@ -1,0 +1,174 @@
+"""All queues of a store under comparison: which there are, which kind each is, what becomes of those without files."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+
+from flintmq.config import StoreConfig
+from flintmq.errors import StoreAccessError
+from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
+from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
+from flintmq.format.text import java_decode
+from flintmq.forensics.ground import Ground
+from flintmq.forensics.unit_files import Disk, UnitFiles
+from flintmq.forensics.verify_queues import QueueKind, UnitCheck
+from flintmq.kernels.runs import run_length
+from flintmq.store import geometry
+from flintmq.store.config_files import BrokerConfig
+from flintmq.store.dispatch import BATCH, Block, Dispatcher, DispatchRules, Queue
+from flintmq.store.places import LMQ_PREFIX
+from flintmq.store.queues import ExtQueue, QueueName, queue_names
+
+_SIZE_KEYS = {geometry.QUEUES: "mappedFileSizeConsumeQueue", geometry.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue"}
+
+
+class QueueSet:
+    """The queues of a store, on disk and in the log.
+
+    Attributes:
+        rules: how records become units, as far as the store tells.
+    """
+
+    def __init__(self, root: str, config: StoreConfig, broker: BrokerConfig, disk: Disk, ground: Ground) -> None:
+        self.root, self.config, self.broker, self.disk, self.ground = root, config, broker, disk, ground
+        self.on_disk = {kind: self._names(kind) for kind in (geometry.QUEUES, geometry.BATCH_QUEUES)}
+        self.file_sizes = {kind: self._file_size(kind) for kind in self.on_disk}
+        self.topics_on_disk = {kind: {name.topic for name in names} for kind, names in self.on_disk.items()}
+        batch_topics = {topic for topic in broker.topics if broker.is_batch(topic)}
+        self.rules = DispatchRules.of(config, batch_topics | self.topics_on_disk[geometry.BATCH_QUEUES])
+        if self._has_light_queues():
+            self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
+        self.none = not any(self.on_disk.values())  # nothing to compare with: only commitlog/ was copied, say
+        self._checks: dict[int, UnitCheck | None] = {}
+        self._met: set[str] = set()
+        self._ends: dict[tuple[str, int], int] = {}
+        self._refused: set[bytes] = set()
+        self.matched = self.count = 0
+
+    def _names(self, kind: str) -> list[QueueName]:
+        try:
+            return queue_names(self.root, kind, self.disk.effects)
+        except StoreAccessError as error:
+            folder = os.path.join(self.root, kind)
+            self.ground.findings.defect(
+                "queue-file-unreadable", folder, None, expected="directories that can be listed", found=str(error)
+            )
+            return []
+
+    def _file_size(self, kind: str) -> int:
+        """Bytes of a file of this kind: as given, else what most files of the first queues have; 0 without files."""
+        if _SIZE_KEYS[kind] in self.config.given:
+            plain = kind == geometry.QUEUES
+            return self.config.consume_queue_file_size if plain else self.config.mapper_file_size_batch_consume_queue
+        folder, effects = os.path.join(self.root, kind), self.disk.effects
+        sizes: Counter[int] = Counter()
+        for name in self.on_disk[kind]:
+            path = os.path.join(folder, name.topic, str(name.queue_id))
+            sizes.update(effects.size(os.path.join(path, file)) or 0 for file in effects.listdir(path, folder))
+            if sizes.total() > 1000:
+                break
+        return geometry.common_size(sizes.elements(), 0)
+
+    def _has_light_queues(self) -> bool:
+        """Nothing but their directories tells that a broker had light queues, if the keys do not."""
+        return any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[geometry.QUEUES])
+
+    # -- what the log gives -----------------------------------------------------------------------------------------
+
+    def take(self, block: Block, dispatcher: Dispatcher) -> None:
+        """Compare the units of one block."""
+        for number, first, end in block.queues:
+            check = self._check(number, dispatcher)
+            while check is not None and first < end:
+                stop = first + run_length(block.offsets, first, end)
+                units = bytes(block.units[first * UNIT_SIZE : stop * UNIT_SIZE])
+                check.expect(block.offsets[first], units, block.times[first:stop])
+                check.log_end = max(check.log_end, block.offsets[stop - 1] + 1)
+                first = stop
+        for number, unit in block.batch_units:
+            check = self._check(number, dispatcher)
+            if check is not None:
+                check.expect(0, BATCH_UNIT.pack(unit), (unit.store_timestamp,))
+                check.log_end = max(check.log_end, unit.base_offset + unit.messages)
+
+    def _check(self, number: int, dispatcher: Dispatcher) -> UnitCheck | None:
+        """The comparison of one queue; None if there is nothing to compare."""
+        if self.none:
+            return None
+        if number not in self._checks:
+            queue = dispatcher.queues.keys[number]
+            self._checks[number] = self._make(queue, number in dispatcher.light_numbers)
+        return self._checks[number]
+
+    def _make(self, queue: Queue, light: bool) -> UnitCheck | None:
+        if queue.path is None:
+            if queue.topic not in self._refused and len(self._refused) < 1000:
+                self._refused.add(queue.topic)
+                self.ground.findings.note("topic-name", f"topic {queue.topic[:60]!r} cannot be a directory's name")
+            return None
+        self._met.add(queue.path)
+        _, topic, queue_id = queue.path.rsplit("/", 2)
+        return self._compare(geometry.BATCH_QUEUES if queue.kind == BATCH else geometry.QUEUES, topic, int(queue_id), light)
+
+    def _compare(self, kind: str, topic: str, queue_id: int, light: bool) -> UnitCheck:
+        self.count += 1
+        below = os.path.join(self.root, kind)
+        batch = kind == geometry.BATCH_QUEUES
+        files = UnitFiles(
+            os.path.join(below, topic, str(queue_id)),
+            below,
+            BATCH_UNIT_SIZE if batch else UNIT_SIZE,
+            self.file_sizes[kind],
+            batch,
+            self.disk,
+            self.ground.findings,
+        )
+        what = QueueKind(
+            files.width, light, topic == SCHEDULE_TOPIC and not batch, "messageDelayLevel" in self.config.given
+        )
+        extension = None
+        if not batch and self.disk.effects.is_dir(os.path.join(self.root, geometry.EXT_QUEUES)):
+            extension = ExtQueue.of(self.root, QueueName(topic, queue_id), self.disk.effects)
+        return UnitCheck(QueueName(topic, queue_id), files, what, self.ground, extension)
+
+    # -- the end ------------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """The log has been read: judge what is left, queues without records included."""
+        if self.none:
+            if any(self.disk.effects.listdir(os.path.join(self.root, kind)) for kind in self.on_disk):
+                self.ground.findings.note("no-queues", "the directories of the queues hold no queue")
+            else:
+                self.ground.findings.note("no-queues", "there are no consume queues to compare; they come from the log")
+            return
+        checks = [check for check in self._checks.values() if check is not None]
+        for kind, names in self.on_disk.items():
+            for name in names:
+                if f"{kind}/{name.topic}/{name.queue_id}" not in self._met:
+                    checks.append(self._compare(kind, name.topic, name.queue_id, light=False))
+        for check in checks:
+            if check.files.spans:
+                check.finish()
+                self.matched += check.matched
+            elif check.missing.count:
+                self._without_files(check)
+            key = check.name.topic, check.name.queue_id
+            self._ends[key] = max(self._ends.get(key, 0), check.end)
+
+    def _without_files(self, check: UnitCheck) -> None:
+        """The log has messages for a queue that has no files."""
+        run, findings, folder = check.missing, self.ground.findings, check.files.folder
+        what = f"queue {check.label}: {run.count} messages from log offset {run.offset} on"
+        topic = java_decode(os.fsencode(check.name.topic))
+        gone = check.name.topic not in self.topics_on_disk[geometry.QUEUES] | self.topics_on_disk[geometry.BATCH_QUEUES]
+        if self.ground.is_pending(run.offset):
+            findings.note("units-pending", f"{what} wait for dispatch", folder)
+        elif self.broker.topics and topic not in self.broker.topics and gone:
+            findings.note("queue-unconfigured", f"{what}, but the topic is not configured", folder)
+        else:
+            findings.defect("queue-missing", folder, None, expected=f"files for {what}", found="none")
+
+    def end_of(self, topic: str, queue_id: int) -> int | None:
+        """Queue offset behind the last message of a queue, by its files or by the log; None without such a queue."""
+        return self._ends.get((topic, queue_id))

@@ -1,0 +1,3 @@
+# C types of index_check.py.
+cimport cython
+from flintmq.kernels.crc cimport i32be, i64be, prefetch_write

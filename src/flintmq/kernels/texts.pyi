@@ -1,0 +1,9 @@
+from array import array
+
+def scan(
+    buf: bytes | bytearray | memoryview,
+    positions: array[int] | memoryview,
+    start: int,
+    count: int,
+    latest: int,
+) -> tuple[int, int, bool]: ...
