@@ -1,0 +1,80 @@
+"""The stores that are measured: made by write_store in a scratch directory, kept in the page cache."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from pathlib import Path
+
+from harness import Context
+
+from flintmq.testing import Written, write_store
+
+# Bytes of a record beyond its body, with write_store's own topics, tags and one key.
+OVERHEAD = 176
+SIZES = {"100B": 100, "1KB": 1024}
+
+
+def store(context: Context, name: str, body_bytes: int, mib: int | None = None, **options: object) -> Written:
+    """A store with a log of about this many MiB, random bodies; made at the first call."""
+    if name not in context.stores:
+        log_bytes = (mib or context.mib) << 20
+        path = context.scratch / name
+        context.say(f"  making {name}: {log_bytes >> 20} MiB of log with {body_bytes} B bodies")
+        context.stores[name] = write_store(
+            path,
+            max(1000, log_bytes // (body_bytes + OVERHEAD)),
+            body_bytes=body_bytes,
+            bodies="random",
+            **options,  # type: ignore[arg-type]
+        )
+    warm(context.stores[name])
+    return context.stores[name]
+
+
+def sized(context: Context, size: str) -> Written:
+    """The store of the reading lines with bodies of "100B" or "1KB"."""
+    return store(context, f"read-{size}", SIZES[size])
+
+
+def files(written: Written) -> list[tuple[Path, int]]:
+    """Each log file, and how many bytes of it hold records."""
+    found = []
+    for file in sorted((written.path / "commitlog").iterdir()):
+        used = min(file.stat().st_size, written.max_offset - int(file.name))
+        if used > 0:
+            found.append((file, used))
+    return found
+
+
+def log_bytes(written: Written) -> int:
+    return written.max_offset - written.min_offset
+
+
+def warm(written: Written) -> None:
+    """Read the log once, so that it lies in the page cache."""
+    buffer = bytearray(4 << 20)
+    for file, used in files(written):
+        fd = os.open(file, os.O_RDONLY)
+        try:
+            for at in range(0, used, len(buffer)):
+                os.preadv(fd, [buffer], at)
+        finally:
+            os.close(fd)
+
+
+class Memcpy:
+    """Copies the same bytes from mapped files into memory that was touched before: the measure of the reading lines."""
+
+    def __init__(self, written: Written) -> None:
+        self.maps: list[memoryview] = []
+        for file, used in files(written):
+            fd = os.open(file, os.O_RDONLY)
+            self.maps.append(memoryview(mmap.mmap(fd, file.stat().st_size, prot=mmap.PROT_READ))[:used])
+            os.close(fd)
+        self.target = memoryview(bytearray(max(map(len, self.maps))))
+        self()
+
+    def __call__(self) -> None:
+        for source in self.maps:
+            self.target[: len(source)] = source
