@@ -76,13 +76,18 @@ class Snapshot:
         return self._end.last if self._end is not None else self._begin
 
     @property
-    def end(self) -> int:
-        """Log offset behind the last record that counts."""
+    def log_end(self) -> LogEnd:
+        """Where the log ends, what stands there, and which record is the last one."""
         with self._lock:
             if self._end is None:
                 known = self._begin is not None and record_at(self.log, self._begin) is not None
                 self._end = find_end(self.log, self.facts, begin=self._begin if known else None)
-            return self._end.offset
+            return self._end
+
+    @property
+    def end(self) -> int:
+        """Log offset behind the last record that counts."""
+        return self.log_end.offset
 
     @cached_property
     def _floor(self) -> int:
