@@ -16,10 +16,10 @@ EPILOG = examples("flintmq doctor", "flintmq doctor --json")
 
 
 def command(as_json: JsonOption = False) -> int:
-    """Say which versions, kernels, Java and Spark are found, and what to do about what is missing.
+    """Say what this installation can do.
 
-    Tries the kernels on a record that Java wrote. Exit code 1 if something must be repaired; what is optional and
-    not there is only said.
+    Which versions, kernels, Java and Spark are found, and what to do about what is missing. Tries the kernels on a
+    record that Java wrote. Exit code 1 if something must be repaired; what is optional and not there is only said.
     """
     from flintmq.forensics.doctor import diagnose
 

@@ -42,6 +42,11 @@ UntilOption = Annotated[
     str | None, typer.Option("--until", metavar="TIME", show_default=False, help="Stored before TIME.")
 ]
 
+MasterOption = Annotated[
+    str | None,
+    typer.Option("--master", metavar="URL", show_default=False, help="Spark's master, such as 'local[4]'."),
+]
+
 
 def examples(*lines: str) -> str:
     """The end of a command's help: its examples, one a line and not wrapped."""

@@ -1,0 +1,53 @@
+"""`flintmq get`: the message at one offset of a queue."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from flintmq.cli.bodies import Bodies
+from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.output import output
+from flintmq.errors import UsageError
+
+EPILOG = examples(
+    "flintmq get /var/rocketmq/store Orders 0 1842", "flintmq get /var/rocketmq/store Orders 0 1842 --raw > body.bin"
+)
+
+
+def command(
+    store: StoreArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
+    queue_id: Annotated[int, typer.Argument(metavar="QUEUE", show_default=False, help="The queue's number.")],
+    queue_offset: Annotated[
+        int, typer.Argument(metavar="OFFSET", min=0, show_default=False, help="The message's place in the queue.")
+    ],
+    raw: Annotated[
+        bool, typer.Option("--raw", help="Write the body's bytes as they are, and nothing else. Not to a terminal.")
+    ] = False,
+    decompress: DecompressOption = False,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Show the message at an offset of a queue.
+
+    With all its fields. Exit code 7 where the queue holds no message at that offset.
+    """
+    if raw and as_json:
+        raise UsageError("--raw and --json exclude each other; --json holds the body in base64")
+    if raw and sys.stdout.isatty():
+        raise UsageError("--raw writes unescaped bytes, which a terminal may obey; send them to a file or a program")
+    import flintmq
+    from flintmq.cli.rows import details, json_line
+
+    with flintmq.open_store(store, config=store_config(settings)) as view:
+        message = view.get(topic, queue_id, queue_offset)
+    out, bodies = output(as_json), Bodies(decompress)
+    body = bodies.of(message)
+    if raw:
+        out.write(body)
+    else:
+        out.lines([json_line(message, body)] if as_json else details(message, body))
+    return bodies.tell(out)

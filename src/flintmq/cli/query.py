@@ -1,0 +1,56 @@
+"""`flintmq query`: the messages that carry a key, through the index."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from flintmq.cli.bodies import Bodies
+from flintmq.cli.options import (
+    DecompressOption,
+    JsonOption,
+    SetOption,
+    SinceOption,
+    StoreArgument,
+    UntilOption,
+    examples,
+    store_config,
+    time_range,
+)
+from flintmq.cli.output import output
+
+EPILOG = examples(
+    "flintmq query /var/rocketmq/store Orders order-4711",
+    "flintmq query /var/rocketmq/store Orders order-4711 --since -2d --json",
+)
+
+
+def command(
+    store: StoreArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.")],
+    since: SinceOption = None,
+    until: UntilOption = None,
+    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The newest so many.")] = 64,
+    decompress: DecompressOption = False,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Find messages by key.
+
+    The newest ones of a topic, in the order in which they were stored. Asks the index, and compares the key itself:
+    RocketMQ compares hashes, and may answer with strangers. No message with the key is no error.
+    """
+    import flintmq
+    from flintmq.cli.rows import json_line, line
+
+    begin, end = time_range(since, until)
+    with flintmq.open_store(store, config=store_config(settings)) as view:
+        last = None if end is None else end - 1  # the view's range includes its end
+        found = view.query(topic, key, begin=begin, end=last, limit=limit)
+    out, bodies, write = output(as_json), Bodies(decompress), json_line if as_json else line
+    out.lines(write(message, bodies.of(message)) for message in found)
+    if not found:
+        out.note(f"no message of topic {topic} with key {key}")
+    return bodies.tell(out)

@@ -1,0 +1,87 @@
+"""`flintmq rebuild`: queues and index anew from the commit log."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli.options import JsonOption, MasterOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.output import output
+from flintmq.cli.text import printable, size
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from flintmq.forensics.rebuild import Rebuilt
+
+EPILOG = examples(
+    "flintmq rebuild /var/rocketmq/store --into /tmp/rebuilt",
+    "flintmq rebuild /var/rocketmq/store --into /tmp/rebuilt --peer 5.4.0 --json",
+)
+
+
+class Engine(enum.StrEnum):
+    """What does the work."""
+
+    local = "local"
+    spark = "spark"
+
+
+class Peer(enum.StrEnum):
+    """Whose habits the result follows."""
+
+    v533 = "5.3.3"
+    v540 = "5.4.0"
+
+
+IntoOption = Annotated[
+    str, typer.Option("--into", metavar="DIR", show_default=False, help="Where the result goes; made if not there.")
+]
+PeerOption = Annotated[
+    Peer, typer.Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3, or 5.4.0 (indexes tags too).")
+]
+
+
+def command(
+    store: StoreArgument,
+    into: IntoOption,
+    engine: Annotated[
+        Engine, typer.Option("--engine", metavar="ENGINE", help="local (one process) or spark; the bytes are the same.")
+    ] = Engine.local,
+    peer: PeerOption = Peer.v533,
+    master: MasterOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Make queues and index anew from the log.
+
+    Writes consumequeue/, consumequeue_ext/, batchconsumequeue/ and index/ into a directory. Only the log is read,
+    and config/topics.json, which tells queue types. All of the result appears at once or nothing. To use it, stop
+    the broker, move the store's own directories away and the new ones in. Damage in the log is an error: rebuild
+    does not decide what may be lost.
+    """
+    if engine is Engine.spark:
+        from flintmq.cli.spark import rebuild_on_spark
+
+        return rebuild_on_spark(store, into, peer, master, settings, as_json)
+    if master is not None:
+        raise UsageError("--master belongs to --engine spark")
+    from flintmq.forensics.rebuild import rebuild
+
+    out, config = output(as_json), store_config(settings)
+    with out.progress("rebuilding") as progress:
+        done = rebuild(store, into, config, peer.value, progress)
+    out.result(done, lambda value: render(value, into))
+    return 0
+
+
+def render(done: Rebuilt, into: str) -> Iterable[Any]:
+    """What a rebuild made, for people."""
+    yield f"records  {done.records} in {size(done.log_bytes)} of log"
+    yield f"queues   {done.queues} with {done.units} units"
+    yield f"index    {done.index_files} files with {done.keys} keys"
+    for code, count in sorted(done.notes.items()):
+        yield f"note     {code} ({count}x)"
+    yield f"result   {printable(into)}"

@@ -1,0 +1,207 @@
+"""`flintmq scan`: the records of the log in the order in which they lie there."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flintmq.cli.bodies import Bodies
+from flintmq.cli.options import (
+    DecompressOption,
+    JsonOption,
+    SetOption,
+    SinceOption,
+    StoreArgument,
+    UntilOption,
+    examples,
+    store_config,
+    time_range,
+)
+from flintmq.cli.output import Output, Progress, no_progress, output
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from flintmq.config import StoreConfig
+    from flintmq.message import StoredMessage
+    from flintmq.store.report import Report
+
+EPILOG = examples(
+    "flintmq scan /var/rocketmq/store --topic Orders --since -15m",
+    "flintmq scan /var/rocketmq/store --limit 5 --format '{store_timestamp:iso} {topic} {body}'",
+)
+DAMAGES_SHOWN = 20
+"""More damaged places than these are only counted."""
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which records are wanted: those that every given line agrees with.
+
+    Attributes:
+        topics, queue_ids, tags: any of these; none given, all.
+        key: among the keys, or the unique message id.
+        grep: bytes that the body must hold, as it is shown.
+        since, until: store time in ms, from the first, before the second.
+    """
+
+    topics: frozenset[str] = frozenset()
+    queue_ids: frozenset[int] = frozenset()
+    tags: frozenset[str] = frozenset()
+    key: str | None = None
+    grep: bytes | None = None
+    since: int | None = None
+    until: int | None = None
+
+    def takes(self, m: StoredMessage) -> bool:
+        """Whether a message is wanted, but for its body."""
+        return (
+            (not self.topics or m.topic in self.topics)
+            and (not self.queue_ids or m.queue_id in self.queue_ids)
+            and (self.since is None or m.store_timestamp >= self.since)
+            and (self.until is None or m.store_timestamp < self.until)
+            and (not self.tags or m.tags in self.tags)
+            and (self.key is None or m.msg_id == self.key or self.key in (m.keys or "").split(" "))
+        )
+
+
+class Scan:
+    """The wanted messages of a store in physical order, each with its body. Iterate it once.
+
+    Args:
+        store: the store's directory.
+        selection: what is wanted.
+        config: what the files do not tell.
+        bodies: gives the body that is shown.
+        lenient: skip damaged ranges and tell `report`; otherwise they are an error.
+        progress: told how many bytes of the log are done, and how many there are.
+
+    Attributes:
+        report: damage and notes, complete after the last message.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError: the path holds no store that can be read.
+        CorruptStoreError: (while iterating) damage, unless lenient.
+        StoreAccessError: (also while iterating) a file may not be read.
+    """
+
+    def __init__(
+        self,
+        store: str,
+        selection: Selection,
+        config: StoreConfig,
+        bodies: Bodies,
+        lenient: bool = False,
+        progress: Progress = no_progress,
+    ) -> None:
+        from flintmq.store.geometry import open_root
+        from flintmq.store.log import LogWalk
+        from flintmq.store.recovery import read_facts
+        from flintmq.store.report import Report
+        from flintmq.store.snapshot import list_log
+
+        self.selection, self.bodies, self.progress = selection, bodies, progress
+        self.report = Report()
+        root = open_root(store, config)
+        self.walk = LogWalk(list_log(root, config), read_facts(root), strict=not lenient, report=self.report)
+
+    def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
+        from flintmq.message import stored_message
+
+        takes, grep, log = self.selection.takes, self.selection.grep, self.walk.log
+        for piece in self.walk:
+            for at in piece.positions[: piece.count]:
+                message = stored_message(piece.data, at)
+                if takes(message):
+                    body = self.bodies.of(message)
+                    if grep is None or grep in body:
+                        yield message, body
+            self.progress(piece.base + piece.end - log.min_offset, log.limit - log.min_offset)
+
+
+def command(
+    store: StoreArgument,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
+    ] = None,
+    queue: Annotated[
+        list[int] | None,
+        typer.Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="T", show_default=False, help="Only this tag. May be repeated.")
+    ] = None,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="K", show_default=False, help="Only messages with this key or unique id."),
+    ] = None,
+    grep: Annotated[
+        str | None,
+        typer.Option("--grep", metavar="TEXT", show_default=False, help="Only messages whose body holds this text."),
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=0, show_default=False, help="Stop after so many messages.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="TEMPLATE", show_default=False, help="A line of your own, such as '{topic} {body}'."
+        ),
+    ] = None,
+    decompress: DecompressOption = False,
+    skip_damage: Annotated[
+        bool, typer.Option("--skip-damage", help="Go on behind damage, and tell it at the end with exit code 1.")
+    ] = False,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Print the log's records in physical order.
+
+    Everything unless limited, one line a message; with --json one object a line with exactly the keys of the
+    schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after what
+    lies before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
+    """
+    write = _writer(template, as_json)
+    first, end = time_range(since, until)
+    selection = Selection(
+        topics=frozenset(topic or ()),
+        queue_ids=frozenset(queue or ()),
+        tags=frozenset(tag or ()),
+        key=key,
+        grep=None if grep is None else grep.encode("utf-8", "surrogateescape"),
+        since=first,
+        until=end,
+    )
+    out, bodies = output(as_json), Bodies(decompress)
+    with out.progress("scanning", unless=sys.stdout.isatty()) as progress:
+        found = Scan(store, selection, store_config(settings), bodies, skip_damage, progress)
+        out.lines(write(message, body) for message, body in islice(found, limit))
+    return max(_tell_damage(out, found.report), bodies.tell(out))
+
+
+def _writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, bytes], str]:
+    from flintmq.cli.rows import json_line, line
+
+    if template is None:
+        return json_line if as_json else line
+    if as_json:
+        raise UsageError("--format and --json exclude each other; --json always gives the whole schema")
+    from flintmq.cli.template import compile_template
+
+    return compile_template(template)
+
+
+def _tell_damage(out: Output, report: Report) -> int:
+    """Name the damaged places that were skipped on stderr; gives the exit code."""
+    for damage in report.damages[:DAMAGES_SHOWN]:
+        out.note(f"skipped {damage.lost} bytes at {damage.file}, position {damage.position}: {damage.reason}")
+    if report.damage_count > DAMAGES_SHOWN:
+        out.note(f"skipped {report.damage_count} places in all, {report.lost_bytes} bytes")
+    return 1 if report.damage_count else 0

@@ -1,0 +1,90 @@
+"""`scan --format TEMPLATE`: lines of the user's own shape, such as `{topic} {queue_offset} {body:text}`.
+
+A template names the schema's fields in braces. A field may say how it is written, after a colon; what it has not
+been told it writes as its JSON form would be, without quotes. Nothing is evaluated: a name is looked up in the table
+of fields or refused. Values are escaped for terminals, the template's own text is not.
+"""
+
+from __future__ import annotations
+
+import binascii
+import string
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from flintmq.cli.rows import properties_json
+from flintmq.cli.text import cut, iso, printable, printable_bytes
+from flintmq.errors import UsageError
+from flintmq.message import COLUMNS
+
+if TYPE_CHECKING:
+    from flintmq.message import StoredMessage
+
+_TIMES = ("born_timestamp", "store_timestamp")
+_BODY: dict[str, Callable[[bytes], str]] = {
+    "text": printable_bytes,
+    "base64": lambda body: binascii.b2a_base64(body, newline=False).decode("ascii"),
+    "hex": lambda body: body.hex(),
+    "length": lambda body: str(len(body)),
+}
+_ESCAPES = (("\\t", "\t"), ("\\n", "\n"))
+
+Part = Callable[["StoredMessage", bytes], str]
+
+
+def compile_template(template: str) -> Part:
+    """The function that writes a message, with the body that is to be shown, as the template says.
+
+    Args:
+        template: text with fields in braces; `{{` and `}}` stand for braces, `\\t` and `\\n` for tab and line end.
+            A field is a name of the schema, and may have a form: `{body:text}` (as without), `{body:base64}`,
+            `{body:hex}`, `{body:length}`, `{store_timestamp:iso}`, `{properties:NAME}` for one property.
+
+    Raises:
+        UsageError: a brace without its partner, a name that is no field, or a form that the field does not have.
+    """
+    for written, meant in _ESCAPES:
+        template = template.replace(written, meant)
+    try:
+        pieces = list(string.Formatter().parse(template))
+    except ValueError as error:
+        raise UsageError(f"--format: {str(error).lower()}; write a brace as {{{{ or }}}}") from None
+    parts: list[Part] = []
+    for text, field, form, conversion in pieces:
+        if text:
+            parts.append(_constant(text))
+        if field is not None:
+            parts.append(_field(field, form or "", conversion))
+    return lambda message, body: "".join([part(message, body) for part in parts])
+
+
+def _constant(text: str) -> Part:
+    return lambda message, body: text
+
+
+def _field(name: str, form: str, conversion: str | None) -> Part:
+    if name not in COLUMNS or conversion:
+        raise UsageError(f"--format: {{{cut(name, 40)}}} is no field; there are {', '.join(COLUMNS)}")
+    if name == "body":
+        if form and form not in _BODY:
+            raise _no_form(name, form, _BODY)
+        show = _BODY[form or "text"]
+        return lambda message, body: show(body)
+    if name == "properties":
+        if form:
+            return lambda message, body: printable(message.properties.get(form, ""))
+        return lambda message, body: properties_json(message.properties)
+    if name in _TIMES and form == "iso":
+        return lambda message, body: iso(getattr(message, name))
+    if form:
+        raise _no_form(name, form, ("iso",) if name in _TIMES else ())
+    return lambda message, body: _plain(getattr(message, name))
+
+
+def _plain(value: object) -> str:
+    return "" if value is None else printable(str(value))
+
+
+def _no_form(name: str, form: str, known: object) -> UsageError:
+    forms = ", ".join(f"{{{name}:{form}}}" for form in known) if known else f"{{{name}}} alone"  # type: ignore[attr-defined]
+    return UsageError(f"--format: {{{name}:{cut(form, 40)}}} is not known; there is {forms}")

@@ -1,0 +1,58 @@
+"""Running a command inside this process, as the script `flintmq` does."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.cli import app
+
+EXPECTED = Path(__file__).resolve().parent / "expected"
+
+
+@dataclass
+class Result:
+    """What a command did."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """stdout as JSON lines."""
+        return [json.loads(line) for line in self.out.splitlines()]
+
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(capsysbinary: pytest.CaptureFixture[bytes]) -> Run:
+    """run("scan", path, ...) -> Result. No command may print a traceback or anything that a terminal would obey."""
+
+    def call(*words: object) -> Result:
+        code = app.run([str(word) for word in words])
+        out, err = (data.decode("utf-8") for data in capsysbinary.readouterr())
+        assert "Traceback" not in out + err
+        assert "internal error" not in err, err
+        odd = {c for c in out + err if not c.isprintable() and c not in "\n\t"}
+        assert not odd, odd
+        return Result(code, out, err)
+
+    return call
+
+
+@pytest.fixture
+def expected(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """expected(name, text): the text equals the file of that name, whose paths are written STORE."""
+
+    def compare(name: str, text: str) -> None:
+        assert text == (EXPECTED / name).read_text(encoding="utf-8")
+
+    return compare
