@@ -22,8 +22,8 @@ _REBUILD: Final = "`flintmq rebuild` makes queues and index anew from the log"
 DEFECTS: Final[dict[str, Code]] = {
     # -- commit log
     "record-damaged": Code(
-        "A stretch of the log holds no record that counts, although records follow or the store says it was flushed.",
-        "the messages in this stretch are lost; RocketMQ cuts the log here at its next start and drops all that follows",
+        "A stretch of the log holds no record that counts, although records follow or it was flushed.",
+        "its messages are lost; RocketMQ cuts the log here at its next start and drops all that follows",
         "copy the store before any broker starts on it; read what is left with `flintmq scan --skip-damage`",
     ),
     "log-unordered": Code(
@@ -162,7 +162,7 @@ DEFECTS: Final[dict[str, Code]] = {
     "timer-log": Code(
         "The timer log holds a unit that cannot be, or one whose record is not in the log.",
         "timed messages are not delivered, or delivery stops there",
-        "RocketMQ rebuilds the timer log from its topic when `timerwheel`, `timerlog/` and `config/timercheck` are gone",
+        "RocketMQ makes both anew from the timer topic when wheel, log and `config/timercheck` are gone",
     ),
     "timer-wheel": Code(
         "A slot of the timer wheel does not agree with the timer log, or the file has a wrong size.",

@@ -65,9 +65,7 @@ class IndexItems:
         """Make ready for the first item: the heads take four bytes a slot, while this file is looked at."""
         self.heads = array("i", bytes(4 * self.shape.slots))
         if self.header.index_count > self.shape.items:
-            self._defect(
-                "index-header", 36, f"a count up to {self.shape.items}", f"{self.header.index_count}"
-            )
+            self._defect("index-header", 36, f"a count up to {self.shape.items}", f"{self.header.index_count}")
 
     # -- items -----------------------------------------------------------------------------------------------------
 
@@ -113,7 +111,7 @@ class IndexItems:
         rest = bytes(data).lstrip(b"\0")
         return (len(data) - len(rest)) // _SIZE if rest else count
 
-    # -- moving on ---------------------------------------------------------------------------------------------------
+    # -- moving on -------------------------------------------------------------------------------------------------
 
     def met(self, count: int, offset: int, time: int | None) -> None:
         """The kernel has passed `count` items; the last one stands for the record at `offset`, stored at `time`."""
@@ -183,7 +181,7 @@ class IndexItems:
         """Whether so much is wrong that the rest is not worth looking at."""
         return self._defects >= MOST_DEFECTS
 
-    # -- findings ------------------------------------------------------------------------------------------------------
+    # -- findings --------------------------------------------------------------------------------------------------
 
     def _defect(self, code: str, position: int | None, expected: str, found: str) -> None:
         self._defects += 1
@@ -197,7 +195,7 @@ class IndexItems:
         """Tell that the item at the cursor is wrong."""
         self._defect(code, self.place()[1], f"{expected} in item {self.number}", found)
 
-    # -- the end ---------------------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """All items are passed: compare slots and header with what they give."""
@@ -233,14 +231,21 @@ class IndexItems:
             for i in range(count):
                 if found[i] != due[i] and not self._unfinished(found[i], due[i]):
                     self._defect(
-                        "index-slot", index.slot_position(first + i), f"item {due[i]} in slot {first + i}", f"item {found[i]}"
+                        "index-slot",
+                        index.slot_position(first + i),
+                        f"item {due[i]} in slot {first + i}",
+                        f"item {found[i]}",
                     )
                 if self.hopeless:
                     return
 
     def _unfinished(self, found: int, due: int) -> bool:
         """A slot that an unclean stop, or a writer at this moment, set before it counted the item."""
-        if found < self.stop or found >= self.shape.items or not (self.ground.live or self.ground.replay_from is not None):
+        if (
+            found < self.stop
+            or found >= self.shape.items
+            or not (self.ground.live or self.ground.replay_from is not None)
+        ):
             return False
         item = index.ITEM.unpack(self._bytes(index.item_position(found, self.shape.slots), _SIZE))
         return self.ground.live or item.previous == due

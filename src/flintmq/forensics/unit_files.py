@@ -77,10 +77,10 @@ class Disk:
 
 
 class Span(NamedTuple):
-    """The units of one file: numbers [first, first + count)."""
+    """The units of one file: numbers [first, stop)."""
 
     first: int
-    count: int
+    stop: int
     path: str
 
 
@@ -136,7 +136,7 @@ class UnitFiles:
             if not counted and first < number:
                 count, first = max(0, first + count - number), number  # overlaps the file before: told as a gap
             if count:
-                yield Span(first, count, path)
+                yield Span(first, first + count, path)
             number = first + count
 
     def _names(self) -> list[str]:
@@ -165,7 +165,7 @@ class UnitFiles:
     @property
     def end(self) -> int:
         """Number behind the last place; 0 without files."""
-        return self.spans[-1].first + self.spans[-1].count if self.spans else 0
+        return self.spans[-1].stop if self.spans else 0
 
     def one(self, number: int) -> bytes:
         """The bytes of one unit; zeros where no file is."""
@@ -185,7 +185,7 @@ class UnitFiles:
             if span.first > number:
                 out += bytes((span.first - number) * self.width)
                 number = span.first
-            stop = min(end, span.first + span.count)
+            stop = min(end, span.stop)
             if stop > number:
                 want = (stop - number) * self.width
                 out += self._bytes(span.path, want, (number - span.first) * self.width).ljust(want, b"\0")
@@ -206,7 +206,7 @@ class UnitFiles:
     def blocks(self, number: int, stop: int) -> Iterator[tuple[int, bytes]]:
         """(number, bytes) of the stretches of [number, stop) that files hold, holes of sparse files left out."""
         for span in self.spans:
-            at, end = max(number, span.first), min(stop, span.first + span.count)
+            at, end = max(number, span.first), min(stop, span.stop)
             while at < end:
                 position = (at - span.first) * self.width
                 data_at = position if span.path in self._blocked else self._data(span.path, position)
@@ -229,6 +229,6 @@ class UnitFiles:
     def place(self, number: int) -> tuple[str, int | None]:
         """File and position of a unit, for people; the directory where no file has a place for it."""
         at = bisect_right(self.spans, number, key=lambda span: span.first) - 1
-        if at >= 0 and number < self.spans[at].first + self.spans[at].count:
+        if at >= 0 and number < self.spans[at].stop:
             return self.spans[at].path, (number - self.spans[at].first) * self.width
         return self.folder, None

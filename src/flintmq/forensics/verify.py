@@ -114,9 +114,7 @@ class _Run:
         self.checkpoint = read_checkpoint(root, self.findings, self.effects)
         self.snapshot = Snapshot(root, config, None, self.effects)
         self.log, self.facts = self.snapshot.log, self.snapshot.facts
-        self.ground = Ground(
-            self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live
-        )
+        self.ground = Ground(self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live)
         self.queues = QueueSet(root, config, self.snapshot.broker, disk, self.ground)
         self.dispatcher = Dispatcher(self.queues.rules)
 
@@ -129,9 +127,7 @@ class _Run:
         items = list(index_items(self.root, self.config, self.disk, self.ground))
         index = IndexCheck(items, self.ground) if self.queues.rules.index else None
         report = LogReport(self.ground)
-        walk = LogWalk(
-            self.log, self.facts, access=access, strict=False, report=report, piece_bytes=PIECE_BYTES
-        )
+        walk = LogWalk(self.log, self.facts, access=access, strict=False, report=report, piece_bytes=PIECE_BYTES)
         log = LogCheck(self.log, self.findings)
         self._walk(walk, log, index, progress)
         log.finish()

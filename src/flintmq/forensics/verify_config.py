@@ -9,9 +9,9 @@ from typing import Final
 
 from flintmq.config import StoreConfig
 from flintmq.errors import FormatError, StoreAccessError
+from flintmq.forensics.findings import Findings
 from flintmq.format import checkpoint, config_json
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.forensics.findings import Findings
 from flintmq.storage.effects import Effects
 from flintmq.store import config_files, geometry
 from flintmq.store.config_files import BrokerConfig
@@ -29,9 +29,27 @@ TABLES: Final = {
 }
 # What RocketMQ 5.3.3 and 5.4.0 make in a store's root; `rocksdbstore/` and others are told apart below.
 ROOT_NAMES: Final = frozenset(
-    "abort abort.bak checkpoint lock commitlog consumequeue consumequeue_ext batchconsumequeue index config timerwheel "
-    "timerlog compaction epochFileCheckpoint epochFileCheckpoint.bak brokerIdentity brokerIdentity.bak flintmq.mark "
-    "quarantine".split()
+    [
+        "abort",
+        "abort.bak",
+        "checkpoint",
+        "lock",
+        "commitlog",
+        "consumequeue",
+        "consumequeue_ext",
+        "batchconsumequeue",
+        "index",
+        "config",
+        "timerwheel",
+        "timerlog",
+        "compaction",
+        "epochFileCheckpoint",
+        "epochFileCheckpoint.bak",
+        "brokerIdentity",
+        "brokerIdentity.bak",
+        "flintmq.mark",
+        "quarantine",
+    ]
 )
 NOT_CHECKED: Final = {
     "rocksdbstore": "the RocksDB store of 5.4.0, empty of data by default",
@@ -127,7 +145,9 @@ def _check_json(path: str, name: str, findings: Findings, effects: Effects) -> N
             findings.defect("config-bad", path, None, expected="an object for each topic", found="something else")
 
 
-def check_offsets(root: str, broker: BrokerConfig, end_of: Callable[[str, int], int | None], findings: Findings) -> None:
+def check_offsets(
+    root: str, broker: BrokerConfig, end_of: Callable[[str, int], int | None], findings: Findings
+) -> None:
     """Committed offsets must not lie behind the end of their queue.
 
     Args:
@@ -169,4 +189,6 @@ def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effe
             findings.note("unknown-file", f"{path} is not known", path)
     for part in COMPACTION_PARTS:
         if effects.listdir(os.path.join(root, "compaction", part)):
-            findings.note("not-checked", f"compaction/{part}: logs of compaction topics", os.path.join(root, "compaction"))
+            findings.note(
+                "not-checked", f"compaction/{part}: logs of compaction topics", os.path.join(root, "compaction")
+            )

@@ -48,7 +48,7 @@ class KeyBlock(NamedTuple):
         piece: the records.
         last_offset: log offset of the last one that counts here.
         hashes, offsets, times: hash, log offset and store time in ms of each key.
-        count: how many keys.
+        keys: how many keys.
     """
 
     piece: Piece
@@ -56,7 +56,7 @@ class KeyBlock(NamedTuple):
     hashes: array[int]
     offsets: array[int]
     times: array[int]
-    count: int
+    keys: int
 
     def records(self, behind: int) -> Iterator[RecordKeys]:
         """Every record behind this log offset, with or without keys."""
@@ -102,24 +102,24 @@ class IndexCheck:
         self._passed: Counter[str] = Counter()
         self._next_file()
 
-    # -- keys ----------------------------------------------------------------------------------------------------------
+    # -- keys ------------------------------------------------------------------------------------------------------
 
     def expect(self, block: KeyBlock) -> None:
         """Take the keys of the records behind those taken before."""
         tags = self.tags
         k = self._equal(block, 0)
-        while self._file is not None and (k < block.count or self._file.offset <= block.last_offset):
+        while self._file is not None and (k < block.keys or self._file.offset <= block.last_offset):
             k = self._equal(block, self._one_by_one(block, k, tags))
-        if k < block.count:
-            self._uncover(block.offsets[k], block.offsets[block.count - 1], block.count - k)
+        if k < block.keys:
+            self._uncover(block.offsets[k], block.offsets[block.keys - 1], block.keys - k)
         for keys in block.records(block.last_offset - 1):
             self._last = keys
 
     def _equal(self, block: KeyBlock, k: int) -> int:
         """Pass over keys whose items stand at the cursor; gives the first key that differs."""
-        while k < block.count and (file := self._file) is not None:
+        while k < block.keys and (file := self._file) is not None:
             if file.number == 1:
-                until = bisect_left(block.offsets, file.offset, k, block.count)
+                until = bisect_left(block.offsets, file.offset, k, block.keys)
                 if until == k:
                     return k
                 self._uncover(block.offsets[k], block.offsets[until - 1], until - k)
@@ -127,7 +127,16 @@ class IndexCheck:
                 continue
             data, count = file.window()
             same = kernel.match(
-                data, count, file.number, file.begin, file.heads, block.hashes, block.offsets, block.times, k, block.count
+                data,
+                count,
+                file.number,
+                file.begin,
+                file.heads,
+                block.hashes,
+                block.offsets,
+                block.times,
+                k,
+                block.keys,
             )
             if not same:
                 return k
@@ -155,9 +164,9 @@ class IndexCheck:
             calm = calm + 1 if defects == self.ground.findings.defect_count else 0
             if calm > CALM and self.tags == tags:
                 break
-        return bisect_right(block.offsets, self._last.offset, 0, block.count) if self._last is not None else k
+        return bisect_right(block.offsets, self._last.offset, 0, block.keys) if self._last is not None else k
 
-    # -- one record ------------------------------------------------------------------------------------------------------
+    # -- one record ------------------------------------------------------------------------------------------------
 
     def _record(self, keys: RecordKeys, entered: int) -> None:
         """Compare the items of one record, `entered` of whose keys have been met (its tags come last)."""
@@ -225,10 +234,10 @@ class IndexCheck:
         self._turn()
 
     def _ahead(self, file: IndexItems, due: int, keys: RecordKeys) -> int:
-        """A key of the record is due, and the item at the cursor points behind it: is the key missing, or the item wrong?
+        """A key of the record is due, and the item at the cursor points behind it: which is wrong?
 
         Returns:
-            _MISSING; or _WRONG where the item is wrong and has been passed; or _MOVED where it is the key's nevertheless.
+            _MISSING; _WRONG where the item is wrong and has been passed; _MOVED where it is the key's all the same.
         """
         item, following = file.item, list(file.peek(LOOK_AHEAD))
         if not any(other.key_hash == due and other.physical_offset == keys.offset for other in following):
@@ -258,7 +267,9 @@ class IndexCheck:
         """The last `count` keys of a record have no item; some of its keys have one if `met`."""
         file = self._file
         if file is not None and file.number > 1:
-            file.wrong("index-missing", f"{count} keys of the record at log offset {keys.offset}", "items of later records")
+            file.wrong(
+                "index-missing", f"{count} keys of the record at log offset {keys.offset}", "items of later records"
+            )
         elif file is None and met and self._before is not None and not self._may_end_early(keys.offset):
             self.ground.findings.defect(
                 "index-missing",
@@ -271,11 +282,11 @@ class IndexCheck:
             self._uncover(keys.offset, keys.offset, count)
 
     def _may_end_early(self, offset: int) -> bool:
-        """Whether the items may end in the middle of a record: a full file whose successor is gone, or an unclean stop."""
+        """Whether the items may end within a record: in a full file whose successor is gone, or by an unclean stop."""
         full = self._before is not None and self._before.is_full
         return full or self.ground.live or self.ground.is_pending(offset)
 
-    # -- moving on ---------------------------------------------------------------------------------------------------------
+    # -- moving on -------------------------------------------------------------------------------------------------
 
     def _take(self, time: int | None, key_hash: int | None = None) -> None:
         self._cover()
@@ -291,7 +302,9 @@ class IndexCheck:
     def _next_file(self) -> None:
         if self._file is not None:
             if self._file.hopeless:
-                self.ground.findings.note("not-checked", f"{self._file.path}: too much is wrong to go on", self._file.path)
+                self.ground.findings.note(
+                    "not-checked", f"{self._file.path}: too much is wrong to go on", self._file.path
+                )
             self._file.finish()
             self.items += self._file.number - 1
             self._before = self._file
@@ -313,7 +326,7 @@ class IndexCheck:
         elif self._file is not None and self._file.number == 1:
             self._file.gap = False
 
-    # -- the end --------------------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self, log_end: int) -> None:
         """The log has no more keys: judge the items that are left.

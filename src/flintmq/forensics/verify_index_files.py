@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import NamedTuple
 
 from flintmq.config import StoreConfig
@@ -78,7 +79,9 @@ def _not_divided(path: str, size: int, why: str, config: StoreConfig, ground: Gr
     if any(key in config.given for key in _KEYS):
         ground.findings.defect("index-file", path, None, expected="a file that fits the keys given", found=why)
     else:
-        ground.findings.note("not-checked", f"{size} bytes do not tell slots and items; --set {' and '.join(_KEYS)}", path)
+        ground.findings.note(
+            "not-checked", f"{size} bytes do not tell slots and items; --set {' and '.join(_KEYS)}", path
+        )
 
 
 def _guess(path: str, size: int, header: index.Header, disk: Disk) -> IndexGeometry | None:
@@ -134,6 +137,6 @@ def _overlaps(files: list[_Found]) -> list[_Found]:
     """Files that begin before the one before them ends."""
     return [
         file
-        for before, file in zip(files, files[1:], strict=False)
+        for before, file in pairwise(files)
         if file.header.begin_physical_offset < before.header.end_physical_offset
     ]

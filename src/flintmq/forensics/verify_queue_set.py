@@ -7,12 +7,12 @@ from collections import Counter
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreAccessError
-from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
-from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
-from flintmq.format.text import java_decode
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.unit_files import Disk, UnitFiles
 from flintmq.forensics.verify_queues import QueueKind, UnitCheck
+from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
+from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
+from flintmq.format.text import java_decode
 from flintmq.kernels.runs import run_length
 from flintmq.store import geometry
 from flintmq.store.config_files import BrokerConfig
@@ -74,7 +74,7 @@ class QueueSet:
         """Nothing but their directories tells that a broker had light queues, if the keys do not."""
         return any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[geometry.QUEUES])
 
-    # -- what the log gives -----------------------------------------------------------------------------------------
+    # -- what the log gives ----------------------------------------------------------------------------------------
 
     def take(self, block: Block, dispatcher: Dispatcher) -> None:
         """Compare the units of one block."""
@@ -109,7 +109,9 @@ class QueueSet:
             return None
         self._met.add(queue.path)
         _, topic, queue_id = queue.path.rsplit("/", 2)
-        return self._compare(geometry.BATCH_QUEUES if queue.kind == BATCH else geometry.QUEUES, topic, int(queue_id), light)
+        return self._compare(
+            geometry.BATCH_QUEUES if queue.kind == BATCH else geometry.QUEUES, topic, int(queue_id), light
+        )
 
     def _compare(self, kind: str, topic: str, queue_id: int, light: bool) -> UnitCheck:
         self.count += 1
@@ -132,7 +134,7 @@ class QueueSet:
             extension = ExtQueue.of(self.root, QueueName(topic, queue_id), self.disk.effects)
         return UnitCheck(QueueName(topic, queue_id), files, what, self.ground, extension)
 
-    # -- the end ------------------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """The log has been read: judge what is left, queues without records included."""

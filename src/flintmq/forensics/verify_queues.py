@@ -2,7 +2,7 @@
 
 `UnitCheck.expect` takes the units of one queue in log order and a cursor moves along the files: whole runs of equal
 bytes at once, one unit at a time only where something differs. Every unit that the cursor passes is accounted for: it
-is the one expected, it is harmless (pre-blank, expired, of a message in a damaged stretch), or it is a defect. What lies
+is the one expected, it is harmless (pre-blank, expired, of a message in a damaged stretch), or it is a defect. What is
 behind the cursor at the end has no record: ghosts, left over from a cut of the log.
 
 Where a unit and a record do not meet, the record's queue offset and what comes next on both sides tell which one is too
@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from flintmq.forensics.ground import Ground
+from flintmq.forensics.unit_files import UnitFiles
 from flintmq.format import consume_queue_ext as ext
 from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
 from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
-from flintmq.forensics.ground import Ground
-from flintmq.forensics.unit_files import UnitFiles
 from flintmq.store.queues import ExtQueue, QueueName
 
 FIRST_RUN, LONGEST_RUN = 64, 8192  # units compared at once
@@ -111,7 +111,7 @@ class UnitCheck:
         """Queue offset behind the last message, by the log or by the files, whichever has more."""
         return max(self.log_end, self._end, self.cursor if self.kind.indexed and self.files.spans else 0)
 
-    # -- what the log gives -----------------------------------------------------------------------------------------
+    # -- what the log gives ----------------------------------------------------------------------------------------
 
     def expect(self, first: int, units: bytes, times: Sequence[int]) -> None:
         """Take a run of units that the log gives this queue, behind those taken before.
@@ -211,7 +211,7 @@ class UnitCheck:
         return 1
 
     def _look_behind(self, key: bytes) -> bool:
-        """In a batch queue, whose places tell nothing: go to the unit with this key if it stands a little further on."""
+        """In a batch queue, whose places tell nothing: go to the unit with this key if it is a little further on."""
         stop = min(self.files.end, self.cursor + 1 + LOOK_BEHIND)
         if self.cursor + 1 >= stop:
             return False
@@ -231,7 +231,7 @@ class UnitCheck:
         self._held_count = 0
         self.missing = _Run()
 
-    # -- single units -------------------------------------------------------------------------------------------------
+    # -- single units ----------------------------------------------------------------------------------------------
 
     def _harmless(self, offset: int, size: int) -> str | None:
         """The note that explains a unit without a record of this queue, None if nothing does."""
@@ -329,7 +329,7 @@ class UnitCheck:
             found=f"log offset {theirs[0]}, size {theirs[1]}",
         )
 
-    # -- runs -----------------------------------------------------------------------------------------------------------
+    # -- runs ------------------------------------------------------------------------------------------------------
 
     def _miss(self, queue_offset: int, count: int, offset: int) -> None:
         """Records without a unit. Whether that is a hole or only not dispatched yet shows when a later one has one."""
@@ -373,7 +373,7 @@ class UnitCheck:
             found=f"their records say {run.offset} on",
         )
 
-    # -- the end --------------------------------------------------------------------------------------------------------
+    # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
         """The log gives this queue nothing more: judge what is left on both sides."""

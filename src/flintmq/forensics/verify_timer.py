@@ -40,9 +40,7 @@ class TimerCheck:
         log_end: log offset behind the commit log's last record.
     """
 
-    def __init__(
-        self, root: str, config: StoreConfig, disk: Disk, ground: Ground, log: LogFiles, log_end: int
-    ) -> None:
+    def __init__(self, root: str, config: StoreConfig, disk: Disk, ground: Ground, log: LogFiles, log_end: int) -> None:
         self.root, self.precision = root, config.timer_precision_ms
         self.disk, self.ground, self.findings = disk, ground, ground.findings
         self.log, self.log_end = log, log_end
@@ -79,7 +77,7 @@ class TimerCheck:
             self.findings.defect("offset-ahead", path, at, expected=expected, found=str(check.queue_offset))
         return check
 
-    # -- the log ------------------------------------------------------------------------------------------------------
+    # -- the log ---------------------------------------------------------------------------------------------------
 
     def _list(self) -> None:
         effects = self.disk.effects

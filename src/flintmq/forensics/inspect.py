@@ -1,0 +1,385 @@
+"""Inspect a store: what it holds, at one glance and without reading all of it.
+
+Files and their sizes, topics and queues with their offsets, consumer groups and how far behind they are, the range of
+times, the last shutdown. Queues are asked through the same lookup as `open_store`, so a count is what a reader gets.
+Of the log only the first record and the last file are read, and what the queues do not know yet; for a store that is
+nothing but a log this is all of it.
+
+Odd bytes in derived files give a note, never an error. Whether the files agree with each other is verify's question.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import partial
+from typing import TypeVar
+
+from flintmq.config import StoreConfig
+from flintmq.errors import CorruptStoreError, FormatError, StoreAccessError
+from flintmq.format import checkpoint, index, timer
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.storage.effects import REAL, Effects
+from flintmq.store import config_files, geometry, index_files
+from flintmq.store.config_files import BrokerConfig
+from flintmq.store.lookup import Bounds, QueueLookup
+from flintmq.store.queues import QueueName
+from flintmq.store.records import record_at
+from flintmq.store.search import next_record
+from flintmq.store.snapshot import Snapshot
+
+MOST_PROBLEMS = 20  # notes of a kind
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """The files of one kind: how many, and their bytes (sparse ones count in full)."""
+
+    kind: str
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """The commit log.
+
+    Attributes:
+        directories: where its files lie.
+        files: how many; file_size: bytes of one.
+        begin, end: log offsets of the first byte and behind the last record.
+        ending: what stands at the end (the names of recovery.Verdict, in lower case).
+        first_time, last_time: store time in ms of the first and the last record; None without records.
+    """
+
+    directories: list[str]
+    files: int
+    file_size: int
+    begin: int
+    end: int
+    ending: str
+    first_time: int | None
+    last_time: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueSummary:
+    """One queue: offsets [min_offset, max_offset) may be read, so many messages."""
+
+    queue_id: int
+    min_offset: int
+    max_offset: int
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """One topic, configured or only found in the store.
+
+    Attributes:
+        type: SimpleCQ or BatchCQ.
+        configured: whether topics.json has it; None where there is no topics.json.
+        messages: over all queues.
+        queues: by queue id.
+    """
+
+    name: str
+    type: str
+    configured: bool | None
+    messages: int
+    queues: list[QueueSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetSummary:
+    """How far a group, or the delivery of a delay level, has come in one queue.
+
+    Attributes:
+        offset: next queue offset to consume.
+        max_offset: behind the queue's last message.
+        lag: messages still to consume.
+    """
+
+    topic: str
+    queue_id: int
+    offset: int
+    max_offset: int
+    lag: int
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSummary:
+    """One consumer group: its committed offsets, and its lag over all of them."""
+
+    name: str
+    configured: bool
+    lag: int
+    offsets: list[OffsetSummary]
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSummary:
+    """One index file, by its header: items, the times in ms and log offsets of its first and last record."""
+
+    name: str
+    bytes: int
+    items: int
+    begin_time: int
+    end_time: int
+    begin_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimerSummary:
+    """The timer store: bytes of its log that are on disk, up to when it has delivered, next offset of its topic."""
+
+    log_files: int
+    log_flushed_position: int
+    last_read_time: int
+    queue_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class InspectNote:
+    """Something odd. `code` is stable, `text` is for people."""
+
+    code: str
+    text: str
+
+
+@dataclass
+class Inspection:
+    """What a store holds.
+
+    Attributes:
+        clean: it stopped cleanly (no `abort`); live: somebody writes it now.
+        folders: files by kind.
+        messages: over all topics.
+        delays: delay levels with what still waits to be delivered; `queue_id` is the level - 1.
+        checkpoint: its five numbers, None without a usable file.
+        timer: None without a timer store.
+    """
+
+    root: str
+    clean: bool
+    live: bool
+    log: LogSummary
+    folders: list[Folder] = field(default_factory=list)
+    messages: int = 0
+    topics: list[TopicSummary] = field(default_factory=list)
+    groups: list[GroupSummary] = field(default_factory=list)
+    delays: list[OffsetSummary] = field(default_factory=list)
+    index: list[IndexSummary] = field(default_factory=list)
+    checkpoint: dict[str, int] | None = None
+    timer: TimerSummary | None = None
+    notes: list[InspectNote] = field(default_factory=list)
+
+
+def inspect(root: str | os.PathLike[str], config: StoreConfig | None = None, *, effects: Effects = REAL) -> Inspection:
+    """Look at a store.
+
+    Args:
+        root: the store's directory.
+        config: RocketMQ's keys for what the files do not tell.
+        effects: the disk.
+
+    Raises:
+        NotAStoreError: root is no store.
+        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
+        StoreAccessError: the root, a directory or a file of the log may not be read.
+    """
+    config = config or StoreConfig()
+    return _Inspector(geometry.open_root(root, config, effects), config, effects).run()
+
+
+class _Inspector:
+    """One look at one store."""
+
+    def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
+        self.root, self.config, self.effects = root, config, effects
+        self.snapshot = Snapshot(root, config, None, effects)
+        self.lookup = QueueLookup(self.snapshot)
+        self.bounds: dict[QueueName, Bounds] = {}
+        self.notes: list[InspectNote] = []
+
+    def run(self) -> Inspection:
+        """Everything, in an order that reads each file once."""
+        facts = self.snapshot.facts
+        topics = self._topics(self.snapshot.broker)
+        found = Inspection(
+            root=self.root,
+            clean=facts.clean,
+            live=facts.live,
+            log=self._log(),
+            folders=list(self._folders()),
+            messages=sum(topic.messages for topic in topics),
+            topics=topics,
+            groups=self._groups(self.snapshot.broker),
+            delays=self._delays(self.snapshot.broker),
+            index=list(self._index()),
+            checkpoint=self._checkpoint(),
+            timer=self._timer(),
+        )
+        for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:
+            self._note("config", f"{problem.file}, position {problem.position}: {problem.reason}")
+        if found.log.ending != "end":
+            self._note("log-end", f"the log ends in a {found.log.ending.replace('_', ' ')} at offset {found.log.end}")
+        found.notes = self.notes
+        return found
+
+    def _note(self, code: str, text: str) -> None:
+        self.notes.append(InspectNote(code, text))
+
+    # -- files -----------------------------------------------------------------------------------------------------
+
+    def _log(self) -> LogSummary:
+        log, end = self.snapshot.log, self.snapshot.log_end
+        first = record_at(log, log.min_offset)
+        if first is None and end.last is not None:
+            at = next_record(log, log.min_offset)
+            first = record_at(log, at) if at is not None else None
+        last = record_at(log, end.last) if end.last is not None else None
+        return LogSummary(
+            directories=[place.path for place in geometry.log_directories(self.root, self.config, self.effects)],
+            files=len(log.files),
+            file_size=log.file_size,
+            begin=log.min_offset,
+            end=end.offset,
+            ending=end.verdict.name.lower(),
+            first_time=first.store_timestamp if first is not None else None,
+            last_time=last.store_timestamp if last is not None else None,
+        )
+
+    def _folders(self) -> Iterator[Folder]:
+        log = self.snapshot.log
+        yield Folder(geometry.LOG, len(log.files), sum(file.size for file in log.files))
+        kinds = (
+            geometry.QUEUES,
+            geometry.EXT_QUEUES,
+            geometry.BATCH_QUEUES,
+            geometry.INDEX,
+            "timerlog",
+            geometry.CONFIG,
+        )
+        for kind in kinds:
+            sizes = list(self._sizes(os.path.join(self.root, kind), 2))
+            if sizes:
+                yield Folder(kind, len(sizes), sum(sizes))
+
+    def _sizes(self, folder: str, depth: int) -> Iterator[int]:
+        """Bytes of every file in a folder and the folders in it, `depth` levels down."""
+        for name in self._asked("folder", folder, lambda: self.effects.listdir(folder)) or []:
+            path = os.path.join(folder, name)
+            size = self.effects.size(path)
+            if size is not None:
+                yield size
+            elif depth and self.effects.is_dir(path) and not os.path.islink(path):
+                yield from self._sizes(path, depth - 1)
+
+    def _asked(self, code: str, path: str, ask: Callable[[], T]) -> T | None:
+        """The answer to `ask`, or a note and None where a derived file is odd or cannot be read."""
+        try:
+            return ask()
+        except (StoreAccessError, CorruptStoreError, FormatError, OSError) as error:
+            self._note(code, f"{path}: {error}"[:300])
+            return None
+
+    # -- topics and groups -----------------------------------------------------------------------------------------
+
+    def _topics(self, broker: BrokerConfig) -> list[TopicSummary]:
+        queues: dict[str, list[QueueName]] = defaultdict(list, {topic: [] for topic in broker.topics})
+        for name in self._asked("queues", self.root, self.lookup.names) or ():
+            queues[name.topic].append(name)
+        return [self._topic(topic, sorted(names), broker) for topic, names in sorted(queues.items())]
+
+    def _topic(self, topic: str, names: list[QueueName], broker: BrokerConfig) -> TopicSummary:
+        found = []
+        for name in names:
+            bounds = self._asked("queue", f"{topic}/{name.queue_id}", partial(self.lookup.bounds, name))
+            if bounds is not None:
+                self.bounds[name] = bounds
+                found.append(QueueSummary(name.queue_id, bounds.min, bounds.max, bounds.max - bounds.min))
+        kind = config_files.BATCH_TYPE if broker.is_batch(topic) else config_files.SIMPLE_TYPE
+        if names:
+            kind = self._asked("queues", topic, lambda: self.lookup.type_of(topic)) or kind
+        configured = topic in broker.topics if broker.topics else None
+        return TopicSummary(topic, kind, configured, sum(queue.messages for queue in found), found)
+
+    def _groups(self, broker: BrokerConfig) -> list[GroupSummary]:
+        offsets: dict[str, list[OffsetSummary]] = defaultdict(list, {str(name): [] for name in broker.groups})
+        for (topic, group), queues in broker.consumer_offsets.items():
+            offsets[group] += [self._offset(topic, queue_id, offset) for queue_id, offset in queues.items()]
+        for (topic, group), offset in broker.lmq_offsets.items():
+            offsets[group].append(self._offset(topic, 0, offset))
+        return [
+            GroupSummary(
+                group,
+                group in broker.groups,
+                sum(one.lag for one in found),
+                sorted(found, key=lambda one: (one.topic, one.queue_id)),
+            )
+            for group, found in sorted(offsets.items())
+        ]
+
+    def _delays(self, broker: BrokerConfig) -> list[OffsetSummary]:
+        levels = sorted(broker.delay_offsets.items())
+        return [self._offset(SCHEDULE_TOPIC, level - 1, offset) for level, offset in levels]
+
+    def _offset(self, topic: str, queue_id: int, offset: int) -> OffsetSummary:
+        bounds = self.bounds.get(QueueName(topic, queue_id), Bounds(0, 0))
+        lag = max(0, bounds.max - max(offset, bounds.min))
+        return OffsetSummary(topic, queue_id, offset, bounds.max, lag)
+
+    # -- small files -----------------------------------------------------------------------------------------------
+
+    def _index(self) -> Iterator[IndexSummary]:
+        folder = os.path.join(self.root, geometry.INDEX)
+        files = self._asked("index", folder, lambda: index_files.discover(self.root, self.config, self.effects))
+        for file in files or ():
+            header = self._asked("index", file.path, file.header)
+            if header is None:
+                self._note("index", f"{file.path}: shorter than a header")
+                continue
+            yield self._index_file(file, header)
+
+    @staticmethod
+    def _index_file(file: index_files.IndexFile, header: index.Header) -> IndexSummary:
+        return IndexSummary(
+            os.path.basename(file.path),
+            file.size,
+            header.next_item - 1,
+            header.begin_timestamp,
+            header.end_timestamp,
+            header.begin_physical_offset,
+            header.end_physical_offset,
+        )
+
+    def _checkpoint(self) -> dict[str, int] | None:
+        path = os.path.join(self.root, "checkpoint")
+
+        def read() -> Checkpoint | None:
+            data = self.effects.read_file(path, checkpoint.FILE_SIZE)
+            return None if data is None else checkpoint.decode(data)
+
+        found = self._asked("checkpoint", path, read)
+        return None if found is None else found._asdict()
+
+    def _timer(self) -> TimerSummary | None:
+        path = os.path.join(self.root, geometry.CONFIG, "timercheck")
+
+        def read() -> timer.TimerCheck | None:
+            data = self.effects.read_file(path, timer.TIMER_CHECK_SIZE)
+            return None if data is None else timer.decode_check(data)
+
+        check = self._asked("timer", path, read)
+        folder = os.path.join(self.root, "timerlog")
+        files = self._asked("timer", folder, lambda: self.effects.listdir(folder)) or []
+        if check is None and not files:
+            return None
+        check = check or timer.TimerCheck()
+        return TimerSummary(len(files), check.log_flushed_position, check.last_read_time, check.queue_offset)
