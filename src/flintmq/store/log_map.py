@@ -155,7 +155,7 @@ def records_with(pattern: re.Pattern[bytes], piece: Piece) -> Iterator[int]:
     """Positions in piece.data of the records in which the pattern is found, each once."""
     positions = piece.positions[: piece.count]
     at = positions[0] if piece.count else piece.end
-    while match := pattern.search(piece.data, at, piece.end):
+    while at < piece.end and (match := pattern.search(piece.data, at, piece.end)):
         record = positions[bisect_right(positions, match.start()) - 1]
         at = record + _size(piece, record)
         if match.end() <= at:

@@ -1,0 +1,88 @@
+import os
+
+from flintmq.config import StoreConfig
+from flintmq.store import log_map
+from flintmq.store.dispatch import DispatchRules
+from flintmq.store.log_files import LogFiles
+from flintmq.store.log_map import LogMap, find_between
+from flintmq.store.queues import QueueName
+
+RULES = DispatchRules.of(StoreConfig())
+
+
+def log_of(store):
+    return LogFiles.discover([os.fspath(store.path / "commitlog")])
+
+
+def expected(rows):
+    """(topic, queue id) -> queue offsets that rows of plain records fill."""
+    queues = {}
+    for row in rows:
+        if row["sys_flag"] & 12 in (0, 8):
+            count = int(row["properties"].get("INNER_NUM", 1))
+            offsets = queues.setdefault((row["topic"], row["queue_id"]), set())
+            offsets.update(range(row["queue_offset"], row["queue_offset"] + count))
+    return queues
+
+
+def test_bounds_of_every_queue(golden_store, monkeypatch):
+    monkeypatch.setattr(log_map, "SEGMENT_BYTES", 4096)
+    rows = golden_store.live if "beyond" not in golden_store.expect else golden_store.rows
+    last = rows[-1]["physical_offset"] + rows[-1]["size"]
+    found = LogMap(rows[0]["physical_offset"], RULES)
+    found.extend(log_of(golden_store), last)
+    for name, offsets in expected(rows).items():
+        assert found.bounds(QueueName(*name)) == (min(offsets), max(offsets) + 1)
+    light = {name for name in found.names() if name.topic.startswith("%LMQ%")}
+    assert set(found.names()) - light == expected(rows).keys()
+    assert bool(light) == (golden_store.name == "lmq")
+    assert found.is_batch("BatchTopic") == (golden_store.name == "batch")
+
+
+def test_grown_in_steps_it_is_the_same(golden, monkeypatch):
+    monkeypatch.setattr(log_map, "SEGMENT_BYTES", 4096)
+    store = golden("basic")
+    log = log_of(store)
+    whole, grown = LogMap(0, RULES), LogMap(0, RULES)
+    ends = [row["physical_offset"] for row in store.rows[200::700]] + [737416]
+    for end in ends:
+        before = grown.copy()
+        grown = grown.copy()
+        grown.extend(log, end)
+        assert before.end < grown.end == end
+    whole.extend(log, 737416)
+    assert {name: grown.bounds(name) for name in grown.names()} == {name: whole.bounds(name) for name in whole.names()}
+    for row in store.rows[::100]:
+        message = grown.find(log, QueueName(row["topic"], row["queue_id"]), row["queue_offset"])
+        assert message.physical_offset == row["physical_offset"]
+
+
+def test_messages_of_light_queues(golden):
+    store = golden("lmq")
+    log = log_of(store)
+    found = LogMap(0, RULES)
+    found.extend(log, 33477)
+    count = 0
+    for row in store.rows:
+        names = row["properties"].get("INNER_MULTI_DISPATCH", "").split(",")
+        offsets = row["properties"].get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+        for name, offset in zip(names, offsets, strict=True):
+            if name:
+                message = found.find(log, QueueName(name, 0), int(offset))
+                assert message.physical_offset == row["physical_offset"]
+                count += 1
+    assert count > 200
+
+
+def test_the_newest_of_two_at_one_place_is_found_and_nothing_outside(golden):
+    store = golden("basic")
+    log = log_of(store)
+    row = store.rows[7]
+    name = QueueName(row["topic"], row["queue_id"])
+    begin, end = row["physical_offset"], row["physical_offset"] + row["size"]
+    assert find_between(log, name, row["queue_offset"], begin, end).physical_offset == begin
+    assert find_between(log, name, row["queue_offset"] + 1, begin, end) is None
+    assert find_between(log, name, row["queue_offset"], end, 737416) is None
+    assert find_between(log, QueueName(name.topic, 99), row["queue_offset"], 0, 737416) is None
+    assert find_between(log, QueueName("no\ufffdtopic", 0), 0, 0, 737416) is None
+    assert LogMap(0, RULES).find(log, name, 0) is None and LogMap(0, RULES).bounds(name) is None
