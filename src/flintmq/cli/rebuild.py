@@ -62,22 +62,25 @@ def command(
     the broker, move the store's own directories away and the new ones in. Damage in the log is an error: rebuild
     does not decide what may be lost.
     """
-    if engine is Engine.spark:
-        from flintmq.cli.spark import rebuild_on_spark
-
-        return rebuild_on_spark(store, into, peer, master, settings, as_json)
-    if master is not None:
+    if master is not None and engine is not Engine.spark:
         raise UsageError("--master belongs to --engine spark")
-    from flintmq.forensics.rebuild import rebuild
-
     out, config = output(as_json), store_config(settings)
-    with out.progress("rebuilding") as progress:
-        done = rebuild(store, into, config, peer.value, progress)
-    out.result(done, lambda value: render(value, into))
+    if engine is Engine.spark:
+        from flintmq.cli.spark_job import spark_job
+        from flintmq.spark.jobs import rebuild as job
+
+        with spark_job("rebuild", master, out) as (spark, progress):
+            done = job.rebuild(spark, store, into, config, peer.value, progress)
+    else:
+        from flintmq.forensics.rebuild import rebuild
+
+        with out.progress("rebuild") as progress:
+            done = rebuild(store, into, config, peer.value, progress)
+    out.result(done, lambda value: _render(value, into))
     return 0
 
 
-def render(done: Rebuilt, into: str) -> Iterable[Any]:
+def _render(done: Rebuilt, into: str) -> Iterable[Any]:
     """What a rebuild made, for people."""
     yield f"records  {done.records} in {size(done.log_bytes)} of log"
     yield f"queues   {done.queues} with {done.units} units"

@@ -1,0 +1,157 @@
+"""Makes docs/cli.md from the commands themselves: `python -m flintmq.cli.docs --write`, or `--check` for tests.
+
+The reference cannot drift: synopsis, options and examples come from the declarations that parse the command line, the
+exit codes from the error classes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from flintmq.cli.app import EXIT_INTERNAL, EXIT_INTERRUPTED, app
+from flintmq.errors import FlintError
+
+PAGE = Path("docs/cli.md")
+
+INTRODUCTION = """\
+# The command `flintmq`
+
+Made from the commands by `python -m flintmq.cli.docs --write`; do not edit. What `--json` gives is in
+[cli/json.md](cli/json.md).
+
+    pip install flintmq
+
+No command writes to the store it looks at, takes the lock of a broker, or needs one to be stopped. `STORE` is the
+directory that holds `commitlog/`: a broker's `storePathRootDir`, a copy of it, or a directory with nothing but
+`commitlog/` in it.
+
+File sizes are taken from the files that are there, else RocketMQ's defaults hold. What files do not tell comes by
+`--set KEY=VALUE`, with the names of `broker.conf`.
+
+What comes from a store is shown escaped: control characters, bidi controls and bytes that are no UTF-8 appear as
+`\\x1b`, `\\u202e`, `\\xff`. With `--json` every line is ASCII and holds the exact values.
+
+**TIME** is ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33+08:00`; UTC where no zone is given), digits alone (ms since
+1970), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`.
+
+Progress bars appear on long work where stderr is a terminal. A closed pipe (`flintmq scan ... | head`) is no error.
+An error is one line on stderr, with `--json` a JSON object; `FLINTMQ_DEBUG=1` adds the traceback.
+"""
+
+TEMPLATES = """\
+Fields of `--format` are the names of the schema in braces. A field may have a form:
+
+| field | gives |
+|---|---|
+| `{topic}`, `{queue_offset}`, ... | the value as text, escaped; nothing where it is null |
+| `{body}`, `{body:text}` | the body as escaped text |
+| `{body:base64}`, `{body:hex}`, `{body:length}` | the body's bytes, or their number |
+| `{store_timestamp}`, `{born_timestamp}` | ms since 1970 |
+| `{store_timestamp:iso}`, `{born_timestamp:iso}` | ISO 8601 in UTC |
+| `{properties}` | all properties as a JSON object |
+| `{properties:NAME}` | one property, escaped; nothing where it is not there |
+
+`{{` and `}}` are braces; `\\t` and `\\n` are a tab and a line end.
+"""
+
+
+def page() -> str:
+    """The whole of docs/cli.md."""
+    root: Any = typer.main.get_command(app)
+    parts = [INTRODUCTION, "## Commands\n", *_contents(root), ""]
+    for name, command in _commands(root):
+        parts += [*_section(name, command), *([TEMPLATES] if name == "scan" else [])]
+    parts += ["## Exit codes\n", "| code | error | meaning |", "|---|---|---|", *_exit_codes(), ""]
+    return "\n".join(parts)
+
+
+def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from _commands(command, f"{prefix}{name} ")
+        else:
+            yield prefix + name, command
+
+
+def _contents(root: Any) -> Iterator[str]:
+    yield "| command | what it does |"
+    yield "|---|---|"
+    for name, command in _commands(root):
+        link = f"flintmq-{name.replace(' ', '-')}"
+        yield f"| [`flintmq {name}`](#{link}) | {_text(command)[0]} |"
+
+
+def _text(command: Any) -> list[str]:
+    """The paragraphs of a command's description, each on one line."""
+    return [" ".join(part.split()) for part in inspect.cleandoc(command.help or "").split("\n\n")]
+
+
+def _section(name: str, command: Any) -> Iterator[str]:
+    words = [p.metavar if p.required else f"[{p.metavar}]" for p in command.params if p.param_type_name == "argument"]
+    yield f"### flintmq {name}\n"
+    yield f"    flintmq {' '.join([name, *words])} [OPTIONS]\n"
+    for paragraph in _text(command):
+        yield paragraph + "\n"
+    yield "| argument or option | meaning |"
+    yield "|---|---|"
+    for param in command.params:
+        yield _parameter(param)
+    yield ""
+    yield "\n".join(line.strip() for line in (command.epilog or "").splitlines() if line.strip() == "Examples:")
+    yield ""
+    yield "\n".join("    " + line.strip() for line in (command.epilog or "").splitlines() if "flintmq " in line) + "\n"
+
+
+def _parameter(param: Any) -> str:
+    if param.param_type_name == "argument":
+        return f"| `{param.metavar}` | {param.help} |"
+    flag = param.is_flag or not param.metavar
+    names = ", ".join(f"`{name}`" if flag else f"`{name} {param.metavar}`" for name in param.opts)
+    default = "" if param.default in (None, False, (), []) else f" Default: `{param.default}`."
+    return f"| {names} | {param.help}{default}{' Required.' if param.required else ''} |"
+
+
+def _exit_codes() -> Iterator[str]:
+    rows = [(0, "", "fine")]
+    rows += [(error.exit_code, f"`{error.__name__}`", _meaning(error)) for error in _tree(FlintError)]
+    rows += [
+        (1, "", "`verify` or `scan --skip-damage` found damage, `rebuild` a mismatch, `doctor` an ill installation")
+    ]
+    rows += [(5, "`OSError`", "The system refuses to read or write a file.")]
+    rows += [(EXIT_INTERNAL, "", "a bug of FlintMQ: please report it"), (EXIT_INTERRUPTED, "", "interrupted (Ctrl-C)")]
+    for code, name, meaning in sorted(rows, key=lambda row: row[0]):
+        yield f"| {code} | {name} | {meaning} |"
+
+
+def _tree(error: type[FlintError]) -> Iterator[type[FlintError]]:
+    yield error
+    for child in error.__subclasses__():
+        yield from _tree(child)
+
+
+def _meaning(error: type[FlintError]) -> str:
+    return (error.__doc__ or "").strip().splitlines()[0]
+
+
+def main(words: list[str]) -> int:
+    """`--write` writes the page below the current directory, `--check` compares it; gives the exit code."""
+    if words == ["--write"]:
+        PAGE.write_text(page(), encoding="utf-8")
+        return 0
+    if words == ["--check"]:
+        if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
+            return 0
+        sys.stderr.write(f"{PAGE} is not what the commands say; run: python -m flintmq.cli.docs --write\n")
+        return 1
+    sys.stderr.write("usage: python -m flintmq.cli.docs --write | --check\n")
+    return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,164 @@
+"""`flintmq inspect`: what a store holds, in one glance."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.output import output
+from flintmq.cli.text import cut, duration, iso, printable, size
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from flintmq.forensics.inspect import GroupSummary, Inspection, LogSummary, QueueSummary, TopicSummary
+
+EPILOG = examples("flintmq inspect /var/rocketmq/store", "flintmq inspect /var/rocketmq/store --json")
+TOPICS_SHOWN = 100
+"""A person sees so many topics, those with most messages; and so many groups and notes."""
+QUEUES_SHOWN = 16
+INDEX_SHOWN = 8
+NAMES_SHOWN = 24
+NAME_CHARS = 60
+
+
+def command(store: StoreArgument, settings: SetOption = None, as_json: JsonOption = False) -> int:
+    """Show what a store holds, in one glance.
+
+    Files, topics and queues with their offsets, groups and how far they lag, the range of times, the last shutdown.
+    Fast: of the log only the ends are read. Whether the files agree with each other is what verify tells.
+    """
+    from flintmq.forensics.inspect import inspect
+
+    output(as_json).result(inspect(store, store_config(settings)), _render)
+    return 0
+
+
+def _render(found: Inspection) -> Iterator[Any]:
+    yield _overview(found)
+    topics = [topic for topic in found.topics if topic.queues]
+    if topics:
+        yield ""
+        yield _topics(topics)
+    if len(topics) > TOPICS_SHOWN:
+        yield f"and {len(topics) - TOPICS_SHOWN} topics with fewer messages (--json shows all)"
+    yield from _named("topics without queues", [topic.name for topic in found.topics if not topic.queues])
+    groups = [group for group in found.groups if group.offsets]
+    if groups:
+        yield ""
+        yield _groups(groups)
+    yield from _named("groups without offsets", [group.name for group in found.groups if not group.offsets])
+    if any(level.lag for level in found.delays):
+        waiting = ", ".join(f"level {d.queue_id + 1}: {d.lag}" for d in found.delays if d.lag)
+        yield f"\ndelayed and not yet delivered, {waiting}"
+    if found.index:
+        yield ""
+        yield _index(found)
+    for note in found.notes[:TOPICS_SHOWN]:
+        yield f"note {note.code}: {printable(note.text)}"
+
+
+def _named(what: str, names: Sequence[str]) -> Iterator[Any]:
+    """What there is nothing more to say about, in one line."""
+    if names:
+        shown = ", ".join(cut(printable(name), NAME_CHARS) for name in names[:NAMES_SHOWN])
+        yield _text(f"{what}: {shown}" + (f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""))
+
+
+def _overview(found: Inspection) -> Table:
+    table = _table(header=False)
+    state = "stopped cleanly" if found.clean else "not stopped cleanly (abort is there)"
+    queues = sum(len(topic.queues) for topic in found.topics)
+    rows = [
+        ("store", printable(found.root)),
+        ("state", "in use: a running store holds its lock" if found.live else state),
+        ("log", _log(found.log)),
+        ("stored", _times(found.log)),
+        ("messages", f"{found.messages} in {queues} queues of {len(found.topics)} topics"),
+        ("files", ", ".join(f"{folder.kind} {folder.files} ({size(folder.bytes)})" for folder in found.folders)),
+        ("checkpoint", _checkpoint(found.checkpoint)),
+    ]
+    if found.timer is not None:
+        timer = found.timer
+        rows.append(("timer", f"{timer.log_files} log files, delivered up to {iso(timer.last_read_time)}"))
+    for name, value in rows:
+        table.add_row(name, _text(value))
+    return table
+
+
+def _log(log: LogSummary) -> str:
+    files = f"{log.files} file{'' if log.files == 1 else 's'} of {size(log.file_size)}"
+    text = f"{files}, offsets {log.begin} to {log.end} ({size(log.end - log.begin)})"
+    return text if len(log.directories) == 1 else f"{text}, in {len(log.directories)} directories"
+
+
+def _times(log: LogSummary) -> str:
+    if log.first_time is None or log.last_time is None:
+        return "nothing"
+    return f"{iso(log.first_time)} to {iso(log.last_time)} ({duration(log.last_time - log.first_time)})"
+
+
+def _checkpoint(checkpoint: dict[str, int] | None) -> str:
+    if checkpoint is None:
+        return "none"
+    names = {"physic_timestamp": "log", "logics_timestamp": "queues", "index_timestamp": "index"}
+    return ", ".join(f"{name} {_time(checkpoint.get(key, 0))}" for key, name in names.items())
+
+
+def _time(ms: int) -> str:
+    return iso(ms) if ms else "never"
+
+
+def _topics(topics: Sequence[TopicSummary]) -> Table:
+    table = _table("topic", "type", "messages>", "queues>", "queue offsets")
+    for topic in sorted(topics, key=lambda topic: -topic.messages)[:TOPICS_SHOWN]:
+        name = printable(topic.name) + (" (not configured)" if topic.configured is False else "")
+        numbers = (str(topic.messages), str(len(topic.queues)))
+        table.add_row(_text(cut(name, NAME_CHARS)), topic.type, *numbers, _text(_offsets(topic.queues)))
+    return table
+
+
+def _offsets(queues: Sequence[QueueSummary]) -> str:
+    shown = [f"{q.queue_id}: {q.min_offset}-{q.max_offset}" for q in queues[:QUEUES_SHOWN]]
+    return ", ".join(shown) + (f", and {len(queues) - QUEUES_SHOWN} more" if len(queues) > QUEUES_SHOWN else "")
+
+
+def _groups(groups: Sequence[GroupSummary]) -> Table:
+    table = _table("group", "lag>", "topic", "committed offsets (queue: offset of max)")
+    for group in groups[:TOPICS_SHOWN]:
+        name = _text(cut(printable(group.name), NAME_CHARS))
+        for topic in sorted({offset.topic for offset in group.offsets})[:TOPICS_SHOWN]:
+            mine = [offset for offset in group.offsets if offset.topic == topic]
+            places = ", ".join(f"{o.queue_id}: {o.offset} of {o.max_offset}" for o in mine[:QUEUES_SHOWN])
+            lag = str(sum(offset.lag for offset in mine))
+            table.add_row(name, lag, _text(cut(printable(topic), NAME_CHARS)), _text(places))
+    return table
+
+
+def _index(found: Inspection) -> Table:
+    table = _table("index file", "keys>", "log offsets", "stored")
+    if len(found.index) > INDEX_SHOWN:
+        table.add_row(f"{len(found.index) - INDEX_SHOWN} before", "", "", "")
+    for file in found.index[-INDEX_SHOWN:]:
+        offsets = f"{file.begin_offset} to {file.end_offset}"
+        times = f"{iso(file.begin_time)} to {iso(file.end_time)}"
+        table.add_row(_text(printable(file.name)), str(file.items), offsets, times)
+    return table
+
+
+def _table(*columns: str, header: bool = True) -> Table:
+    """A table without lines; a name that ends with > is that of a column of numbers."""
+    from rich.table import Table
+
+    table = Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 2, 0, 0))
+    for name in columns:
+        table.add_column(name.rstrip(">"), justify="right" if name.endswith(">") else "left")
+    return table
+
+
+def _text(value: str) -> Any:
+    """Text that rich takes as it is, without reading markup in it."""
+    from rich.text import Text
+
+    return Text(value)

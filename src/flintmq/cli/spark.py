@@ -1,0 +1,164 @@
+"""Jobs on Spark: export to Parquet, verify, rebuild."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli import rebuild
+from flintmq.cli.options import (
+    DecompressOption,
+    JsonOption,
+    MasterOption,
+    SetOption,
+    StoreArgument,
+    examples,
+    store_config,
+)
+from flintmq.cli.output import output
+from flintmq.cli.rebuild import IntoOption, Peer, PeerOption
+from flintmq.cli.spark_job import spark_job
+from flintmq.cli.text import printable, size
+from flintmq.cli.verify import print_verification
+
+if TYPE_CHECKING:
+    from flintmq.spark.jobs.export import Exported
+
+EPILOG = examples(
+    "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
+    "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]'",
+)
+
+
+class Target(enum.StrEnum):
+    """What an export writes."""
+
+    parquet = "parquet"
+
+
+class Codec(enum.StrEnum):
+    """Parquet's compression."""
+
+    snappy = "snappy"
+    zstd = "zstd"
+    lz4 = "lz4"
+    gzip = "gzip"
+    none = "none"
+
+
+def export_command(
+    store: StoreArgument,
+    into: Annotated[
+        str, typer.Option("--out", metavar="DIR", show_default=False, help="Where the files go; made if not there.")
+    ],
+    to: Annotated[Target, typer.Option("--to", metavar="FORMAT", help="parquet.")] = Target.parquet,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
+    ] = None,
+    compression: Annotated[
+        Codec, typer.Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")
+    ] = Codec.snappy,
+    decompress: DecompressOption = False,
+    explode: Annotated[
+        bool, typer.Option("--explode", help="Each message of an inner batch as a row of its own.")
+    ] = False,
+    skip_damage: Annotated[
+        bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
+    ] = False,
+    master: MasterOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Export messages to Parquet.
+
+    Files by topic and date; a second run adds only what is new. All files of a run appear at once or none. The
+    columns are those of the schema.
+    """
+    from flintmq.spark.jobs.export import export
+
+    out, config = output(as_json), store_config(settings)
+    with spark_job("export", master, out) as (spark, progress):
+        done = export(
+            spark,
+            store,
+            into,
+            config,
+            topics=topic or None,
+            decompress=decompress,
+            explode=explode,
+            fail_on_data_loss=not skip_damage,
+            compression=compression.value,
+            progress=progress,
+        )
+    out.result(done, lambda value: _render_export(value, into))
+    return 1 if done.damages else 0
+
+
+def _render_export(done: Exported, into: str) -> Iterable[Any]:
+    if not done.number:
+        yield f"nothing new up to log offset {done.end}"
+    else:
+        yield f"exported {done.rows} rows in {done.files} files, {size(done.bytes)}"
+        yield f"log      offsets {done.begin} to {done.end}"
+    if done.damages:
+        yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"
+    for code, count in sorted(done.notes.items()):
+        yield f"note     {code} ({count}x)"
+    yield f"result   {printable(into)}"
+
+
+def rebuild_command(
+    store: StoreArgument,
+    into: IntoOption,
+    peer: PeerOption = Peer.v533,
+    master: MasterOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Rebuild queues and index with many workers.
+
+    The same as flintmq rebuild --engine spark, and the same bytes as the local engine makes.
+    """
+    return rebuild.command(store, into, rebuild.Engine.spark, peer, master, settings, as_json)
+
+
+def verify_command(
+    store: StoreArgument, master: MasterOption = None, settings: SetOption = None, as_json: JsonOption = False
+) -> int:
+    """Verify a store with many workers.
+
+    Finds what flintmq verify finds; each worker checks a range of the log.
+    """
+    from flintmq.spark.jobs.verify import verify
+
+    out, config = output(as_json), store_config(settings)
+    with spark_job("verify", master, out) as (spark, progress):
+        found = verify(spark, store, config, progress)
+    return print_verification(out, found)
+
+
+COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
+    "export": (
+        export_command,
+        examples(
+            "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
+            "flintmq spark export /var/rocketmq/store --out /tmp/lake --topic Orders --compression zstd",
+        ),
+    ),
+    "verify": (
+        verify_command,
+        examples("flintmq spark verify /var/rocketmq/store", "flintmq spark verify /var/rocketmq/store --json"),
+    ),
+    "rebuild": (
+        rebuild_command,
+        examples(
+            "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt",
+            "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]' --json",
+        ),
+    ),
+}
+"""Name of each job's command -> its function and its examples."""

@@ -1,0 +1,30 @@
+"""The Spark session of a command."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from flintmq.cli.output import Output, Progress
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@contextmanager
+def spark_job(name: str, master: str | None, out: Output) -> Iterator[tuple[SparkSession, Progress]]:
+    """A session for one job, and what to tell its progress; the session ends with the block.
+
+    Raises:
+        MissingExtraError: pyspark is not installed.
+        JavaNotFoundError: Spark finds no Java.
+    """
+    from flintmq.spark.session import session
+
+    spark = session(f"flintmq {name}", master)
+    try:
+        with out.progress(name) as progress:
+            yield spark, progress
+    finally:
+        spark.stop()

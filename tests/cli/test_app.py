@@ -1,0 +1,249 @@
+"""The promises of every command: exit codes, one line for an error, no traceback, quiet on a closed pipe."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import flintmq
+from flintmq import errors
+from flintmq.cli import app, inspect
+from tests.cli.conftest import Run
+from tests.compat.stores import Golden
+
+STORE_COMMANDS = {
+    "inspect": [],
+    "scan": [],
+    "get": ["Orders", "0", "0"],
+    "query": ["Orders", "k99"],
+    "verify": [],
+    "rebuild": ["--into", "unused"],
+}
+
+
+def script(*words: object, **options: object) -> subprocess.CompletedProcess[bytes]:
+    """The command as a process of its own."""
+    command = [sys.executable, "-m", "flintmq.cli", *map(str, words)]
+    return subprocess.run(command, capture_output=True, check=False, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
+
+
+def test_help_lists_every_command_and_so_does_no_argument(run: Run) -> None:
+    helped = run("--help")
+    assert helped.code == 0 and run().out == helped.out and run("-h").out == helped.out
+    for name in (*STORE_COMMANDS, "doctor", "spark"):
+        assert f"\n  {name} " in helped.out
+
+
+def test_help_starts_fast_and_pulls_in_nothing_heavy() -> None:
+    code = "import sys; from flintmq.cli import app; app.run(['--help']); print(*sys.modules, file=sys.stderr)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    heavy = {"pyarrow", "pyspark", "numpy", "pandas", "pydantic", "rich", "asyncio"}
+    assert {name.partition(".")[0] for name in done.stderr.split()} & heavy == set()
+    best = min(_seconds("--help") for _ in range(3))
+    assert best < 0.4
+
+
+def _seconds(*words: str) -> float:
+    began = time.monotonic()
+    assert script(*words).returncode == 0
+    return time.monotonic() - began
+
+
+def test_version(run: Run) -> None:
+    assert run("--version").out == f"flintmq {flintmq.__version__}\n"
+
+
+@pytest.mark.parametrize("name", [*STORE_COMMANDS, "doctor", "spark export", "spark verify", "spark rebuild"])
+def test_each_help_ends_with_two_examples_of_that_command(name: str, run: Run) -> None:
+    text = run(*name.split(), "--help").out
+    _, _, examples = text.partition("Examples:")
+    lines = [line.strip() for line in examples.splitlines() if line.strip()]
+    assert len(lines) == 2 and all(line.startswith(f"flintmq {name}") for line in lines)
+
+
+@pytest.mark.parametrize("name", STORE_COMMANDS)
+@pytest.mark.parametrize("what", ["nowhere", "empty", "file", "fifo", "commitlog"])
+def test_what_is_no_store_is_one_clear_line(name: str, what: str, run: Run, tmp_path: Path, golden) -> None:  # type: ignore[no-untyped-def]
+    place = tmp_path / what
+    if what == "empty":
+        place.mkdir()
+    elif what == "file":
+        place.write_text("hello")
+    elif what == "fifo":
+        os.mkfifo(place)
+    elif what == "commitlog":
+        place = golden("basic").path / "commitlog"
+    result = run(name, place, *STORE_COMMANDS[name])
+    assert result.code == 2 and result.out == ""
+    assert len(result.err.splitlines()) == 1 and result.err.startswith(f"flintmq: {place}: ")
+
+
+def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "consumequeue").mkdir()
+    (tmp_path / "consumequeue" / "CURRENT").write_text("MANIFEST-000004\n")
+    result = run("inspect", tmp_path)
+    assert result.code == errors.UnsupportedFormatError.exit_code == 4
+    assert "RocksDB" in result.err and len(result.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["bogus"], "No such command 'bogus'"),
+        (["scan"], "Missing argument 'STORE'"),
+        (["scan", "x", "y"], "unexpected extra argument"),
+        (["scan", "x", "--bogus"], "No such option"),
+        (["scan", "x", "--limit", "many"], "'--limit'"),
+        (["scan", "x", "--limit", "-1"], "'--limit'"),
+        (["scan", "x", "--queue", "one"], "'--queue'"),
+        (["scan", "x", "--since", "soon"], "--since: 'soon' is no time"),
+        (["scan", "x", "--until", "later"], "--until: 'later' is no time"),
+        (["scan", "x", "--since", "2000", "--until", "1000"], "--since (1970-01-01T00:00:02.000Z) is not before"),
+        (["scan", "x", "--format", "{nope}"], "--format: {nope} is no field"),
+        (["scan", "x", "--format", "{topic}", "--json"], "--format and --json exclude each other"),
+        (["scan", "x", "--set", "mappedFileSizeCommitLog"], "is not KEY=VALUE"),
+        (["scan", "x", "--set", "mappedFileSizeCommitLogs=1"], "did you mean mappedFileSizeCommitLog?"),
+        (["verify", "x", "--set", "maxIndexNum=lots"], "maxIndexNum: 'lots' is no whole number"),
+        (["get", "x", "T", "one", "0"], "'QUEUE'"),
+        (["get", "x", "T", "0", "-1"], "-1"),
+        (["get", "x", "T", "0", "0", "--raw", "--json"], "--raw and --json exclude each other"),
+        (["query", "x", "T", "k", "--limit", "0"], "'--limit'"),
+        (["rebuild", "x"], "Missing option '--into'"),
+        (["rebuild", "x", "--into", "y", "--engine", "flink"], "'--engine'"),
+        (["rebuild", "x", "--into", "y", "--peer", "4.9.0"], "'--peer'"),
+        (["rebuild", "x", "--into", "y", "--master", "local"], "--master belongs to --engine spark"),
+        (["spark", "export", "x"], "Missing option '--out'"),
+        (["spark", "export", "x", "--out", "y", "--to", "orc"], "'--to'"),
+        (["spark", "nope"], "No such command 'nope'"),
+    ],
+)
+def test_wrong_use_is_one_line_and_exit_code_2(words: list[str], complaint: str, run: Run) -> None:
+    result = run(*words)
+    assert (result.code, result.out) == (2, "")
+    assert complaint in result.err and len(result.err.splitlines()) == 1
+
+
+def test_errors_are_json_lines_where_json_was_asked_for(run: Run, tmp_path: Path) -> None:
+    error = json.loads(run("verify", tmp_path, "--json").err)
+    assert error["error"] == "NotAStoreError" and error["exit_code"] == 2 and str(tmp_path) in error["message"]
+    error = json.loads(run("scan", tmp_path, "--json", "--limit", "x").err)
+    assert error["exit_code"] == 2 and "'--limit'" in error["message"]
+
+
+def test_names_with_escape_sequences_reach_no_terminal(run: Run, tmp_path: Path) -> None:
+    for name in (b"\x1b[31mred", b"two\nlines", b"\xff\xfe", "\u202efdp.exe".encode(), b"\xc2\x9b31m"):
+        place = os.fsdecode(os.path.join(os.fsencode(tmp_path), name))
+        for command in ("inspect", "scan", "verify"):
+            result = run(command, place)  # `run` itself looks for what a terminal would obey
+            assert result.code == 2 and len(result.err.splitlines()) == 1
+        os.mkdir(place)
+        assert run("inspect", place).code == 2
+    result = run("get", tmp_path, "T\x1b[2J", "0", "0")
+    assert result.code == 2
+
+
+class Failure:
+    """Stands for a command that fails in some way."""
+
+    def __init__(self, error: BaseException) -> None:
+        self.error = error
+
+    def __call__(self, *_: object, **__: object) -> object:
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "line"),
+    [
+        (errors.CorruptStoreError("log/0", 94, "body CRC is wrong", "see verify"), 1, "log/0, position 94: body CRC"),
+        (errors.UnsupportedFormatError("a DLedger log"), 4, "a DLedger log"),
+        (errors.StoreAccessError("x: denied"), 5, "x: denied"),
+        (errors.MissingExtraError("pip install it"), 8, "pip install it"),
+        (errors.JavaNotFoundError("no Java"), 9, "no Java"),
+        (PermissionError(13, "Permission denied", "/a/b\x1b"), 5, "/a/b\\x1b: Permission denied"),
+        (OSError(5, "Input/output error"), 5, "Input/output error"),
+        (OSError(28, "No space left on device", "/out"), 5, "/out: No space left on device"),
+        (RecursionError("too deep\nand wide"), 10, "internal error: RecursionError: too deep and wide; please report"),
+        (MemoryError(), 10, "internal error: MemoryError"),
+        (KeyError("\x1b"), 10, "internal error: KeyError"),
+    ],
+)
+def test_each_error_has_its_exit_code(
+    error: Exception, code: int, line: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("flintmq.forensics.inspect.inspect", Failure(error))
+    assert app.run(["inspect", "somewhere"]) == code
+    err = capsys.readouterr().err
+    assert err.startswith(f"flintmq: {line}") and len(err.splitlines()) == 1 and "\x1b" not in err
+
+
+def test_ctrl_c_is_130_and_silent(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintmq.forensics.inspect.inspect", Failure(KeyboardInterrupt()))
+    assert app.run(["inspect", "somewhere"]) == 130
+    assert "Traceback" not in capsys.readouterr().err
+
+
+def test_debug_shows_the_traceback(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLINTMQ_DEBUG", "1")
+    monkeypatch.setattr("flintmq.forensics.inspect.inspect", Failure(ValueError("bug")))
+    assert app.run(["inspect", "somewhere"]) == 10
+    err = capsys.readouterr().err
+    assert "Traceback (most recent call last)" in err and "internal error: ValueError: bug" in err
+
+
+def test_exit_codes_stay_clear_of_those_of_shells() -> None:
+    codes = [app.EXIT_INTERNAL]
+    waiting = [errors.FlintError]
+    while waiting:
+        error = waiting.pop()
+        codes.append(error.exit_code)
+        waiting += error.__subclasses__()
+    assert all(0 < code < 20 for code in codes) and codes.count(app.EXIT_INTERNAL) == 1
+
+
+@pytest.mark.parametrize("words", [["scan"], ["scan", "--json"], ["verify"], ["inspect"]])
+def test_a_reader_that_goes_away_is_no_error(words: list[str], golden_basic: Golden) -> None:
+    """As in `flintmq scan STORE | head -1`: the pipe is closed after one line, and before anything is read."""
+    command = [sys.executable, "-m", "flintmq.cli", words[0], str(golden_basic.path), *words[1:]]
+    for lines in (1, 0):
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        assert process.stdout is not None and process.stderr is not None
+        for _ in range(lines):
+            assert process.stdout.readline()
+        process.stdout.close()
+        err = process.stderr.read()
+        assert (process.wait(60), err) == (0, b"")
+
+
+@pytest.fixture
+def golden_basic(golden) -> Golden:  # type: ignore[no-untyped-def]
+    return golden("basic")  # type: ignore[no-any-return]
+
+
+def test_output_does_not_depend_on_the_locale(golden_basic: Golden) -> None:
+    outputs = set()
+    for locale in ("C", "POSIX", "C.UTF-8"):
+        env = {**os.environ, "LC_ALL": locale, "PYTHONIOENCODING": "latin-1" if locale == "POSIX" else "utf-8"}
+        done = script("scan", golden_basic.path, "--topic", "库存", "--limit", "3", env=env)
+        assert done.returncode == 0 and done.stderr == b""
+        outputs.add(done.stdout)
+    assert len(outputs) == 1 and "库存/".encode() in outputs.pop()
+
+
+def test_the_installed_script_is_this_command() -> None:
+    scripts = Path(sys.executable).parent / "flintmq"
+    if not scripts.exists():
+        pytest.skip("flintmq is not installed beside this Python")
+    done = subprocess.run([scripts, "--version"], capture_output=True, text=True, check=True)
+    assert done.stdout == f"flintmq {flintmq.__version__}\n"
+
+
+def test_every_command_module_says_its_examples() -> None:
+    assert inspect.EPILOG.startswith("Examples:\n\n\b\n  flintmq inspect ")
