@@ -189,7 +189,8 @@ class QueueLookup:
         """The queue offset of the first unit that points into the log: as its record says, or if that is damaged, as
         its place says."""
         begin = self.snapshot.log.min_offset
-        number = units.bisect(lambda u: not units.leads(u) or u.physical_offset < begin, last)
+        # A hole counts as content: what it lost can still be found in the log.
+        number = units.bisect(lambda u: u.is_written and not (units.leads(u) and u.physical_offset >= begin), last)
         message, first, _ = self._stands(name, units, number)
         unit = units.unit(number)
         return first if message is not None or unit is None else units.span(number, unit)[0]
