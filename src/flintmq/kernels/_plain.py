@@ -72,12 +72,12 @@ def lowest_bit(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
 
-def copy_by_16(to: Any, at: int, p: Any, start: int, n: int) -> None:
+def copy_by_32(to: Any, at: int, p: Any, start: int, n: int) -> None:
     to[at : at + n] = p[start : start + n]
 
 
-def put_hex4(to: Any, at: int, p: Any, start: int) -> None:
-    to[at : at + 8] = bytes(p[start : start + 4]).hex().upper().encode()
+def put_hex8(to: Any, at: int, p: Any, start: int) -> None:
+    to[at : at + 16] = bytes(p[start : start + 8]).hex().upper().encode()
 
 
 def put_host4(to: Any, at: int, p: Any, start: int) -> int:

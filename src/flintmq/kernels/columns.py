@@ -14,12 +14,12 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import (
-        copy_by_16,
+        copy_by_32,
         copy_bytes,
         first_non_ascii,
         i32be,
         i64be,
-        put_hex4,
+        put_hex8,
         put_host4,
         same_bytes,
         u32be,
@@ -118,9 +118,9 @@ def _magic(p, spans, n, ints, to, out, start, room):
 
 
 def _copy(out, to, p, at, n, limit):
-    """Copy n bytes; both sides may have more, out at least SLACK."""
-    if n <= 128 and limit - at >= n + 16:
-        copy_by_16(out, to, p, at, n)
+    """Copy n bytes; out has SLACK more, p perhaps not. Short texts are quicker in whole steps."""
+    if n <= 64 and limit - at >= 96:
+        copy_by_32(out, to, p, at, n)
     else:
         copy_bytes(out, to, p, at, n)
 
@@ -177,7 +177,10 @@ def _topics(p, limit, spans, n, ints, to, out, start, room, notes, index, column
 
 
 def _hosts(p, spans, n, where, ints, to, out, start, room, notes, index, column):
+    """A host equal to the one before is copied from there."""
     used: cython.longlong = ints[to]
+    last: cython.longlong = 0
+    size: cython.longlong = -1
     shift: cython.longlong = _shift(where)
     i: cython.longlong
     for i in range(n):
@@ -186,8 +189,15 @@ def _hosts(p, spans, n, where, ints, to, out, start, room, notes, index, column)
         at: cython.longlong = spans[8 * i + shift] + where
         if spans[8 * i + shift + 1] != spans[8 * i + shift] or p[at + 4] or p[at + 5]:
             _note(notes, index + i, column)  # IPv6, or a port that no port is
+            size = -1
+            ints[to + i + 1] = used
+            continue
+        if size >= 0 and i64be(p, at) == last:
+            copy_by_32(out, start + used, out, start + used - size, size)
         else:
-            used = put_host4(out, start + used, p, at) - start
+            last = i64be(p, at)
+            size = put_host4(out, start + used, p, at) - start - used
+        used += size
         ints[to + i + 1] = used
     return n
 
@@ -195,18 +205,17 @@ def _hosts(p, spans, n, where, ints, to, out, start, room, notes, index, column)
 def _offset_ids(p, spans, n, ints, to, out, start, room):
     used: cython.longlong = ints[to]
     i: cython.longlong
-    k: cython.longlong
     for i in range(n):
         host: cython.longlong = spans[8 * i + 1] + 64
         width: cython.longlong = 8 + spans[8 * i + 2] - spans[8 * i + 1]
         if used + 2 * width + 16 > room:
             return i
-        for k in range(0, width, 4):
-            put_hex4(out, start + used + 2 * k, p, host + k)
-        used += 2 * width
-        put_hex4(out, start + used, p, spans[8 * i] + 28)
-        put_hex4(out, start + used + 8, p, spans[8 * i] + 32)
-        used += 16
+        if width == 20:  # eight bytes a step, the last of them overlapping
+            put_hex8(out, start + used, p, host)
+            put_hex8(out, start + used + 16, p, host + 8)
+        put_hex8(out, start + used + 2 * width - 16, p, host + width - 8)
+        put_hex8(out, start + used + 2 * width, p, spans[8 * i] + 28)
+        used += 2 * width + 16
         ints[to + i + 1] = used
     return n
 

@@ -71,19 +71,31 @@ static inline uint64_t odd_bytes(const uint8_t *p, int64_t at) {
 
 static inline int lowest_bit(uint64_t bits) { return __builtin_ctzll(bits); }
 
-/* Copies n bytes in steps of 16: reads up to 15 bytes more, and writes as many; the caller has checked the bounds. */
-static inline void copy_by_16(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) {
-    for (int64_t i = 0; i < n; i += 16) memcpy(to + at + i, p + from + i, 16);
+/* Copies n bytes in steps of 32, at least one: reads and writes up to 32 bytes more; the caller has checked the bounds. */
+static inline void copy_by_32(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) {
+    int64_t i = 0;
+    do {
+        uint8_t step[32]; /* read as a whole before it is written, so that neighbours in one buffer may overlap */
+        memcpy(step, p + from + i, 32);
+        memcpy(to + at + i, step, 32);
+        i += 32;
+    } while (i < n);
 }
 
-/* Eight upper-case hexadecimal digits of the four bytes p[from:from + 4]. */
-static inline void put_hex4(uint8_t *to, int64_t at, const uint8_t *p, int64_t from) {
-    uint64_t v = u32be(p, from);
-    v = (v << 16 | v) & 0x0000FFFF0000FFFFull;
-    v = (v << 8 | v) & 0x00FF00FF00FF00FFull;
-    v = (v << 4 | v) & 0x0F0F0F0F0F0F0F0Full;
-    uint64_t letters = ((v + 0x0606060606060606ull) >> 4) & 0x0101010101010101ull;
-    put64be(to, at, (int64_t)(v + 0x3030303030303030ull + letters * 7));
+/* The 16 upper-case hexadecimal digits of the eight bytes p[from:from + 8]. */
+static inline void put_hex8(uint8_t *to, int64_t at, const uint8_t *p, int64_t from) {
+#if FMQ_X86
+    const __m128i low = _mm_set1_epi8(15);
+    __m128i v = _mm_loadl_epi64((const __m128i *)(p + from));
+    v = _mm_unpacklo_epi8(_mm_and_si128(_mm_srli_epi16(v, 4), low), _mm_and_si128(v, low));
+    __m128i letters = _mm_and_si128(_mm_cmpgt_epi8(v, _mm_set1_epi8(9)), _mm_set1_epi8('A' - '0' - 10));
+    _mm_storeu_si128((__m128i *)(to + at), _mm_add_epi8(_mm_add_epi8(v, _mm_set1_epi8('0')), letters));
+#else
+    for (int i = 0; i < 8; i++) {
+        to[at + 2 * i] = "0123456789ABCDEF"[p[from + i] >> 4];
+        to[at + 2 * i + 1] = "0123456789ABCDEF"[p[from + i] & 15];
+    }
+#endif
 }
 
 /* `a.b.c.d:port` of a raw IPv4 host (4 bytes, then the port as 4 bytes, of which the low two count); returns the position
