@@ -90,9 +90,7 @@ def test_exceptions_to_the_pairs_are_still_exceptions():
 def test_every_folder_is_on_the_map():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = [f"{path.name}/" for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").is_file()]
-    folders += [
-        f"{name}/" for name in ("src", "tests", "bench", "docs", "experiments") if (ROOT / name).is_dir()
-    ]
+    folders += [f"{name}/" for name in ("src", "tests", "bench", "docs", "experiments") if (ROOT / name).is_dir()]
     assert [folder for folder in folders if f"`{folder}`" not in text and f"/{folder}`" not in text] == []
     assert len(text.splitlines()) <= 200
 
