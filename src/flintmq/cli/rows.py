@@ -56,8 +56,8 @@ def line(message: StoredMessage, body: bytes) -> str:
         parts.append(f"tags={cut(printable(m.tags), BODY_CHARS)}")
     if m.keys is not None:
         parts.append(f"keys={cut(printable(m.keys), BODY_CHARS)}")
-    # Four bytes a character at most: no need to escape a body of megabytes for its first hundred characters.
-    parts.append(cut(printable_bytes(body[: 4 * BODY_CHARS]), BODY_CHARS))
+    if body:  # four bytes a character at most: no need to escape megabytes for the first hundred characters
+        parts.append(cut(printable_bytes(body[: 4 * BODY_CHARS]), BODY_CHARS))
     return "  ".join(parts)
 
 

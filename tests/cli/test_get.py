@@ -1,0 +1,90 @@
+"""`flintmq get`."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.compat.stores import Golden
+
+
+@pytest.fixture
+def basic(golden) -> Golden:  # type: ignore[no-untyped-def]
+    return golden("basic")  # type: ignore[no-any-return]
+
+
+def test_all_fields_for_people(run: Run, basic: Golden, expected: Callable[[str, str], None]) -> None:
+    result = run("get", basic.path, "Orders", 1, 10)
+    assert (result.code, result.err) == (0, "")
+    expected("get-basic.txt", result.out)
+
+
+def test_json_is_the_row_that_scan_gives(run: Run, basic: Golden) -> None:
+    row = next(row for row in basic.live if row["topic"] == "库存" and row["queue_offset"] == 5)
+    result = run("get", basic.path, "库存", row["queue_id"], 5, "--json")
+    assert [got["physical_offset"] for got in result.rows] == [row["physical_offset"]]
+    scanned = run("scan", basic.path, "--topic", "库存", "--queue", row["queue_id"], "--json").out.splitlines()
+    assert result.out.strip() == scanned[5]
+
+
+@pytest.mark.parametrize(
+    ("place", "reason"),
+    [
+        (("Orders", 0, 185), "the queue holds 0 to 184"),
+        (("Orders", 0, 2**62), "the queue holds 0 to 184"),
+        (("Orders", 99, 0), "there is no such queue"),
+        (("Nothing", 0, 0), "there is no such topic"),
+        (("../../etc", 0, 0), "there is no such topic"),
+        (("\x1b[31m", 0, 0), "there is no such topic"),
+    ],
+)
+def test_no_message_is_exit_code_7(place: tuple[object, ...], reason: str, run: Run, basic: Golden) -> None:
+    result = run("get", basic.path, *place)
+    assert (result.code, result.out) == (7, "")
+    assert reason in result.err and len(result.err.splitlines()) == 1
+    assert json.loads(run("get", basic.path, *place, "--json").err)["error"] == "MessageNotFoundError"
+
+
+def test_raw_writes_the_bodys_bytes_and_nothing_else(golden, capfdbinary: pytest.CaptureFixture[bytes]) -> None:  # type: ignore[no-untyped-def]
+    """The body of this record of `flags` is binary; its SHA-1 is Java's."""
+    import hashlib
+
+    from flintmq.cli import app
+
+    row = next(row for row in golden("flags").live if row["keys"] == "binary")
+    assert (
+        app.run(["get", str(golden("flags").path), "Odd", str(row["queue_id"]), str(row["queue_offset"]), "--raw"]) == 0
+    )
+    out = capfdbinary.readouterr().out
+    assert hashlib.sha1(out).hexdigest() == row["body_sha1"]
+
+
+def test_decompress(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    row = next(row for row in golden("flags").live if row["keys"] == "compressed ZLIB")
+    place = (golden("flags").path, "Odd", row["queue_id"], row["queue_offset"], "--json")
+    [stored], [shown] = run("get", *place).rows, run("get", *place, "--decompress").rows
+    assert len(base64.b64decode(stored["body"])) == row["body_length"] == 648
+    assert base64.b64decode(shown["body"]).startswith(b"opal opal juniper") and shown["size"] == stored["size"]
+
+
+@pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals here")
+def test_raw_never_reaches_a_terminal(basic: Golden) -> None:
+    master, slave = os.openpty()
+    command = [sys.executable, "-m", "flintmq.cli", "get", str(basic.path), "Orders", "0", "0", "--raw"]
+    done = subprocess.run(command, stdout=slave, stderr=subprocess.PIPE, check=False, timeout=60)
+    os.close(slave)
+    os.close(master)
+    assert done.returncode == 2 and b"--raw writes unescaped bytes, which a terminal may obey" in done.stderr
+
+
+def test_queues_that_were_never_written_are_derived_from_the_log(run: Run, basic: Golden, tmp_path: Path) -> None:
+    (tmp_path / "commitlog").symlink_to(basic.path / "commitlog")
+    assert run("get", tmp_path, "Orders", 1, 10).out == run("get", basic.path, "Orders", 1, 10).out

@@ -1,0 +1,58 @@
+"""`flintmq rebuild`: the command. What it makes is tested in tests/forensics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+
+
+def tree(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file()}
+
+
+def test_makes_javas_queues_and_says_what_it_made(
+    run: Run,
+    golden,
+    tmp_path: Path,
+    expected: Callable[[str, str], None],  # type: ignore[no-untyped-def]
+) -> None:
+    store, into = golden("basic"), tmp_path / "into"
+    result = run("rebuild", store.path, "--into", into)
+    assert (result.code, result.err) == (0, "")
+    expected("rebuild-basic.txt", result.out.replace(str(into), "INTO"))
+    assert tree(into / "consumequeue") == tree(store.path / "consumequeue")
+
+
+def test_json(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    [done] = run("rebuild", golden("basic").path, "--into", tmp_path, "--json").rows
+    assert (done["records"], done["units"], done["queues"]) == (3000, 3000, 16)
+
+
+@pytest.mark.parametrize("peer", ["5.3.3", "5.4.0"])
+def test_the_peer_decides_whether_tags_are_indexed(peer: str, run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("v540")
+    tagged = sum(row["tags"] is not None for row in store.live)
+    [done] = run("rebuild", store.path, "--into", tmp_path / peer, "--peer", peer, "--json").rows
+    [plain] = run("rebuild", store.path, "--into", tmp_path / "plain", "--json").rows
+    assert done["keys"] - plain["keys"] == (tagged if peer == "5.4.0" else 0)
+
+
+def test_nothing_is_overwritten(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    assert run("rebuild", golden("basic").path, "--into", tmp_path).code == 0
+    result = run("rebuild", golden("basic").path, "--into", tmp_path)
+    assert result.code == 2 and "stand there already" in result.err and len(result.err.splitlines()) == 1
+
+
+def test_damage_is_an_error_and_leaves_nothing(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic").copy(tmp_path)
+    log = store / "commitlog" / "00000000000000131072"
+    data = bytearray(log.read_bytes())
+    data[5071 + 90] ^= 4
+    log.write_bytes(data)
+    result = run("rebuild", store, "--into", tmp_path / "into")
+    assert result.code == 1 and "position 5071" in result.err
+    assert not [p for p in tree(tmp_path / "into") if not p.startswith(".")]
