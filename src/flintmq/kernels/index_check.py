@@ -42,7 +42,7 @@ def match(
         ValueError: count or the range of keys lies outside the arrays, or there are no slots.
     """
     slots: cython.longlong = len(heads)
-    if slots < 1 or count < 0 or 20 * count > len(buf):
+    if slots < 1 or count < 0 or count > len(buf) // 20:
         raise ValueError("count must lie within the buffer, and slots be there")
     if start < 0 or end > len(key_hashes) or end > len(key_offsets) or end > len(key_times):
         raise ValueError("start and end must lie within the keys")
@@ -105,7 +105,7 @@ def skip(
         ValueError: count lies outside the buffer, or there are no slots.
     """
     slots: cython.longlong = len(heads)
-    if slots < 1 or count < 0 or 20 * count > len(buf):
+    if slots < 1 or count < 0 or count > len(buf) // 20:
         raise ValueError("count must lie within the buffer, and slots be there")
     if count == 0:
         return 0
