@@ -247,9 +247,13 @@ def derive(
     """
     n: cython.longlong = len(buf)
     room: cython.longlong = len(key_hashes)
+    if start < 0 or units < 0 or keys < 0:
+        raise ValueError("start, units and keys must not be negative")
     if (
         count > len(positions)
-        or units + count - start > len(unit_queue)
+        or keys > room
+        or units > len(unit_queue)
+        or count - start > len(unit_queue) - units
         or len(unit_offset) < len(unit_queue)
         or len(unit_time) < len(unit_queue)
         or len(unit_bytes) < 20 * len(unit_queue)
