@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.format.record import MAGIC_BLANK
 from flintmq.kernels import walk as kernel
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.recovery import SECTOR, Facts, Follows, Verdict, decide, zeros_to_sector
@@ -28,6 +29,7 @@ from flintmq.store.search import WINDOW, next_record, store_times
 PIECE_BYTES = 1 << 20
 MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
+_BLANK = MAGIC_BLANK.to_bytes(4, "big")
 SALVAGE = "run `flintmq verify` for the whole picture; --skip-damage (failOnDataLoss=false) reads around it"
 
 
@@ -106,7 +108,7 @@ class LogWalk:
         self.verdict: Verdict | None = None
         self._not_older_at = -1  # a record at or behind this offset ...
         self._not_older_time = -1  # ... has this store time
-        self._judged_twice = -1
+        self._judged_twice = self._looked_again = -1
 
     def __iter__(self) -> Iterator[Piece]:
         """Pieces in log order. Files that appear after the walk was made are not seen."""
@@ -207,6 +209,9 @@ class LogWalk:
             return
         where = f"{kernel.REASONS[reason]}"
         follower, follows = self._what_follows(p + 1)
+        if follower is not None and self._looked_again != p and self._stands_now(p):
+            self._looked_again = p  # a writer completed it between the two looks
+            return
         below = (
             follower is not None and follows is Follows.NOT_OLDER and self._time_at(follower) < self.facts.physic_time
         )
@@ -272,6 +277,10 @@ class LogWalk:
                     self._not_older_at, self._not_older_time = piece.base + at, stored
                     return True
         return False
+
+    def _stands_now(self, p: int) -> bool:
+        """Whether p holds a record that counts, or a blank: a writer may be faster than the search behind p."""
+        return self._bytes(p, 8)[4:] == _BLANK or next_record(self.log, p, p + 1) == p
 
     def _time_at(self, offset: int) -> int:
         """Store time of the record that counts at this offset."""

@@ -1,0 +1,430 @@
+import os
+import random
+import shutil
+import threading
+import time
+
+import pytest
+
+import flintmq
+from flintmq.errors import (
+    ConfigError,
+    CorruptStoreError,
+    MessageNotFoundError,
+    NotAStoreError,
+    StoreAccessError,
+    UnsupportedFormatError,
+    UsageError,
+)
+from flintmq.store.report import Report
+from flintmq.store.view import QueueInfo, open_store
+
+BASIC_FILE = 131072
+
+
+def opened(store):
+    return open_store(store.path, set=store.config)
+
+
+def offsets(messages):
+    return [message.physical_offset for message in messages]
+
+
+def rows_from(store, begin=0):
+    return [row["physical_offset"] for row in store.live if row["physical_offset"] >= begin]
+
+
+# -- what there is -----------------------------------------------------------------------------------------------------
+
+
+def test_topics_and_queues(golden):
+    store = golden("batch")
+    with flintmq.open_store(store.path) as view:
+        assert view.topics() == ["BatchTopic", "Plain"]
+        assert view.queues("BatchTopic") == [
+            QueueInfo("BatchTopic", 0, 0, 210, "BatchCQ"),
+            QueueInfo("BatchTopic", 1, 0, 149, "BatchCQ"),
+        ]
+        assert [queue[:2] for queue in view.queues()] == [
+            ("BatchTopic", 0), ("BatchTopic", 1), ("Plain", 0), ("Plain", 1)
+        ]  # fmt: skip
+        assert view.queues("none") == []
+        assert (view.min_physical_offset, view.max_physical_offset, view.live) == (0, 68744, False)
+        assert view.broker.topics == {}
+
+
+def test_everything_of_every_store(golden_store):
+    view = opened(golden_store)
+    count = len(golden_store.live) + golden_store.expect.get("beyond", 0)
+    found = list(view.messages())
+    assert len(found) == count
+    assert offsets(found)[: len(golden_store.live)] == rows_from(golden_store)
+    assert view.max_physical_offset == found[-1].physical_offset + found[-1].size
+    for row in golden_store.live[::17]:
+        assert view.get_at(row["physical_offset"]).offset_msg_id == row["offset_msg_id"]
+        assert view.get_by_offset_msg_id(row["offset_msg_id"].lower()).physical_offset == row["physical_offset"]
+        if row["sys_flag"] & 12 in (0, 8):
+            message = view.get(row["topic"], row["queue_id"], row["queue_offset"])
+            assert message.physical_offset == row["physical_offset"]
+
+
+@pytest.mark.parametrize("access", ["pread", "map"])
+def test_messages_from_any_point(golden, access):
+    store = golden("basic")
+    view = open_store(store.path, access=access)
+    starts = rows_from(store)
+    for begin in (0, starts[1], starts[1] + 1, starts[-1], starts[-1] + 1, BASIC_FILE, BASIC_FILE - 3, 1 << 60):
+        assert offsets(view.messages(begin)) == [at for at in starts if at >= begin]
+    assert offsets(open_store(golden("rolled").path).messages(0)) == rows_from(golden("rolled"))
+
+
+# -- one message -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("topic", "queue_id", "offset", "says"),
+    [
+        ("Orders", 0, 185, "topic 'Orders', queue 0: no message at offset 185; the queue holds 0 to 184"),
+        ("Orders", 0, -1, "no message at offset -1; the queue holds 0 to 184"),
+        ("Orders", 99, 0, "there is no such queue"),
+        ("Or\x1bders", 0, 0, r"topic 'Or\\x1bders', queue 0: .*there is no such topic"),
+    ],
+)
+def test_what_is_not_there(golden, topic, queue_id, offset, says):
+    with pytest.raises(MessageNotFoundError, match=says) as caught:
+        opened(golden("basic")).get(topic, queue_id, offset)
+    assert isinstance(caught.value, LookupError) and "\n" not in str(caught.value)
+
+
+def test_empty_queues_and_damaged_messages_say_so(golden, tmp_path):
+    with pytest.raises(MessageNotFoundError, match="the queue is empty, the next offset is 31"):
+        opened(golden("rolled")).get("Early", 0, 30)
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    row = next(row for row in store.rows if row["body_length"] > 20)
+    with open(copy / "commitlog" / ("0" * 20), "r+b") as file:
+        file.seek(row["physical_offset"] + 90)
+        file.write(b"\xff\xff\xff")
+    with pytest.raises(MessageNotFoundError, match="its record is damaged or missing; run `flintmq verify`"):
+        open_store(copy).get(row["topic"], row["queue_id"], row["queue_offset"])
+
+
+def test_offsets_and_ids_that_lead_nowhere(golden):
+    view = opened(golden("basic"))
+    for offset in (-1, 1, 737416, 1 << 62, 1 << 70):
+        with pytest.raises(
+            MessageNotFoundError, match=f"no record begins at log offset {offset}; the log has 0 to 737416"
+        ):
+            view.get_at(offset)
+    identity = view.get_at(0).offset_msg_id
+    other = ("0" if identity[0] != "0" else "1") + identity[1:]
+    with pytest.raises(MessageNotFoundError, match=f"at log offset 0 has the id {identity}"):
+        view.get_by_offset_msg_id(other)
+    for text in ("", "xyz", identity[:-1], identity + "00"):
+        with pytest.raises(UsageError, match="a message id is 32 or 56 hexadecimal digits"):
+            view.get_by_offset_msg_id(text)
+
+
+# -- by key and by time ------------------------------------------------------------------------------------------------
+
+
+def test_query(golden):
+    view = opened(golden("flags"))
+    assert offsets(view.query("Batched", "BATCHUNIQ")) == [168154, 168452, 168674]
+    assert offsets(view.query("Batched", "BATCHUNIQ", limit=2)) == [168452, 168674]
+    with pytest.raises(UsageError, match="limit -1 is negative"):
+        view.query("Odd", "x", limit=-1)
+
+
+@pytest.mark.parametrize("bare", [False, True], ids=["with queues", "log alone"])
+def test_offset_at_time(golden, tmp_path, bare):
+    """RocketMQ's rules (store behaviour 13): an equal run gives its first or last, a gap the next later or earlier."""
+    store = golden("rolled")
+    path = store.path
+    if bare:
+        shutil.copytree(path / "commitlog", tmp_path / "commitlog")
+        path = tmp_path
+    view = open_store(path)
+    for topic, queue_id in (("Ing", 0), ("Roll", 1), ("Late", 0)):
+        rows = [row for row in store.rows if (row["topic"], row["queue_id"]) == (topic, queue_id)]
+        times = [row["store_timestamp"] for row in rows]
+        first, stop = rows[0]["queue_offset"], rows[-1]["queue_offset"] + 1
+        for ms in {times[0] - 10, times[-1] + 10, *times[:: max(1, len(times) // 6)], times[len(times) // 2] + 1}:
+            later = [row["queue_offset"] for row in rows if row["store_timestamp"] >= ms]
+            earlier = [row["queue_offset"] for row in rows if row["store_timestamp"] <= ms]
+            assert view.offset_at_time(topic, queue_id, ms) == (later[0] if later else stop)
+            assert view.offset_at_time(topic, queue_id, ms, "upper") == (earlier[-1] if earlier else first)
+
+
+def test_offset_at_time_of_odd_queues(golden, tmp_path):
+    view = opened(golden("rolled"))
+    assert [view.offset_at_time("Early", 0, ms, "upper") for ms in (0, 1 << 62)] == [31, 31]
+    assert view.offset_at_time("none", 0, 5) == 0
+    with pytest.raises(UsageError, match="boundary 'middle' is not one of: lower, upper"):
+        view.offset_at_time("Early", 0, 5, "middle")
+    # A batch has one time: lower gives its first offset, upper its last.
+    store = golden("batch")
+    rows = [row for row in store.rows if (row["topic"], row["queue_id"]) == ("BatchTopic", 0)]
+    times = [row["store_timestamp"] for row in rows]
+    at = next(n for n in range(1, len(rows)) if times[n - 1] < times[n] < times[n + 1])
+    view = opened(store)
+    assert view.offset_at_time("BatchTopic", 0, times[at]) == rows[at]["queue_offset"]
+    assert view.offset_at_time("BatchTopic", 0, times[at], "upper") == rows[at + 1]["queue_offset"] - 1
+
+
+def test_offset_at_time_passes_over_what_cannot_be_read(golden, tmp_path):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    rows = [row for row in store.rows if (row["topic"], row["queue_id"]) == ("Orders", 0)]
+    for row in rows[80:100]:
+        file = copy / "commitlog" / f"{row['physical_offset'] // BASIC_FILE * BASIC_FILE:020d}"
+        with open(file, "r+b") as out:
+            out.seek(row["physical_offset"] % BASIC_FILE + 4)
+            out.write(b"\0\0\0\0")
+    view = open_store(copy)
+    ms = rows[110]["store_timestamp"]
+    first = next(row["queue_offset"] for row in rows if row["store_timestamp"] >= ms)
+    assert view.offset_at_time("Orders", 0, ms) in (first, 100)
+
+
+# -- stores that change ------------------------------------------------------------------------------------------------
+
+
+class Writer:
+    """Writes a golden log anew, byte by byte as Java did: files of full size, in any pieces, one after another."""
+
+    def __init__(self, store, root):
+        self.files = [(file.name, file.read_bytes()) for file in sorted((store.path / "commitlog").iterdir())]
+        self.folder = root / "commitlog"
+        self.folder.mkdir(parents=True)
+
+    def write(self, seed, pause=0.0):
+        chance = random.Random(seed)
+        for name, data in self.files:
+            used = len(data.rstrip(b"\0"))
+            with open(self.folder / name, "xb", buffering=0) as file:
+                file.truncate(len(data))
+                at = 0
+                while at < used:
+                    step = chance.choice([1, 7, 40, 300, 2000, 9000])
+                    file.write(data[at : min(at + step, used)])
+                    at += step
+                    if pause:
+                        time.sleep(pause)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_follow_a_log_that_is_written(golden, tmp_path, seed):
+    store = golden("basic")
+    writer = Writer(store, tmp_path)
+    stop = threading.Event()
+    thread = threading.Thread(target=writer.write, args=(seed, 0.0005))
+    thread.start()
+    found = []
+    for message in open_store(tmp_path).follow(poll_ms=1, stop=stop):
+        found.append(message.physical_offset)
+        if len(found) == len(store.rows):
+            stop.set()
+    thread.join()
+    assert found == rows_from(store)
+
+
+def test_follow_begins_where_it_is_told_and_stops_when_it_is_told(golden):
+    store = golden("basic")
+    starts = rows_from(store)
+    stop = threading.Event()
+    view = open_store(store.path)
+    follower = view.follow(starts[-3] - 1, poll_ms=1, stop=stop)
+    assert offsets([next(follower) for _ in range(3)]) == starts[-3:]
+    stop.set()
+    assert list(follower) == []
+    assert list(view.follow(view.max_physical_offset, poll_ms=1, stop=stop)) == []
+
+
+def test_follow_passes_over_deleted_files(golden, tmp_path):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    stop = threading.Event()
+    follower = open_store(copy).follow(poll_ms=1, stop=stop)
+    assert next(follower).physical_offset == 0
+    for number in range(3):
+        (copy / "commitlog" / f"{number * BASIC_FILE:020d}").unlink()
+    found = [0]
+    for message in follower:
+        found.append(message.physical_offset)
+        if message.physical_offset == rows_from(store)[-1]:
+            stop.set()
+    # The file that was open is read to its end; what was deleted before it was reached is left out.
+    assert found == [at for at in rows_from(store) if at < BASIC_FILE or at >= 3 * BASIC_FILE]
+
+
+def test_follow_a_log_that_was_cut_below_what_was_read(golden, tmp_path):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    follower = open_store(copy).follow(rows_from(store)[-2], poll_ms=1)
+    assert offsets([next(follower), next(follower)]) == rows_from(store)[-2:]
+    os.truncate(copy / "commitlog" / f"{5 * BASIC_FILE:020d}", 0)
+    with pytest.raises(CorruptStoreError, match="the log was cut below what was read; begin again"):
+        next(follower)
+
+
+def test_a_view_is_of_its_moment_until_it_is_refreshed(golden, tmp_path):
+    store = golden("basic")
+    writer = Writer(store, tmp_path)
+    view = open_store(tmp_path)
+    assert (view.topics(), view.max_physical_offset, list(view.messages())) == ([], 0, [])
+    writer.write(1)
+    assert view.max_physical_offset == 0
+    view.refresh()
+    assert view.max_physical_offset == 737416 and len(view.queues()) == 16
+    assert len(list(view.messages())) == 3000
+    shutil.copytree(store.path / "consumequeue", tmp_path / "consumequeue")
+    view.refresh()
+    assert view.get("Orders", 0, 184).queue_offset == 184
+
+
+def test_readers_in_many_threads_while_the_store_changes(golden, tmp_path):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    view = open_store(copy, set=store.config)
+    plain = store.rows[1500::29]
+    failures = []
+
+    def read(seed):
+        try:
+            for row in random.Random(seed).sample(plain, len(plain)):
+                found = view.get(row["topic"], row["queue_id"], row["queue_offset"])
+                assert found.physical_offset == row["physical_offset"]
+                if row["keys"]:
+                    asked = view.query(row["topic"], row["keys"].split(" ")[0])
+                    assert row["physical_offset"] in offsets(asked)
+                view.refresh()
+        except BaseException as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
+    for thread in threads:
+        thread.start()
+    for number in range(2):  # retention takes the oldest files away meanwhile
+        time.sleep(0.02)
+        (copy / "commitlog" / f"{number * BASIC_FILE:020d}").unlink()
+    for thread in threads:
+        thread.join()
+    assert failures == []
+
+
+def test_files_that_vanish_between_two_questions(golden, tmp_path):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    view = open_store(copy, set=store.config)
+    assert len(view.queues()) == 16
+    shutil.rmtree(copy / "consumequeue")
+    shutil.rmtree(copy / "index")
+    row = store.rows[10]
+    with pytest.raises(MessageNotFoundError):
+        view.get(row["topic"], row["queue_id"], 10**6)
+    view.refresh()
+    assert view.get(row["topic"], row["queue_id"], row["queue_offset"]).physical_offset == row["physical_offset"]
+    shutil.rmtree(copy / "commitlog")
+    with pytest.raises(MessageNotFoundError):
+        view.get_at(row["physical_offset"])
+    view.refresh()
+    assert (view.topics(), list(view.messages()), view.query(row["topic"], "k")) == ([], [], [])
+
+
+@pytest.mark.parametrize("cut", [0, 7, 8, 90, 1000, BASIC_FILE - 1])
+def test_a_last_file_that_was_cut_short(golden, tmp_path, cut):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    os.truncate(copy / "commitlog" / f"{5 * BASIC_FILE:020d}", cut)
+    view = open_store(copy, set=store.config)
+    left = [row for row in store.rows if row["physical_offset"] + row["size"] <= 5 * BASIC_FILE + cut]
+    assert offsets(view.messages()) == [row["physical_offset"] for row in left]
+    want = {}
+    for row in left:
+        want[row["topic"], row["queue_id"]] = row["queue_offset"] + 1
+    assert {(q.topic, q.queue_id): q.max_offset for q in view.queues()} == want
+
+
+# -- wrong use, refused stores, promises ------------------------------------------------------------------------------
+
+
+def test_wrong_use(golden, tmp_path):
+    path = golden("basic").path
+    with pytest.raises(NotAStoreError):
+        open_store(tmp_path)
+    with pytest.raises(UsageError, match="access 'mmap' is not one of: pread, map"):
+        open_store(path, access="mmap")
+    with pytest.raises(ConfigError, match="did you mean maxIndexNum"):
+        open_store(path, set={"maxIndexNumber": 5})
+    (tmp_path / "commitlog").mkdir()
+    (tmp_path / "dledger-n0").mkdir()
+    with pytest.raises(UnsupportedFormatError):
+        open_store(tmp_path)
+
+
+def test_a_closed_view(golden):
+    with open_store(golden("basic").path) as view:
+        pass
+    view.close()
+    for use in (view.refresh, view.topics, lambda: view.get("Orders", 0, 0), lambda: list(view.messages())):
+        with pytest.raises(UsageError, match="this view is closed; open the store again"):
+            use()
+    assert "basic" in repr(view)
+
+
+def test_configuration_from_a_file(golden, tmp_path):
+    store = golden("crash-keys")
+    conf = tmp_path / "broker.conf"
+    conf.write_text("brokerName=b\nmaxHashSlotNum=100\nmaxIndexNum=4000\n")
+    view = open_store(store.path, config=conf, set={"maxMessageSize": 5000})
+    assert view.config.given == {"brokerName", "maxHashSlotNum", "maxIndexNum", "maxMessageSize"}
+
+
+def test_damage_stops_strict_readers_and_is_told_to_others(golden, tmp_path):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    row = store.rows[1000]
+    file = copy / "commitlog" / f"{row['physical_offset'] // BASIC_FILE * BASIC_FILE:020d}"
+    with open(file, "r+b") as out:
+        out.seek(row["physical_offset"] % BASIC_FILE + 4)
+        out.write(b"\0\0\0\0")
+    view = open_store(copy)
+    with pytest.raises(CorruptStoreError) as caught:
+        list(view.messages())
+    assert (caught.value.file, caught.value.position) == (str(file), row["physical_offset"] % BASIC_FILE)
+    report = Report()
+    found = offsets(view.messages(strict=False, report=report))
+    assert found == [at for at in rows_from(store) if at != row["physical_offset"]]
+    assert [damage.lost for damage in report.damages] == [row["size"]]
+
+
+def test_unreadable_directories(golden, tmp_path):
+    if os.geteuid() == 0:
+        pytest.skip("root may read everything")
+    copy = golden("basic").copy(tmp_path)
+    os.chmod(copy / "commitlog", 0)
+    try:
+        with pytest.raises(StoreAccessError, match="check its permissions"):
+            open_store(copy)
+    finally:
+        os.chmod(copy / "commitlog", 0o755)
+
+
+def test_nothing_is_written_and_no_file_stays_open(golden, tmp_path):
+    store = golden("config")
+    copy = store.copy(tmp_path)
+    for folder, folders, files in os.walk(copy):
+        for name in folders + files:
+            os.utime(os.path.join(folder, name), (1, 1))
+    before = len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else None
+    view = open_store(copy, set=store.config)
+    list(view.messages())
+    for queue in view.queues():
+        view.offset_at_time(queue.topic, queue.queue_id, 0)
+    view.query("Trade", "x")
+    view.refresh()
+    if before is not None:
+        assert len(os.listdir("/proc/self/fd")) == before
+    times = {os.stat(os.path.join(folder, name)).st_mtime for folder, d, f in os.walk(copy) for name in d + f}
+    assert times == {1}
