@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import sys
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -61,6 +62,16 @@ Fields of `--format` are the names of the schema in braces. A field may have a f
 """
 
 
+FOUND = (
+    "`verify` found defects (notes alone are 0).",
+    "`--skip-damage` skipped damage.",
+    "`--decompress` met bodies that cannot be decompressed; they are shown as stored.",
+    "`doctor` found something that must be repaired.",
+)
+"""What makes the exit code 1 without an error."""
+WIDTH = 120
+
+
 def page() -> str:
     """The whole of docs/cli.md."""
     root: Any = typer.main.get_command(app)
@@ -97,15 +108,15 @@ def _section(name: str, command: Any) -> Iterator[str]:
     yield f"### flintmq {name}\n"
     yield f"    flintmq {' '.join([name, *words])} [OPTIONS]\n"
     for paragraph in _text(command):
-        yield paragraph + "\n"
+        yield textwrap.fill(paragraph, WIDTH) + "\n"
     yield "| argument or option | meaning |"
     yield "|---|---|"
     for param in command.params:
         yield _parameter(param)
     yield ""
-    yield "\n".join(line.strip() for line in (command.epilog or "").splitlines() if line.strip() == "Examples:")
-    yield ""
-    yield "\n".join("    " + line.strip() for line in (command.epilog or "").splitlines() if "flintmq " in line) + "\n"
+    lines = [line.strip() for line in (command.epilog or "").splitlines()]
+    yield "Examples:\n"
+    yield "\n".join(f"    {line}" for line in lines if line.startswith("flintmq ")) + "\n"
 
 
 def _parameter(param: Any) -> str:
@@ -118,13 +129,16 @@ def _parameter(param: Any) -> str:
 
 
 def _exit_codes() -> Iterator[str]:
-    rows = [(0, "", "fine")]
+    rows = [(0, "", "Fine.")]
     rows += [(error.exit_code, f"`{error.__name__}`", _meaning(error)) for error in _tree(FlintError)]
     rows += [
         (1, "", "`verify` or `scan --skip-damage` found damage, `rebuild` a mismatch, `doctor` an ill installation")
     ]
     rows += [(5, "`OSError`", "The system refuses to read or write a file.")]
-    rows += [(EXIT_INTERNAL, "", "a bug of FlintMQ: please report it"), (EXIT_INTERRUPTED, "", "interrupted (Ctrl-C)")]
+    rows += [
+        (EXIT_INTERNAL, "", "A bug of FlintMQ: please report it."),
+        (EXIT_INTERRUPTED, "", "Interrupted (Ctrl-C)."),
+    ]
     for code, name, meaning in sorted(rows, key=lambda row: row[0]):
         yield f"| {code} | {name} | {meaning} |"
 
@@ -132,7 +146,8 @@ def _exit_codes() -> Iterator[str]:
 def _tree(error: type[FlintError]) -> Iterator[type[FlintError]]:
     yield error
     for child in error.__subclasses__():
-        yield from _tree(child)
+        if child.__module__ == FlintError.__module__:
+            yield from _tree(child)
 
 
 def _meaning(error: type[FlintError]) -> str:

@@ -13,7 +13,7 @@ from flintmq.cli.output import output
 from flintmq.errors import UsageError
 
 EPILOG = examples(
-    "flintmq get /var/rocketmq/store Orders 0 1842", "flintmq get /var/rocketmq/store Orders 0 1842 --raw > body.bin"
+    "flintmq get /var/rocketmq/store Orders 0 42", "flintmq get /var/rocketmq/store Orders 0 42 --raw > body.bin"
 )
 
 

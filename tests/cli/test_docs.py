@@ -1,0 +1,140 @@
+"""docs/cli.md is what the commands say, its examples run, and docs/cli/json.md lists the keys that there are."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flintmq import errors
+from flintmq.cli import docs
+from flintmq.message import COLUMNS
+from tests.cli.conftest import Run
+from tests.compat.stores import Golden
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / docs.PAGE).read_text(encoding="utf-8")
+JSON_PAGE = (ROOT / "docs" / "cli" / "json.md").read_text(encoding="utf-8")
+EXAMPLES = re.findall(r"^    (flintmq .*(?<!\[OPTIONS\]))$", PAGE, re.MULTILINE)
+
+
+def test_the_page_is_what_the_commands_say() -> None:
+    assert docs.page() == PAGE, "run: python -m flintmq.cli.docs --write"
+
+
+def test_check_and_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "docs").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert docs.main(["--check"]) == 1 and "--write" in capsys.readouterr().err
+    assert docs.main(["--write"]) == 0 and docs.main(["--check"]) == 0
+    (tmp_path / docs.PAGE).write_text("edited by hand")
+    assert docs.main(["--check"]) == 1
+    assert docs.main([]) == 2
+
+
+def test_every_error_class_has_its_line() -> None:
+    table = PAGE.partition("## Exit codes")[2]
+    classes = [
+        value for value in vars(errors).values() if isinstance(value, type) and issubclass(value, errors.FlintError)
+    ]
+    for error in classes:
+        assert re.search(rf"^\| {error.exit_code} \| `{error.__name__}` \| .+\. \|$", table, re.MULTILINE), error
+
+
+def test_every_link_within_the_page_leads_somewhere() -> None:
+    headings = {line.lstrip("# ").replace(" ", "-") for line in PAGE.splitlines() if line.startswith("#")}
+    links = re.findall(r"\]\(#([^)]+)\)", PAGE)
+    assert links and set(links) <= headings
+
+
+@pytest.mark.parametrize(
+    "line", [pytest.param(line, marks=[pytest.mark.spark] if "spark" in line else []) for line in EXAMPLES]
+)
+def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    command = line.replace("/tmp/", f"{tmp_path}/").replace("/var/rocketmq/store", str(golden("basic").path))
+    env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    if command.endswith("| grep defect"):  # exits with 1 where there are none
+        command = command.removesuffix("| grep defect")
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=env, capture_output=True, check=False, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+def test_there_are_examples_for_every_command() -> None:
+    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 20
+
+
+def keys(heading: str, table: str = "key") -> list[str]:
+    """The first column of a table of docs/cli/json.md."""
+    section = re.split(r"^## ", JSON_PAGE, flags=re.MULTILINE)
+    [text] = [part for part in section if part.splitlines()[0] == heading]
+    rows = text.partition(f"| {table} | value |\n|---|---|\n")[2].partition("\n\n")[0]
+    found = re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)
+    assert found, (heading, table)
+    return found
+
+
+def nested(heading: str, key: str) -> list[list[str]]:
+    """The keys that the row of `key` names, one list for each level of lists."""
+    [row] = re.findall(rf"^\| `{key}` \| (.*) \|$", JSON_PAGE.partition(f"## {heading}")[2], re.MULTILINE)[:1]
+    outer, _, inner = row.partition(" (list of ")
+    return [re.findall(r"`(\w+)`", part) for part in (outer, inner) if part]
+
+
+def test_the_keys_of_a_message(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    documented = keys("A message: `scan`, `get`, `query`")
+    assert documented == list(COLUMNS) == list(run("scan", golden("basic").path, "--limit", 1, "--json").rows[0])
+
+
+def test_the_keys_of_verify(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("crash").copy(tmp_path)
+    (store / "checkpoint").write_bytes(b"short")
+    seen = {row["kind"]: list(row) for row in run("verify", store, "--json").rows}
+    assert seen == {
+        "defect": keys("`verify`", "key of a defect"),
+        "note": keys("`verify`", "key of a note"),
+        "summary": keys("`verify`", "key of the summary"),
+    }
+
+
+def test_the_keys_of_inspect(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    [found] = run("inspect", golden("timer").path, "--json").rows
+    assert list(found) == keys("`inspect`")
+    assert [list(found["log"])] == nested("`inspect`", "log")
+    assert [list(found["timer"])] == nested("`inspect`", "timer")
+    for key in ("folders", "index"):
+        assert [list(found[key][0])] == nested("`inspect`", key)
+    topic = next(topic for topic in found["topics"] if topic["queues"])
+    assert [list(topic), list(topic["queues"][0])] == nested("`inspect`", "topics")
+    [found] = run("inspect", golden("config").path, "--json").rows
+    group = next(group for group in found["groups"] if group["offsets"])
+    assert [list(group), list(group["offsets"][0])] == nested("`inspect`", "groups")
+    assert list(found["delays"][0]) == list(group["offsets"][0])
+
+
+def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    [done] = run("rebuild", golden("poison").path, "--into", tmp_path, "--json").rows
+    assert list(done) == keys("`rebuild`")
+    [found] = run("doctor", "--json").rows
+    assert list(found) == keys("`doctor`")
+    assert list(found["checks"][0]) == ["name", "state", "found", "advice"]
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from flintmq.spark.jobs.export import Exported
+
+    assert list(Exported().as_dict()) == keys("`spark export`")
+
+
+def test_the_keys_on_stderr(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    heading = "Errors and remarks on stderr"
+    documented = keys(heading, "key of an error")
+    store: Golden = golden("basic")
+    copy = store.copy(tmp_path)
+    with (copy / "commitlog" / "00000000000000262144").open("rb+") as file:
+        file.write(b"\xff" * 50)
+    assert list(json.loads(run("scan", copy, "--json").err)) == documented
+    assert list(json.loads(run("scan", tmp_path, "--json").err)) == documented[:3]
+    assert list(json.loads(run("query", store.path, "a", "b", "--json").err)) == keys(heading, "key of a remark")
