@@ -1,0 +1,1 @@
+# Nothing here is for Python: `columns` calls these loops.
