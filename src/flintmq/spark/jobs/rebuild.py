@@ -35,8 +35,9 @@ from flintmq.forensics.rebuild import (
 from flintmq.format.index import PEER_533
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.run import parallelism, run_tasks
+from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.splits import LogRange, check_end, cut, split_count
-from flintmq.store.dispatch import BATCH, Dispatcher
+from flintmq.store.dispatch import Dispatcher
 from flintmq.store.index_writer import IndexFileWriter, file_name
 from flintmq.store.log import LogWalk, find_end
 from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles
@@ -46,15 +47,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FIRST_STAGE = 0.7  # of the work, for progress
-
-
-@dataclass(frozen=True, slots=True)
-class Stage:
-    """What a task of the first stage left: its directory, and (path, kind is batch, light, units) of each queue."""
-
-    path: str
-    queues: list[tuple[str, bool, bool, int]]
-    keys: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,18 +88,22 @@ def rebuild(
     done = Rebuilt(log_bytes=span)
 
     answers = run_tasks(spark, partial(stage_range, plan, end, access), ranges, _scaled(progress, span, 0, FIRST_STAGE))
-    stages = [Stage(answer["path"], [tuple(q) for q in answer["queues"]], answer["keys"]) for answer in answers]
+    stages = [Stage.of(answer) for answer in answers]
     done.records = sum(answer["records"] for answer in answers)
     done.keys = sum(stage.keys for stage in stages)
     last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
-    for topic in sorted({topic for answer in answers for topic in answer["refused"]}):
-        report.note("unusable_topic", f"topic {topic} cannot be a directory's name; its messages get no queue")
-
     totals: Counter[str] = Counter()
-    for stage in stages:
-        for path, _, _, units in stage.queues:
-            if path:
-                totals[path] += units
+    refused = set()
+    for staged_queue in (each for stage in stages for each in stage.queues):
+        path = staged_queue.queue.path
+        if path is None:
+            refused.add(staged_queue.queue)
+        else:
+            totals[path] += staged_queue.units
+    for queue in refused:
+        report.note(
+            "unusable_topic", f"topic {queue.topic[:60]!r} cannot be a directory's name; its messages get no queue"
+        )
     done.units, done.queues = totals.total(), len(totals)
     files = index_files(plan, stages, last) if plan.rules.index else []
     done.index_files = len(files)
@@ -135,14 +131,7 @@ def stage_range(plan: RebuildPlan, log_end: int, access: str, part: LogRange) ->
             writer.take(block)
             last = block.last_offset, block.last_time
     check_end(walk, plan.log, part.end, log_end)
-    writer.close()
-    queues = [
-        (queue.path or "", queue.kind == BATCH, number in dispatcher.light_numbers, writer.units.get(number, 0))
-        for number, queue in enumerate(dispatcher.queues.keys)
-    ]
-    refused = [f"{queue.topic[:60]!r}" for queue in dispatcher.queues.keys if queue.path is None]
-    counts = {"records": records, "keys": writer.keys}
-    return {"path": writer.path, "queues": queues, "refused": refused, "last": last, **counts}
+    return {**writer.finish(dispatcher), "records": records, "last": last}
 
 
 def share_out(totals: Counter[str], groups: int) -> list[list[str]]:
@@ -221,11 +210,15 @@ def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], 
     batch: dict[str, BatchQueueWriter] = {}
     with_times = bool(plan.ext_file)
     for stage in stages:
-        mine = {number: path for number, (path, _, _, _) in enumerate(stage.queues) if path in paths}
+        mine = {
+            number: path
+            for number, each in enumerate(stage.queues)
+            if (path := each.queue.path) is not None and path in paths
+        }
         for number, offsets, times, units in staged.segments(stage.path, mine, with_times):
-            path, _, light, _ = stage.queues[number]
+            path = mine[number]
             if path not in plain:
-                plain[path] = queue_writer(plan, files, path, light, report)
+                plain[path] = queue_writer(plan, files, path, stage.queues[number].light, report)
             plain[path].place(offsets, times, units, 0, len(offsets))
         for number, unit in staged.batch_units(stage.path, mine):
             path = mine[number]

@@ -1,6 +1,6 @@
-"""What the first stage of a rebuild leaves for the second: units by queue and keys in log order, in files.
+"""What the first stage of a job leaves for the second: units by queue and index keys in log order, in files.
 
-Each task has a directory of its own below the rebuild's staging directory:
+A task of the first stage walks a range of the log and has a directory of its own:
 
     units      segments one after another: a segment is the units of one queue from one block, as its queue offsets
                (int64 each), store times in ms (int64 each, only where ext queues need them) and units (20 bytes each)
@@ -8,7 +8,8 @@ Each task has a directory of its own below the rebuild's staging directory:
     batch      units of batch queues: rows of int64 number of the queue and 46 bytes
     hashes, offsets, times     index keys: int32, int64, int64 each, native byte order
 
-A queue's number is that of the task's own table, which comes back to the driver with its counts.
+A queue's number is that of the task's own table, which comes back to the driver with its counts. Tables go to every
+task of the second stage, which picks its queues from all directories, in log order.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from __future__ import annotations
 import os
 import uuid
 from array import array
-from collections.abc import Iterator, Mapping
-from typing import BinaryIO
+from collections.abc import Container, Iterator, Mapping
+from typing import Any, BinaryIO, NamedTuple
 
 from flintmq.format import batch_queue
-from flintmq.store.dispatch import Block
+from flintmq.store.dispatch import Block, Dispatcher, Queue
 from flintmq.store.queue_writer import UNIT_SIZE
 
 ROW = 3  # int64 of a row of `segments`
@@ -28,8 +29,44 @@ KEY_FILES = (("hashes", "i"), ("offsets", "q"), ("times", "q"))
 KEYS_AT_ONCE = 1 << 18
 
 
+class StagedQueue(NamedTuple):
+    """A queue in the table of a task of the first stage.
+
+    Attributes:
+        kind, topic, queue_id: as in store.dispatch.Queue; the topic in hexadecimal, for JSON.
+        light: it was met as a light queue.
+        units: how many units of it were staged.
+    """
+
+    kind: str
+    topic: str
+    queue_id: int
+    light: bool
+    units: int
+
+    @property
+    def queue(self) -> Queue:
+        """The queue itself."""
+        return Queue(self.kind, bytes.fromhex(self.topic), self.queue_id)
+
+
+class Stage(NamedTuple):
+    """What one task of the first stage left: its directory, its table of queues, and how many keys."""
+
+    path: str
+    queues: list[StagedQueue]
+    keys: int
+
+    @classmethod
+    def of(cls, answer: Mapping[str, Any]) -> Stage:
+        """The stage that a task's answer tells of."""
+        return cls(answer["path"], [StagedQueue(*queue) for queue in answer["queues"]], answer["keys"])
+
+
 class StageWriter:
     """Writes one task's directory.
+
+    Nothing of it is seen by others before `finish` has told its name.
 
     Args:
         parent: the directory below which it is made; each attempt of a task has a name of its own.
@@ -74,11 +111,26 @@ class StageWriter:
                 self._file(name).write(memoryview(values)[: block.keys])
             self.keys += block.keys
 
-    def close(self) -> None:
-        """Close the files. They need not be durable: after a crash everything is made again."""
+    def finish(self, dispatcher: Dispatcher) -> dict[str, Any]:
+        """Close the files, which need not be durable: after a crash everything is made again.
+
+        Returns:
+            The answer that Stage.of reads.
+        """
         self._file("segments").write(self._segments)
         for file in self._files.values():
             file.close()
+        queues = [
+            StagedQueue(
+                queue.kind,
+                queue.topic.hex(),
+                queue.queue_id,
+                number in dispatcher.light_numbers,
+                self.units.get(number, 0),
+            )
+            for number, queue in enumerate(dispatcher.queues.keys)
+        ]
+        return {"path": self.path, "queues": queues, "keys": self.keys}
 
     def _file(self, name: str) -> BinaryIO:
         if name not in self._files:
@@ -87,21 +139,21 @@ class StageWriter:
 
 
 def segments(
-    path: str, wanted: Mapping[int, str], with_times: bool
+    path: str, wanted: Container[int], with_times: bool
 ) -> Iterator[tuple[int, memoryview, memoryview, memoryview]]:
     """The segments of some queues in one task's directory, in log order.
 
     Args:
         path: the directory.
-        wanted: has the numbers of these queues as keys.
+        wanted: numbers of the queues.
         with_times: as the writer was told.
 
     Yields:
         (number of the queue, queue offsets as int64, store times as int64 or empty, units).
     """
-    if not wanted:
-        return
     rows = _read_array(os.path.join(path, "segments"), "q")
+    if not rows:
+        return
     with open(os.path.join(path, "units"), "rb") as file:
         for at in range(0, len(rows), ROW):
             number, position, count = rows[at : at + ROW]
@@ -118,10 +170,10 @@ def segments(
             )
 
 
-def batch_units(path: str, wanted: Mapping[int, str]) -> Iterator[tuple[int, batch_queue.BatchUnit]]:
+def batch_units(path: str, wanted: Container[int]) -> Iterator[tuple[int, batch_queue.BatchUnit]]:
     """The units of some batch queues in one task's directory, in log order, as (number of the queue, unit)."""
     name = os.path.join(path, "batch")
-    if not wanted or not os.path.exists(name):
+    if not os.path.exists(name):
         return
     with open(name, "rb") as file:
         while row := file.read(8 + batch_queue.BATCH_UNIT_SIZE):
