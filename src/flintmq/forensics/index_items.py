@@ -65,7 +65,8 @@ class IndexItems:
         """Make ready for the first item: the heads take four bytes a slot, while this file is looked at."""
         self.heads = array("i", bytes(4 * self.shape.slots))
         if self.header.index_count > self.shape.items:
-            self._defect("index-header", 36, f"a count up to {self.shape.items}", f"{self.header.index_count}")
+            at = index.HEADER.offset("index_count")
+            self._defect("index-header", at, f"a count up to {self.shape.items}", f"{self.header.index_count}")
 
     # -- items -----------------------------------------------------------------------------------------------------
 

@@ -116,8 +116,13 @@ class UnitFiles:
         for name in self._names():
             path = os.path.join(self.folder, name)
             start, size = file_start(name), self.disk.effects.size(path)
-            if start is None or size is None:
+            if start is None:
                 self.findings.note("unknown-file", f"{path} is no queue file", path)
+            elif size is None:
+                if name in self._names():  # else it was deleted meanwhile
+                    self.findings.defect(
+                        "queue-file-unreadable", path, None, expected="a regular file", found="something else"
+                    )
             elif start % self.width and not counted:
                 self.findings.defect(
                     "queue-gap", path, None, expected=f"a name that is a multiple of {self.width}", found=name

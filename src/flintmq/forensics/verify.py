@@ -128,7 +128,7 @@ class _Run:
         index = IndexCheck(items, self.ground) if self.queues.rules.index else None
         report = LogReport(self.ground)
         walk = LogWalk(self.log, self.facts, access=access, strict=False, report=report, piece_bytes=PIECE_BYTES)
-        log = LogCheck(self.log, self.findings)
+        log = LogCheck(self.log, self.ground)
         self._walk(walk, log, index, progress)
         log.finish()
         self.queues.finish()

@@ -99,8 +99,11 @@ def check_checkpoint(root: str, found: checkpoint.Checkpoint, log_end: int, last
     path = os.path.join(root, "checkpoint")
     for field in ("physic_timestamp", "logics_timestamp", "index_timestamp"):
         value, at = getattr(found, field), checkpoint.CHECKPOINT.offset(field)
-        if last_time and value > last_time:
-            findings.defect("checkpoint-ahead", path, at, expected=f"{field} up to {last_time}", found=str(value))
+        if value > last_time:
+            last = (
+                f"up to {last_time}, when the last record was stored" if last_time else "0, since the log has no record"
+            )
+            findings.defect("checkpoint-ahead", path, at, expected=f"{field} {last}", found=str(value))
     if found.confirm_physical_offset > log_end:
         at = checkpoint.CHECKPOINT.offset("confirm_physical_offset")
         expected, value = f"confirm offset up to {log_end}", str(found.confirm_physical_offset)
@@ -137,7 +140,7 @@ def _check_json(path: str, name: str, findings: Findings, effects: Effects) -> N
         return
     for table in TABLES.get(name, ()):
         entries = value.get(table)
-        if entries is None:
+        if entries is None and table != TABLES[name][0]:
             continue
         if not isinstance(entries, dict):
             findings.defect("config-bad", path, None, expected=f"{table} to be an object", found=type(entries).__name__)

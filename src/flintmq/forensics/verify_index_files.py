@@ -11,7 +11,7 @@ from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.index_items import IndexItems
-from flintmq.forensics.unit_files import Disk
+from flintmq.forensics.unit_files import BLOCK_BYTES, Disk
 from flintmq.format import index
 from flintmq.store import geometry
 from flintmq.store.geometry import IndexGeometry
@@ -33,24 +33,58 @@ def index_items(root: str, config: StoreConfig, disk: Disk, ground: Ground) -> I
     paths = []
     for name in disk.effects.listdir(folder):
         path = os.path.join(folder, name)
-        if index.NAME.fullmatch(name) and disk.effects.size(path) is not None:
+        if index.NAME.fullmatch(name):
             paths.append(path)
         else:
             ground.findings.note("unknown-file", f"{path} is no index file", path)
     found = [file for path in paths if (file := _open(path, config, disk, ground)) is not None]
+    found = [
+        file for file in _of_one_size(found, config, ground) if _holds_items(file, file.path == paths[-1], disk, ground)
+    ]
     before: IndexItems | None = None
-    for file in _in_log_order(_of_one_size(found, config, ground), ground):
-        items = IndexItems(file.path, file.header, file.shape, before, disk, ground)
-        if items.stop > 1:
-            yield items
-            before = items
+    for file in _in_log_order(found, ground):
+        before = IndexItems(file.path, file.header, file.shape, before, disk, ground)
+        yield before
+
+
+def _holds_items(file: _Found, last: bool, disk: Disk, ground: Ground) -> bool:
+    """Whether a file holds items. Only the last one may be without; its slots are empty then."""
+    if file.header.next_item > 1 and file.shape.items > 1:
+        return True
+    at = index.HEADER.offset("index_count")
+    if file.header.index_count < 0:
+        ground.findings.defect("index-header", file.path, at, expected="a count", found=str(file.header.index_count))
+    elif not last:
+        ground.findings.defect("index-file", file.path, None, expected="items, since later files exist", found="none")
+    elif ground.replay_from is None and not ground.live:
+        used = _first_byte(file, disk)
+        if used is not None:
+            found = f"{file.header.index_count}, although position {used} is in use"
+            ground.findings.defect("index-header", file.path, at, expected="a count of items", found=found)
+    return False
+
+
+def _first_byte(file: _Found, disk: Disk) -> int | None:
+    """Where the first byte behind the header stands that is not zero; holes of a sparse file are stepped over."""
+    position: int | None = index.HEADER.size
+    below = os.path.dirname(file.path)
+    while position is not None and position < file.size:
+        position = disk.next_data(file.path, below, position)
+        data = b"" if position is None else disk.pread(file.path, below, BLOCK_BYTES, position)
+        if position is None or not data:
+            return None
+        rest = data.lstrip(b"\0")
+        if rest:
+            return position + len(data) - len(rest)
+        position += len(data)
+    return None
 
 
 def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found | None:
     """One file with its header and division; None if it holds nothing or cannot be understood, which is told."""
-    size = disk.effects.size(path) or 0
+    size = disk.effects.size(path)
     below = os.path.dirname(path)
-    if not size:
+    if size == 0:
         ground.findings.note("empty-file", f"{path} is empty", path)
         return None
     try:
@@ -59,7 +93,7 @@ def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found 
     except StoreAccessError as error:
         ground.findings.defect("index-file", path, None, expected="a file that can be read", found=str(error))
         return None
-    if len(raw) < index.HEADER.size:
+    if size is None or len(raw) < index.HEADER.size:
         ground.findings.defect("index-file", path, None, expected="a header of 40 bytes", found=f"{size} bytes")
         return None
     header = index.HEADER.unpack(raw)
@@ -69,8 +103,7 @@ def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found 
         shape = _guess(path, size, header, disk)
         if shape is not None:
             return _Found(path, size, header, shape)
-        if header.next_item > 1:
-            _not_divided(path, size, str(error), config, ground)
+        _not_divided(path, size, str(error), config, ground)
         return None
 
 

@@ -68,8 +68,10 @@ def check_files(log: LogFiles, directories: list[str], findings: Findings, effec
     for directory in directories:
         for name in effects.listdir(directory):
             path = os.path.join(directory, name)
-            if file_start(name) is None or effects.size(path) is None:
+            if file_start(name) is None:
                 findings.note("unknown-file", f"{path} is no log file; RocketMQ may refuse to start", path)
+            elif effects.size(path) is None and name in effects.listdir(directory):
+                findings.defect("log-file-unreadable", path, None, expected="a regular file", found="something else")
 
 
 class LogCheck:
@@ -81,8 +83,8 @@ class LogCheck:
         last_time: the latest store time in ms, 0 without records.
     """
 
-    def __init__(self, log: LogFiles, findings: Findings) -> None:
-        self.log, self.findings = log, findings
+    def __init__(self, log: LogFiles, ground: Ground) -> None:
+        self.log, self.ground, self.findings = log, ground, ground.findings
         self.records = 0
         self.end = log.min_offset
         self.last_time = 0
@@ -133,8 +135,14 @@ class LogCheck:
     def _spares(self) -> None:
         """Files behind the end, made ahead of need: RocketMQ has up to two while it runs."""
         for file in self.log.files:
-            if file.start >= self.end and file.start > self.log.min_offset and self._head(file, 0) == bytes(8):
+            if file.start < self.end or file.start == self.log.min_offset:
+                continue
+            if self._head(file, 0) == bytes(8):
                 self.findings.note("spare-file", f"{file.path} holds nothing yet", file.path)
+            elif file.size and file.start not in self.ground.lost:
+                self.findings.note(
+                    "torn-tail", f"{file.path}: bytes behind the log's end that are no record", file.path
+                )
 
     def _head(self, file: LogFile, position: int) -> bytes:
         """Eight bytes of a log file, fewer where it ends or cannot be read (which the walk has told)."""

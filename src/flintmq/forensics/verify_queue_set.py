@@ -132,7 +132,24 @@ class QueueSet:
         extension = None
         if not batch and self.disk.effects.is_dir(os.path.join(self.root, geometry.EXT_QUEUES)):
             extension = ExtQueue.of(self.root, QueueName(topic, queue_id), self.disk.effects)
+            self._check_extension(extension)
         return UnitCheck(QueueName(topic, queue_id), files, what, self.ground, extension)
+
+    def _check_extension(self, extension: ExtQueue) -> None:
+        """The files of an extension queue have one size and no gap."""
+        size = geometry.common_size((file.size for file in extension.files), 0)
+        if "mappedFileSizeConsumeQueueExt" in self.config.given:
+            size = self.config.mapped_file_size_consume_queue_ext
+        for number, file in enumerate(extension.files):
+            if file.size != size:
+                self.ground.findings.defect(
+                    "queue-file-size", file.path, None, expected=f"{size} bytes", found=f"{file.size} bytes"
+                )
+            due = extension.files[number - 1].start + size
+            if number and file.start != due:
+                self.ground.findings.defect(
+                    "queue-gap", file.path, None, expected=f"name {due:020}", found=f"name {file.start:020}"
+                )
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

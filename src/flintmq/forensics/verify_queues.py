@@ -183,9 +183,9 @@ class UnitCheck:
             self.cursor = q
             return 0
         offset, size = _POINTER.unpack_from(found)
-        if offset < 0 or size <= 0:
-            return self._nothing_there(q, key)
         at_its_place = indexed and q == self.cursor
+        if not any(found) or (not at_its_place and (offset < 0 or size <= 0)):
+            return self._nothing_there(q, key)
         if not at_its_place and self._harmless(offset, size) is not None:
             self._account(self.cursor, self.cursor + 1)
             self.cursor += 1
@@ -237,7 +237,7 @@ class UnitCheck:
         """The note that explains a unit without a record of this queue, None if nothing does."""
         if size == PRE_BLANK_SIZE:
             return "units-pre-blank"
-        if offset < self.ground.log_begin:
+        if 0 <= offset < self.ground.log_begin:
             return "units-expired"
         return "units-lost" if offset in self.ground.lost else None
 

@@ -59,16 +59,22 @@ class TimerCheck:
                 wheel.take(position, unit)
             if self.clean:
                 wheel.compare()
+            if not self.files and check.log_flushed_position > 0:
+                expected = f"a timer log up to {check.log_flushed_position}"
+                self.findings.defect("timer-log", self.folder, None, expected=expected, found="no files")
 
     def _timercheck(self, end_of: Callable[[str, int], int | None]) -> timer.TimerCheck:
         path = os.path.join(self.root, CONFIG, "timercheck")
         try:
-            data = self.disk.effects.read_file(path, timer.TIMER_CHECK_SIZE)
+            data = self.disk.effects.read_file(path, timer.TIMER_CHECK_SIZE + 1)
             if data is None:
                 return timer.TimerCheck()
             check = timer.decode_check(data)
+            if len(data) != timer.TIMER_CHECK_SIZE or min(check) < 0:
+                raise FormatError(f"{len(data)} bytes, least number {min(check)}")
         except (FormatError, StoreAccessError) as error:
-            self.findings.defect("config-bad", path, None, expected="7 numbers", found=str(error))
+            expected = f"7 numbers that are not negative in {timer.TIMER_CHECK_SIZE} bytes"
+            self.findings.defect("config-bad", path, None, expected=expected, found=str(error))
             return timer.TimerCheck()
         end = end_of(timer.TIMER_TOPIC, 0) or 0
         if check.queue_offset > end:
