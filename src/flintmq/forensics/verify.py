@@ -29,6 +29,7 @@ from flintmq.storage.effects import REAL, Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.log import LogWalk
+from flintmq.store.recovery import Verdict
 from flintmq.store.snapshot import Snapshot
 
 PIECE_BYTES = 8 << 20
@@ -100,13 +101,34 @@ def verify(
     path = geometry.open_root(root, config, effects)
     disk = Disk(effects)
     try:
-        return _Run(path, config, disk).run(progress, access)
+        return Run(path, config, disk).run(progress, access)
     finally:
         disk.close()
 
 
-class _Run:
-    """One verification: the parts and the order in which they see the log."""
+@dataclass
+class Seen:
+    """What a verification saw in the log and beside it.
+
+    Attributes:
+        records, log_end, last_time, ending: see Verification; last_time is the latest store time in ms.
+        queues, units, index_files, index_items: see Verification.
+        end_of: queue offset behind the last message of a queue; None for a queue that does not exist.
+    """
+
+    records: int
+    log_end: int
+    last_time: int
+    ending: Verdict
+    queues: int
+    units: int
+    index_files: int
+    index_items: int
+    end_of: Callable[[str, int], int | None]
+
+
+class Run:
+    """One verification: what is looked at, and in which order. The job on Spark looks at the log in another way."""
 
     def __init__(self, root: str, config: StoreConfig, disk: Disk) -> None:
         self.root, self.config, self.disk, self.effects = root, config, disk, disk.effects
@@ -115,42 +137,32 @@ class _Run:
         self.snapshot = Snapshot(root, config, None, self.effects)
         self.log, self.facts = self.snapshot.log, self.snapshot.facts
         self.ground = Ground(self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live)
-        self.queues = QueueSet(root, config, self.snapshot.broker, disk, self.ground)
-        self.dispatcher = Dispatcher(self.queues.rules)
 
     def run(self, progress: Progress | None, access: str) -> Verification:
+        """Look at everything."""
         directories = [place.path for place in geometry.log_directories(self.root, self.config, self.effects)]
         check_root(self.root, self.config, self.findings, self.effects)
         if self.facts.live:
             self.findings.note("live", "a running store holds the lock; what it writes meanwhile is not judged")
         check_files(self.log, directories, self.findings, self.effects)
-        items = list(index_items(self.root, self.config, self.disk, self.ground))
-        index = IndexCheck(items, self.ground) if self.queues.rules.index else None
-        report = LogReport(self.ground)
-        walk = LogWalk(self.log, self.facts, access=access, strict=False, report=report, piece_bytes=PIECE_BYTES)
-        log = LogCheck(self.log, self.ground)
-        self._walk(walk, log, index, progress)
-        log.finish()
-        self.queues.finish()
-        if index is not None:
-            index.finish(log.end)
-        check_checkpoint(self.root, self.checkpoint, log.end, log.last_time, self.findings)
+        seen = self.look(progress, access)
+        check_checkpoint(self.root, self.checkpoint, seen.log_end, seen.last_time, self.findings)
         check_config(self.root, self.findings, self.effects)
         if not self.facts.live:
-            check_offsets(self.root, self.snapshot.broker, self.queues.end_of, self.findings)
-            TimerCheck(self.root, self.config, self.disk, self.ground, self.log, log.end).run(self.queues.end_of)
+            check_offsets(self.root, self.snapshot.broker, seen.end_of, self.findings)
+            TimerCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(seen.end_of)
         return Verification(
             root=self.root,
             clean=self.facts.clean,
             live=self.facts.live,
-            records=log.records,
+            records=seen.records,
             log_begin=self.log.min_offset,
-            log_end=log.end,
-            ending=walk.verdict.name.lower() if walk.verdict is not None else "end",
-            queues=self.queues.count,
-            units=self.queues.matched,
-            index_files=len(items),
-            index_items=index.items if index is not None else 0,
+            log_end=seen.log_end,
+            ending=seen.ending.name.lower(),
+            queues=seen.queues,
+            units=seen.units,
+            index_files=seen.index_files,
+            index_items=seen.index_items,
             defect_count=self.findings.defect_count,
             defect_counts=dict(self.findings.defect_counts),
             note_counts=dict(self.findings.note_counts),
@@ -158,14 +170,42 @@ class _Run:
             notes=self.findings.notes,
         )
 
-    def _walk(self, walk: LogWalk, log: LogCheck, index: IndexCheck | None, progress: Progress | None) -> None:
+    def look(self, progress: Progress | None, access: str) -> Seen:
+        """Walk the log once and compare queues and index with it."""
+        queues = QueueSet(self.root, self.config, self.snapshot.broker, self.disk, self.ground)
+        items = list(index_items(self.root, self.config, self.disk, self.ground))
+        index = IndexCheck(items, self.ground) if queues.rules.index else None
+        report = LogReport(self.ground)
+        walk = LogWalk(self.log, self.facts, access=access, strict=False, report=report, piece_bytes=PIECE_BYTES)
+        log = LogCheck(self.log, self.ground)
+        self._walk(walk, log, queues, index, progress)
+        log.finish()
+        queues.finish()
+        if index is not None:
+            index.finish(log.end)
+        return Seen(
+            log.records,
+            log.end,
+            log.last_time,
+            walk.verdict or Verdict.END,
+            queues.count,
+            queues.matched,
+            len(items),
+            index.items if index is not None else 0,
+            queues.end_of,
+        )
+
+    def _walk(
+        self, walk: LogWalk, log: LogCheck, queues: QueueSet, index: IndexCheck | None, progress: Progress | None
+    ) -> None:
         size = sum(file.size for file in self.log.files)
-        flags = self.dispatcher.flags & ~TAG_KEYS
+        dispatcher = Dispatcher(queues.rules)
+        flags = dispatcher.flags & ~TAG_KEYS
         for piece in walk:
             log.take(piece)
-            self.dispatcher.flags = flags | (TAG_KEYS if index is not None and index.tags else 0)
-            for block in self.dispatcher.blocks(piece):
-                self.queues.take(block, self.dispatcher)
+            dispatcher.flags = flags | (TAG_KEYS if index is not None and index.tags else 0)
+            for block in dispatcher.blocks(piece):
+                queues.take(block, dispatcher)
                 if index is not None:
                     index.expect(
                         KeyBlock(
