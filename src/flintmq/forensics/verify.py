@@ -24,7 +24,6 @@ from flintmq.forensics.verify_index_files import index_items
 from flintmq.forensics.verify_log import LogCheck, LogReport, check_files
 from flintmq.forensics.verify_queue_set import QueueSet
 from flintmq.forensics.verify_timer import TimerCheck
-from flintmq.kernels.units import TAG_KEYS
 from flintmq.storage.effects import REAL, Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import Dispatcher

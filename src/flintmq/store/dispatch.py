@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flintmq.config import StoreConfig
 from flintmq.format import batch_queue, consume_queue, properties
@@ -164,9 +164,8 @@ class Dispatcher:
         self.rules = rules
         self.queues = Queues()
         self.light_numbers: set[int] = set()  # queues that were met as light queues
-        self.flags = (kernel.LIGHT if rules.light_queues else 0) | (
-            (kernel.INDEX | (kernel.TAG_KEYS if rules.peer == PEER_540 else 0)) if rules.index else 0
-        )
+        self.flags = 0
+        self.follow(rules.peer)
         self.delays = array("q", rules.delay_ms or (0,))
         self.unit_queue = array("i", bytes(4 * MOST_UNITS))
         self.unit_offset, self.unit_time = array("q", bytes(8 * MOST_UNITS)), array("q", bytes(8 * MOST_UNITS))
@@ -177,6 +176,13 @@ class Dispatcher:
         self.key_offsets, self.key_times = array("q", bytes(8 * MOST_KEYS)), array("q", bytes(8 * MOST_KEYS))
         self.batch_units: list[tuple[int, batch_queue.BatchUnit]] = []
         self.units = self.keys = 0
+
+    def follow(self, peer: str) -> None:
+        """From the next block on, make index keys as this version does ("5.3.3" or "5.4.0")."""
+        self.rules = replace(self.rules, peer=peer)
+        self.flags = (kernel.LIGHT if self.rules.light_queues else 0) | (
+            (kernel.INDEX | (kernel.TAG_KEYS if peer == PEER_540 else 0)) if self.rules.index else 0
+        )
 
     def blocks(self, piece: Piece) -> Iterator[Block]:
         """Blocks of one piece: mostly one, more when its records have very many units or keys."""
