@@ -24,6 +24,7 @@ from flintmq.forensics.verify_index_files import index_items
 from flintmq.forensics.verify_log import LogCheck, LogReport, check_files
 from flintmq.forensics.verify_queue_set import QueueSet
 from flintmq.forensics.verify_timer import TimerCheck
+from flintmq.format.index import PEER_533, PEER_540
 from flintmq.storage.effects import REAL, Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import Dispatcher
@@ -199,10 +200,9 @@ class Run:
     ) -> None:
         size = sum(file.size for file in self.log.files)
         dispatcher = Dispatcher(queues.rules)
-        flags = dispatcher.flags & ~TAG_KEYS
         for piece in walk:
             log.take(piece)
-            dispatcher.flags = flags | (TAG_KEYS if index is not None and index.tags else 0)
+            dispatcher.follow(PEER_540 if index is not None and index.tags else PEER_533)
             for block in dispatcher.blocks(piece):
                 queues.take(block, dispatcher)
                 if index is not None:
