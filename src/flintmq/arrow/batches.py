@@ -11,6 +11,8 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
@@ -118,9 +120,10 @@ class _Gatherer:
             for at in range(1, self.notes[0] + 1, 2)
             if self.notes[at] < first + taken
         )
-        for index, column in noted:
+        for index, notes in groupby(noted, key=itemgetter(0)):
             row = before + index - first
-            block.patch(row, self.oddities.values(piece, piece.positions[index], block.name_of(column)))
+            for _, column in notes:
+                block.patch(row, self.oddities.values(piece, piece.positions[index], block.name_of(column)))
             if block.patched_bytes >= self.batch_bytes:
                 block.cut(row + 1)
                 return index + 1 - first

@@ -1,0 +1,182 @@
+"""scan_arrow: golden stores as Java reads them, its arguments, damage, and other libraries on it."""
+
+from __future__ import annotations
+
+import datetime
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import flintmq
+from flintmq.arrow.scan import batches, scan_arrow
+from flintmq.arrow.schema import SCHEMA, narrow
+from flintmq.errors import ConfigError, CorruptStoreError, NotAStoreError, UsageError
+from flintmq.store.log_files import LogFiles
+from flintmq.store.report import Report
+from tests.arrow.rows import java_differs, rows_of
+from tests.compat.stores import Golden
+
+Rows = list[dict[str, Any]]
+
+
+def scan(store: Golden | Path, **options: Any) -> Rows:
+    return rows_of(scan_arrow(store.path if isinstance(store, Golden) else store, **options).read_all())
+
+
+@pytest.mark.parametrize("access", ["pread", "map"])
+def test_golden_stores_as_java_reads_them(golden_store: Golden, access: str) -> None:
+    rows = scan(golden_store, access=access, set=golden_store.config)
+    assert len(rows) == len(golden_store.live) + golden_store.expect.get("beyond", 0)
+    assert [text for java, row in zip(golden_store.live, rows, strict=False) if (text := java_differs(java, row))] == []
+
+
+def test_the_public_name() -> None:
+    assert flintmq.scan_arrow is scan_arrow
+
+
+def test_columns_and_their_order(golden: Any) -> None:
+    reader = scan_arrow(golden("basic").path, columns=["queue_offset", "topic"])
+    assert isinstance(reader, pa.RecordBatchReader)
+    assert reader.schema == narrow(["queue_offset", "topic"])
+    assert reader.read_all().to_pylist() == [
+        {"queue_offset": row["queue_offset"], "topic": row["topic"]} for row in golden("basic").rows
+    ]
+
+
+CASES = {
+    "a topic": ({"topics": "Payments"}, lambda row: row["topic"] == "Payments"),
+    "topics": ({"topics": ["Payments", "订单"]}, lambda row: row["topic"] in ("Payments", "订单")),
+    "queue ids": ({"queues": [1, 2]}, lambda row: row["queue_id"] in (1, 2)),
+    "a queue": ({"queues": [("Payments", 1)]}, lambda row: (row["topic"], row["queue_id"]) == ("Payments", 1)),
+    "a queue's range": (
+        {"queues": [("Payments", 1, 5, 9)]},
+        lambda row: (row["topic"], row["queue_id"]) == ("Payments", 1) and 5 <= row["queue_offset"] < 9,
+    ),
+    "a queue from somewhere": (
+        {"queues": [("Payments", 1, 5, None), ("Payments", 2)]},
+        lambda row: (
+            (row["topic"], row["queue_id"]) == ("Payments", 2)
+            or ((row["topic"], row["queue_id"]) == ("Payments", 1) and row["queue_offset"] >= 5)
+        ),
+    ),
+    "no queue": ({"queues": []}, lambda row: False),
+    "since": ({"since": 1795167380700}, lambda row: row["store_timestamp"] >= 1795167380700),
+    "until, as a date": (
+        {"until": datetime.datetime(2026, 11, 20, 9, 36, 20, 700_000, datetime.UTC)},
+        lambda row: row["store_timestamp"] < 1795167380700,
+    ),
+    "a tag": ({"tags": "TagA"}, lambda row: row["tags"] == "TagA"),
+    "tags": ({"tags": {"TagB", "报警"}}, lambda row: row["tags"] in ("TagB", "报警")),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_asked_for(golden: Any, name: str) -> None:
+    options, wanted = CASES[name]
+    store = golden("basic")
+    expected = [row["physical_offset"] for row in store.rows if wanted(row)]
+    assert [row["physical_offset"] for row in scan(store, **options)] == expected
+    assert bool(expected) == (name != "no queue")
+
+
+def test_ranges_of_the_log(golden: Any) -> None:
+    store = golden("rolled")
+    offsets = [row["physical_offset"] for row in store.rows]
+    for begin, end in ((0, 50), (20, 21), (100, 374), (7, 7)):
+        last = offsets[end] if end < len(offsets) else offsets[-1] + store.rows[-1]["size"]
+        got = scan(store, begin=offsets[begin] if begin else None, end=last)
+        assert [row["physical_offset"] for row in got] == offsets[begin:end]
+
+
+def test_damage_is_an_error_that_names_the_place(golden: Any, tmp_path: Path) -> None:
+    path = golden("basic").copy(tmp_path)
+    row = golden("basic").rows[1500]
+    file = max(f for f in (path / "commitlog").iterdir() if int(f.name) <= row["physical_offset"])
+    position = row["physical_offset"] - int(file.name)
+    data = bytearray(file.read_bytes())
+    data[position + 90] ^= 1
+    file.write_bytes(data)
+    for access in ("pread", "map"):
+        with pytest.raises(CorruptStoreError) as caught:
+            scan(path, access=access)
+        assert (caught.value.file, caught.value.position) == (str(file), position)
+        report = Report()
+        rest = scan(path, access=access, strict=False, report=report)
+        assert [r["physical_offset"] for r in rest] == [
+            r["physical_offset"] for r in golden("basic").rows if r is not row
+        ]
+        assert (report.damage_count, report.lost_bytes) == (1, row["size"])
+
+
+def test_nothing_is_read_before_the_reader_is(golden: Any, tmp_path: Path) -> None:
+    path = golden("basic").copy(tmp_path)
+    reader = scan_arrow(path)
+    shutil.rmtree(path)
+    assert reader.schema == SCHEMA
+    assert reader.read_all().num_rows == 0  # files that vanish are no error: a broker deletes old ones
+
+
+def test_several_directories_and_keys(golden: Any, tmp_path: Path) -> None:
+    path = golden("basic").copy(tmp_path)
+    (tmp_path / "other").mkdir()
+    for file in sorted((path / "commitlog").iterdir())[1::2]:
+        file.rename(tmp_path / "other" / file.name)
+    keys = {"storePathCommitLog": f"{path / 'commitlog'},{tmp_path / 'other'}"}
+    assert len(scan(path, set=keys)) == 3000
+    conf = tmp_path / "broker.conf"
+    conf.write_text(f"storePathCommitLog={keys['storePathCommitLog']}\n")
+    assert len(scan(path, config=conf)) == 3000
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"columns": ["bodys"]}, UsageError, "did you mean body"),
+        ({"access": "mmap"}, UsageError, "pread, map"),
+        ({"batch_bytes": 0}, UsageError, "batch_bytes"),
+        ({"since": datetime.datetime(2026, 1, 1)}, UsageError, "no time zone"),
+        ({"until": 2**70}, UsageError, "ms since 1970"),
+        ({"queues": [("T",)]}, UsageError, "no queue"),
+        ({"queues": ["T"]}, UsageError, "no queue"),
+        ({"queues": [1, ("T", 1)]}, UsageError, "all ids, or all of named topics"),
+        ({"set": {"mappedFileSizeCommitlog": 1}}, ConfigError, "mappedFileSizeCommitLog"),
+    ],
+)
+def test_wrong_use(golden: Any, options: dict[str, Any], error: type[Exception], text: str) -> None:
+    with pytest.raises(error, match=text):
+        scan_arrow(golden("basic").path, **options)
+
+
+def test_no_store(tmp_path: Path) -> None:
+    with pytest.raises(NotAStoreError, match="holds commitlog"):
+        scan_arrow(tmp_path / "nowhere")
+
+
+def test_the_generator_that_tasks_use(golden: Any) -> None:
+    store = golden("basic")
+    log = LogFiles.discover([str(store.path / "commitlog")])
+    cut = store.rows[1234]["physical_offset"]
+    end = store.rows[-1]["physical_offset"] + store.rows[-1]["size"]
+    parts = [rows_of(list(batches(log, begin, stop, schema=SCHEMA))) for begin, stop in ((0, cut), (cut, end))]
+    assert [len(part) for part in parts] == [1234, 3000 - 1234]
+    assert parts[0] + parts[1] == scan(store)
+
+
+def test_duckdb_and_polars(golden: Any) -> None:
+    """The docs show how; here it is that their answers are right."""
+    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    polars = pytest.importorskip("polars", reason="polars is not installed")
+    store = golden("basic")
+    expected: dict[str, int] = {}
+    for row in store.rows:
+        expected[row["topic"]] = expected.get(row["topic"], 0) + row["body_length"]
+    messages = scan_arrow(store.path, columns=["topic", "body"])
+    sql = "select topic, sum(octet_length(body))::bigint from messages group by topic"
+    assert dict(duckdb.sql(sql).fetchall()) == expected and messages is not None
+    frame = polars.from_arrow(scan_arrow(store.path))
+    sizes = frame.group_by("topic").agg(polars.col("body").bin.size().sum())
+    assert dict(sizes.iter_rows()) == expected
+    assert frame.columns == list(flintmq.COLUMNS)
