@@ -30,13 +30,14 @@ class Place(NamedTuple):
 def places(message: StoredMessage) -> list[Place]:
     """Where a record stands: in its own queue, then in the light queues that it was dispatched to.
 
-    Prepared and rolled-back records stand nowhere. An inner batch fills as many offsets as it has messages.
+    Prepared and rolled-back records stand nowhere, and nothing stands at a negative offset. An inner batch fills as
+    many offsets as it has messages.
     """
     if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
         return []
     topic, pairs = message.topic, message.properties
     offset, messages = messages_of(pairs, message.queue_offset)
-    found = [Place(topic, message.queue_id, offset, max(messages, 1))]
+    found = [Place(topic, message.queue_id, offset, max(messages, 1))] if offset >= 0 else []
     light = pairs.get(names.INNER_MULTI_DISPATCH), pairs.get(names.INNER_MULTI_QUEUE_OFFSET)
     if light[0] and light[1] and not topic.startswith(_WITHOUT_LIGHT_QUEUES):
         found += _light(light[0].split(","), light[1].split(","), message.queue_id)

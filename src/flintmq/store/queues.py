@@ -127,6 +127,11 @@ class UnitQueue:
         return (*cut, *found[-1:])
 
     @property
+    def is_batch(self) -> bool:
+        """Whether its units are those of a batch queue."""
+        return self.layout is BATCH_UNIT
+
+    @property
     def first(self) -> int:
         """Number of the first unit that there is a place for; 0 without files."""
         return self.files[0].start // self.layout.size if self.files else 0
@@ -176,7 +181,7 @@ class UnitQueue:
 
     def number_of(self, offset: int) -> int:
         """Number of the unit that should stand for a queue offset; where none does, of the next one or the end."""
-        if self.layout is not BATCH_UNIT:
+        if not self.is_batch:
             return offset
         return self.bisect(lambda unit: self.leads(unit) and self.span(0, unit)[1] <= offset, self.end())
 
