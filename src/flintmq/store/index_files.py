@@ -138,7 +138,8 @@ class OpenIndex:
         """(number, item) of every item in the slot of this hash, newest first; items of other hashes included.
 
         Raises:
-            CorruptStoreError: an item does not lead to an older one, or a number lies beyond the count.
+            CorruptStoreError: an item does not lead to an older one or belongs to another slot, or a number lies beyond
+                the count.
         """
         slot = key_hash % self.shape.slots
         number = self.slot(slot)
@@ -147,10 +148,12 @@ class OpenIndex:
         if number > newest:
             raise self._broken(index.slot_position(slot), f"slot leads to item {number}, the newest is {newest}")
         while number > 0:
-            item = self.item(number)
+            item, place = self.item(number), index.item_position(number, self.shape.slots)
+            if item.key_hash % self.shape.slots != slot:
+                raise self._broken(place, f"item {number} has the hash {item.key_hash}, which is not of slot {slot}")
             yield number, item
             if item.previous >= number:
-                place = index.item_position(number, self.shape.slots) + index.ITEM.offset("previous")
+                place += index.ITEM.offset("previous")
                 raise self._broken(place, f"item {number} leads to item {item.previous}, which is not older")
             number = item.previous
 

@@ -115,7 +115,7 @@ class QueueLookup:
 
     def _in_hole(self, name: QueueName, offset: int) -> StoredMessage | None:
         """A message whose unit is missing or wrong although the queue goes on behind it."""
-        bounds = self._file_bounds(name)
+        bounds = self.bounds(name)
         if not bounds.min <= offset < bounds.max:
             return None
         units = self._units(name)
