@@ -54,6 +54,7 @@ def test_an_inner_batch_fills_as_many_offsets_as_it_has_messages(properties, pla
         ("%RETRY%g", "%LMQ%a", "4", []),
         ("rmq_sys_x", "%LMQ%a", "4", []),
         ("SCHEDULE_TOPIC_XXXX", "%LMQ%a", "4", []),
+        ("SCHEDULE_TOPIC_XXXX2", "%LMQ%a", "4", [("%LMQ%a", 0, 4, 1)]),
     ],
 )
 def test_light_queues(topic, names, offsets, light):

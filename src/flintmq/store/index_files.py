@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flintmq.config import StoreConfig
-from flintmq.errors import ConfigError, CorruptStoreError
+from flintmq.errors import CorruptStoreError
 from flintmq.format import index
 from flintmq.format.layout import Layout
 from flintmq.storage.effects import REAL, Effects
@@ -192,18 +192,3 @@ def covered(file: IndexFile) -> tuple[int, int] | None:
     if header.end_physical_offset < header.begin_physical_offset:
         return None
     return header.begin_physical_offset, header.end_physical_offset
-
-
-def is_usable(file: IndexFile) -> ConfigError | None:
-    """None if the file's division is known, else the error that says why not.
-
-    Raises:
-        StoreAccessError: the file may not be read.
-    """
-    try:
-        with file.open():
-            return None
-    except FileNotFoundError:
-        return None
-    except ConfigError as error:
-        return error

@@ -28,6 +28,7 @@ from flintmq.format.consume_queue import UNIT, Unit
 from flintmq.format.layout import Layout
 from flintmq.storage.effects import REAL, Effects
 from flintmq.store import geometry
+from flintmq.store.dispatch import path_name
 from flintmq.store.log_files import file_start
 
 AnyUnit: TypeAlias = Unit | BatchUnit
@@ -83,10 +84,9 @@ def _queue_ids(names: list[str]) -> Iterator[int]:
 def is_path(topic: str) -> bool:
     """Whether a topic can be a directory's name: one step, not empty, at most 255 bytes."""
     try:
-        bytes_ = len(os.fsencode(topic))
+        return path_name(os.fsencode(topic)) is not None
     except UnicodeEncodeError:
         return False
-    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic and bytes_ <= 255
 
 
 class UnitQueue:
