@@ -11,7 +11,8 @@ from flintmq.config import StoreConfig
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.unit_files import Disk, UnitFiles
-from flintmq.forensics.verify_queues import QueueKind, UnitCheck
+from flintmq.forensics.unit_findings import QueueKind
+from flintmq.forensics.verify_queues import UnitCheck
 from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
 from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
 from flintmq.format.text import java_decode
