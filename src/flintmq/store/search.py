@@ -18,6 +18,7 @@ from flintmq.store.log_files import LogFile, LogFiles
 WINDOW = 1 << 20
 FIRST_WINDOW = 1 << 13
 OVERLAP = 112  # a header up to the body length
+MODEST_RECORD = 1 << 16
 SPARE_EFFORT = 64 << 20  # bytes read for failed large candidates that are forgiven
 _STORE_TIME = struct.Struct(">q")
 
@@ -26,7 +27,7 @@ class Effort:
     """What may be read for large records that do not count after all, so that hostile bytes never cost the square.
 
     A walk and its searches share one. Once more has been read for failed records than was walked and searched (and a
-    spare 64 MiB), records larger than half a window are not believed until that much has been passed again.
+    spare 64 MiB), records larger than 64 KiB are not believed until that much has been passed again.
     """
 
     def __init__(self) -> None:
@@ -42,7 +43,7 @@ class Effort:
 
     def largest(self, max_record: int) -> int:
         """Bytes of the largest record that is worth reading now."""
-        return max_record if self.owed <= 0 else min(max_record, WINDOW // 2)
+        return max_record if self.owed <= 0 else min(max_record, MODEST_RECORD)
 
 
 def next_record(log: LogFiles, offset: int, until: int | None = None, effort: Effort | None = None) -> int | None:
@@ -115,7 +116,7 @@ class _Search:
             self.effort.passed(got)
             if got < 8:
                 return None
-            at = 0
+            at, grow = 0, 4 * len(self.window)
             while True:
                 largest = self.effort.largest(self.log.max_record)
                 at, reason = kernel.resync(self.window, at, got, self.size - position, self.start + position, largest)
@@ -128,9 +129,12 @@ class _Search:
                 if self._whole(position + at):
                     return self.start + position + at
                 at += 1
+                if len(self.window) < WINDOW:
+                    grow = WINDOW  # hold such records in the window from now on
+                    break
             position += max(at, 1)
             if len(self.window) < WINDOW:
-                self.window = bytearray(4 * len(self.window))
+                self.window = bytearray(grow)
         return None
 
     def _whole(self, position: int) -> bool:
@@ -139,12 +143,13 @@ class _Search:
         size = int.from_bytes(head, "big")
         if size > self.effort.largest(self.log.max_record):
             return False
-        data = self.log.effects.pread(self.fd, size, position)
+        data = bytearray(size)
+        got = self.log.effects.pread_into(self.fd, memoryview(data), position)
         positions = memoryview(bytearray(8)).cast("q")
         count, _, _, _ = kernel.walk(
             data,
             0,
-            len(data),
+            got,
             self.size - position,
             1,
             self.start + position,
