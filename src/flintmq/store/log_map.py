@@ -91,9 +91,9 @@ class LogMap:
         return len(self._batch_topics) > before
 
     def _add(self, dispatcher: Dispatcher, number: int, low: int, high: int) -> None:
-        low, high = max(low, 0), min(high, LARGEST_OFFSET)
-        if low >= high:
-            return  # hostile records: nothing stands at a negative offset
+        if low < 0:
+            return  # a hostile record: nothing stands at a negative offset
+        high = min(high, LARGEST_OFFSET)
         queue = dispatcher.queues.keys[number]
         name = QueueName(java_decode(queue.topic), queue.queue_id)
         found = self._queues.setdefault(name, array("q"))
