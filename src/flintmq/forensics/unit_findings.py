@@ -42,6 +42,11 @@ class QueueKind:
         """Whether a unit's number is its queue offset."""
         return self.width == UNIT_SIZE
 
+    @property
+    def placed(self) -> bool:
+        """Whether a unit must stand at the queue offset that its record carries."""
+        return self.indexed and not self.light
+
 
 @dataclass(slots=True)
 class _Run:

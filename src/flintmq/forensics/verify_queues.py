@@ -25,7 +25,7 @@ from flintmq.store.queues import ExtQueue, QueueName
 
 FIRST_RUN, LONGEST_RUN = 64, 8192  # units compared at once
 LOOK_AHEAD = 512  # expected units that are searched for the one found
-LOOK_BEHIND = 256  # units of a batch queue that are searched for the one expected
+LOOK_BEHIND = 256  # units of batch and light queues that are searched for the one expected
 _KEY: Final = POINTER.size  # a unit is recognised by the place and size of its record
 
 
@@ -122,7 +122,7 @@ class UnitCheck:
             self.cursor = q
             return 0
         offset, size = POINTER.unpack_from(found)
-        at_its_place = indexed and q == self.cursor
+        at_its_place = self.kind.placed and q == self.cursor
         if not any(found) or (not at_its_place and (offset < 0 or size <= 0)):
             return 0 if self._look_behind(key) else self._missing(q, 1, expected)
         if not at_its_place and self.found.harmless(offset, size) is not None:
@@ -132,9 +132,13 @@ class UnitCheck:
         ahead = _find(units, found[:_KEY], i + 1, min(count, i + LOOK_AHEAD), width)
         if ahead is not None:
             return self._missing(q, ahead - i, expected)
-        if indexed and not at_its_place:
-            return self._missing(q, 1, expected)
         if self._look_behind(key):
+            return 0
+        if indexed and q != self.cursor:
+            return self._missing(q, 1, expected)
+        if self.files.one(self.cursor + 1)[:_KEY] == key:
+            self._account(self.cursor, self.cursor + 1)
+            self.cursor += 1
             return 0
         self.found.contradiction(self.cursor, expected, found)
         self.cursor += 1
@@ -145,9 +149,9 @@ class UnitCheck:
         return count
 
     def _look_behind(self, key: bytes) -> bool:
-        """In a batch queue, whose places tell nothing: go to the unit with this key if it is a little further on."""
+        """Where places tell nothing (batch, light queues): go to the unit with this key if it is a little further on."""
         count = min(self.files.end - self.cursor - 1, LOOK_BEHIND)
-        if self.kind.indexed or count <= 0:
+        if self.kind.placed or count <= 0:
             return False
         at = _find(self.files.read(self.cursor + 1, count), key, 0, count, self.kind.width)
         if at is None:
