@@ -141,7 +141,7 @@ def test_light_queues_may_be_displaced(golden: Callable[[str], Golden], tmp_path
     path.write_bytes((PRE_BLANK * 3 + path.read_bytes())[:2000])
     check(root, store, notes={"units-pre-blank", "lmq-displaced"})
     plain = root / "consumequeue" / "Mqtt" / "0" / f"{0:020}"
-    plain.write_bytes((PRE_BLANK * 3 + plain.read_bytes())[:2000])
+    plain.write_bytes((PRE_BLANK + plain.read_bytes())[:2000])
     check(root, store, defects={"unit-displaced"})
 
 

@@ -149,7 +149,7 @@ class UnitCheck:
         return count
 
     def _look_behind(self, key: bytes) -> bool:
-        """Where places tell nothing (batch, light queues): go to the unit with this key if it is a little further on."""
+        """Where places tell nothing (batch, light queues): go to the unit with this key if it is not far behind."""
         count = min(self.files.end - self.cursor - 1, LOOK_BEHIND)
         if self.kind.placed or count <= 0:
             return False
