@@ -86,7 +86,8 @@ def test_overlapping_files_do_not_count_twice(folder: Path):
     units(folder, 0, 5), units(folder, 3, 5)
     files, found = open_files(folder)
     assert found.defect_counts == {"queue-gap": 1}
-    assert [(span.first, span.stop) for span in files.spans] == [(0, 5), (5, 8)]
+    assert [(span.first, span.stop) for span in files.spans] == [(0, 3), (3, 8)]
+    assert files.read(0, 8) == b"".join(map(unit, range(8)))
 
 
 def test_counted_units_ignore_names(folder: Path):
