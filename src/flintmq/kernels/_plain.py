@@ -68,6 +68,10 @@ def odd_bytes(p: Any, at: int) -> int:
     return sum(1 << i for i, byte in enumerate(bytes(p[at : at + 64])) if byte >= 0x80 or byte in (1, 2))
 
 
+def equal_bytes(p: Any, at: int, other: int) -> int:
+    return sum(1 << i for i, (a, b) in enumerate(zip(p[at : at + 64], p[other : other + 64], strict=False)) if a == b)
+
+
 def lowest_bit(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 

@@ -59,6 +59,7 @@ ROWS_FULL = -1  # no room for more rows
 NOTES_FULL = -2  # the notes have to be taken away first
 DONE = -3
 
+
 def _group_fault(plan, at, columns):
     """PROPERTIES is followed by its five rows; NAMES and VALUES are both wanted or both not."""
     k: cython.longlong
@@ -199,7 +200,7 @@ def gather(
     columns: cython.longlong = len(plan) // 7
     spans: cython.longlong[1024]
     pairs: cython.longlong[96]
-    named: cython.longlong[768]
+    named: cython.longlong[774]
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
         at: cython.pointer(cython.longlong) = cython.address(positions[0])
@@ -210,7 +211,7 @@ def gather(
         left: cython.pointer(cython.longlong) = cython.address(notes[0])
     else:
         p, at, layout, to_longs, to_ints, to, left = data, positions, plan, longs, ints, out, notes
-        spans, pairs, named = [0] * 1024, [0] * 96, [0] * 768
+        spans, pairs, named = [0] * 1024, [0] * 96, [0] * 774
     fault: cython.int = 0
     noting: cython.longlong = 0
     c: cython.longlong = 0

@@ -69,6 +69,20 @@ static inline uint64_t odd_bytes(const uint8_t *p, int64_t at) {
     return found;
 }
 
+/* Bit i is set where p[at + i] equals p[other + i], i < 64. */
+static inline uint64_t equal_bytes(const uint8_t *p, int64_t at, int64_t other) {
+    uint64_t found = 0;
+#if FMQ_X86
+    for (int i = 0; i < 64; i += 16) {
+        __m128i a = _mm_loadu_si128((const __m128i *)(p + at + i)), b = _mm_loadu_si128((const __m128i *)(p + other + i));
+        found |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) << i;
+    }
+#else
+    for (int i = 0; i < 64; i++) found |= (uint64_t)(p[at + i] == p[other + i]) << i;
+#endif
+    return found;
+}
+
 static inline int lowest_bit(uint64_t bits) { return __builtin_ctzll(bits); }
 
 /* Copies n bytes in steps of 32, at least one: reads and writes up to 32 bytes more; the caller has checked the bounds. */

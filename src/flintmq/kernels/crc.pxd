@@ -16,6 +16,7 @@ cdef extern from "crc.h" nogil:
     void prefetch_write(const uint8_t *p, int64_t at)
     int64_t first_non_ascii(const uint8_t *p, int64_t at, int64_t end)
     uint64_t odd_bytes(const uint8_t *p, int64_t at)
+    uint64_t equal_bytes(const uint8_t *p, int64_t at, int64_t other)
     int lowest_bit(uint64_t bits)
     void copy_by_32(uint8_t *to, int64_t at, const uint8_t *p, int64_t start, int64_t n)
     void put_hex8(uint8_t *to, int64_t at, const uint8_t *p, int64_t start)

@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport uint8_t
 from flintmq.kernels.crc cimport u32be, i32be, i64be, copy_by_32, copy_bytes, first_non_ascii, put_hex8, put_host4, same_bytes
-from flintmq.kernels.parts cimport doubled, is_utf8, split
+from flintmq.kernels.parts cimport doubled, has_shape, is_utf8, split, take_shape
 
 cdef long long _shift(long long where) noexcept nogil
 cdef void numbers32(const uint8_t *p, const long long *spans, long long n, long long where, int *out, long long to) noexcept nogil

@@ -8,7 +8,7 @@ fit the buffer must not lead outside it. Layout of a record: store format 3.1, o
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import i16be, i32be, lowest_bit, odd_bytes, same_bytes, u32be
+    from flintmq.kernels._plain import equal_bytes, i16be, i32be, lowest_bit, odd_bytes, same_bytes, u32be
 
 MOST_PAIRS = 32  # a property string with more of them is left to Python
 
@@ -173,6 +173,45 @@ def doubled(p, pairs, count):
                     return True
         seen |= bit
     return False
+
+
+def take_shape(at, end, pairs, count, shape):
+    """Remember what of a split property string has to be alike in another so that it splits alike: all but the values.
+
+    One bit a byte, for strings of up to 256 bytes.
+    """
+    one: cython.ulonglong = 1
+    every: cython.ulonglong = 0
+    i: cython.longlong
+    for i in range(4):
+        shape[i] = ~every
+    for i in range(count):
+        begin: cython.longlong = pairs[3 * i + 1] + 1 - at
+        stop: cython.longlong = pairs[3 * i + 2] - at
+        while begin < stop:
+            word: cython.longlong = begin >> 6
+            n: cython.longlong = 64 - (begin & 63)
+            if n > stop - begin:
+                n = stop - begin
+            shape[word] &= ~((((one << (n - 1)) << 1) - 1) << (begin & 63))
+            begin += n
+
+
+def has_shape(p, at, end, other, limit, shape):
+    """Whether p[at:end] equals the string at p[other], of the same length, but for values that hold nothing odd."""
+    one: cython.ulonglong = 1
+    start: cython.longlong
+    if limit - at < 256 or limit - other < 256:
+        return False
+    for start in range(0, end - at, 64):
+        within: cython.ulonglong = 0
+        within = ~within if end - at - start >= 64 else (one << (end - at - start)) - 1
+        keep: cython.ulonglong = shape[start >> 6] & within
+        if equal_bytes(p, at + start, other + start) & keep != keep:
+            return False
+        if odd_bytes(p, at + start) & within & ~keep:
+            return False
+    return True
 
 
 def split_properties(
