@@ -23,7 +23,12 @@ def make(root: Path, keys: list[tuple[int, int, int]], items: int = ITEMS, **gro
     (path,) = IndexMaker(SLOTS, items).put(keys).write(root)
     header = index.HEADER.unpack(path.read_bytes())
     file = IndexItems(
-        str(path), header, IndexGeometry(SLOTS, items), None, Disk(REAL), Ground(Findings(), **ground)  # type: ignore[arg-type]
+        str(path),
+        header,
+        IndexGeometry(SLOTS, items),
+        None,
+        Disk(REAL),
+        Ground(Findings(), **ground),  # type: ignore[arg-type]
     )
     file.open()
     return file, path
@@ -51,7 +56,12 @@ def test_the_header_must_be_what_the_items_give(tmp_path: Path):
         _, path = make(tmp_path, KEYS)
         patch(path, code, struct.pack(">i", 5) if code == 32 else struct.pack(">q", 5))
         file = IndexItems(
-            str(path), index.HEADER.unpack(path.read_bytes()), IndexGeometry(SLOTS, ITEMS), None, Disk(REAL), Ground(Findings())
+            str(path),
+            index.HEADER.unpack(path.read_bytes()),
+            IndexGeometry(SLOTS, ITEMS),
+            None,
+            Disk(REAL),
+            Ground(Findings()),
         )
         file.open()
         assert take_all(file) == {"index-header": 1}, field
@@ -81,7 +91,12 @@ def test_a_count_beyond_the_capacity(tmp_path: Path):
     _, path = make(tmp_path, KEYS)
     patch(path, 36, struct.pack(">i", 10**9))
     file = IndexItems(
-        str(path), index.HEADER.unpack(path.read_bytes()), IndexGeometry(SLOTS, ITEMS), None, Disk(REAL), Ground(Findings())
+        str(path),
+        index.HEADER.unpack(path.read_bytes()),
+        IndexGeometry(SLOTS, ITEMS),
+        None,
+        Disk(REAL),
+        Ground(Findings()),
     )
     file.open()
     assert file.stop == ITEMS

@@ -44,7 +44,9 @@ def test_missing_units_are_a_hole_once_a_later_one_is_met(tmp_path: Path):
     told.met(8, 1, 0)
     told.missing(9, 3, 900)
     told.finish(9, 6)
-    assert [defect.expected for defect in found.defects] == ["units 5 to 7 of queue T/3, for records from log offset 500 on"]
+    assert [defect.expected for defect in found.defects] == [
+        "units 5 to 7 of queue T/3, for records from log offset 500 on"
+    ]
     assert [(note.code, note.text) for note in found.notes] == [
         ("units-pending", "queue T/3: 3 messages from log offset 900 on wait for dispatch")
     ]

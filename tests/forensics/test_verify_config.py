@@ -167,7 +167,9 @@ def test_offsets_of_light_queues_and_empty_ones():
     ahead = BrokerConfig(topics=config.topics, lmq_offsets={("%LMQ%a", "g"): 6}, files=config.files)
     check_offsets("/s", ahead, lambda topic, queue: ends.get((topic, queue)), found)
     assert found.defects[0].file == "/s/config/lmqConsumerOffset.json"
-    check_offsets("/s", BrokerConfig(topics=config.topics, consumer_offsets={("T", "g"): {1: 1}}), lambda *_: None, found)
+    check_offsets(
+        "/s", BrokerConfig(topics=config.topics, consumer_offsets={("T", "g"): {1: 1}}), lambda *_: None, found
+    )
     assert found.defect_count == 2
 
 

@@ -36,7 +36,8 @@ def test_a_damaged_item_does_not_hide_the_division(golden: Callable[[str], Golde
 def test_an_odd_division_asks_for_keys(golden: Callable[[str], Golden]):
     found = verify(golden("crash-keys").path)
     assert (found.exit_code, found.index_files) == (0, 0)
-    assert "--set maxHashSlotNum and maxIndexNum" in [note for note in found.notes if note.code == "not-checked"][0].text
+    told = next(note for note in found.notes if note.code == "not-checked")
+    assert "--set maxHashSlotNum and maxIndexNum" in told.text
     assert verify(golden("crash-keys").path, config_of(golden("crash-keys"))).index_files == 1
 
 

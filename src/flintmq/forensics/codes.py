@@ -179,6 +179,7 @@ NOTES: Final[dict[str, str]] = {
     "torn-tail": "Bytes behind the log's end that are no record: the last write was cut short.",
     "stale-tail": "Old records behind the log's end, left over from an earlier cut.",
     "time-step": "A record was stored at an earlier time than the one before it: the broker's clock was set back.",
+    "vanished": "A log file was deleted while the log was read, as retention does.",
     "text-odd": "A topic is empty, or a topic or property string is not UTF-8 or holds a NUL.",
     "topic-name": "A topic's name cannot be a directory; its records have no queue.",
     "no-queues": "There are no consume queues at all; they can be made from the log.",
