@@ -11,11 +11,12 @@ import pytest
 from flintmq.forensics.findings import Findings
 from flintmq.forensics.verify import verify
 from flintmq.forensics.verify_config import check_checkpoint, check_offsets, read_checkpoint
+from flintmq.format import flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.effects import REAL
 from flintmq.store.config_files import BrokerConfig, TopicConfig
 from tests.compat.stores import Golden
-from tests.forensics.makers import check, config_of, patch
+from tests.forensics.makers import check, config_of, flip, patch
 
 
 @pytest.fixture
@@ -89,6 +90,17 @@ def test_checkpoint_functions_alone(tmp_path: Path):
     assert found.defect_count == 1
     check_checkpoint(str(tmp_path), Checkpoint(5), 0, 0, found)
     assert found.defects[-1].expected == "physic_timestamp 0, since the log has no record"
+
+
+def test_every_bit_of_our_own_mark(broker: tuple[Golden, Path]):
+    store, root = broker
+    physic = struct.unpack(">q", (root / "checkpoint").read_bytes()[:8])[0]
+    (root / "flintmq.mark").write_bytes(flintmq_mark.encode(5, physic))
+    check(root, store, notes=())
+    for at in range(len(flintmq_mark.encode(5, physic))):
+        flip(root / "flintmq.mark", at, 1 << at % 8)
+        check(root, store, defects={"mark-bad"})
+        flip(root / "flintmq.mark", at, 1 << at % 8)
 
 
 @pytest.mark.parametrize(

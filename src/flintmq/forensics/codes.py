@@ -149,6 +149,11 @@ DEFECTS: Final[dict[str, Code]] = {
         "the end of the log is missing: messages that were flushed are lost",
         "look for a log file that was lost in a copy; bring it back before a broker starts",
     ),
+    "mark-bad": Code(
+        "FlintMQ's own mark of how far the log was flushed has a wrong checksum or shape.",
+        "nothing is lost: the checkpoint's times are used instead, which know less exactly what was flushed",
+        "delete the file",
+    ),
     "config-bad": Code(
         "A configuration file is not what RocketMQ writes: no JSON of its dialect, or values of the wrong kind.",
         "RocketMQ falls back to the `.bak` file, else starts without these settings",
