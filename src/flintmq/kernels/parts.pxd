@@ -8,5 +8,5 @@ cdef bint is_utf8(const uint8_t *p, long long at, long long end) noexcept nogil
 cdef long long close_pair(const uint8_t *p, long long name, long long middle, long long stop, long long *pairs, long long count, long long *named, long long to) noexcept nogil
 cdef long long split(const uint8_t *p, long long at, long long end, long long limit, long long *pairs, long long *named, long long to) noexcept nogil
 cdef bint doubled(const uint8_t *p, const long long *pairs, long long count) noexcept nogil
-cdef void take_shape(long long at, long long end, const long long *pairs, long long count, unsigned long long *shape) noexcept nogil
-cdef bint has_shape(const uint8_t *p, long long at, long long end, long long other, long long limit, const unsigned long long *shape) noexcept nogil
+cdef void take_shape(long long at, long long end, const long long *pairs, long long count, long long *known, long long to) noexcept nogil
+cdef bint has_shape(const uint8_t *p, long long at, long long end, long long other, long long limit, const long long *known, long long to) noexcept nogil
