@@ -108,6 +108,19 @@ def hash_ascii(h: int, p: Any, at: int, n: int) -> int:
     return h
 
 
+def _fold(a: int, b: int) -> int:
+    return (a * b & 0xFFFFFFFFFFFFFFFF) ^ (a * b >> 64)
+
+
+def seeded_hash(p: Any, at: int, n: int, more: int, seed: int, secret: int) -> int:
+    h = seed + n & 0xFFFFFFFFFFFFFFFF
+    data = bytes(p[at : at + n])
+    for start in range(0, n, 8):
+        word = int.from_bytes(data[start : start + 8].ljust(8, b"\0"), "big")
+        h = _fold(h ^ word, secret) + seed & 0xFFFFFFFFFFFFFFFF
+    return _fold(h ^ (more & 0xFFFFFFFFFFFFFFFF), secret) >> 1
+
+
 def crc32_of(p: Any, at: int, n: int) -> int:
     return zlib.crc32(p[at : at + n])
 

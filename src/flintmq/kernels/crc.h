@@ -164,6 +164,19 @@ static inline uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int6
     return h;
 }
 
+/* A hash that nobody can foresee who does not know seed and secret (an odd number): names from files, made to collide
+ * under Java's hash or any other fixed one, must not turn a table into a list. `more` is hashed behind the bytes. */
+static inline uint64_t fmq_fold(uint64_t a, uint64_t b) {
+    unsigned __int128 r = (unsigned __int128)a * b;
+    return (uint64_t)r ^ (uint64_t)(r >> 64);
+}
+static inline int64_t seeded_hash(const uint8_t *p, int64_t at, int64_t n, int64_t more, uint64_t seed, uint64_t secret) {
+    uint64_t h = seed + (uint64_t)n, v;
+    for (; n >= 8; at += 8, n -= 8) { memcpy(&v, p + at, 8); h = fmq_fold(h ^ FMQ_BE64(v), secret) + seed; }
+    if (n > 0) { v = 0; memcpy(&v, p + at, n); h = fmq_fold(h ^ FMQ_BE64(v), secret) + seed; }
+    return (int64_t)(fmq_fold(h ^ (uint64_t)more, secret) >> 1);
+}
+
 /* ---- CRC-32 ---- */
 static uint32_t fmq_table[8][256];
 static int fmq_level; /* 0 tables, 1 carry-less multiply or CRC instructions, 2 AVX-512 carry-less multiply */
