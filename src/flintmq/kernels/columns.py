@@ -245,7 +245,21 @@ def gather(
                 lost = first + taken + located
                 break
             n, full = _block(
-                p, limit, spans, pairs, named, known, n, layout, columns, row, to_longs, to_ints, to, left, first + taken
+                p,
+                limit,
+                spans,
+                pairs,
+                named,
+                known,
+                n,
+                layout,
+                columns,
+                row,
+                to_longs,
+                to_ints,
+                to,
+                left,
+                first + taken,
             )
             taken += n
             row += n
