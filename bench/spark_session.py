@@ -11,8 +11,8 @@ from harness import Context
 FOLDER = str(Path(__file__).resolve().parent)
 
 
-def session(context: Context, **conf: object) -> Any:
-    """The session; made at the first call. `conf` counts only then."""
+def session(context: Context) -> Any:
+    """The session; made at the first call, with Spark's Kafka source if S3 is to be measured."""
     if "spark" not in context.shared:
         paths = [FOLDER, *filter(None, [os.environ.get("PYTHONPATH")])]
         os.environ["PYTHONPATH"] = os.pathsep.join(paths)
@@ -20,7 +20,11 @@ def session(context: Context, **conf: object) -> Any:
 
         from flintmq.spark import session as flintmq_session
 
-        settings = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2", **conf}
+        settings = {"spark.driver.memory": "4g", "spark.sql.shuffle.partitions": "2"}
+        if "S3" in context.wanted:
+            from kafka_peer import source_jars
+
+            settings["spark.jars"] = source_jars(context)
         spark = flintmq_session("flintmq bench", master="local[2]", **settings)
         spark.dataSource.register(ReadySource)
         context.shared["spark"] = spark
