@@ -227,6 +227,22 @@ def golden_basic(golden) -> Golden:  # type: ignore[no-untyped-def]
     return golden("basic")  # type: ignore[no-any-return]
 
 
+def test_streams_that_are_closed_from_the_start(golden_basic: Golden, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m flintmq.cli inspect"
+    for line, code in ((f"{golden_basic.path} >&-", 0), (f"{tmp_path} 2>&-", 2), (f"{golden_basic.path} >&- 2>&-", 0)):
+        done = subprocess.run(["sh", "-c", f"{command} {line}"], capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (code, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_is_one_line(golden_basic: Golden) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "flintmq.cli", "scan", str(golden_basic.path)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert done.returncode == 5
+    assert done.stderr == b"flintmq: No space left on device; check permissions, free space and the disk\n"
+
+
 def test_output_does_not_depend_on_the_locale(golden_basic: Golden) -> None:
     outputs = set()
     for locale in ("C", "POSIX", "C.UTF-8"):
