@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flintmq.arrow.batches import record_batches
-from flintmq.arrow.predicate import Predicate
+from flintmq.store.predicate import Predicate
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
 from flintmq.errors import CorruptStoreError
 from flintmq.store.report import Report

@@ -9,7 +9,7 @@ import json
 
 import pytest
 
-from flintmq.arrow.predicate import Predicate
+from flintmq.store.predicate import Predicate
 from flintmq.cli.bodies import Bodies
 from flintmq.cli.options import store_config
 from flintmq.cli.rows import BODY_CHARS, details, json_line, line

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flintmq.arrow.predicate import LEAST, MOST, Predicate
+from flintmq.store.predicate import LEAST, MOST, Predicate
 from flintmq.spark.bounds import scan_bounds
 from flintmq.store.log_files import LogFiles
 

@@ -4,7 +4,7 @@ import json
 
 import pyarrow as pa
 
-from flintmq.arrow.predicate import Predicate
+from flintmq.store.predicate import Predicate
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.spark.explode import exploded, with_needed
 from flintmq.spark.options import ReadOptions

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from flintmq.arrow.predicate import Predicate
+from flintmq.store.predicate import Predicate
 from flintmq.spark.pushdown import narrowed
 
 filters = pytest.importorskip("pyspark.sql.datasource", reason="needs the extra spark")

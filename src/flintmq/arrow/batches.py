@@ -20,7 +20,7 @@ import pyarrow as pa
 from flintmq.arrow.block import Block
 from flintmq.arrow.envelope import Envelope
 from flintmq.arrow.layout import MAP_PARTS, Layout, Rates
-from flintmq.arrow.predicate import Predicate, Selector
+from flintmq.store.predicate import Predicate, Selector
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
 from flintmq.format.message_id import host_text

@@ -14,7 +14,7 @@ import pyarrow as pa
 from flintmq.arrow.batches import BATCH_BYTES, MAX_ROWS, record_batches
 from flintmq.arrow.layout import Rates
 from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches, usable_threads
-from flintmq.arrow.predicate import LEAST, MOST, Predicate
+from flintmq.store.predicate import LEAST, MOST, Predicate
 from flintmq.arrow.schema import narrow
 from flintmq.config import StoreConfig
 from flintmq.errors import UsageError

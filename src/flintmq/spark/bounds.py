@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 
-from flintmq.arrow.predicate import LEAST, MOST, Predicate
+from flintmq.store.predicate import LEAST, MOST, Predicate
 from flintmq.message import StoredMessage
 from flintmq.store import geometry
 from flintmq.store.log_files import LogFiles

@@ -15,7 +15,7 @@ import numpy
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintmq.arrow.predicate import Predicate
+from flintmq.store.predicate import Predicate
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.errors import FormatError
 from flintmq.format import inner_batch, properties

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from flintmq.arrow.predicate import LEAST, MOST, QueueRange
+from flintmq.store.predicate import LEAST, MOST, QueueRange
 from flintmq.config_text import short
 from flintmq.errors import UsageError
 

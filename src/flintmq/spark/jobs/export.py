@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flintmq.arrow.predicate import Predicate
+from flintmq.store.predicate import Predicate
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from flintmq.arrow.predicate import MOST, Predicate, Selector
+from flintmq.store.predicate import MOST, Predicate, Selector
 from flintmq.errors import UsageError
 from flintmq.message import stored_message
 from tests.arrow.rows import messages_of, pieces_of, store_of, walk_of
