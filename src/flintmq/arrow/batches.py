@@ -20,13 +20,13 @@ import pyarrow as pa
 from flintmq.arrow.block import Block
 from flintmq.arrow.envelope import Envelope
 from flintmq.arrow.layout import MAP_PARTS, Layout, Rates
-from flintmq.store.predicate import Predicate, Selector
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
 from flintmq.format.message_id import host_text
 from flintmq.kernels import columns as kernel
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.log import Piece
+from flintmq.store.predicate import Predicate, Selector
 from flintmq.store.report import Report
 
 BATCH_BYTES = 8 << 20  # about: what a batch's columns take

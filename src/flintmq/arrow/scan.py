@@ -14,13 +14,13 @@ import pyarrow as pa
 from flintmq.arrow.batches import BATCH_BYTES, MAX_ROWS, record_batches
 from flintmq.arrow.layout import Rates
 from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches, usable_threads
-from flintmq.store.predicate import LEAST, MOST, Predicate
 from flintmq.arrow.schema import narrow
 from flintmq.config import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.store.geometry import open_root
 from flintmq.store.log import ACCESS, LogWalk, Piece
 from flintmq.store.log_files import LogFiles
+from flintmq.store.predicate import LEAST, MOST, Predicate
 from flintmq.store.recovery import Facts, read_facts
 from flintmq.store.report import Report
 from flintmq.store.snapshot import list_log
