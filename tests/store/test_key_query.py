@@ -171,7 +171,7 @@ def test_expired_records_are_no_answers(golden):
 
 
 def test_an_index_full_of_strangers_is_left_for_the_log(golden, tmp_path, monkeypatch):
-    """Items of the right hash that lead to other messages: after some of them the log is walked, and the answer is right."""
+    """Items of the right hash that lead to other messages: after some of them the log is walked."""
     monkeypatch.setattr(key_query, "STRANGERS_MAX", 5)
     store, config = golden("basic").copy(tmp_path), config_of(golden("basic"))
     (topic, key), offsets = next(item for item in holders(golden("basic").live).items() if len(item[1]) == 1)

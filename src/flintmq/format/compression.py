@@ -17,7 +17,7 @@ from flintmq.format.record import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_MASK,
 LIMIT: Final = 64 << 20
 """Bytes that a body may have after decompression, unless the caller says otherwise."""
 MOST_FRAMES: Final = 100
-"""Frames that a body may have. Clients write one; empty ones take 8 bytes each, and each costs a copy of what follows."""
+"""Frames that a body may have. Clients write one; an empty one takes 8 bytes, and costs a copy of all that follows."""
 NAMES: Final = {0: "ZLIB", COMPRESSION_ZLIB: "ZLIB", COMPRESSION_LZ4: "LZ4", COMPRESSION_ZSTD: "ZSTD"}
 """Compression type bits of a sysflag -> name. Old clients set bit 0 alone and mean ZLIB."""
 
