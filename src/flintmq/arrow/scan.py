@@ -170,7 +170,18 @@ def batches(
 
     if threads == 1 or decompress:
         return gather(walk(begin, end, report), report)
-    return parallel_batches(log, begin, end, walk, gather, threads=threads, report=report, segment_bytes=segment_bytes)
+    return parallel_batches(
+        log,
+        begin,
+        end,
+        walk,
+        gather,
+        threads=threads,
+        report=report,
+        batch_bytes=batch_bytes,
+        max_rows=max_rows,
+        segment_bytes=segment_bytes,
+    )
 
 
 def _predicate(
