@@ -17,7 +17,7 @@ import typer
 import flintmq
 from flintmq.cli import doctor, get, inspect, query, rebuild, scan, spark, verify
 from flintmq.cli.options import examples
-from flintmq.cli.output import PipeClosed, report_error
+from flintmq.cli.output import PipeClosed, report_error, warnings_as_notes
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10
@@ -84,7 +84,8 @@ def run(argv: Sequence[str]) -> int:
     words = list(argv)
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
     try:
-        code = _dispatch(words)
+        with warnings_as_notes(as_json):
+            code = _dispatch(words)
         sys.stdout.flush()
         return code
     except (PipeClosed, BrokenPipeError):
