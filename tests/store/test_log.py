@@ -257,3 +257,16 @@ def test_store_times_below_zero_in_a_file_that_is_deleted_meanwhile(tmp_path: Pa
     assert next(walk).count == 1
     (tmp_path / f"{0:020d}").unlink()
     assert sum(piece.count for piece in walk) == 5
+
+
+def test_a_file_that_grew_behind_what_was_listed(tmp_path: Path) -> None:
+    """Listed while it was shorter; now there is rubbish beyond that, and another file behind it."""
+    one, first = full_file(0, 1000)
+    two, second = full_file(FILE_SIZE, 2000, 3)
+    log_of(tmp_path, one[: 2 * SIZE], file_size=2 * SIZE)
+    (tmp_path / f"{FILE_SIZE:020d}").write_bytes(two)
+    log = LogFiles.discover([str(tmp_path)])
+    (tmp_path / f"{0:020d}").write_bytes(one[: 20 * SIZE] + b"rubbish" * 30)
+    report = Report()
+    assert offsets(LogWalk(log, UNCLEAN, strict=False, report=report)) == first[:20] + second
+    assert report.damage_count == 1
