@@ -12,7 +12,6 @@ decompressed are not read this way.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,19 +31,12 @@ from flintmq.store.search import first_record, store_times
 SEGMENT_BYTES = 8 << 20  # the longest segment
 SHORTEST = 1 << 20
 ENOUGH_ROWS = 8192  # for a batch of its own
-MOST_THREADS = 4
 
 Walk = Callable[[int, int | None, Report], LogWalk]
 """Makes a walk over a range of the log: begin, end, what takes damage and notes."""
 
 Gather = Callable[[Iterable[Piece], Report], Iterator[pa.RecordBatch]]
 """Makes batches of pieces."""
-
-
-def usable_threads() -> int:
-    """How many threads a scan uses unless it is told."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_THREADS)
 
 
 @dataclass
