@@ -105,7 +105,7 @@ class ReadOptions:
 
 
 def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Of a table in Spark's catalog: its path and its options, which come with a prefix, without what else Spark adds."""
+    """Of a table in Spark's catalog: its path and its options, which have a prefix, without what Spark adds."""
     if "provider" not in options:
         return options
     given = {name[len("option.") :]: value for name, value in options.items() if name.startswith("option.")}
