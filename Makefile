@@ -3,15 +3,17 @@
 # Everything happens in the environment .venv, made on first use. Variables:
 #   PYTHON=python3.12   the interpreter that .venv is made of (default: the first that is there and new enough)
 #   ARGS="-k walk -x"   passed on by test, demo and bench
+#   SECONDS=60          how long fuzz runs
 
 VENV := .venv
 BIN := $(VENV)/bin
 OLD_SPARK := .venv-spark
 KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
 ARGS ?=
+SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench docs coverage clean distclean debian
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench docs coverage fuzz hostile sanitize clean distclean debian
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -60,6 +62,21 @@ docs: install ## Write the generated pages of docs/ again
 
 coverage: install ## Run the tests and tell which lines they miss
 	$(BIN)/python -m pytest --cov=flintmq --cov-report=term-missing:skip-covered $(ARGS)
+
+fuzz: install ## Fuzz every parser for SECONDS=60; a find is kept, with the command that replays it
+	$(BIN)/python -m tests.fuzz $(SECONDS) $(ARGS)
+
+hostile: install ## Try every command on every kind of damage, and larger bombs (ten minutes)
+	FLINTMQ_HOSTILE=all FLINTMQ_LIVE_SECONDS=20 $(BIN)/python -m pytest tests/hostile $(ARGS)
+
+# A copy of the sources, so that the kernels in use stay as they are.
+sanitize: install ## Run kernels built with gcc's address and undefined-behaviour sanitizers (five minutes)
+	rm -rf build/sanitize && mkdir -p build/sanitize && cp -r src setup.py pyproject.toml README.md LICENSE build/sanitize
+	rm -f build/sanitize/src/flintmq/kernels/*.so
+	cd build/sanitize && FLINTMQ_MUST_COMPILE=1 CFLAGS="-fsanitize=address,undefined -fno-sanitize=alignment -g -O1" \
+	  $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
+	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" PYTHONPATH=build/sanitize/src:. \
+	  ASAN_OPTIONS=detect_leaks=0,handle_segv=0 UBSAN_OPTIONS=halt_on_error=1 $(BIN)/python -m tests.hostile.guard all 1 20000
 
 clean: ## Remove builds, compiled kernels and caches; .venv stays
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage

@@ -9,12 +9,14 @@ from __future__ import annotations
 import ctypes
 import mmap
 import random
+import struct
 import sys
 from array import array
 from collections.abc import Callable
 from typing import Any
 
-from flintmq.kernels import append, columns, index, index_check, parts, runs, select, texts, units, walk
+from flintmq.kernels import append, columns, fetch, index, index_check, parts, runs, select, texts, units, walk
+from flintmq.message import StoredMessage
 from tests.hostile.records import LOG, record_starts
 
 _PAGE = mmap.PAGESIZE
@@ -147,6 +149,35 @@ class Tries:
         columns.gather(
             data, positions, 0, number(self.chance, rows), plan, 0, rows, longs, ints, out, array("q", bytes(8 * 2048))
         )
+
+    def _units(self, positions: array[int], base: int) -> memoryview:
+        """Queue units that lead to these positions, more or less."""
+        sizes = [number(self.chance, 150) for _ in positions]
+        data = b"".join(
+            struct.pack(">qiq", max(-(1 << 63), min(at + base, (1 << 63) - 1)), size & 0x7FFFFFFF, 0)
+            for at, size in zip(positions, sizes, strict=True)
+        )
+        return self.output.holding(data)
+
+    def fetch_run(self) -> None:
+        _, positions, base = self._log()
+        count, low = len(positions), number(self.chance, 0)
+        fetch.run(self._units(positions, base), number(self.chance, 0), number(self.chance, count), low, 1 << 40)
+
+    def fetch_check(self) -> None:
+        data, positions, base = self._log()
+        count = len(positions)
+        topic, queue_id = stored_queue(data, positions) or (b"Basic", 0)
+        fetch.check(
+            self._units(positions, base), number(self.chance, 0), number(self.chance, count), data, base,
+            number(self.chance, len(data)), 1 << 26, topic, queue_id, number(self.chance, 0),
+            array("q", bytes(8 * count)),
+        )  # fmt: skip
+
+    def fetch_take(self) -> None:
+        data, positions, _ = self._log()
+        for message in fetch.take(StoredMessage, data, positions, number(self.chance, len(positions))):
+            assert message.body is not None and len(message.raw) == message.size
 
     def select(self) -> None:
         data, positions, _ = self._log()

@@ -30,7 +30,20 @@ def test_kernels_stay_within_their_buffers():
 
 def test_every_kernel_is_tried():
     """A kernel that is new has to be added to guard.py."""
-    tried = {"fill", "walk", "columns", "select", "units", "parts", "texts", "runs", "index", "index_check", "append"}
+    tried = {
+        "fill",
+        "walk",
+        "columns",
+        "select",
+        "units",
+        "parts",
+        "texts",
+        "runs",
+        "index",
+        "index_check",
+        "append",
+        "fetch",
+    }
     assert set(_select.state()) == tried
 
 
