@@ -35,7 +35,8 @@ def group(
     sum_: cython.longlong = 0
     bad: cython.bint = False
     if (
-        units > len(unit_queue)
+        units < 0
+        or units > len(unit_queue)
         or units > len(unit_offset)
         or units > len(unit_time)
         or units * 20 > len(unit_bytes)
