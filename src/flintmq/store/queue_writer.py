@@ -185,6 +185,7 @@ class BatchQueueWriter:
     def __init__(self, files: OpenFiles, root: str, path: str, file_size: int) -> None:
         self.units = FileSequence(files, os.path.join(root, path), file_size)
         self.position = 0
+        self.next = 0  # queue offset of the next message
 
     def put(self, unit: batch_queue.BatchUnit) -> None:
         """Append one unit; a file takes whole units only."""
