@@ -52,5 +52,7 @@ def test_split_setting():
 
 def test_short_is_short_and_harmless():
     assert short("a") == "'a'"
-    assert short("\x1b[31m") == "'\\x1b[31m'"
-    assert len(short("é" * 1000)) == 80
+    assert short("\x1b[31m\u202e\ud800") == "'\\x1b[31m\\u202e\\ud800'"
+    assert short("主题") == "'主题'"
+    assert short("x" * 118) == "'" + "x" * 118 + "'"
+    assert short("é" * 1000) == "'" + "é" * 58 + "..."

@@ -71,6 +71,7 @@ def split_setting(text: str) -> tuple[str, str]:
 
 
 def short(value: object) -> str:
-    """A value for an error message: quoted, escaped, never long."""
-    text = ascii(str(value))
-    return text if len(text) <= 80 else text[:77] + "..."
+    """A value for an error message: quoted, control characters escaped, at most 120 bytes."""
+    text = repr(str(value))
+    raw = text.encode("utf-8", "replace")
+    return text if len(raw) <= 120 else raw[:117].decode("utf-8", "ignore") + "..."

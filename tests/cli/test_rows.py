@@ -9,6 +9,7 @@ import json
 
 import pytest
 
+from flintmq.arrow.predicate import Predicate
 from flintmq.cli.bodies import Bodies
 from flintmq.cli.options import store_config
 from flintmq.cli.rows import BODY_CHARS, details, json_line, line
@@ -28,7 +29,7 @@ def same_host(one: str, other: str) -> bool:
 
 
 def test_every_golden_record_is_what_java_decodes(golden_store: Golden) -> None:
-    found = Scan(str(golden_store.path), Selection(), store_config([]), Bodies(False))
+    found = Scan(str(golden_store.path), Selection(Predicate()), store_config([]), Bodies(False))
     rows = [json.loads(json_line(message, body)) for message, body in found]
     assert len(rows) == len(golden_store.live) + golden_store.expect.get("beyond", 0)
     for want, got in zip(golden_store.live, rows, strict=False):

@@ -5,7 +5,7 @@ import pytest
 from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError, CorruptStoreError
 from flintmq.format.index import key_hash
-from flintmq.store.index_files import IndexFile, covered, discover, is_usable
+from flintmq.store.index_files import IndexFile, covered, discover
 
 KEYS = ("maxHashSlotNum", "maxIndexNum")
 SLOTS, ITEMS = 4, 16
@@ -80,16 +80,20 @@ def test_a_chain_gives_the_newest_first(tmp_path):
         ({1: 1}, [(5, 100, 0, 1)], None, HEAD + 20 + 16, "item 1 leads to item 1, which is not older"),
         ({1: 2}, [(9, 100, 0, 2), (9, 200, 0, 1)], None, HEAD + 20 + 16, "item 1 leads to item 2, which is not older"),
         ({1: 9}, [(5, 100, 0, 0)], None, 44, "slot leads to item 9, the newest is 2"),
-        ({1: 15}, [(5, 100, 0, 0)], 1 << 30, HEAD + 20 * 15, None),
+        ({1: 15}, [(5, 100, 0, 0)], 1 << 30, HEAD + 20 * 15, "item 15 has the hash 0, which is not of slot 1"),
+        (
+            {1: 2},
+            [(5, 100, 0, 0), (6, 200, 0, 1)],
+            None,
+            HEAD + 20 * 2,
+            "item 2 has the hash 6, which is not of slot 1",
+        ),
         ({1: 16}, [(5, 100, 0, 0)], 1 << 30, 44, "slot leads to item 16, the newest is 15"),
     ],
-    ids=["self", "loop", "beyond the count", "last place", "beyond the file"],
+    ids=["self", "loop", "beyond the count", "zeros", "another slot", "beyond the file"],
 )
 def test_chains_that_do_not_descend_end_in_an_error(tmp_path, slots, items, count, position, reason):
     with index_file(tmp_path, slots, items, count).open() as index:
-        if reason is None:
-            assert list(index.find(5)) == []
-            return
         with pytest.raises(CorruptStoreError, match=reason) as caught:
             list(index.find(5))
     assert caught.value.position == position
@@ -126,7 +130,9 @@ def test_headers_that_cannot_be(tmp_path):
     short = IndexFile(str(tmp_path / "short"), 3, StoreConfig())
     assert covered(short) is None
     (tmp_path / "short").write_bytes(b"abc")
-    assert covered(short) is None and isinstance(is_usable(short), ConfigError)
+    assert covered(short) is None
+    with pytest.raises(ConfigError, match=r"its size \(3\) does not tell its division"), short.open():
+        pass
 
 
 def test_only_files_that_are_the_indexs_are_taken(tmp_path):
@@ -143,6 +149,6 @@ def test_only_files_that_are_the_indexs_are_taken(tmp_path):
 def test_a_vanished_file_is_gone_not_broken(tmp_path):
     file = index_file(tmp_path, {}, [])
     (tmp_path / "index" / "20260102030405678").unlink()
-    assert (covered(file), is_usable(file)) == (None, None)
+    assert covered(file) is None
     with pytest.raises(FileNotFoundError), file.open():
         pass

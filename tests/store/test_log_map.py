@@ -1,6 +1,7 @@
 import os
 
 from flintmq.config import StoreConfig
+from flintmq.format.record import INNER_BATCH, Record, encode
 from flintmq.store import log_map
 from flintmq.store.dispatch import DispatchRules
 from flintmq.store.log_files import LogFiles
@@ -72,6 +73,31 @@ def test_messages_of_light_queues(golden):
                 assert message.physical_offset == row["physical_offset"]
                 count += 1
     assert count > 200
+
+
+def test_queue_offsets_that_no_store_writes(tmp_path):
+    """Hostile records: offsets below zero stand nowhere, and none goes beyond 64 bits."""
+    inner = b"INNER_BASE\x019223372036854775807\x02INNER_NUM\x0132767\x02"
+    records = [
+        (b"A", -5, 0, b""),
+        (b"A", 3, 0, b""),
+        (b"B", -1, 0, b""),
+        (b"C", 2**63 - 1, 0, b""),
+        (b"D", 0, INNER_BATCH, inner),
+        (b"E", 0, INNER_BATCH, inner.replace(b"\x01922", b"\x01-922")),
+    ]
+    data, found = b"", LogMap(0, RULES)
+    for topic, offset, flag, text in records:
+        data += encode(
+            Record(queue_offset=offset, physical_offset=len(data), sys_flag=flag, topic=topic, properties=text)
+        )
+    (tmp_path / ("0" * 20)).write_bytes(data + bytes(4096))
+    log = LogFiles.discover([os.fspath(tmp_path)])
+    found.extend(log, len(data))
+    bounds = {name.topic: found.bounds(name) for name in found.names()}
+    assert bounds == {"A": (3, 4), "C": (2**63 - 1, 2**63 - 1), "D": (2**63 - 1, 2**63 - 1)}
+    assert found.find(log, QueueName("A", 0), -5) is None
+    assert found.find(log, QueueName("A", 0), 3).physical_offset == 92
 
 
 def test_the_newest_of_two_at_one_place_is_found_and_nothing_outside(golden):

@@ -90,6 +90,20 @@ def test_every_offset_inside_an_inner_batch_leads_to_its_record(golden, tmp_path
     assert found.message(QueueName("BatchTopic", 0), -1) is None
 
 
+def test_messages_of_light_queues(golden):
+    store = golden("lmq")
+    found, count = lookup(store.path), 0
+    for row in store.rows:
+        names = row["properties"].get("INNER_MULTI_DISPATCH", "").split(",")
+        offsets = row["properties"].get("INNER_MULTI_QUEUE_OFFSET", "").split(",")
+        for topic, offset in zip(names, offsets, strict=True):
+            if topic:
+                message = found._by_unit(QueueName(topic, 0), int(offset))
+                assert message.physical_offset == row["physical_offset"]
+                count += 1
+    assert count == sum(q["max"] for q in store.queue_rows if q["kind"] == "queue" and q["topic"].startswith("%LMQ%"))
+
+
 def test_a_hole_in_a_queue_is_filled_from_the_log(golden, tmp_path):
     store = golden("basic")
     copy, name = store.copy(tmp_path), QueueName("Orders", 0)

@@ -34,12 +34,13 @@ def test_prepared_and_rolled_back_records_stand_nowhere(flag, count):
     [
         ({"INNER_BASE": "40", "INNER_NUM": "5"}, ("T", 3, 40, 5)),
         ({"INNER_NUM": "5"}, ("T", 3, 7, 1)),
+        ({"INNER_BASE": "-4", "INNER_NUM": "5"}, None),
         ({"INNER_BASE": "40", "INNER_NUM": "x"}, ("T", 3, 7, 1)),
         ({"INNER_BASE": "40", "INNER_NUM": "0"}, ("T", 3, 40, 1)),
     ],
 )
 def test_an_inner_batch_fills_as_many_offsets_as_it_has_messages(properties, place):
-    assert places(message(sys_flag=INNER_BATCH, **properties)) == [place]
+    assert places(message(sys_flag=INNER_BATCH, **properties)) == ([place] if place else [])
 
 
 @pytest.mark.parametrize(
@@ -53,6 +54,7 @@ def test_an_inner_batch_fills_as_many_offsets_as_it_has_messages(properties, pla
         ("%RETRY%g", "%LMQ%a", "4", []),
         ("rmq_sys_x", "%LMQ%a", "4", []),
         ("SCHEDULE_TOPIC_XXXX", "%LMQ%a", "4", []),
+        ("SCHEDULE_TOPIC_XXXX2", "%LMQ%a", "4", [("%LMQ%a", 0, 4, 1)]),
     ],
 )
 def test_light_queues(topic, names, offsets, light):

@@ -81,7 +81,7 @@ class _Gatherer:
         self.block: Block | None = None
         self.notes = array("q", bytes(8 * kernel.NOTES))
         self.parts: list[pa.RecordBatch] = []  # of a batch that a full section cut in pieces
-        self.part_bytes = 0
+        self.part_bytes = self.part_rows = 0
 
     def take(self, piece: Piece, count: int) -> Iterator[pa.RecordBatch]:
         """Append piece.positions[:count]; yields the batches that become full."""
@@ -110,7 +110,7 @@ class _Gatherer:
         if "body" not in self.rates.of:
             self.rates.of["body"] = sum(_size_at(piece, i) for i in range(min(count, 64))) / min(count, 64)
         rows = int(self.batch_bytes / self.rates.row_bytes(self.schema)) + 1
-        self.block = Block(self.schema, min(rows, self.max_rows), self.rates, self.oddities.decompress)
+        self.block = Block(self.schema, min(rows, self.max_rows - self.part_rows), self.rates, self.oddities.decompress)
         return self.block
 
     def _mend(self, block: Block, piece: Piece, first: int, taken: int, before: int) -> int:
@@ -126,19 +126,20 @@ class _Gatherer:
                 block.patch(row, self.oddities.values(piece, piece.positions[index], block.name_of(column)))
             if block.patched_bytes >= self.batch_bytes:
                 block.cut(row + 1)
-                return index + 1 - first
+                return int(index) + 1 - first
         return taken
 
     def _close(self, block: Block, why: int) -> Iterator[pa.RecordBatch]:
         self.part_bytes += block.bytes()
+        self.part_rows += block.count
         self.parts.append(block.finish(why))
         self.block = None
-        if why < 0 or 2 * self.part_bytes >= self.batch_bytes:
+        if why < 0 or 2 * self.part_bytes >= self.batch_bytes or self.part_rows == self.max_rows:
             yield from self._join()
 
     def _join(self) -> Iterator[pa.RecordBatch]:
         """Give out the parts as one batch."""
-        parts, self.parts, self.part_bytes = self.parts, [], 0
+        parts, self.parts, self.part_bytes, self.part_rows = self.parts, [], 0, 0
         if len(parts) == 1:
             yield parts[0]
         elif parts:

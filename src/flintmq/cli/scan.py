@@ -26,6 +26,7 @@ from flintmq.cli.output import Output, Progress, no_progress, output
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
+    from flintmq.arrow.predicate import Predicate
     from flintmq.config import StoreConfig
     from flintmq.message import StoredMessage
     from flintmq.store.report import Report
@@ -40,33 +41,21 @@ DAMAGES_SHOWN = 20
 
 @dataclass(frozen=True)
 class Selection:
-    """Which records are wanted: those that every given line agrees with.
+    """Which records are wanted: those that every given part agrees with.
 
     Attributes:
-        topics, queue_ids, tags: any of these; none given, all.
+        predicate: topics, queues, tags, store time; tried on the record's bytes before anything is decoded.
         key: among the keys, or the unique message id.
         grep: bytes that the body must hold, as it is shown.
-        since, until: store time in ms, from the first, before the second.
     """
 
-    topics: frozenset[str] = frozenset()
-    queue_ids: frozenset[int] = frozenset()
-    tags: frozenset[str] = frozenset()
+    predicate: Predicate
     key: str | None = None
     grep: bytes | None = None
-    since: int | None = None
-    until: int | None = None
 
-    def takes(self, m: StoredMessage) -> bool:
-        """Whether a message is wanted, but for its body."""
-        return (
-            (not self.topics or m.topic in self.topics)
-            and (not self.queue_ids or m.queue_id in self.queue_ids)
-            and (self.since is None or m.store_timestamp >= self.since)
-            and (self.until is None or m.store_timestamp < self.until)
-            and (not self.tags or m.tags in self.tags)
-            and (self.key is None or m.msg_id == self.key or self.key in (m.keys or "").split(" "))
-        )
+    def has_key(self, message: StoredMessage) -> bool:
+        """Whether a message has the wanted key."""
+        return self.key is None or message.msg_id == self.key or self.key in (message.keys or "").split(" ")
 
 
 class Scan:
@@ -110,14 +99,16 @@ class Scan:
         self.walk = LogWalk(list_log(root, config), read_facts(root), strict=not lenient, report=self.report)
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
+        from flintmq.arrow.predicate import Selector
         from flintmq.message import stored_message
 
-        takes, grep, log = self.selection.takes, self.selection.grep, self.walk.log
+        selector, grep, log = Selector(self.selection.predicate), self.selection.grep, self.walk.log
+        has_key, body_of = self.selection.has_key, self.bodies.of
         for piece in self.walk:
-            for at in piece.positions[: piece.count]:
+            for at in piece.positions[: selector.select(piece)]:
                 message = stored_message(piece.data, at)
-                if takes(message):
-                    body = self.bodies.of(message)
+                if has_key(message):
+                    body = body_of(message)
                     if grep is None or grep in body:
                         yield message, body
             self.progress(piece.base + piece.end - log.min_offset, log.limit - log.min_offset)
@@ -168,17 +159,18 @@ def command(
     schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after what
     lies before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
     """
+    from flintmq.arrow.predicate import Predicate
+
     write = _writer(template, as_json)
     first, end = time_range(since, until)
-    selection = Selection(
-        topics=frozenset(topic or ()),
-        queue_ids=frozenset(queue or ()),
-        tags=frozenset(tag or ()),
-        key=key,
-        grep=None if grep is None else grep.encode("utf-8", "surrogateescape"),
+    predicate = Predicate(
+        topics=frozenset(topic) if topic else None,
+        queue_ids=frozenset(queue) if queue else None,
         since=first,
         until=end,
+        tags=frozenset(tag) if tag else None,
     )
+    selection = Selection(predicate, key, None if grep is None else grep.encode("utf-8", "surrogateescape"))
     out, bodies = output(as_json), Bodies(decompress)
     with out.progress("scanning", unless=sys.stdout.isatty()) as progress:
         found = Scan(store, selection, store_config(settings), bodies, skip_damage, progress)

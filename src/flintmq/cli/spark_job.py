@@ -20,7 +20,7 @@ def spark_job(name: str, master: str | None, out: Output) -> Iterator[tuple[Spar
         MissingExtraError: pyspark is not installed.
         JavaNotFoundError: Spark finds no Java.
     """
-    from flintmq.spark.session import session
+    from flintmq.spark import session
 
     spark = session(f"flintmq {name}", master)
     try:

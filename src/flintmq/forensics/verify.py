@@ -21,7 +21,7 @@ from flintmq.forensics.unit_files import Disk
 from flintmq.forensics.verify_config import check_checkpoint, check_config, check_offsets, check_root, read_checkpoint
 from flintmq.forensics.verify_index import IndexCheck, KeyBlock
 from flintmq.forensics.verify_index_files import index_items
-from flintmq.forensics.verify_log import LogCheck, LogReport, check_files
+from flintmq.forensics.verify_log import LogCheck, LogReport, check_files, check_spares
 from flintmq.forensics.verify_queue_set import QueueSet
 from flintmq.forensics.verify_timer import TimerCheck
 from flintmq.format.index import PEER_533, PEER_540
@@ -180,6 +180,7 @@ class Run:
         log = LogCheck(self.log, self.ground)
         self._walk(walk, log, queues, index, progress)
         log.finish()
+        check_spares(self.log, log.end, self.ground)
         queues.finish()
         if index is not None:
             index.finish(log.end)

@@ -27,7 +27,7 @@ from flintmq.kernels import index_check as kernel
 from flintmq.message import stored_message
 from flintmq.store.log import Piece
 
-CALM = 64  # records without a surprise, one by one, before the kernel goes on
+CALM = 8  # records without a surprise, one by one, before the kernel goes on
 LOOK_AHEAD = 64  # items that are searched for the one expected
 _MISSING, _WRONG, _MOVED = range(3)
 
@@ -270,6 +270,7 @@ class IndexCheck:
             file.wrong(
                 "index-missing", f"{count} keys of the record at log offset {keys.offset}", "items of later records"
             )
+            self._turn()
         elif file is None and met and self._before is not None and not self._may_end_early(keys.offset):
             self.ground.findings.defect(
                 "index-missing",

@@ -117,7 +117,7 @@ class LogCheck:
     def _blank(self, file: LogFile) -> None:
         """The end-of-file record behind the last record of a file, if one stands there."""
         position = self.end - file.start
-        head = self._head(file, position)
+        head = _head(self.log, file, position)
         size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:], "big")
         if magic == MAGIC_BLANK and size != file.size - position:
             self.findings.defect(
@@ -130,24 +130,24 @@ class LogCheck:
             self._blank(self._file)
         if self._odd > ODD_TEXTS:
             self.findings.note("text-odd", f"{self._odd - ODD_TEXTS} further records with odd text")
-        self._spares()
 
-    def _spares(self) -> None:
-        """Files behind the end, made ahead of need: RocketMQ has up to two while it runs."""
-        for file in self.log.files:
-            if file.start < self.end or file.start == self.log.min_offset:
-                continue
-            if self._head(file, 0) == bytes(8):
-                self.findings.note("spare-file", f"{file.path} holds nothing yet", file.path)
-            elif file.size and file.start not in self.ground.lost:
-                self.findings.note(
-                    "torn-tail", f"{file.path}: bytes behind the log's end that are no record", file.path
-                )
 
-    def _head(self, file: LogFile, position: int) -> bytes:
-        """Eight bytes of a log file, fewer where it ends or cannot be read (which the walk has told)."""
-        try:
-            with self.log.effects.reading(file.path) as fd:
-                return self.log.effects.pread(fd, 8, position)
-        except (FileNotFoundError, StoreAccessError):
-            return b""
+def check_spares(log: LogFiles, end: int, ground: Ground) -> None:
+    """Files behind the log's end, made ahead of need: RocketMQ has up to two while it runs."""
+    for file in log.files:
+        if file.start < end or file.start == log.min_offset:
+            continue
+        if _head(log, file, 0) == bytes(8):
+            ground.findings.note("spare-file", f"{file.path} holds nothing yet", file.path)
+        elif file.size and file.start not in ground.lost:
+            text = f"{file.path}: bytes behind the log's end that are no record"
+            ground.findings.note("torn-tail", text, file.path)
+
+
+def _head(log: LogFiles, file: LogFile, position: int) -> bytes:
+    """Eight bytes of a log file, fewer where it ends or cannot be read (which the walk has told)."""
+    try:
+        with log.effects.reading(file.path) as fd:
+            return log.effects.pread(fd, 8, position)
+    except (FileNotFoundError, StoreAccessError):
+        return b""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from collections.abc import Sequence
+from functools import cached_property
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreAccessError
@@ -23,11 +25,36 @@ from flintmq.store.queues import ExtQueue, QueueName, queue_names
 _SIZE_KEYS = {geometry.QUEUES: "mappedFileSizeConsumeQueue", geometry.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue"}
 
 
+class Absent:
+    """A queue of the log that has no files. Small, since a damaged log can name very many."""
+
+    __slots__ = ("count", "kind", "log_end", "name", "offset", "width")
+
+    def __init__(self, name: QueueName, width: int, kind: str) -> None:
+        self.name, self.width, self.kind = name, width, kind
+        self.count = self.log_end = 0
+        self.offset = -1  # log offset of the first record
+
+    def expect(self, first: int, units: bytes, times: Sequence[int]) -> None:
+        """Count what the log gives; see UnitCheck.expect."""
+        if self.offset < 0:
+            self.offset = int.from_bytes(units[:8], "big")
+        self.count += len(units) // self.width
+
+    @property
+    def end(self) -> int:
+        """Queue offset behind the last message."""
+        return self.log_end
+
+
 class QueueSet:
     """The queues of a store, on disk and in the log.
 
     Attributes:
         rules: how records become units, as far as the store tells.
+        on_disk: the queues that have a directory, by kind; may be narrowed before anything is taken.
+        none: there were no queues on disk at all.
+        count, matched: queues compared, units that stand for their record.
     """
 
     def __init__(self, root: str, config: StoreConfig, broker: BrokerConfig, disk: Disk, ground: Ground) -> None:
@@ -40,11 +67,15 @@ class QueueSet:
         if self._has_light_queues():
             self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
         self.none = not any(self.on_disk.values())  # nothing to compare with: only commitlog/ was copied, say
-        self._checks: dict[int, UnitCheck | None] = {}
-        self._met: set[str] = set()
+        self._checks: dict[int, UnitCheck | Absent | None] = {}
         self._ends: dict[tuple[str, int], int] = {}
         self._refused: set[bytes] = set()
         self.matched = self.count = 0
+
+    @cached_property
+    def _unmet(self) -> dict[str, set[QueueName]]:
+        """Queues on disk that the log has not given anything yet. Made late, so that a task can narrow `on_disk`."""
+        return {kind: set(names) for kind, names in self.on_disk.items()}
 
     def _names(self, kind: str) -> list[QueueName]:
         try:
@@ -92,7 +123,7 @@ class QueueSet:
                 check.expect(0, BATCH_UNIT.pack(unit), (unit.store_timestamp,))
                 check.log_end = max(check.log_end, unit.base_offset + unit.messages)
 
-    def _check(self, number: int, dispatcher: Dispatcher) -> UnitCheck | None:
+    def _check(self, number: int, dispatcher: Dispatcher) -> UnitCheck | Absent | None:
         """The comparison of one queue; None if there is nothing to compare."""
         if self.none:
             return None
@@ -101,24 +132,27 @@ class QueueSet:
             self._checks[number] = self._make(queue, number in dispatcher.light_numbers)
         return self._checks[number]
 
-    def _make(self, queue: Queue, light: bool) -> UnitCheck | None:
+    def _make(self, queue: Queue, light: bool) -> UnitCheck | Absent | None:
         if queue.path is None:
             if queue.topic not in self._refused and len(self._refused) < 1000:
                 self._refused.add(queue.topic)
                 self.ground.findings.note("topic-name", f"topic {queue.topic[:60]!r} cannot be a directory's name")
             return None
-        self._met.add(queue.path)
-        _, topic, queue_id = queue.path.rsplit("/", 2)
-        return self._compare(
-            geometry.BATCH_QUEUES if queue.kind == BATCH else geometry.QUEUES, topic, int(queue_id), light
-        )
-
-    def _compare(self, kind: str, topic: str, queue_id: int, light: bool) -> UnitCheck:
+        kind, topic, queue_id = queue.path.split("/")
+        name = QueueName(topic, int(queue_id))
+        if name in self._unmet[kind]:
+            self._unmet[kind].discard(name)
+            check = self._compare(kind, name, light)
+            if check.files.spans:
+                return check
         self.count += 1
+        return Absent(name, BATCH_UNIT_SIZE if queue.kind == BATCH else UNIT_SIZE, kind)
+
+    def _compare(self, kind: str, name: QueueName, light: bool = False) -> UnitCheck:
         below = os.path.join(self.root, kind)
         batch = kind == geometry.BATCH_QUEUES
         files = UnitFiles(
-            os.path.join(below, topic, str(queue_id)),
+            os.path.join(below, name.topic, str(name.queue_id)),
             below,
             BATCH_UNIT_SIZE if batch else UNIT_SIZE,
             self.file_sizes[kind],
@@ -126,14 +160,15 @@ class QueueSet:
             self.disk,
             self.ground.findings,
         )
+        self.count += bool(files.spans)
         what = QueueKind(
-            files.width, light, topic == SCHEDULE_TOPIC and not batch, "messageDelayLevel" in self.config.given
+            files.width, light, name.topic == SCHEDULE_TOPIC and not batch, "messageDelayLevel" in self.config.given
         )
         extension = None
         if not batch and self.disk.effects.is_dir(os.path.join(self.root, geometry.EXT_QUEUES)):
-            extension = ExtQueue.of(self.root, QueueName(topic, queue_id), self.disk.effects)
+            extension = ExtQueue.of(self.root, name, self.disk.effects)
             self._check_extension(extension)
-        return UnitCheck(QueueName(topic, queue_id), files, what, self.ground, extension)
+        return UnitCheck(name, files, what, self.ground, extension)
 
     def _check_extension(self, extension: ExtQueue) -> None:
         """The files of an extension queue have one size and no gap."""
@@ -161,29 +196,35 @@ class QueueSet:
             else:
                 self.ground.findings.note("no-queues", "there are no consume queues to compare; they come from the log")
             return
-        checks = [check for check in self._checks.values() if check is not None]
-        for kind, names in self.on_disk.items():
-            for name in names:
-                if f"{kind}/{name.topic}/{name.queue_id}" not in self._met:
-                    checks.append(self._compare(kind, name.topic, name.queue_id, light=False))
-        for check in checks:
-            if check.files.spans:
-                check.finish()
-                self.matched += check.matched
-            elif check.missing.count:
+        for check in self._checks.values():
+            if isinstance(check, Absent):
                 self._without_files(check)
-            key = check.name.topic, check.name.queue_id
-            self._ends[key] = max(self._ends.get(key, 0), check.end)
+                self._ended(check)
+            elif check is not None:
+                self._with_files(check)
+        for kind, names in self._unmet.items():
+            for name in sorted(names):
+                self._with_files(self._compare(kind, name))
 
-    def _without_files(self, check: UnitCheck) -> None:
+    def _with_files(self, check: UnitCheck) -> None:
+        if check.files.spans:
+            check.finish()
+            self.matched += check.matched
+        self._ended(check)
+
+    def _ended(self, check: UnitCheck | Absent) -> None:
+        key = check.name.topic, check.name.queue_id
+        self._ends[key] = max(self._ends.get(key, 0), check.end)
+
+    def _without_files(self, absent: Absent) -> None:
         """The log has messages for a queue that has no files."""
-        run, findings, folder = check.missing, self.ground.findings, check.files.folder
-        what = f"queue {check.label}: {run.count} messages from log offset {run.offset} on"
-        topic = java_decode(os.fsencode(check.name.topic))
-        gone = check.name.topic not in self.topics_on_disk[geometry.QUEUES] | self.topics_on_disk[geometry.BATCH_QUEUES]
-        if self.ground.is_pending(run.offset):
+        findings, topic = self.ground.findings, absent.name.topic
+        folder = os.path.join(self.root, absent.kind, topic, str(absent.name.queue_id))
+        what = f"queue {topic}/{absent.name.queue_id}: {absent.count} messages from log offset {absent.offset} on"
+        configured = not self.broker.topics or java_decode(os.fsencode(topic)) in self.broker.topics
+        if self.ground.is_pending(absent.offset):
             findings.note("units-pending", f"{what} wait for dispatch", folder)
-        elif self.broker.topics and topic not in self.broker.topics and gone:
+        elif not configured and not any(topic in topics for topics in self.topics_on_disk.values()):
             findings.note("queue-unconfigured", f"{what}, but the topic is not configured", folder)
         else:
             findings.defect("queue-missing", folder, None, expected=f"files for {what}", found="none")

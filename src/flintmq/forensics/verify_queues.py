@@ -79,13 +79,12 @@ class UnitCheck:
     Attributes:
         cursor: number of the unit on disk that is looked at next.
         matched: units that stand for their record.
-        missing: the records without a unit that are not told yet; without files, all of them.
         log_end: queue offset behind the last message that the log gives; set by the caller.
     """
 
     __slots__ = (
-        "_delays", "_displaced", "_end", "_extra", "_held", "_held_count", "_last_address", "_passed",
-        "cursor", "extension", "files", "ground", "kind", "log_end", "matched", "missing", "name",
+        "_delays", "_displaced", "_end", "_extra", "_held", "_held_count", "_last_address", "_missing", "_passed",
+        "cursor", "extension", "files", "ground", "kind", "log_end", "matched", "name",
     )  # fmt: skip
 
     def __init__(
@@ -94,7 +93,7 @@ class UnitCheck:
         self.name, self.files, self.kind, self.ground, self.extension = name, files, kind, ground, extension
         self.cursor = files.first
         self.matched = self.log_end = self._end = 0
-        self.missing, self._displaced, self._extra = _Run(), _Run(), _Run()
+        self._missing, self._displaced, self._extra = _Run(), _Run(), _Run()
         self._held: list[tuple[int, bytes, bytes]] = []
         self._held_count = 0
         self._passed: Counter[str] = Counter()
@@ -123,9 +122,6 @@ class UnitCheck:
         """
         width = self.kind.width
         count = len(units) // width
-        if not self.files.spans:
-            self._miss(first, count, _POINTER.unpack_from(units)[0])
-            return
         i = 0
         while i < count:
             i = self._equal(first, units, i, count)
@@ -150,7 +146,7 @@ class UnitCheck:
     def _met(self, queue_offset: int, count: int) -> None:
         """The next `count` units on disk are those of the records at this queue offset."""
         self._settle_extra()
-        if self.missing.count:
+        if self._missing.count:
             self._tell_gone(hole=True)
         shift = self.cursor - queue_offset if self.kind.indexed else 0
         if self._displaced.count and shift != self._displaced.shift:
@@ -229,7 +225,7 @@ class UnitCheck:
         )
         self._held.clear()
         self._held_count = 0
-        self.missing = _Run()
+        self._missing = _Run()
 
     # -- single units ----------------------------------------------------------------------------------------------
 
@@ -333,12 +329,12 @@ class UnitCheck:
 
     def _miss(self, queue_offset: int, count: int, offset: int) -> None:
         """Records without a unit. Whether that is a hole or only not dispatched yet shows when a later one has one."""
-        if not self.missing.count:
-            self.missing = _Run(queue_offset, 0, offset)
-        self.missing.count += count
+        if not self._missing.count:
+            self._missing = _Run(queue_offset, 0, offset)
+        self._missing.count += count
 
     def _tell_gone(self, hole: bool) -> None:
-        run, self.missing = self.missing, _Run()
+        run, self._missing = self._missing, _Run()
         if not hole and self.ground.is_pending(run.offset):
             self.ground.findings.note(
                 "units-pending",
@@ -378,7 +374,7 @@ class UnitCheck:
     def finish(self) -> None:
         """The log gives this queue nothing more: judge what is left on both sides."""
         self._settle_extra()
-        if self.missing.count:
+        if self._missing.count:
             self._tell_gone(hole=False)
         if self._displaced.count:
             self._tell_displaced()

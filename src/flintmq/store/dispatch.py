@@ -23,7 +23,7 @@ from flintmq.kernels import runs
 from flintmq.kernels import units as kernel
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.log import Piece
-from flintmq.store.places import places
+from flintmq.store.places import light_places
 
 PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories, and so the kinds of queues
 MOST_UNITS = 1 << 17
@@ -293,7 +293,7 @@ class Dispatcher:
         else:
             self._append(Queue(PLAIN, topic, message.queue_id), message.queue_offset, message, code)
         if self.rules.light_queues:
-            for place in places(message)[1:]:
+            for place in light_places(message):
                 queue = Queue(PLAIN, java_encode(place.topic), place.queue_id)
                 self.light_numbers.add(self.queues.number(queue))
                 self._append(queue, place.offset, message, code)

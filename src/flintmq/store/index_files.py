@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from flintmq.config import StoreConfig
-from flintmq.errors import ConfigError, CorruptStoreError
+from flintmq.errors import CorruptStoreError
 from flintmq.format import index
 from flintmq.format.layout import Layout
 from flintmq.storage.effects import REAL, Effects
@@ -138,7 +138,8 @@ class OpenIndex:
         """(number, item) of every item in the slot of this hash, newest first; items of other hashes included.
 
         Raises:
-            CorruptStoreError: an item does not lead to an older one, or a number lies beyond the count.
+            CorruptStoreError: an item does not lead to an older one or belongs to another slot, or a number lies beyond
+                the count.
         """
         slot = key_hash % self.shape.slots
         number = self.slot(slot)
@@ -147,10 +148,12 @@ class OpenIndex:
         if number > newest:
             raise self._broken(index.slot_position(slot), f"slot leads to item {number}, the newest is {newest}")
         while number > 0:
-            item = self.item(number)
+            item, place = self.item(number), index.item_position(number, self.shape.slots)
+            if item.key_hash % self.shape.slots != slot:
+                raise self._broken(place, f"item {number} has the hash {item.key_hash}, which is not of slot {slot}")
             yield number, item
             if item.previous >= number:
-                place = index.item_position(number, self.shape.slots) + index.ITEM.offset("previous")
+                place += index.ITEM.offset("previous")
                 raise self._broken(place, f"item {number} leads to item {item.previous}, which is not older")
             number = item.previous
 
@@ -189,18 +192,3 @@ def covered(file: IndexFile) -> tuple[int, int] | None:
     if header.end_physical_offset < header.begin_physical_offset:
         return None
     return header.begin_physical_offset, header.end_physical_offset
-
-
-def is_usable(file: IndexFile) -> ConfigError | None:
-    """None if the file's division is known, else the error that says why not.
-
-    Raises:
-        StoreAccessError: the file may not be read.
-    """
-    try:
-        with file.open():
-            return None
-    except FileNotFoundError:
-        return None
-    except ConfigError as error:
-        return error

@@ -137,7 +137,8 @@ class KeyQuery:
         except FileNotFoundError:
             pass
         except (ConfigError, CorruptStoreError) as error:
-            log.warning("%s; the log is searched instead", error)
+            if self.snapshot.first_time(f"{file.path} is not used"):
+                log.warning("%s; the log is searched instead", error)
         yield from self._walk(span.begin, span.end)
 
     # -- through the log ----------------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from flintmq.format.text import java_decode, java_encode
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.log import LogWalk, Piece
-from flintmq.store.log_files import LogFiles
+from flintmq.store.log_files import LARGEST_OFFSET, LogFiles
 from flintmq.store.places import places
 from flintmq.store.queues import QueueName
 
@@ -70,7 +70,10 @@ class LogMap:
             for block in dispatcher.blocks(piece):
                 for number, first, stop in block.queues:
                     offsets = block.offsets[first:stop]
-                    self._add(dispatcher, number, min(offsets), max(offsets) + 1)
+                    low = min(offsets)
+                    if low < 0:
+                        low = min((offset for offset in offsets if offset >= 0), default=-1)
+                    self._add(dispatcher, number, low, max(offsets) + 1)
                 for number, unit in block.batch_units:
                     self._add(dispatcher, number, unit.base_offset, unit.base_offset + max(unit.messages, 1))
         self.end = max(self.end, end)
@@ -88,6 +91,9 @@ class LogMap:
         return len(self._batch_topics) > before
 
     def _add(self, dispatcher: Dispatcher, number: int, low: int, high: int) -> None:
+        if low < 0:
+            return  # a hostile record: nothing stands at a negative offset
+        high = min(high, LARGEST_OFFSET)
         queue = dispatcher.queues.keys[number]
         name = QueueName(java_decode(queue.topic), queue.queue_id)
         found = self._queues.setdefault(name, array("q"))

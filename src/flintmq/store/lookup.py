@@ -115,7 +115,7 @@ class QueueLookup:
 
     def _in_hole(self, name: QueueName, offset: int) -> StoredMessage | None:
         """A message whose unit is missing or wrong although the queue goes on behind it."""
-        bounds = self._file_bounds(name)
+        bounds = self.bounds(name)
         if not bounds.min <= offset < bounds.max:
             return None
         units = self._units(name)
@@ -186,14 +186,20 @@ class QueueLookup:
         return Bounds(0, 0)
 
     def _first_offset(self, name: QueueName, units: UnitQueue, last: int) -> int:
-        """The queue offset of the first unit that points into the log: as its record says, or if that is damaged, as
-        its place says."""
+        """The queue offset of the first unit that points into the log, as its record says.
+
+        If that is damaged, a plain unit still says it by its place; in a batch queue the next one that is right counts.
+        """
         begin = self.snapshot.log.min_offset
         # A hole counts as content: what it lost can still be found in the log.
         number = units.bisect(lambda u: u.is_written and not (units.leads(u) and u.physical_offset >= begin), last)
-        message, first, _ = self._stands(name, units, number)
-        unit = units.unit(number)
-        return first if message is not None or unit is None else units.span(number, unit)[0]
+        for at in range(number, last + 1):
+            message, first, _ = self._stands(name, units, at)
+            if message is not None:
+                return first
+            if not units.is_batch:
+                return at
+        return number
 
     # -- what is not dispatched ---------------------------------------------------------------------------------------
 

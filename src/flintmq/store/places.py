@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from flintmq.format import properties as names
+from flintmq.format import properties
 from flintmq.format.batch_queue import messages_of
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.text import java_int
 from flintmq.message import StoredMessage
 
 LMQ_PREFIX = "%LMQ%"
-_WITHOUT_LIGHT_QUEUES = ("%RETRY%", "rmq_sys_", "SCHEDULE_TOPIC_XXXX")
 
 
 class Place(NamedTuple):
@@ -30,25 +30,29 @@ class Place(NamedTuple):
 def places(message: StoredMessage) -> list[Place]:
     """Where a record stands: in its own queue, then in the light queues that it was dispatched to.
 
-    Prepared and rolled-back records stand nowhere. An inner batch fills as many offsets as it has messages.
+    Prepared and rolled-back records stand nowhere, and nothing stands at a negative offset. An inner batch fills as
+    many offsets as it has messages.
     """
     if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
         return []
-    topic, pairs = message.topic, message.properties
-    offset, messages = messages_of(pairs, message.queue_offset)
-    found = [Place(topic, message.queue_id, offset, max(messages, 1))]
-    light = pairs.get(names.INNER_MULTI_DISPATCH), pairs.get(names.INNER_MULTI_QUEUE_OFFSET)
-    if light[0] and light[1] and not topic.startswith(_WITHOUT_LIGHT_QUEUES):
-        found += _light(light[0].split(","), light[1].split(","), message.queue_id)
-    return found
+    offset, messages = messages_of(message.properties, message.queue_offset)
+    own = Place(message.topic, message.queue_id, offset, max(messages, 1))
+    return [*([own] if offset >= 0 else []), *light_places(message)]
 
 
-def _light(queues: list[str], offsets: list[str], queue_id: int) -> list[Place]:
-    """Places in light queues; none if names and offsets do not pair up."""
-    if len(queues) != len(offsets):
+def light_places(message: StoredMessage) -> list[Place]:
+    """Where a record stands in light queues; nowhere if it names another number of queues than of offsets.
+
+    Topics of the system have no light queues. Passed over is a queue whose name is empty or holds a slash, and an
+    offset that is no number a queue has.
+    """
+    names = message.properties.get(properties.INNER_MULTI_DISPATCH, "").split(",")
+    offsets = message.properties.get(properties.INNER_MULTI_QUEUE_OFFSET, "").split(",")
+    system = message.topic.startswith(("%RETRY%", "rmq_sys_")) or message.topic == SCHEDULE_TOPIC
+    if system or len(names) != len(offsets):
         return []
     return [
-        Place(name, 0 if name.startswith(LMQ_PREFIX) else queue_id, offset)
-        for name, text in zip(queues, offsets, strict=True)
+        Place(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, offset)
+        for name, text in zip(names, offsets, strict=True)
         if name and "/" not in name and (offset := java_int(text, 64)) is not None and offset >= 0
     ]

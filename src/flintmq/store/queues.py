@@ -28,6 +28,7 @@ from flintmq.format.consume_queue import UNIT, Unit
 from flintmq.format.layout import Layout
 from flintmq.storage.effects import REAL, Effects
 from flintmq.store import geometry
+from flintmq.store.dispatch import path_name
 from flintmq.store.log_files import file_start
 
 AnyUnit: TypeAlias = Unit | BatchUnit
@@ -83,10 +84,9 @@ def _queue_ids(names: list[str]) -> Iterator[int]:
 def is_path(topic: str) -> bool:
     """Whether a topic can be a directory's name: one step, not empty, at most 255 bytes."""
     try:
-        bytes_ = len(os.fsencode(topic))
+        return path_name(os.fsencode(topic)) is not None
     except UnicodeEncodeError:
         return False
-    return topic not in ("", ".", "..") and "/" not in topic and "\0" not in topic and bytes_ <= 255
 
 
 class UnitQueue:
@@ -125,6 +125,11 @@ class UnitQueue:
         ends = [file.start for file in found[1:]]
         cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]
         return (*cut, *found[-1:])
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether its units are those of a batch queue."""
+        return self.layout is BATCH_UNIT
 
     @property
     def first(self) -> int:
@@ -176,7 +181,7 @@ class UnitQueue:
 
     def number_of(self, offset: int) -> int:
         """Number of the unit that should stand for a queue offset; where none does, of the next one or the end."""
-        if self.layout is not BATCH_UNIT:
+        if not self.is_batch:
             return offset
         return self.bisect(lambda unit: self.leads(unit) and self.span(0, unit)[1] <= offset, self.end())
 

@@ -69,11 +69,19 @@ class Snapshot:
         self._begin = before._last if before is not None else None
         self._end: LogEnd | None = None
         self._lock = threading.Lock()
+        self._told: set[str] = set()
 
     @property
     def _last(self) -> int | None:
         """Where a later search for the end can begin."""
         return self._end.last if self._end is not None else self._begin
+
+    def first_time(self, text: str) -> bool:
+        """Whether this was not told before: one warning a snapshot is enough."""
+        with self._lock:
+            new = text not in self._told
+            self._told.add(text)
+            return new
 
     @property
     def log_end(self) -> LogEnd:

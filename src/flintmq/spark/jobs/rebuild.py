@@ -34,7 +34,7 @@ from flintmq.forensics.rebuild import (
 )
 from flintmq.format.index import PEER_533
 from flintmq.spark.jobs import staged
-from flintmq.spark.jobs.run import parallelism, run_tasks
+from flintmq.spark.jobs.run import parallelism, run_tasks, scaled
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.splits import LogRange, check_end, cut, split_count
 from flintmq.store.dispatch import Dispatcher
@@ -87,7 +87,7 @@ def rebuild(
     ranges = cut(plan.log, 0, end, split_count(span, parallelism(spark)))
     done = Rebuilt(log_bytes=span)
 
-    answers = run_tasks(spark, partial(stage_range, plan, end, access), ranges, _scaled(progress, span, 0, FIRST_STAGE))
+    answers = run_tasks(spark, partial(stage_range, plan, end, access), ranges, scaled(progress, span, 0, FIRST_STAGE))
     stages = [Stage.of(answer) for answer in answers]
     done.records = sum(answer["records"] for answer in answers)
     done.keys = sum(stage.keys for stage in stages)
@@ -108,7 +108,7 @@ def rebuild(
     files = index_files(plan, stages, last) if plan.rules.index else []
     done.index_files = len(files)
     work: list[list[str] | IndexFile] = [*files, *share_out(totals, 2 * parallelism(spark))]
-    made = run_tasks(spark, partial(make, plan, stages), work, _scaled(progress, span, FIRST_STAGE, 1))
+    made = run_tasks(spark, partial(make, plan, stages), work, scaled(progress, span, FIRST_STAGE, 1))
     collect(plan, work, [answer["path"] for answer in made])
     publish(plan, plan.log.effects)
     done.notes = dict(sum((Counter(answer["notes"]) for answer in made), report.note_counts))
@@ -244,10 +244,3 @@ def collect(plan: RebuildPlan, work: list[list[str] | IndexFile], attempts: list
                     effects.mkdirs(os.path.join(plan.staging, os.path.dirname(place)))
                     effects.rename(os.path.join(made, place), os.path.join(plan.staging, place))
     shutil.rmtree(os.path.join(plan.staging, "stages"))
-
-
-def _scaled(progress: Progress | None, size: int, begin: float, end: float) -> Progress | None:
-    """Progress in bytes of log from progress in tasks of one stage."""
-    if progress is None:
-        return None
-    return lambda done, of: progress(int(size * (begin + (end - begin) * done / max(1, of))), size)

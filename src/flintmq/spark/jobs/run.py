@@ -157,3 +157,10 @@ def _watching(spark: SparkSession, count: int, progress: Progress | None) -> Ite
         over.set()
         thread.join()
         progress(count, count)
+
+
+def scaled(progress: Progress | None, size: int, begin: float, end: float) -> Progress | None:
+    """Progress in bytes of log from progress in tasks of one stage."""
+    if progress is None:
+        return None
+    return lambda done, of: progress(int(size * (begin + (end - begin) * done / max(1, of))), size)

@@ -1,0 +1,329 @@
+"""Verify a store as Spark tasks: the checks of `forensics.verify`, shared out.
+
+1.  A task walks a range of the log, checks its records, and stages the units that they must have (`staged.py`). One
+    further task compares the index, whose items follow each other over all files, with a walk of its own.
+2.  A task takes some queues and compares the units staged for them with those on disk.
+
+The driver looks at the small files, and at what points across queues (committed offsets, the timer), and puts the
+findings together. Nothing is written to the store. Staged units (36 bytes each) go to a scratch directory that workers
+and driver must both see; it is removed at the end.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import zlib
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import astuple, dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flintmq.config import StoreConfig
+from flintmq.forensics.findings import KEPT_DEFECTS, KEPT_NOTES, Defect, Findings, Note
+from flintmq.forensics.ground import Ground
+from flintmq.forensics.unit_files import Disk
+from flintmq.forensics.verify import PIECE_BYTES, Run, Seen, Verification
+from flintmq.forensics.verify_index import IndexCheck, KeyBlock
+from flintmq.forensics.verify_index_files import index_items
+from flintmq.forensics.verify_log import LogCheck, LogReport, check_spares
+from flintmq.forensics.verify_queue_set import QueueSet
+from flintmq.format.batch_queue import BatchUnit
+from flintmq.format.index import PEER_533, PEER_540
+from flintmq.spark.jobs import staged
+from flintmq.spark.jobs.run import Progress, parallelism, run_tasks, scaled
+from flintmq.spark.jobs.staged import Stage
+from flintmq.spark.splits import LogRange, check_end, cut, split_count
+from flintmq.storage.effects import REAL
+from flintmq.store import geometry
+from flintmq.store.config_files import read_config
+from flintmq.store.dispatch import Block, Dispatcher
+from flintmq.store.log import LogWalk, find_end
+from flintmq.store.log_files import LogFiles
+from flintmq.store.report import Damage, Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Lost = list[tuple[int, int]]
+"""Ranges of log offsets that hold no record that counts."""
+
+RUN_UNITS = 2048  # units of a queue that are compared at once
+_NO_BYTES = memoryview(b"")
+_NO_NUMBERS = _NO_BYTES.cast("q")
+
+
+@dataclass(frozen=True)
+class VerifyPlan:
+    """What every task needs to know, picklable."""
+
+    root: str
+    config: StoreConfig
+    log: LogFiles
+    end: int
+    replay_from: int | None
+    live: bool
+    scratch: str
+    access: str
+
+    def ground(self, lost: Iterable[tuple[int, int]] = ()) -> Ground:
+        """A ground of its own for a task, with the damage that is known."""
+        ground = Ground(Findings(), self.log.min_offset, self.replay_from, self.live)
+        for begin, end in lost:
+            ground.lost.add(begin, end)
+        return ground
+
+    def queues(self, disk: Disk, ground: Ground) -> QueueSet:
+        """The queues of the store."""
+        return QueueSet(self.root, self.config, read_config(self.root, REAL), disk, ground)
+
+    def walk(self, part: LogRange, report: Report) -> LogWalk:
+        """A walk over one range that steps over damage."""
+        return LogWalk(
+            self.log, None, part.begin, part.end,
+            access=self.access, strict=False, report=report, piece_bytes=PIECE_BYTES,
+        )  # fmt: skip
+
+
+class RangeReport(LogReport):
+    """A log's report that also keeps the damaged ranges as a list, for other tasks."""
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__(ground)
+        self.ranges: Lost = []
+
+    def damage(self, damage: Damage) -> None:
+        """A stretch without records that count."""
+        super().damage(damage)
+        self.ranges.append((damage.offset, damage.offset + damage.lost))
+
+
+def verify(
+    spark: SparkSession,
+    root: str,
+    config: StoreConfig | None = None,
+    progress: Progress | None = None,
+    *,
+    access: str = "pread",
+    scratch: str | None = None,
+) -> Verification:
+    """Check everything in a store, with the verdict of `flintmq.forensics.verify.verify`.
+
+    Args:
+        spark: the session. Workers must see the store under the same path as the driver.
+        root: the store.
+        config: RocketMQ's keys for what the files do not tell.
+        progress: called now and then with bytes of log done and in all, about.
+        access: "pread" or "map".
+        scratch: a directory that workers and driver see, for staged units; by default that for temporary files, which
+            is right where all run on one machine.
+
+    Raises:
+        As flintmq.forensics.verify.verify; StoreError if Spark gave up.
+    """
+    config = config or StoreConfig()
+    path = geometry.open_root(os.path.abspath(root), config)
+    disk = Disk(REAL)
+    folder = tempfile.mkdtemp(prefix="flintmq-verify-", dir=scratch)
+    try:
+        return SparkRun(spark, path, config, disk, folder).run(progress, access)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        disk.close()
+
+
+class SparkRun(Run):
+    """One verification whose log, queues and index are looked at by tasks."""
+
+    def __init__(self, spark: SparkSession, root: str, config: StoreConfig, disk: Disk, scratch: str) -> None:
+        super().__init__(root, config, disk)
+        self.spark, self.scratch = spark, scratch
+
+    def look(self, progress: Progress | None, access: str) -> Seen:
+        """Run both stages and put together what they found."""
+        tail = Report()
+        log_end = find_end(self.log, self.facts, tail)
+        for note in tail.notes:
+            self.findings.note(note.code.replace("_", "-"), note.text)
+        begin = self.log.min_offset
+        span = max(0, log_end.offset - begin)
+        groups = 2 * parallelism(self.spark)
+        plan = VerifyPlan(
+            self.root,
+            self.config,
+            self.log,
+            log_end.offset,
+            self.ground.replay_from,
+            self.facts.live,
+            self.scratch,
+            access,
+        )
+        parts = cut(self.log, begin, log_end.offset, split_count(span, parallelism(self.spark)))
+        work = [None, *parts]  # the index first: it takes longest
+        index, *ranges = run_tasks(self.spark, partial(first_stage, plan), work, scaled(progress, span, 0, 0.7))
+        for answer in [*ranges, index]:
+            self._take(answer["findings"])
+        lost = [(first, behind) for answer in ranges for first, behind in answer["lost"]]
+        for first, behind in lost:
+            self.ground.lost.add(first, behind)
+        stages = [Stage.of(answer) for answer in ranges]
+        task = partial(check_queues, plan, stages, lost, groups)
+        queues = run_tasks(self.spark, task, range(groups), scaled(progress, span, 0.7, 1))
+        ends: dict[tuple[str, int], int] = {}
+        for answer in queues:
+            self._take(answer["findings"])
+            ends.update({(topic, queue): end for topic, queue, end in answer["ends"] if end is not None})
+        last = max((answer["end"] for answer in ranges if answer["records"]), default=begin)
+        check_spares(self.log, last, self.ground)
+        return Seen(
+            records=sum(answer["records"] for answer in ranges),
+            log_end=last,
+            last_time=max((answer["last_time"] for answer in ranges), default=0),
+            ending=log_end.verdict,
+            queues=sum(answer["queues"] for answer in queues),
+            units=sum(answer["units"] for answer in queues),
+            index_files=index["files"],
+            index_items=index["items"],
+            end_of=lambda topic, queue: ends.get((topic, queue)),
+        )
+
+    def _take(self, told: dict[str, Any]) -> None:
+        """Take the findings of a task: those it kept, and the counts of all."""
+        found = self.findings
+        found.defects += [Defect(*values) for values in told["defects"]][: KEPT_DEFECTS - len(found.defects)]
+        found.notes += [Note(*values) for values in told["notes"]][: KEPT_NOTES - len(found.notes)]
+        found.defect_counts.update(told["defect_counts"])
+        found.note_counts.update(told["note_counts"])
+
+
+def tell(findings: Findings) -> dict[str, Any]:
+    """Findings as a task's answer."""
+    return {
+        "defects": [astuple(defect) for defect in findings.defects],
+        "notes": [astuple(note) for note in findings.notes],
+        "defect_counts": dict(findings.defect_counts),
+        "note_counts": dict(findings.note_counts),
+    }
+
+
+def first_stage(plan: VerifyPlan, part: LogRange | None) -> dict[str, Any]:
+    """A task: one range of the log; or, for None, the index."""
+    return check_index(plan) if part is None else check_range(plan, part)
+
+
+def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
+    """Check the records of a range and stage the units that they must have."""
+    with closing(Disk(REAL)) as disk:
+        rules = plan.queues(disk, plan.ground()).rules
+    ground = plan.ground()
+    dispatcher = Dispatcher(replace(rules, index=False))
+    writer = staged.StageWriter(plan.scratch, with_times=True)
+    report, log = RangeReport(ground), LogCheck(plan.log, ground)
+    walk = plan.walk(part, report)
+    for piece in walk if part.begin < part.end else ():
+        log.take(piece)
+        for block in dispatcher.blocks(piece):
+            writer.take(block)
+    check_end(walk, plan.log, part.end, plan.end)
+    log.finish()
+    told = {"findings": tell(ground.findings), "lost": report.ranges, "records": log.records}
+    return {**writer.finish(dispatcher), **told, "last_time": log.last_time, "end": log.end}
+
+
+def check_index(plan: VerifyPlan) -> dict[str, Any]:
+    """Compare the index with the whole log."""
+    with closing(Disk(REAL)) as disk:
+        ground = plan.ground()
+        rules = plan.queues(disk, plan.ground()).rules
+        items = list(index_items(plan.root, plan.config, disk, ground))
+        told = {"files": len(items), "items": 0}
+        if rules.index:
+            index = IndexCheck(items, ground)
+            silent = replace(ground, findings=Findings())  # of damage in the log, the tasks of the ranges tell
+            part = LogRange(plan.log.min_offset, plan.end)
+            dispatcher = Dispatcher(rules)
+            for piece in plan.walk(part, LogReport(silent)) if part.begin < part.end else ():
+                dispatcher.follow(PEER_540 if index.tags else PEER_533)
+                for block in dispatcher.blocks(piece):
+                    keys = block.key_hashes, block.key_offsets, block.key_times, block.keys
+                    index.expect(KeyBlock(piece, block.last_offset, *keys))
+            index.finish(plan.end)
+            told["items"] = index.items
+    return {"findings": tell(ground.findings), **told}
+
+
+def check_queues(plan: VerifyPlan, stages: list[Stage], lost: Lost, groups: int, group: int) -> dict[str, Any]:
+    """Compare the queues of one group: the units staged for them with those on disk."""
+    with closing(Disk(REAL)) as disk:
+        ground = plan.ground(lost)
+        queues = plan.queues(disk, ground)
+        if group:
+            ground.findings = Findings()  # what is wrong with all queues together, the first group tells
+        for kind, names in queues.on_disk.items():
+            queues.on_disk[kind] = [n for n in names if group_of(f"{kind}/{n.topic}/{n.queue_id}", groups) == group]
+        seen = {(name.topic, name.queue_id) for names in queues.on_disk.values() for name in names}
+        table = Dispatcher(queues.rules)  # only for its table of queues
+        runs = Runs()
+        for stage in stages:
+            numbers = {}
+            for number, each in enumerate(stage.queues):
+                if group_of(each.queue.path, groups) == group:
+                    numbers[number] = table.queues.number(each.queue)
+                    if each.light:
+                        table.light_numbers.add(numbers[number])
+                    if each.queue.path is not None:
+                        seen.add((each.queue.path.split("/")[1], each.queue_id))
+            for number, *segment in staged.segments(stage.path, numbers, with_times=True):
+                longer = runs.add(numbers[number], segment)
+                if longer is not None:
+                    queues.take(longer, table)
+            for number, unit in staged.batch_units(stage.path, numbers):
+                queues.take(_block([], batch_units=[(numbers[number], unit)]), table)
+        for rest in runs.rest():
+            queues.take(rest, table)
+        if group == 0 or not queues.none:
+            queues.finish()
+    ends = [(topic, queue, queues.end_of(topic, queue)) for topic, queue in sorted(seen)]
+    return {"findings": tell(ground.findings), "units": queues.matched, "queues": queues.count, "ends": ends}
+
+
+class Runs:
+    """Joins short segments of a queue, so that a comparison sees as much of it at once as in one process."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, list[bytearray]] = {}  # number of the queue -> offsets, times, units
+
+    def add(self, number: int, segment: Sequence[memoryview]) -> Block | None:
+        """Take a segment (offsets, times, units); gives a block when there is enough of its queue."""
+        joined = self._waiting.setdefault(number, [bytearray(), bytearray(), bytearray()])
+        for part, more in zip(joined, segment, strict=True):
+            part += more
+        return self._block(number) if len(joined[0]) >= 8 * RUN_UNITS else None
+
+    def rest(self) -> Iterator[Block]:
+        """What still waits."""
+        for number in list(self._waiting):
+            yield self._block(number)
+
+    def _block(self, number: int) -> Block:
+        offsets, times, units = (memoryview(part) for part in self._waiting.pop(number))
+        return _block([(number, 0, len(offsets) // 8)], offsets.cast("q"), times.cast("q"), units)
+
+
+def _block(
+    queues: list[tuple[int, int, int]],
+    offsets: memoryview = _NO_NUMBERS,
+    times: memoryview = _NO_NUMBERS,
+    units: memoryview = _NO_BYTES,
+    batch_units: Iterable[tuple[int, BatchUnit]] = (),
+) -> Block:
+    """Staged units as a block of the dispatcher, without keys."""
+    return Block(queues, offsets, times, units, list(batch_units), array("i"), array("q"), array("q"), 0, 0, 0)
+
+
+def group_of(path: str | None, groups: int) -> int:
+    """Which task compares a queue: the same for its units from the log and for its files."""
+    return zlib.crc32(os.fsencode(path or "")) % groups

@@ -1,0 +1,38 @@
+"""The Spark session of a command."""
+
+from __future__ import annotations
+
+import pytest
+
+from flintmq.cli.output import Console
+from flintmq.cli.spark_job import spark_job
+
+
+class Session:
+    def __init__(self) -> None:
+        self.stopped = False
+
+    def stop(self) -> None:
+        self.stopped = True
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_session_ends_with_the_block(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    made = Session()
+    asked = []
+
+    def session(name: str, master: str | None) -> Session:
+        asked.append((name, master))
+        return made
+
+    monkeypatch.setattr("flintmq.spark.session", session)
+    try:
+        with spark_job("verify", "local[3]", Console()) as (spark, progress):
+            assert spark is made and not made.stopped  # type: ignore[comparison-overlap]
+            progress(1, 2)
+            if fails:
+                raise ValueError("in the job")
+    except ValueError:
+        assert fails
+    assert made.stopped and asked == [("flintmq verify", "local[3]")]
