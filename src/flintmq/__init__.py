@@ -78,7 +78,10 @@ __all__ = [
 
 _LAZY = {
     "MessageStore": "flintmq.store.message_store",
-    "open_store": "flintmq.store.view", "StoreView": "flintmq.store.view", "scan_arrow": "flintmq.arrow.scan"}
+    "open_store": "flintmq.store.view",
+    "StoreView": "flintmq.store.view",
+    "scan_arrow": "flintmq.arrow.scan",
+}
 
 
 def __getattr__(name: str) -> Any:

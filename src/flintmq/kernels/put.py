@@ -49,14 +49,13 @@ def put(
     born: cython.longlong = 20 if sys_flag & 16 else 8
     if at < 0 or room < 8 or len(hosts) < born + (20 if sys_flag & 32 else 8):
         raise ValueError("a record begins 8 bytes before the file's end at the latest, and has two hosts")
-    empty: cython.uchar[1]
     if cython.compiled:
         p: cython.p_uchar = cython.address(out[0])
-        empty[0] = 0
-        bp: cython.pointer(cython.const[cython.uchar]) = empty
-        tp: cython.pointer(cython.const[cython.uchar]) = empty
-        pp: cython.pointer(cython.const[cython.uchar]) = empty
         hp: cython.pointer(cython.const[cython.uchar]) = cython.address(hosts[0])
+        # A part of no bytes has no address; none of the hosts' bytes is read in its place.
+        bp: cython.pointer(cython.const[cython.uchar]) = hp
+        tp: cython.pointer(cython.const[cython.uchar]) = hp
+        pp: cython.pointer(cython.const[cython.uchar]) = hp
         if len(body) > 0:
             bp = cython.address(body[0])
         if len(topic) > 0:
@@ -68,7 +67,8 @@ def put(
     extra: cython.longlong = crc_property_room(pp, 0, len(properties)) if crc_property else 0
     if len(topic) > 32767 or len(properties) + extra > 32767 or len(body) > 0x7FFFFFF0:
         return REFUSED
-    size: cython.longlong = record_size(len(body), len(topic), len(properties) + extra, cython.cast(cython.int, sys_flag))
+    bits: cython.int = cython.cast(cython.int, sys_flag)
+    size: cython.longlong = record_size(len(body), len(topic), len(properties) + extra, bits)
     if size + 8 > len(out):
         return REFUSED
     if size + 8 > room:

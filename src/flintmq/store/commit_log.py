@@ -1,7 +1,9 @@
-"""Append to the commit log: queue offset, record, roll-over. Source: upstream CommitLog.asyncPutMessage; store behaviour 6.
+"""Append to the commit log: queue offset, record, roll-over.
 
-One lock, the put lock, covers the choice of the queue offset and the bytes of the record. (Upstream has a second one per
-queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A record's queue
+Source: upstream CommitLog.asyncPutMessage; store behaviour 6.
+
+One lock, the put lock, covers the choice of the queue offset and the bytes of the record. (Upstream has a second one
+per queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A record's queue
 offset counts as taken only once the record is in the map.
 """
 
@@ -174,6 +176,8 @@ class CommitLog:
         if self.last_time - now < CLOCK_SET_BACK_MS:
             return self.last_time
         if not self._warned_clock:
-            log.warning("the clock is %d s behind the last record; store times follow it", (self.last_time - now) // 1000)
+            log.warning(
+                "the clock is %d s behind the last record; store times follow it", (self.last_time - now) // 1000
+            )
             self._warned_clock = True
         return now

@@ -12,14 +12,14 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 from flintmq.config import StoreConfig
-from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
+from flintmq.format.batch_queue import BATCH_UNIT
 from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT, Unit
 from flintmq.format.text import java_decode
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
 from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
-from flintmq.store.queues import QueueName, UnitQueue, batch_queue, plain_queue, queue_names
+from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names
 from flintmq.store.report import Report
 
 Stands = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
@@ -98,11 +98,11 @@ class ConsumeQueues:
         if queue is None or not units.files:
             return log_begin, False
         written = end = units.end()
-        last: Unit | None = None
+        last: AnyUnit | None = None
         while end > units.first:
             last = units.unit(end - 1)
             if last is not None and last.is_written:
-                expired = last.physical_offset < log_begin or last.is_pre_blank
+                expired = last.physical_offset < log_begin or not UnitQueue.leads(last)
                 if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
                     break
             end -= 1
@@ -122,19 +122,19 @@ class ConsumeQueues:
         if writer is None or not units.files:
             return log_begin, False
         written = end = units.end()
-        last: BatchUnit | None = None
+        last: AnyUnit | None = None
         while end > units.first:
             last = units.unit(end - 1)
             if last is not None and last.is_written:
                 expired = last.physical_offset < log_begin
-                if expired or stands(topic, name.queue_id, last.base_offset, last.physical_offset):
+                if expired or stands(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
                     break
             end -= 1
         self._zero_behind(units, end)
         writer.position = end * BATCH_UNIT.size
         if last is None or end == units.first:
             return log_begin, written > end
-        writer.next = last.base_offset + last.messages
+        writer.next = UnitQueue.span(end - 1, last)[1]
         return last.physical_offset + last.size, written > end
 
     def _zero_behind(self, units: UnitQueue, end: int) -> None:
@@ -159,7 +159,11 @@ class ConsumeQueues:
             ext = self.config.mapped_file_size_consume_queue_ext if self.config.enable_consume_queue_ext else 0
             size = self.config.consume_queue_file_size
             writer = None if path is None else QueueWriter(self.files, self.root, path, size, ext, self.report)
-            queue = None if writer is None or path is None else RunningQueue(writer, os.path.join(self.root, path), self.effects)
+            queue = (
+                None
+                if writer is None or path is None
+                else RunningQueue(writer, os.path.join(self.root, path), self.effects)
+            )
             self.plain[topic, queue_id] = queue
         return self.plain[topic, queue_id]
 

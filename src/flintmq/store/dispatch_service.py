@@ -98,9 +98,9 @@ class DispatchService:
         """Wait until everything below `end` is dispatched; False if it takes longer or dispatch stands still."""
         self.wake()
         with self.queues.changed:
-            return self.queues.changed.wait_for(lambda: self.position >= end or self.stopped_at is not None, seconds) and (
-                self.position >= end
-            )
+            return self.queues.changed.wait_for(
+                lambda: self.position >= end or self.stopped_at is not None, seconds
+            ) and (self.position >= end)
 
     def start(self) -> None:
         """Start the thread."""

@@ -83,7 +83,11 @@ class IndexFileWriter:
         begin = header.begin_timestamp, header.begin_physical_offset
         if count > 1:
             last, first = self.item(count - 1), self.item(1)
-            used = sum(self.item(n).previous == 0 for n in range(1, count)) if count < header.index_count else header.slots_used
+            used = (
+                sum(self.item(n).previous == 0 for n in range(1, count))
+                if count < header.index_count
+                else header.slots_used
+            )
             end = begin[0] + 1000 * last.seconds if count < header.index_count else header.end_timestamp
             self._write(Header(begin[0], end, first.physical_offset, last.physical_offset, used, count))
         else:

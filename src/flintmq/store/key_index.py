@@ -13,7 +13,7 @@ from array import array
 
 from flintmq.config import StoreConfig
 from flintmq.format import index
-from flintmq.format.index import HEADER, ITEM, SLOT
+from flintmq.format.index import ITEM, SLOT
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry, index_files
 from flintmq.store.index_writer import IndexFileWriter, IndexWriter

@@ -5,8 +5,8 @@
         result = store.put(Message("orders", b"hello", tags="paid", keys="order-1"))
         got = store.get("orders", 0, result.queue_offset)
 
-The way of a message: put -> `commit_log` (checks, queue offset, record) -> `flush` (durable) -> `dispatch_service` (queue
-units, index items) -> `read`.
+The way of a message: put -> `commit_log` (checks, queue offset, record) -> `flush` (durable) -> `dispatch_service`
+(queue units, index items) -> `read`.
 """
 
 from __future__ import annotations
@@ -351,7 +351,11 @@ class MessageStore:
 
 def _config(config: StoreConfig | Mapping[str, object] | None, dev: bool, keys: Mapping[str, object]) -> StoreConfig:
     """The configuration from all three ways to give it."""
-    base = config if isinstance(config, StoreConfig) else StoreConfig.from_keys({**(SMALL if dev else {}), **(config or {})})
+    base = (
+        config
+        if isinstance(config, StoreConfig)
+        else StoreConfig.from_keys({**(SMALL if dev else {}), **(config or {})})
+    )
     return base.with_keys({_camel(name): value for name, value in keys.items()}) if keys else base
 
 
@@ -379,5 +383,3 @@ def _with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreC
             if size:
                 return config.with_keys({"mappedFileSizeConsumeQueue": size})
     return config
-
-

@@ -40,7 +40,7 @@ class Reader:
     def get(
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
     ) -> GetResult:
-        """Messages from an offset of a queue on; waits for the first one if there is none yet and `wait_ms` is given."""
+        """Messages from an offset of a queue on; with `wait_ms`, waits for the first one if there is none yet."""
         limit = time.monotonic() + wait_ms / 1000
         while True:
             seen = self.queues.arrivals
@@ -64,9 +64,7 @@ class Reader:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, [], offset, low, high)
         if offset > high:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
-        limits = Limits(
-            max(max_messages, 1), PULL_LIMIT, max(self.config.max_filter_message_size // 20, max_messages)
-        )
+        limits = Limits(max(max_messages, 1), PULL_LIMIT, max(self.config.max_filter_message_size // 20, max_messages))
         return self._collect(topic, queue_id, queue, offset, limits, wanted_codes(tags))
 
     def _collect(

@@ -1,13 +1,13 @@
 """Bring a store into a state that can be written: find the log's end, cut what lies behind it, make queues and index
 agree with the log.
 
-The decision is the table of `store/recovery.py`. At damage nothing is touched: the error names file and position. A tail
-(torn, stale, or with holes of unordered write-back) is cut: what is valid in it is copied to `quarantine/` first, then
-everything behind the end is zeroed and synced before the first append, so that it never comes back (D4).
+The decision is the table of `store/recovery.py`. At damage nothing is touched: the error names file and position. A
+tail (torn, stale, or with holes of unordered write-back) is cut: what is valid in it is copied to `quarantine/` first,
+then everything behind the end is zeroed and synced before the first append, so that it never comes back (D4).
 
-How much is read grows with what was not yet flushed, not with the log: the walk begins in the file that holds the durable
-mark. Recovering again, or crashing on the way and recovering again, gives the same result: a cut copies before it zeroes,
-and units and items are written at places that the log alone decides.
+How much is read grows with what was not yet flushed, not with the log: the walk begins in the file that holds the
+durable mark. Recovering again, or crashing on the way and recovering again, gives the same result: a cut copies before
+it zeroes, and units and items are written at places that the log alone decides.
 """
 
 from __future__ import annotations
@@ -268,4 +268,3 @@ def recover(
     records = load_derived(files, queues, index, dispatcher, end, begin)
     recovery.tell(f"{records} records were dispatched again")
     return Recovered(LogState(end, last_time, queues.next_offsets()), verdict, recovery.decisions)
-
