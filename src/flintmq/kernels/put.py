@@ -76,6 +76,6 @@ def put(
         return FULL
     return put_record(
         p, at, physical_offset, bp, 0, len(body), tp, 0, len(topic), pp, 0, len(properties), hp, 0, born,
-        cython.cast(cython.int, queue_id), queue_offset, cython.cast(cython.int, flag), cython.cast(cython.int, sys_flag),
-        born_time, store_time, cython.cast(cython.int, reconsumed), prepared_offset, crc_property,
+        cython.cast(cython.int, queue_id), queue_offset, cython.cast(cython.int, flag), bits, born_time, store_time,
+        cython.cast(cython.int, reconsumed), prepared_offset, crc_property,
     )  # fmt: skip
