@@ -85,12 +85,21 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is not needed for every import on first use."""
-    if name in _LAZY:
-        from importlib import import_module
+    """Load what is not needed for every import on first use.
 
+    Raises:
+        MissingExtraError: the name needs pyarrow, which is not installed.
+    """
+    if name not in _LAZY:
+        raise AttributeError(f"module 'flintmq' has no attribute {name!r}")
+    from importlib import import_module
+
+    try:
         return getattr(import_module(_LAZY[name]), name)
-    raise AttributeError(f"module 'flintmq' has no attribute {name!r}")
+    except ModuleNotFoundError as error:
+        if error.name != "pyarrow":
+            raise
+        raise MissingExtraError(f"flintmq.{name} needs pyarrow: pip install 'flintmq[arrow]'") from error
 
 
 def __dir__() -> list[str]:

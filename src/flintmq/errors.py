@@ -109,6 +109,10 @@ class FormatError(FlintError, ValueError):
         self.reason, self.position = reason, position
         super().__init__(f"position {position}: {reason}")
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep the text as it is when the error crosses a process boundary."""
+        return FormatError, (self.reason, self.position)
+
 
 class MissingExtraError(FlintError, ImportError):
     """An optional part is not installed; the text names the extra that brings it."""

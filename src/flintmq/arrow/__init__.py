@@ -2,7 +2,10 @@
 
 schema      the columns as Arrow types, and narrowing them
 predicate   which records are wanted, tried on their bytes
-block       the output arrays of one batch
+envelope    memory that is an Arrow IPC message becomes a batch in one call
+layout      where the columns of a batch lie in its memory
+block       the memory of one batch, filled by the kernel
 batches     pieces of the log to batches
+parallel    one scan on several threads
 scan        scan_arrow for users, batches() for Spark's tasks
 """

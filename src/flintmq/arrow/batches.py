@@ -17,7 +17,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.arrow.block import Block, Rates
+from flintmq.arrow.block import Block
+from flintmq.arrow.envelope import Envelope
+from flintmq.arrow.layout import MAP_PARTS, Layout, Rates
 from flintmq.arrow.predicate import Predicate, Selector
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
@@ -42,6 +44,7 @@ def record_batches(
     report: Report | None = None,
     batch_bytes: int = BATCH_BYTES,
     max_rows: int = MAX_ROWS,
+    rates: Rates | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the wanted columns of the wanted records, in log order.
 
@@ -54,6 +57,7 @@ def record_batches(
         report: takes these notes.
         batch_bytes: about how many bytes the columns of a batch take.
         max_rows: most rows of a batch.
+        rates: what is known of such records from another call; learns more.
 
     Raises:
         CorruptStoreError: (strict) a body that cannot be decompressed, with file and position.
@@ -64,7 +68,7 @@ def record_batches(
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
     oddities = _Oddities(decompress, strict, report if report is not None else Report())
-    gatherer = _Gatherer(schema, oddities, min(batch_bytes, LARGEST_BATCH), max(1, max_rows))
+    gatherer = _Gatherer(schema, oddities, min(batch_bytes, LARGEST_BATCH), max(1, max_rows), rates or Rates())
     for piece in pieces:
         count = piece.count if selector is None else selector.select(piece)
         if count:
@@ -75,13 +79,14 @@ def record_batches(
 class _Gatherer:
     """Fills blocks from pieces, and makes batches of them."""
 
-    def __init__(self, schema: pa.Schema, oddities: _Oddities, batch_bytes: int, max_rows: int) -> None:
-        self.schema, self.oddities, self.batch_bytes, self.max_rows = schema, oddities, batch_bytes, max_rows
-        self.rates = Rates()
+    def __init__(self, schema: pa.Schema, oddities: _Oddities, batch_bytes: int, max_rows: int, rates: Rates) -> None:
+        self.envelope, self.oddities, self.rates = Envelope(schema), oddities, rates
+        self.batch_bytes, self.max_rows = batch_bytes, max_rows
+        self.layout: Layout | None = None
         self.block: Block | None = None
         self.notes = array("q", bytes(8 * kernel.NOTES))
         self.parts: list[pa.RecordBatch] = []  # of a batch that a full section cut in pieces
-        self.part_bytes = self.part_rows = 0
+        self.part_rows = 0
 
     def take(self, piece: Piece, count: int) -> Iterator[pa.RecordBatch]:
         """Append piece.positions[:count]; yields the batches that become full."""
@@ -92,12 +97,10 @@ class _Gatherer:
             taken, why = block.gather(piece.data, piece.positions, first, count, self.notes)
             if self.notes[0]:
                 taken = self._mend(block, piece, first, taken, before)
-            if block.count == 0:  # a single record is larger than a section
-                block.make_room(why, _size_at(piece, first))
-                self.block = None
-                continue
             first += taken
-            if why not in (kernel.DONE, kernel.NOTES_FULL) or block.bytes() >= self.batch_bytes:
+            if block.count == 0:  # a single record is larger than a section
+                self._make_room(block.layout, why, _size_at(piece, first))
+            elif why not in (kernel.DONE, kernel.NOTES_FULL) or block.patched_bytes >= self.batch_bytes:
                 yield from self._close(block, why)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -107,11 +110,28 @@ class _Gatherer:
         yield from self._join()
 
     def _new_block(self, piece: Piece, count: int) -> Block:
-        if "body" not in self.rates.of:
-            self.rates.of["body"] = sum(_size_at(piece, i) for i in range(min(count, 64))) / min(count, 64)
-        rows = int(self.batch_bytes / self.rates.row_bytes(self.schema)) + 1
-        self.block = Block(self.schema, min(rows, self.max_rows - self.part_rows), self.rates, self.oddities.decompress)
+        """A block with the layout of the one before, unless that has shown to be too small or much too large."""
+        if self.layout is None:
+            if "body" not in self.rates.of:
+                self.rates.of["body"] = sum(_size_at(piece, i) for i in range(min(count, 64))) / min(count, 64)
+            rows = min(self._ideal_rows(), self.max_rows - self.part_rows)
+            self.layout = Layout(self.envelope, rows, self.rates, self.oddities.decompress)
+        self.block = Block(self.layout)
         return self.block
+
+    def _ideal_rows(self) -> int:
+        return min(int(self.batch_bytes / self.rates.row_bytes(self.envelope.schema)) + 1, self.max_rows)
+
+    def _fits(self, layout: Layout) -> bool:
+        """Whether the layout still is about the right one for what the rates say."""
+        needed = layout.rows * self.rates.row_bytes(self.envelope.schema)
+        return 0.8 < layout.rows / self._ideal_rows() < 1.25 and layout.size < 1.5 * needed + _SPARE
+
+    def _make_room(self, layout: Layout, why: int, record_bytes: int) -> None:
+        full = layout.names[why]
+        for name in MAP_PARTS if full == "properties" else (full,):
+            self.rates.need(name, record_bytes, layout.rows)
+        self.block = self.layout = None
 
     def _mend(self, block: Block, piece: Piece, first: int, taken: int, before: int) -> int:
         """Decode what the kernel left. Returns how many rows stay: fewer where decompressed bodies fill the block."""
@@ -123,27 +143,35 @@ class _Gatherer:
         for index, notes in groupby(noted, key=itemgetter(0)):
             row = before + index - first
             for _, column in notes:
-                block.patch(row, self.oddities.values(piece, piece.positions[index], block.name_of(column)))
+                name = block.layout.names[column]
+                block.patch(row, self.oddities.values(piece, piece.positions[index], name))
             if block.patched_bytes >= self.batch_bytes:
                 block.cut(row + 1)
                 return int(index) + 1 - first
         return taken
 
     def _close(self, block: Block, why: int) -> Iterator[pa.RecordBatch]:
-        self.part_bytes += block.bytes()
+        block.learn(self.rates, why)
+        self.parts.append(block.finish())
         self.part_rows += block.count
-        self.parts.append(block.finish(why))
+        if why >= 0 or not self._fits(block.layout):
+            self.layout = None
         self.block = None
-        if why < 0 or 2 * self.part_bytes >= self.batch_bytes or self.part_rows == self.max_rows:
+        whole = why < 0 or 2 * block.count >= block.layout.rows or block.patched_bytes > 0
+        if whole or self.part_rows >= self.max_rows or len(self.parts) == _MOST_PARTS:
             yield from self._join()
 
     def _join(self) -> Iterator[pa.RecordBatch]:
         """Give out the parts as one batch."""
-        parts, self.parts, self.part_bytes, self.part_rows = self.parts, [], 0, 0
+        parts, self.parts, self.part_rows = self.parts, [], 0
         if len(parts) == 1:
             yield parts[0]
         elif parts:
             yield from pa.Table.from_batches(parts).combine_chunks().to_batches()
+
+
+_MOST_PARTS = 8
+_SPARE = 64 << 10
 
 
 class _Oddities:

@@ -12,12 +12,14 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from flintmq.arrow.batches import BATCH_BYTES, MAX_ROWS, record_batches
+from flintmq.arrow.layout import Rates
+from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches, usable_threads
 from flintmq.arrow.predicate import LEAST, MOST, Predicate
 from flintmq.arrow.schema import narrow
 from flintmq.config import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.store.geometry import open_root
-from flintmq.store.log import ACCESS, LogWalk
+from flintmq.store.log import ACCESS, LogWalk, Piece
 from flintmq.store.log_files import LogFiles
 from flintmq.store.recovery import Facts, read_facts
 from flintmq.store.report import Report
@@ -45,6 +47,7 @@ def scan_arrow(
     strict: bool = True,
     report: Report | None = None,
     batch_bytes: int = BATCH_BYTES,
+    threads: int | None = None,
 ) -> pa.RecordBatchReader:
     """Read a store's log as a stream of Arrow record batches, in physical order.
 
@@ -70,12 +73,14 @@ def scan_arrow(
         strict: fail at damage, and at a body that cannot be decompressed; otherwise go on behind it and report it.
         report: takes damage and notes.
         batch_bytes: about how many bytes the columns of a batch take.
+        threads: how many threads read; None: as many as there are cores, up to 4. Each holds back some 40 MiB. Bodies
+            that are decompressed are read by one.
 
     Returns:
         A pyarrow.RecordBatchReader; it can be read once. Its schema is flintmq.arrow.schema.narrow(columns).
 
     Raises:
-        UsageError: an unknown column, an impossible time, access or batch size.
+        UsageError: an unknown column, an impossible time, access, batch size or number of threads.
         ConfigError: an unknown RocketMQ key, or an impossible value.
         NotAStoreError, UnsupportedFormatError: the path is no store that FlintMQ reads.
         StoreAccessError: a file may not be read (also while reading).
@@ -88,8 +93,8 @@ def scan_arrow(
     predicate = _predicate(topics, queues, since, until, tags)
     if access not in ACCESS:
         raise UsageError(f"access {access!r:.40} is not one of: {', '.join(ACCESS)}")
-    if batch_bytes < 1:
-        raise UsageError(f"batch_bytes is {batch_bytes}; a batch needs a byte at least")
+    if batch_bytes < 1 or (threads is not None and threads < 1):
+        raise UsageError(f"batch_bytes is {batch_bytes} and threads {threads}; both must be 1 at least")
     settings = StoreConfig.of(config, set)
     root = open_root(path, settings)
     batches_read = batches(
@@ -104,6 +109,7 @@ def scan_arrow(
         strict=strict,
         report=report,
         batch_bytes=batch_bytes,
+        threads=usable_threads() if threads is None else threads,
     )
     return pa.RecordBatchReader.from_batches(schema, batches_read)
 
@@ -123,6 +129,8 @@ def batches(
     batch_bytes: int = BATCH_BYTES,
     max_rows: int = MAX_ROWS,
     check_crc: bool = True,
+    threads: int = 1,
+    segment_bytes: int = SEGMENT_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the records that begin in [begin, end) of a log. What scan_arrow and Spark's tasks read with.
 
@@ -135,31 +143,34 @@ def batches(
         predicate, decompress, access, strict, report, batch_bytes: as for scan_arrow.
         max_rows: most rows of a batch.
         check_crc: compare checksums; off, a record counts by its structure and offset alone.
+        threads: how many threads read.
+        segment_bytes: about how much of the log a thread reads at a time.
 
     Raises:
         As scan_arrow does while reading.
     """
     report = report if report is not None else Report()
-    walk = LogWalk(
-        log,
-        facts,
-        begin,
-        end,
-        access=access,
-        strict=strict,
-        report=report,
-        check_crc=check_crc,
-    )
-    return record_batches(
-        walk,
-        schema,
-        predicate,
-        decompress=decompress,
-        strict=strict,
-        report=report,
-        batch_bytes=batch_bytes,
-        max_rows=max_rows,
-    )
+    rates = Rates()
+
+    def walk(begin: int, end: int | None, report: Report) -> LogWalk:
+        return LogWalk(log, facts, begin, end, access=access, strict=strict, report=report, check_crc=check_crc)
+
+    def gather(pieces: Iterable[Piece], report: Report) -> Iterator[pa.RecordBatch]:
+        return record_batches(
+            pieces,
+            schema,
+            predicate,
+            decompress=decompress,
+            strict=strict,
+            report=report,
+            batch_bytes=batch_bytes,
+            max_rows=max_rows,
+            rates=rates,
+        )
+
+    if threads == 1 or decompress:
+        return gather(walk(begin, end, report), report)
+    return parallel_batches(log, begin, end, walk, gather, threads=threads, report=report, segment_bytes=segment_bytes)
 
 
 def _predicate(

@@ -131,8 +131,8 @@ class IndexItems:
             key = item.key_hash
         if self.number == 1:
             self._first_item(item, time)
-        elif time is not None and item.seconds != index.seconds(time, self.begin):
-            self._wrong_field("index-wrong", "seconds", index.seconds(time, self.begin), item.seconds)
+        elif item.seconds < 0 or (time is not None and item.seconds != index.seconds(time, self.begin)):
+            self._wrong_field("index-wrong", "seconds", index.seconds(time or 0, self.begin), item.seconds)
         if key >= 0:
             slot = key % self.shape.slots
             if item.previous != self.heads[slot]:

@@ -110,10 +110,18 @@ class IndexCheck:
         k = self._equal(block, 0)
         while self._file is not None and (k < block.keys or self._file.offset <= block.last_offset):
             k = self._equal(block, self._one_by_one(block, k, tags))
+        if 0 < k < block.keys and block.offsets[k] == block.offsets[k - 1] and self._uncovered is None:
+            k = self._cut_short(block, k)
         if k < block.keys:
             self._uncover(block.offsets[k], block.offsets[block.keys - 1], block.keys - k)
         for keys in block.records(block.last_offset - 1):
             self._last = keys
+
+    def _cut_short(self, block: KeyBlock, k: int) -> int:
+        """The items end in the middle of a record: before its key k. Gives the first key of the next record."""
+        offset = block.offsets[k]
+        self._record(next(block.records(offset - 1)), k - bisect_left(block.offsets, offset, 0, k))
+        return bisect_right(block.offsets, offset, k, block.keys)
 
     def _equal(self, block: KeyBlock, k: int) -> int:
         """Pass over keys whose items stand at the cursor; gives the first key that differs."""
@@ -226,6 +234,9 @@ class IndexCheck:
         some = 0
         if file.number > 1:
             some = kernel.skip(data, count, file.number, file.heads, file.last_offset, self.ground.log_begin)
+        if not some and file.offset < file.last_offset:
+            self._extra("an item before it points further")
+            return
         self._passed["index-expired"] += some or 1
         if not some:
             self._take(None)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -11,8 +11,9 @@ from flintmq.config import StoreConfig
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.unit_files import Disk, UnitFiles
-from flintmq.forensics.verify_queues import QueueKind, UnitCheck
-from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
+from flintmq.forensics.unit_findings import QueueKind
+from flintmq.forensics.verify_queues import UnitCheck
+from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
 from flintmq.format.text import java_decode
 from flintmq.kernels.runs import run_length
@@ -117,11 +118,11 @@ class QueueSet:
                 check.expect(block.offsets[first], units, block.times[first:stop])
                 check.log_end = max(check.log_end, block.offsets[stop - 1] + 1)
                 first = stop
-        for number, unit in block.batch_units:
+        for number, batch in _by_queue(block.batch_units).items():
             check = self._check(number, dispatcher)
             if check is not None:
-                check.expect(0, BATCH_UNIT.pack(unit), (unit.store_timestamp,))
-                check.log_end = max(check.log_end, unit.base_offset + unit.messages)
+                check.expect(0, b"".join(map(BATCH_UNIT.pack, batch)), [unit.store_timestamp for unit in batch])
+                check.log_end = max(check.log_end, *(unit.base_offset + unit.messages for unit in batch))
 
     def _check(self, number: int, dispatcher: Dispatcher) -> UnitCheck | Absent | None:
         """The comparison of one queue; None if there is nothing to compare."""
@@ -232,3 +233,11 @@ class QueueSet:
     def end_of(self, topic: str, queue_id: int) -> int | None:
         """Queue offset behind the last message of a queue, by its files or by the log; None without such a queue."""
         return self._ends.get((topic, queue_id))
+
+
+def _by_queue(units: list[tuple[int, BatchUnit]]) -> dict[int, list[BatchUnit]]:
+    """The units of each queue, in their order."""
+    found: dict[int, list[BatchUnit]] = defaultdict(list)
+    for number, unit in units:
+        found[number].append(unit)
+    return found

@@ -10,6 +10,7 @@ import pyarrow as pa
 from flintmq.arrow.batches import record_batches
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.errors import StoreError
+from flintmq.spark.bounds import scan_bounds
 from flintmq.spark.explode import before_exploding, exploded, with_needed
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.splits import LogRange, check_end
@@ -34,7 +35,7 @@ class Plan:
 
 
 def plan_scan(options: ReadOptions, report: Report) -> Plan:
-    """Find the log and its end.
+    """Find the log and its end, and between which offsets the wanted records lie.
 
     Args:
         options: what is asked for.
@@ -47,7 +48,7 @@ def plan_scan(options: ReadOptions, report: Report) -> Plan:
     root = geometry.open_root(options.path, options.config)
     log = list_log(root, options.config)
     end = find_end(log, read_facts(root), report).offset
-    return Plan(options, log, min(log.min_offset, end), end)
+    return Plan(options, log, *scan_bounds(root, log, options.predicate, end))
 
 
 def scan_range(

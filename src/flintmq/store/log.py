@@ -24,9 +24,11 @@ from flintmq.kernels import walk as kernel
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.recovery import SECTOR, Facts, Follows, Verdict, decide, zeros_to_sector
 from flintmq.store.report import Damage, Report
-from flintmq.store.search import WINDOW, next_record, store_times
+from flintmq.store.search import WINDOW, Effort, next_record, store_times
 
 PIECE_BYTES = 1 << 20
+FIRST_PIECE = 1 << 14  # read behind a stop: the next one may be near
+LEAST_TIME = -(1 << 63)
 MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
 _BLANK = MAGIC_BLANK.to_bytes(4, "big")
@@ -108,6 +110,7 @@ class LogWalk:
         self.positions = memoryview(bytearray(8 * max_rows)).cast("q")
         self.position = max(begin, log.min_offset)
         self.last_time = 0
+        self._effort = Effort()
         self.verdict: Verdict | None = None
         self._not_older_at = -1  # a record at or behind this offset ...
         self._not_older_time = -1  # ... has this store time
@@ -150,50 +153,53 @@ class LogWalk:
             size = self.log.effects.size_of(fd)
             mapped = self.access == "map" and size > 0
             source = _Mapped(self, file, fd, size) if mapped else _Pieces(self, file, fd, size)
-            yield from self._walk(file, size, source)
+            yield from self._walk(file, source)
         finally:
             if source is not None:
                 source.close()
             self.log.effects.close(fd)
 
-    def _walk(self, file: LogFile, size: int, source: _Mapped | _Pieces) -> Iterator[Piece]:
+    def _walk(self, file: LogFile, source: _Mapped | _Pieces) -> Iterator[Piece]:
         """Walk one open file until its blank, the end asked for, or a stop that ends the walk."""
         need = 0
         while self.verdict is None:
             at = self.position - file.start
-            until = size if self.end is None else min(size, self.end - file.start)
+            until = source.size if self.end is None else min(source.size, self.end - file.start)
             if at >= until:
-                if until == size:
-                    self.position = max(self.position, file.start + size)
+                if until == source.size:
+                    self.position = max(self.position, file.start + source.size)
                 return
             data, origin, filled = source.bytes_at(at, need)
-            bound = min(until - origin, at - origin + self.piece_bytes)
+            if not filled:
+                continue  # the file has become shorter, and source.size says so
             count, stop, reason, self.last_time = kernel.walk(
                 data,
                 at - origin,
                 filled,
-                size - origin,
-                bound,
+                source.size - origin,
+                min(until - origin, at - origin + self.piece_bytes),
                 file.start + origin,
                 self.last_time,
-                self.log.max_record,
+                self._effort.largest(self.log.max_record),
                 self.flags,
                 self.positions,
             )
-            need = 0
             self.position = file.start + origin + stop
+            self._effort.passed(origin + stop - at)
             if count:
                 yield Piece(data, file.start + origin, self.positions, count, stop, file)
             if reason == kernel.BLANK:
-                self.position = file.start + max(size, self.log.file_size)
+                self.position = file.start + max(source.size, self.log.file_size)
                 return
             if reason == kernel.MORE:
                 need = 0 if count else self._needed(data, stop, filled)
-                if not need or filled < size - origin or self.position - file.start != at:
-                    continue
-                reason = kernel.SIZE  # the file is shorter than it was
+                continue
             if reason not in (kernel.END, kernel.FULL):
+                if not count:
+                    self._effort.failed(need)
+                source.near_stop()
                 self._stopped(file, self.position, reason, int.from_bytes(data[stop : stop + 8], "big") == 0)
+            need = 0
 
     @staticmethod
     def _needed(data: memoryview, at: int, filled: int) -> int:
@@ -211,16 +217,14 @@ class LogWalk:
             self._step_back(p)
             return
         where = f"{kernel.REASONS[reason]}"
-        follower, follows = self._what_follows(p + 1)
+        own = self.facts.mark is not None
+        below = own and p < (self.facts.mark or 0)
+        follower, follows = self._what_follows(p + 1, whatever_its_time=below)
         if follower is not None and self._looked_again != p and self._stands_now(p):
             self._looked_again = p  # a writer completed it between the two looks
             return
-        below = (
-            follower is not None and follows is Follows.NOT_OLDER and self._time_at(follower) < self.facts.physic_time
-        )
-        own = self.facts.mark is not None
-        if own:
-            below = p < (self.facts.mark or 0)
+        if not own and follower is not None and follows is Follows.NOT_OLDER:
+            below = self._time_at(follower) < self.facts.physic_time
         verdict = Verdict.DAMAGE
         if self.end is None:
             verdict = decide(
@@ -260,12 +264,15 @@ class LogWalk:
         self.report.note("time_step", f"offset {p}: store time steps back below {last} ms")
         self.last_time = self._time_at(p)
 
-    def _what_follows(self, offset: int) -> tuple[int | None, Follows]:
-        """The first record that counts behind a stop, and whether any that counts there is not older."""
-        first = next_record(self.log, offset, self.end)
+    def _what_follows(self, offset: int, whatever_its_time: bool) -> tuple[int | None, Follows]:
+        """The first record that counts behind a stop, and whether any that counts there is not older.
+
+        Where the table does not ask for times, they are not compared: that could take a look at all of the rest.
+        """
+        first = next_record(self.log, offset, self.end, self._effort)
         if first is None:
             return None, Follows.NOTHING
-        if self.end is not None or self._time_at(first) >= self.last_time:
+        if self.end is not None or whatever_its_time or self._time_at(first) >= self.last_time:
             return first, Follows.NOT_OLDER
         return first, Follows.NOT_OLDER if self._not_older_behind(first, self.last_time) else Follows.OLDER
 
@@ -273,7 +280,9 @@ class LogWalk:
         """Whether a record that counts, at `offset` or later, has at least this store time."""
         if offset <= self._not_older_at and time <= self._not_older_time:
             return True
-        walk = LogWalk(self.log, Facts(), offset, self.log.limit, strict=False, check_crc=True)
+        # Mostly the first record answers; so the pieces are small.
+        walk = LogWalk(self.log, Facts(), offset, self.log.limit, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE)
+        walk._effort = self._effort
         for piece in walk:
             for at, stored in zip(piece.positions, store_times(piece.data, piece.positions, piece.count), strict=False):
                 if stored >= time:
@@ -286,9 +295,11 @@ class LogWalk:
         return self._bytes(p, 8)[4:] == _BLANK or next_record(self.log, p, p + 1) == p
 
     def _time_at(self, offset: int) -> int:
-        """Store time of the record that counts at this offset."""
+        """Store time of the record that counts at this offset; the least number if it has gone meanwhile."""
         head = self._bytes(offset, 76)
-        at = 68 if len(head) > 39 and head[39] & 16 else 56
+        if len(head) < 76:
+            return LEAST_TIME
+        at = 68 if head[39] & 16 else 56
         return int.from_bytes(head[at : at + 8], "big", signed=True)
 
     def _zero_sector(self, file: LogFile, p: int, follower: int | None) -> bool:
@@ -307,12 +318,17 @@ class LogWalk:
 
 
 class _Pieces:
-    """Brings bytes by pread into one buffer that is used again."""
+    """Brings bytes by pread into one buffer that is used again.
+
+    Attributes:
+        size: bytes of the file when it was opened; less once it turns out to be shorter.
+    """
 
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
         self.effects, self.fd, self.size = walk.log.effects, fd, size
-        self.buffer = bytearray(min(size, walk.piece_bytes) or 1)
-        self.span = len(self.buffer)
+        self.most = min(size, walk.piece_bytes) or 1
+        self.buffer = bytearray(self.most)
+        self.span = self.most
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
         """(buffer, file position of its first byte, bytes filled) from file position `at` on."""
@@ -320,7 +336,15 @@ class _Pieces:
         if span > len(self.buffer):
             self.buffer = bytearray(span)  # one large record; released with the walk
         view = memoryview(self.buffer)
-        return view, at, self.effects.pread_into(self.fd, view[:span], at)
+        filled = self.effects.pread_into(self.fd, view[:span], at)
+        if filled < span:
+            self.size = min(self.size, at + filled)
+        self.span = min(2 * self.span, self.most)
+        return view, at, filled
+
+    def near_stop(self) -> None:
+        """Read little next: where a walk stopped once it may stop again soon."""
+        self.span = min(FIRST_PIECE, self.most)
 
     def close(self) -> None:
         """Nothing to give back."""
@@ -336,6 +360,9 @@ class _Mapped:
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
         """The whole file, whatever is asked."""
         return self.view, 0, self.size
+
+    def near_stop(self) -> None:
+        """Nothing is read ahead."""
 
     def close(self) -> None:
         """Unmap, unless somebody still holds a view of a piece (then the view's end unmaps it)."""

@@ -146,20 +146,20 @@ def by_minute(spark: Any, store: Path) -> tuple[list[str], dict[str, list[int]]]
 
 def show(minutes: list[str], series: dict[str, list[int]], out: Path) -> None:
     """The table (its first rows), a line for each topic, and the picture."""
-    table = Table("minute", *(name[:16] for name in series), box=None, header_style="bold", pad_edge=False)
+    clock = [minute[-5:] for minute in minutes]
+    table = Table("minute", *list(series)[:4], box=None, header_style="bold", pad_edge=False)
     for column in table.columns[1:]:
         column.justify = "right"
-    for i, minute in enumerate(minutes[:6]):
-        table.add_row(minute, *(f"{values[i]:,}" for values in series.values()))
-    table.add_row("...")
+    for i, minute in enumerate(clock[:5]):
+        table.add_row(minute, *(f"{values[i]:,}" for values in list(series.values())[:4]))
+    table.add_row("...", *["..."] * (len(table.columns) - 1))
     console.print(table)
     console.print()
     for name, values in series.items():
-        console.print(f"{name[:26]:<26} {sum(values):>9,}  [cyan]{spark_line(values)}[/cyan]")
+        line = spark_line([sum(values[i : i + 2]) for i in range(0, len(values), 2)])
+        console.print(f"{name:<27} {sum(values):>9,}  [cyan]{line}[/cyan]")
     picture = out / "messages.svg"
-    picture.write_text(
-        stacked_areas("Messages a minute, by topic", [minute[-5:] for minute in minutes], series), encoding="utf-8"
-    )
+    picture.write_text(stacked_areas("Messages a minute, by topic", clock, series), encoding="utf-8")
     console.print(f"\npicture: [bold]{picture}[/bold]")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 from html import escape
 
@@ -18,11 +19,10 @@ def spark_line(values: Sequence[int]) -> str:
 
 
 def _steps(top: int) -> list[int]:
-    """About five round numbers from 0 to at least `top`."""
-    unit = 1
-    while top > 5 * unit:
-        unit = unit * 5 // 2 if str(unit)[0] == "2" else unit * 2
-    return [unit * i for i in range(-(-top // unit) + 1)]
+    """A few round numbers from 0 to at least `top`: 1, 2 or 5 times a power of ten apart."""
+    units = (factor * 10**power for power in itertools.count() for factor in (1, 2, 5))
+    unit = next(unit for unit in units if top <= 5 * unit)
+    return [unit * i for i in range(max(1, -(-top // unit)) + 1)]
 
 
 def stacked_areas(title: str, labels: Sequence[str], series: Mapping[str, Sequence[int]]) -> str:

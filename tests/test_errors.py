@@ -1,0 +1,89 @@
+"""The tree of errors: as its docstring draws it, with the exit codes that scripts rely on."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+import re
+
+import pytest
+
+from flintmq import errors
+
+CLASSES = {
+    name: value
+    for name, value in vars(errors).items()
+    if inspect.isclass(value) and issubclass(value, BaseException) and value.__module__ == errors.__name__
+}
+# The contract with scripts: never change one, only add.
+EXIT_CODES = {
+    "FlintError": 3,
+    "UsageError": 2,
+    "ConfigError": 2,
+    "StoreError": 3,
+    "NotAStoreError": 2,
+    "UnsupportedFormatError": 4,
+    "StoreAccessError": 5,
+    "StoreLockedError": 6,
+    "CorruptStoreError": 1,
+    "MessageNotFoundError": 7,
+    "FormatError": 1,
+    "MissingExtraError": 8,
+    "JavaNotFoundError": 9,
+}
+
+
+def test_exit_codes():
+    assert {name: value.exit_code for name, value in CLASSES.items()} == EXIT_CODES
+
+
+def test_the_drawing_shows_every_class_with_its_parents_and_code():
+    path: list[str] = []
+    drawn = {}
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"    ([│├└─ ]*)(\w+Error)(?: \((\w+)\))? +(\d+)?", line)
+        if not found:
+            continue
+        bars, name, builtin, code = found.groups()
+        path[len(bars) // 4 :] = [name]
+        parents = {path[-2]} if len(path) > 1 else {"Exception"}
+        drawn[name] = (parents | ({builtin} if builtin else set()), int(code) if code else EXIT_CODES[name])
+    found_tree = {n: ({base.__name__ for base in value.__bases__}, value.exit_code) for n, value in CLASSES.items()}
+    assert drawn == found_tree
+
+
+@pytest.mark.parametrize("name", sorted(CLASSES))
+def test_every_class_says_what_it_is(name: str):
+    assert CLASSES[name].__doc__
+
+
+def test_corrupt_store_error_names_file_and_position():
+    error = errors.CorruptStoreError("/s/commitlog/00", 4711, "body CRC is wrong", "run `flintmq verify`")
+    assert str(error) == "/s/commitlog/00, position 4711: body CRC is wrong; run `flintmq verify`"
+    assert (error.file, error.position, error.reason) == ("/s/commitlog/00", 4711, "body CRC is wrong")
+    assert str(errors.CorruptStoreError("f", 0, "r")) == "f, position 0: r"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        errors.CorruptStoreError("/s/commitlog/00", 4711, "body CRC is wrong", "do this"),
+        errors.FormatError("size is negative", 12),
+        errors.ConfigError("no such key: maxIndexNumm"),
+        errors.MissingExtraError("pip install 'flintmq[arrow]'"),
+    ],
+)
+def test_errors_cross_a_process_boundary_whole(error: errors.FlintError):
+    """Spark pickles what a task raises."""
+    other = pickle.loads(pickle.dumps(error))
+    assert type(other) is type(error)
+    assert str(other) == str(error)
+    assert {**vars(other)} == {**vars(error)}
+
+
+def test_builtin_kinds():
+    """Programs that know only Python's own errors catch ours too."""
+    assert issubclass(errors.MessageNotFoundError, LookupError)
+    assert issubclass(errors.ConfigError, ValueError)
+    assert issubclass(errors.FormatError, ValueError)
+    assert issubclass(errors.MissingExtraError, ImportError)

@@ -1,0 +1,78 @@
+"""StoredMessage against what Java decodes from the same bytes."""
+
+from __future__ import annotations
+
+import hashlib
+import ipaddress
+import pickle
+from pathlib import Path
+
+import pytest
+
+from flintmq.errors import FormatError
+from flintmq.message import COLUMNS, StoredMessage, stored_message
+from tests.compat.stores import Golden
+
+# The schema's order is part of the contract (docs/cli/json.md).
+ORDER = """
+    topic queue_id queue_offset body tags keys properties msg_id offset_msg_id born_timestamp born_host
+    store_timestamp store_host physical_offset size magic flag sys_flag reconsume_times
+    prepared_transaction_offset body_crc
+""".split()  # noqa: SIM905
+
+
+def read(store: Golden, row: dict) -> StoredMessage:
+    """The record of a golden row, from the file that holds it."""
+    files = sorted((store.path / "commitlog").iterdir(), key=lambda path: int(path.name))
+    file: Path = max((f for f in files if int(f.name) <= row["physical_offset"]), key=lambda path: int(path.name))
+    return stored_message(memoryview(file.read_bytes()), row["physical_offset"] - int(file.name))
+
+
+def host(text: str) -> tuple:
+    """A host as address and port: IPv6 addresses have several spellings."""
+    address, _, port = text.rpartition(":")
+    return ipaddress.ip_address(address.strip("[]")), int(port)
+
+
+def test_columns():
+    assert list(COLUMNS) == ORDER
+
+
+@pytest.mark.parametrize("name", ["flags", "flags540", "lmq", "crc", "batch"])
+def test_every_column_is_what_java_decodes(golden, name: str):
+    store = golden(name)
+    for row in store.rows:
+        message = read(store, row)
+        found = message.as_row()
+        assert list(found) == ORDER
+        body = found.pop("body")
+        assert (len(body), hashlib.sha1(body).hexdigest()) == (row["body_length"], row["body_sha1"])
+        for end in ("born_host", "store_host"):
+            assert host(found.pop(end)) == host(row[end])
+        assert found == {column: row[column] for column in found}
+
+
+def test_messages_are_values(golden):
+    store = golden("poison")
+    first, again, second = read(store, store.rows[0]), read(store, store.rows[0]), read(store, store.rows[1])
+    assert first == again and hash(first) == hash(again)
+    assert first != second and first != first.raw
+    assert len({first, again, second}) == 2
+    assert pickle.loads(pickle.dumps(first)) == first
+    with pytest.raises(AttributeError):
+        first.topic = "Other"  # type: ignore[misc]
+
+
+def test_it_shows_where_it_stands(golden):
+    store = golden("poison")
+    row = store.rows[0]
+    assert repr(read(store, row)) == (
+        f"StoredMessage(topic={row['topic']!r}, queue_id={row['queue_id']}, queue_offset={row['queue_offset']}, "
+        f"physical_offset=0, size={row['size']})"
+    )
+
+
+def test_bytes_that_are_no_record():
+    for raw in (b"", bytes(91), b"\xff" * 200):
+        with pytest.raises(FormatError):
+            _ = StoredMessage(raw).topic
