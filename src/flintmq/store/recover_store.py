@@ -20,17 +20,19 @@ from dataclasses import dataclass, field, replace
 from flintmq.config import StoreConfig
 from flintmq.errors import CorruptStoreError
 from flintmq.format.checkpoint import Checkpoint
-from flintmq.storage.effects import Effects
+from flintmq.storage.effects import REAL, Effects
+from flintmq.store import geometry
 from flintmq.store.commit_log import LogState
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex
-from flintmq.store.log import LogWalk
+from flintmq.store.log import LogWalk, find_end
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.places import places
 from flintmq.store.records import record_at
-from flintmq.store.recovery import Facts, Verdict
+from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
+from flintmq.store.snapshot import list_log
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -51,6 +53,10 @@ class Recovered:
     state: LogState
     verdict: Verdict
     decisions: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"end": self.state.end, "verdict": self.verdict.value, "decisions": self.decisions}
 
 
 def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
@@ -268,3 +274,26 @@ def recover(
     records = load_derived(files, queues, index, dispatcher, end, begin)
     recovery.tell(f"{records} records were dispatched again")
     return Recovered(LogState(end, last_time, queues.next_offsets()), verdict, recovery.decisions)
+
+
+def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str, object]:
+    """What `recover` would find: where the log ends and what is behind it. Writes nothing and takes no lock.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError: there is no store that can be read.
+        CorruptStoreError: damage that is no tail.
+    """
+    root = geometry.open_root(root, config, effects)
+    files = list_log(root, config, effects)
+    facts = read_facts(root, effects)
+    end = find_end(files, facts)
+    behind, offset = 0, next_record(files, end.offset)
+    while offset is not None:
+        message = record_at(files, offset)
+        behind += 1
+        offset = next_record(files, offset + (message.size if message is not None else 1))
+    decisions = [
+        f"the last stop was {'clean' if facts.clean else 'unclean'}",
+        f"{behind} records behind the end would be copied to quarantine/ and cut" if behind else "nothing would be cut",
+    ]
+    return {"end": end.offset, "verdict": end.verdict.value, "decisions": decisions}
