@@ -106,13 +106,21 @@ class MessageStore:
         self.config = _with_queue_size(self.root, self.config, effects)
         facts = replace(read_facts(self.root, effects), live=False)
         self._small = StoreFiles(self.root, effects)
-        self._small.make_abort()
         self._report = Report()
         self._queues = ConsumeQueues(self.root, self.config, effects, self._report)
         index = KeyIndex(self.root, self.config, effects) if self.config.message_index_enable else None
         dispatcher = Dispatcher(DispatchRules.of(self.config, _batch_topics(self.root, effects), peer))
         self.recovered = recover(
-            self.root, files, facts, self._small.known, self.config, self._queues, index, dispatcher, effects
+            self.root,
+            files,
+            facts,
+            self._small.known,
+            self.config,
+            self._queues,
+            index,
+            dispatcher,
+            effects,
+            self._small.make_abort,
         )
         state = self.recovered.state
         self._files = MappedFileQueue(self._places, self.config.mapped_file_size_commit_log, effects)

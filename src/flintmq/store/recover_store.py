@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from flintmq.config import StoreConfig
@@ -259,8 +260,11 @@ def recover(
     index: KeyIndex | None,
     dispatcher: Dispatcher,
     effects: Effects,
+    before_writing: Callable[[], None],
 ) -> Recovered:
     """Recover a store; see the module's text. The store's lock is held.
+
+    `before_writing` is called once it is decided what to do, before anything is changed.
 
     Raises:
         CorruptStoreError: damage that is no tail; nothing was touched then.
@@ -269,6 +273,7 @@ def recover(
     check_files(files, config.mapped_file_size_commit_log)
     recovery = LogRecovery(root, files, facts, known, effects)
     end, last_time, verdict = recovery.find_end()
+    before_writing()
     recovery.cut(end)
     begin = begin_of_walk(files, recovery.facts, known)
     records = load_derived(files, queues, index, dispatcher, end, begin)
