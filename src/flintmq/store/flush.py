@@ -90,7 +90,8 @@ class FlushService:
         Thread: any; one at a time. Durability: everything put before the call, on return of True.
         """
         with self._step:
-            target, time = self.commit_log.end, self.commit_log.last_time
+            time = self.commit_log.last_time  # before the end: a put between the two must not make the time too young
+            target = self.commit_log.end
             waiting = target // PAGE - self.files.flushed_where // PAGE
             if self.poison or target <= self.files.flushed_where or waiting < least_pages:
                 return False
