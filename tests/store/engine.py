@@ -27,7 +27,9 @@ def open_small(root: Path | str, effects: Any = None, **keys: Any) -> MessageSto
 
 def message(number: int, topic: str = "T", queue_id: int = 0, size: int = 20) -> Message:
     """A message that tells its number, with a tag and a key."""
-    return Message(topic, b"%06d" % number + bytes(size - 6), tags=f"t{number % 3}", keys=f"k{number}", queue_id=queue_id)
+    return Message(
+        topic, b"%06d" % number + bytes(size - 6), tags=f"t{number % 3}", keys=f"k{number}", queue_id=queue_id
+    )
 
 
 def put_all(store: MessageStore, count: int, first: int = 0, **rest: Any) -> list[PutResult]:

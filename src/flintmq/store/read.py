@@ -6,26 +6,49 @@ the one that stands at the offset that was asked for.
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
-from flintmq.format.consume_queue import Unit
+from flintmq.format.consume_queue import UNIT_SIZE, Unit
 from flintmq.format.text import java_encode, java_hash
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consume_queues import ConsumeQueues, RunningQueue
 
-PULL_LIMIT = 128 << 20  # bytes of one answer at most
+RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one answer may hold."""
+    """What one answer may hold, behind its first message.
+
+    Attributes:
+        messages: as the caller asked.
+        memory, disk: (messages, bytes) while the last record is young enough to be in memory, and when it is not.
+        young: so many bytes before the log's end a record counts as in memory.
+    """
 
     messages: int
-    bytes: int
-    scan: int  # units looked at
+    memory: tuple[int, int]
+    disk: tuple[int, int]
+    young: int
+
+    @staticmethod
+    def of(config: StoreConfig, messages: int) -> Limits:
+        """The limits of a get for at most so many messages."""
+        return Limits(
+            max(messages, 1),
+            (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory),
+            (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
+            RAM * config.access_message_in_memory_max_ratio // 100,
+        )
+
+    def reached(self, messages: int, size: int, unit: Unit, log_end: int) -> bool:
+        """Whether `messages` of `size` bytes are enough, before this unit's message."""
+        count, bytes_ = self.memory if log_end - unit.physical_offset <= self.young else self.disk
+        return messages > 0 and (messages >= min(self.messages, count) or size + unit.size > bytes_)
 
 
 class Reader:
@@ -64,22 +87,22 @@ class Reader:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, [], offset, low, high)
         if offset > high:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
-        limits = Limits(max(max_messages, 1), PULL_LIMIT, max(self.config.max_filter_message_size // 20, max_messages))
-        return self._collect(topic, queue_id, queue, offset, limits, wanted_codes(tags))
+        return self._collect(topic, queue_id, queue, offset, max_messages, wanted_codes(tags))
 
     def _collect(
-        self, topic: bytes, queue_id: int, queue: RunningQueue, offset: int, limits: Limits, codes: set[int] | None
+        self, topic: bytes, queue_id: int, queue: RunningQueue, offset: int, most: int, codes: set[int] | None
     ) -> GetResult:
         """Walk the units of one queue file, as upstream does."""
         low, high = queue.min_offset, queue.max_offset
-        units = queue.units(offset, limits.scan)
+        limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
+        units = queue.units(offset, max(self.config.max_filter_message_size // UNIT_SIZE, most))
         if not units:
-            per_file = queue.writer.file_size // 20
+            per_file = queue.writer.file_size // UNIT_SIZE
             return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], offset - offset % per_file + per_file, low, high)
         messages: list[StoredMessage] = []
         size, at, matched = 0, offset, False
         for unit in units:
-            if messages and (len(messages) >= limits.messages or size + unit.size > limits.bytes):
+            if limits.reached(len(messages), size, unit, log_end):
                 break
             at += 1
             if codes is not None and unit.tags_code & 0xFFFFFFFF not in codes:
