@@ -146,7 +146,7 @@ def test_unordered_write_back_is_cut_at_the_hole_and_what_lies_behind_is_kept_as
 
 def test_a_cut_tells_what_it_did(tmp_path: Path):
     kept = make(tmp_path, count=20, size=600)
-    hole = kept[5].physical_offset
+    hole = kept[7].physical_offset
     zero(tmp_path, hole, 1024)
     killed(tmp_path, flushed=kept[2].physical_offset)
     with open_small(tmp_path) as store:
@@ -215,7 +215,7 @@ def test_t10_cut_append_of_equal_size_crash_recover(tmp_path: Path, seed: int):
 @pytest.mark.parametrize("clean", [True, False])
 def test_d7_d23_damage_below_the_mark_refuses_and_touches_nothing(tmp_path: Path, part: str, clean: bool):
     kept = make(tmp_path)
-    hit = kept[4]
+    hit = kept[-2]
     at = {"body": 100, "magic": 5, "size": 1, "topic_length": 88 + len(hit.body)}[part]
     end = kept[-1].physical_offset + kept[-1].size
     if not clean:
@@ -238,7 +238,7 @@ def test_d23_one_flipped_bit_in_the_middle_of_a_store_of_java_s_refuses(tmp_path
     """No mark of ours, a clean stop: valid records behind it that are not older say that this is no tail."""
     kept = make(tmp_path)
     (tmp_path / "flintmq.mark").unlink()
-    flip(tmp_path, kept[4].physical_offset + 100)
+    flip(tmp_path, kept[-2].physical_offset + 100)
     for _ in range(2):
         with pytest.raises(CorruptStoreError, match="CRC"):
             open_small(tmp_path)
@@ -249,7 +249,7 @@ def test_a_zeroed_sector_in_a_cleanly_stopped_store_refuses_every_time(tmp_path:
     kept = make(tmp_path, count=20, size=600)
     (tmp_path / "flintmq.mark").unlink()
     (tmp_path / "checkpoint").unlink()
-    zero(tmp_path, kept[5].physical_offset, 1024)
+    zero(tmp_path, kept[-3].physical_offset, 1024)
     for _ in range(3):
         with pytest.raises(CorruptStoreError):
             open_small(tmp_path)
@@ -427,12 +427,12 @@ class Killed(BaseException):
 def test_t11_recovery_killed_at_every_call_that_changes_the_disk_gives_the_same(tmp_path: Path):
     """Line 4: crash in recovery, recover again; and crash in that one, too."""
     origin = tmp_path / "origin"
-    kept = make(origin, count=20, size=600)
-    zero(origin, kept[5].physical_offset, 1200)
+    kept = make(origin, count=12, size=1100)
+    zero(origin, kept[4].physical_offset, 1200)
     killed(origin, flushed=kept[2].physical_offset)
-    expected, calls = kept[:5], None
+    expected, calls = kept[:4], None
     for at in range(200):
-        for depth in (1, 2):
+        for depth in (1, 2) if at % 4 == 0 else (1,):
             root = tmp_path / f"at{at}-{depth}"
             shutil.copytree(origin, root)
             died = 0
@@ -453,7 +453,7 @@ def test_t11_recovery_killed_at_every_call_that_changes_the_disk_gives_the_same(
                 calls = at
                 break
             reopened(root, expected)
-            assert len(quarantined(root)) >= 13, "what was valid behind the cut is kept aside, whenever it died"
+            assert len(quarantined(root)) >= 6, "what was valid behind the cut is kept aside, whenever it died"
             shutil.rmtree(root)
         if calls is not None:
             break

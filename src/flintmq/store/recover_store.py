@@ -132,7 +132,7 @@ class LogRecovery:
         Durability: on return.
         """
         self._quarantine(end)
-        for file in self.files.files:
+        for file in reversed(self.files.files):  # a kill on the way must leave no gap
             if file.start >= end and file.start > self.files.min_offset:
                 self.effects.unlink(file.path)
                 self.effects.sync_dir(os.path.dirname(file.path))
