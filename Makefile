@@ -6,11 +6,12 @@
 
 VENV := .venv
 BIN := $(VENV)/bin
+OLD_SPARK := .venv-spark
 KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
 ARGS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure check lint format types imports bench docs coverage clean distclean debian
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench docs coverage clean distclean debian
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -28,6 +29,11 @@ test: install ## Run the tests; ARGS="tests/store -k recovery" for some of them
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
 	FLINTMQ_PURE=1 $(BIN)/python -m pytest tests/format tests/kernels
+
+test-spark: install ## Run the tests of spark/ on the oldest PySpark that is supported (makes .venv-spark)
+	test -x $(OLD_SPARK)/bin/python || $(BIN)/python -m venv $(OLD_SPARK)
+	$(OLD_SPARK)/bin/python -m pip install --quiet -e '.[all,dev]' 'pyspark==4.2.*'
+	$(OLD_SPARK)/bin/python -m pytest tests/spark $(ARGS)
 
 check: lint types imports test test-pure ## Everything that must be green before a commit lands
 
@@ -61,7 +67,7 @@ clean: ## Remove builds, compiled kernels and caches; .venv stays
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
-	rm -rf $(VENV)
+	rm -rf $(VENV) $(OLD_SPARK)
 
 debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
 	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \

@@ -67,6 +67,7 @@ class Context:
     quick: bool
     keep: bool = False
     oracle: Path | None = None
+    wanted: tuple[str, ...] = ()
     say: Callable[[str], None] = print
     stores: dict[str, Any] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)  # what lines of one family share, such as a Spark session

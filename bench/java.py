@@ -34,7 +34,9 @@ def home(context: Context) -> Path:
     return build
 
 
-def oracle(context: Context, command: str, store: Path, config: dict[str, Any] | None = None, *options: str) -> list[Any]:
+def oracle(
+    context: Context, command: str, store: Path, config: dict[str, Any] | None = None, *options: str
+) -> list[Any]:
     """Run a command of the oracle and give back the lines of its answer."""
     build = home(context)
     settings = context.scratch / "oracle.json"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from data import SIZES, Memcpy, sized
@@ -108,7 +109,7 @@ def p12(context: Context) -> list[Result]:
         cases: dict[str, Callable[[], Any]] = {"memcpy": Memcpy(written)}
         for engine, run in engines.items():
             for access in ("map", "pread"):
-                cases[f"{engine} {access}"] = lambda run=run, access=access: run(written.path, access)  # type: ignore[misc]
+                cases[f"{engine} {access}"] = partial(run, written.path, access)
         samples = measure(context, cases)
         for name in list(cases)[1:]:
             engine, access = name.split()

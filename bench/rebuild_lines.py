@@ -12,7 +12,6 @@ from data import SIZES, log_bytes, sized, store
 from harness import Context, Result, Sample, figures, measure
 
 
-
 def ours(source: Path, into: Path) -> None:
     """`flintmq rebuild` as a process of its own."""
     script = "import sys; from flintmq.cli.app import main; sys.exit(main())"

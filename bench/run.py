@@ -61,7 +61,7 @@ def main(arguments: list[str] | None = None) -> int:
     scratch = Path(tempfile.mkdtemp(prefix="flintmq-bench-", dir=given.scratch))
     oracle = Path(given.oracle) if given.oracle else report.FOLDER.parent / "tests/interop/oracle/build/5.3.3"
     mib, rounds = (64, 3) if given.quick else (given.mib, given.rounds)
-    context = Context(scratch, mib, rounds, given.quick, given.keep, oracle)
+    context = Context(scratch, mib, rounds, given.quick, given.keep, oracle, tuple(wanted))
     results: list[Result] = []
     try:
         for line in wanted:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import datetime
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,20 @@ def test_golden_stores_as_java_reads_them(golden_store: Golden, access: str) -> 
 
 def test_the_public_name() -> None:
     assert flintmq.scan_arrow is scan_arrow
+
+
+def test_without_pyarrow_the_error_names_the_extra() -> None:
+    code = """
+import importlib.util, flintmq
+found = importlib.util.find_spec
+importlib.util.find_spec = lambda name, *rest: None if name == "pyarrow" else found(name, *rest)
+try:
+    flintmq.scan_arrow
+except flintmq.MissingExtraError as error:
+    print(error)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "pip install 'flintmq[arrow]'" in done.stdout
 
 
 def test_columns_and_their_order(golden: Any) -> None:

@@ -29,7 +29,9 @@ def codes(found: Verification) -> tuple[dict[str, int], dict[str, int]]:
     return found.defect_counts, found.note_counts
 
 
-def check(root: Path, store: Golden, *, defects: Iterable[str] = (), notes: Iterable[str] | None = None) -> Verification:
+def check(
+    root: Path, store: Golden, *, defects: Iterable[str] = (), notes: Iterable[str] | None = None
+) -> Verification:
     """Verify a copy of a golden store: exactly these codes, and notes if they are given."""
     found = verify(root, config_of(store))
     assert set(found.defect_counts) == set(defects), found.defects[:5]
@@ -151,7 +153,15 @@ class IndexMaker:
         """Begin a file, which counts seconds from the end of the one before at first."""
         end, offset = (self.files[-1]["end"], self.files[-1]["end_offset"]) if self.files else (0, 0)
         self.files.append(
-            {"count": 1, "slots": {}, "entries": [], "begin": end, "end": end, "begin_offset": offset, "end_offset": offset}
+            {
+                "count": 1,
+                "slots": {},
+                "entries": [],
+                "begin": end,
+                "end": end,
+                "begin_offset": offset,
+                "end_offset": offset,
+            }
         )
         return self
 

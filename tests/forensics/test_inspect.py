@@ -68,11 +68,14 @@ def test_groups_and_their_lag(golden: Callable[[str], Golden]):
     text = (store.path / "config" / "consumerOffset.json").read_text()
     (trade,) = re.findall(r'"Trade@TradeGroup":\{(.*?)\}', text, re.DOTALL)
     committed = {int(queue): int(offset) for queue, offset in re.findall(r"(\d+):(\d+)", trade)}
-    ends = {row["queue_id"]: row["max"] for row in store.queue_rows if row["kind"] == "queue" and row["topic"] == "Trade"}
+    ends = {
+        row["queue_id"]: row["max"] for row in store.queue_rows if row["kind"] == "queue" and row["topic"] == "Trade"
+    }
     found = look(store)
     (group,) = (group for group in found.groups if group.name == "TradeGroup")
     assert group.offsets == [
-        OffsetSummary("Trade", queue, committed[queue], ends[queue], ends[queue] - committed[queue]) for queue in range(4)
+        OffsetSummary("Trade", queue, committed[queue], ends[queue], ends[queue] - committed[queue])
+        for queue in range(4)
     ]
     assert group.configured
     assert group.lag == sum(ends.values()) - sum(committed.values())
@@ -81,7 +84,8 @@ def test_groups_and_their_lag(golden: Callable[[str], Golden]):
 
 def test_delay_levels(golden: Callable[[str], Golden]):
     store = golden("delay")
-    ends = {row["queue_id"]: row["max"] for row in store.queue_rows if row.get("topic") == "SCHEDULE_TOPIC_XXXX"}
+    queues = [row for row in store.queue_rows if row["kind"] == "queue" and row["topic"] == "SCHEDULE_TOPIC_XXXX"]
+    ends = {row["queue_id"]: row["max"] for row in queues}
     committed = {1: 12, 2: 6, 3: 9, 5: 0, 14: 0, 17: 0, 18: 0}  # config/delayOffset.json
     expected = [(level - 1, offset, ends[level - 1] - offset) for level, offset in committed.items()]
     assert [(one.queue_id, one.offset, one.lag) for one in look(store).delays] == expected

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -111,7 +112,7 @@ def test_every_byte_of_a_record_is_protected_or_listed(golden: Callable[[str], G
     store, root = golden("v540"), golden("v540").copy(tmp_path)
     rows = store.rows
     row = next(
-        row for before, row in zip(rows[100:], rows[101:], strict=False)
+        row for before, row in pairwise(rows[100:])
         if row["size"] < 230 and row["tags"] and row["msg_id"] and len(row["properties"]) == 2 and _ends_in_tags(before)
     )  # fmt: skip
     free = {at for first, behind in FREE for at in range(first, behind)}
@@ -125,7 +126,7 @@ def test_every_byte_of_a_record_with_checksum_is_protected(golden: Callable[[str
     store, root = golden("crc"), golden("crc").copy(tmp_path)
     row = min((row for row in store.rows[50:100] if row["body_length"]), key=lambda row: row["size"])
     name = set(range(row["size"] - 20, row["size"] - 11)) | {row["size"] - 1}  # of the property; its last 02
-    assert _unseen(root, store, row, range(0, row["size"])) <= name
+    assert _unseen(root, store, row, range(row["size"])) <= name
 
 
 def test_an_end_of_file_record_is_protected(golden: Callable[[str], Golden], tmp_path: Path):

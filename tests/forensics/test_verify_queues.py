@@ -205,11 +205,15 @@ def test_times_of_delivery(golden: Callable[[str], Golden], tmp_path: Path):
 
     write(*[4000] * 12)
     check(root, store, notes={"delay-level"})
-    given = config_of(store).with_keys({"messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"})
+    given = config_of(store).with_keys(
+        {"messageDelayLevel": "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"}
+    )
     assert verify(root, given).defect_counts == {"unit-wrong": 12}
     write(*[0] * 11, 4000)
     check(root, store, defects={"unit-wrong"})
-    fast = config_of(store).with_keys({"messageDelayLevel": "5s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"})
+    fast = config_of(store).with_keys(
+        {"messageDelayLevel": "5s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"}
+    )
     write(*[4000] * 12)
     assert verify(root, fast).exit_code == 0
 

@@ -18,7 +18,7 @@ def queues(golden):
     rows = golden("basic").rows
     found = {}
     for row in rows:
-        found.setdefault((row["topic"], row["queue_id"]), []).append(row["physical_offset"])
+        found.setdefault((row["topic"], row["queue_id"]), []).append((row["physical_offset"], row["size"]))
     one, other = sorted(found, key=lambda queue: -len(found[queue]))[:2]
     return (one, found[one]), (other, found[other]), rows[-1]["physical_offset"] + rows[-1]["size"]
 
@@ -27,8 +27,8 @@ def test_between_the_units(golden, queues):
     (one, first), (other, second), end = queues
     offsets = [(*one, 20, 30), (*other, 25, 40)]
     assert bounds(golden("basic").path, [one, other], offsets, end) == (
-        min(first[20], second[25]),
-        max(first[30], second[40]),
+        min(first[20], second[25])[0],
+        sum(max(first[30], second[40])),
     )
 
 
@@ -36,8 +36,8 @@ def test_every_queue_must_have_an_offset(golden, queues):
     (one, first), (other, _), end = queues
     path = golden("basic").path
     assert bounds(path, [one, other], [(*one, 20, 30)], end) == (0, end)
-    assert bounds(path, [one], [(*one, LEAST, 30)], end) == (0, first[30])
-    assert bounds(path, [one], [(*one, 20, MOST)], end) == (first[20], end)
+    assert bounds(path, [one], [(*one, LEAST, 30)], end) == (0, sum(first[30]))
+    assert bounds(path, [one], [(*one, 20, MOST)], end) == (first[20][0], end)
     assert bounds(path, [], [], end) == (0, end)
 
 
@@ -52,7 +52,7 @@ def test_a_wrong_unit_is_not_believed(golden, queues, tmp_path):
     path = golden("basic").copy(tmp_path)
     file = sorted((path / "consumequeue" / one[0] / str(one[1])).iterdir())[0]
     data = bytearray(file.read_bytes())
-    data[20 * 20 : 20 * 20 + 8] = first[25].to_bytes(8, "big")
+    data[20 * 20 : 20 * 20 + 8] = first[25][0].to_bytes(8, "big")
     file.write_bytes(data)
     assert bounds(path, [one], [(*one, 20, MOST)], end) == (0, end)
 
@@ -64,3 +64,5 @@ def test_inside_an_inner_batch(golden):
     end = rows[-1]["physical_offset"] + rows[-1]["size"]
     found = bounds(golden("batch").path, [queue], [(*queue, row["queue_offset"] + 2, MOST)], end)
     assert found == (row["physical_offset"], end)
+    found = bounds(golden("batch").path, [queue], [(*queue, LEAST, row["queue_offset"] + 2)], end)
+    assert found == (0, row["physical_offset"] + row["size"])

@@ -3,7 +3,6 @@
 import json
 
 import pyarrow as pa
-import pytest
 
 from flintmq.arrow.predicate import Predicate
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
@@ -92,5 +91,17 @@ def test_a_flag_without_a_batch_is_a_row_as_it_is(golden, tmp_path):
     bad = table.set_column(index, table.schema.field("body"), pa.array([b"\xff" * 40] * table.num_rows, pa.binary()))
     batches = [part for batch in bad.to_batches() for part in exploded(batch, SPARK_SCHEMA, Predicate())]
     assert sum(batch.num_rows for batch in batches) == table.num_rows
-    with pytest.raises(KeyError):
-        exploded(table.select(["topic"]).to_batches()[0], SPARK_SCHEMA, Predicate())
+
+
+def test_what_unpacks_to_very_much_comes_in_pieces(monkeypatch, golden):
+    """Memory stays bounded whatever a compressed batch claims to hold."""
+    from flintmq.spark import explode
+
+    whole = read(golden("batch").path, explode=True)
+    monkeypatch.setattr(explode, "JOINED_BYTES", 500)
+    plan = plan_scan(ReadOptions(path=str(golden("batch").path), explode=True), Report())
+    batches = list(scan_range(plan, LogRange(plan.begin, plan.end), SPARK_SCHEMA, Report()))
+    assert len(batches) > 10
+    assert pa.Table.from_batches(batches).to_pylist() == whole
+    monkeypatch.setattr(explode, "MESSAGES_MAX", 2)
+    assert len(read(golden("batch").path, explode=True)) < len(whole)

@@ -82,6 +82,8 @@ def test_common_size():
     assert common_size([0, 0], 7) == 7
     assert common_size([100, 100, 31], 7) == 100
     assert common_size([31, 100], 7) == 100
+    assert common_size([1 << 31, 1 << 40], 7) == 7
+    assert common_size([(1 << 31) - 1], 7) == (1 << 31) - 1
 
 
 def geometry(path, config=PLAIN):
@@ -136,3 +138,9 @@ def test_a_guess_that_the_items_contradict(golden, tmp_path, damage):
     (tmp_path / file.name).write_bytes(data)
     with pytest.raises(ConfigError, match="does not tell its division"):
         geometry(tmp_path / file.name)
+
+
+def test_no_index_file_is_larger_than_what_rocketmq_maps():
+    for keys in ({}, {"maxHashSlotNum": 1 << 30}):
+        with pytest.raises(ConfigError, match="more than RocketMQ's files have"):
+            index_geometry("i", 1 << 31, StoreConfig.from_keys(keys))

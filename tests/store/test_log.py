@@ -217,3 +217,43 @@ def test_the_magic_of_a_blank_is_enough(tmp_path: Path) -> None:
     two, more = full_file(FILE_SIZE, 2000, 1)
     blank = record.encode_blank(77)  # its size is not compared: the next file is
     assert offsets(LogWalk(log_of(tmp_path, data + blank + b"junk" * 9, two))) == every + more
+
+
+def test_a_walk_may_begin_where_a_file_is_missing(tmp_path: Path) -> None:
+    """Between two files, or in one that is empty, the records behind are not lost."""
+    one, first = full_file(0, 1000)
+    two, second = full_file(3 * FILE_SIZE, 2000, 4)
+    log_of(tmp_path, one)
+    (tmp_path / f"{FILE_SIZE:020d}").write_bytes(b"")
+    log = log_of(tmp_path, two, first=3 * FILE_SIZE)
+    for begin in (FILE_SIZE, FILE_SIZE + 5, 2 * FILE_SIZE):
+        report = Report()
+        assert offsets(LogWalk(log, begin=begin, strict=False, report=report)) == second
+        assert [damage.reason for damage in report.damages] == ["missing file"]
+        with pytest.raises(CorruptStoreError, match="gap"):
+            offsets(LogWalk(log, begin=begin))
+    assert offsets(LogWalk(log, begin=4 * FILE_SIZE + 9)) == []
+
+
+@pytest.mark.parametrize("left", [0, 1, 7, 8, 40, SIZE - 1, SIZE])
+def test_a_file_cut_while_it_is_read_ends_the_walk(tmp_path: Path, left: int) -> None:
+    """The file was long enough when it was opened; now it ends inside a record, and always will."""
+    data, expected = full_file(0, 1000, 20)
+    log = log_of(tmp_path, data)
+    walk = iter(LogWalk(log, Facts(clean=False, live=True), piece_bytes=2 * SIZE))
+    piece = next(walk)
+    path = tmp_path / f"{0:020d}"
+    with path.open("r+b") as file:
+        file.truncate(piece.end + left)
+    rest = [found.base + at for found in walk for at in found.positions[: found.count]]
+    assert rest == expected[2 : 2 + left // SIZE]
+
+
+def test_store_times_below_zero_in_a_file_that_is_deleted_meanwhile(tmp_path: Path) -> None:
+    """A step back is looked at by the file's name; where that is gone the walk goes on all the same."""
+    data = b"".join(make(SIZE * number, -number) for number in range(6))
+    log = log_of(tmp_path, data)
+    walk = iter(LogWalk(log, Facts(physic_time=1 << 40), max_rows=2))
+    assert next(walk).count == 1
+    (tmp_path / f"{0:020d}").unlink()
+    assert sum(piece.count for piece in walk) == 5

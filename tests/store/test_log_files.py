@@ -64,3 +64,9 @@ def test_find(tmp_path: Path) -> None:
 def test_no_files(tmp_path: Path) -> None:
     log = LogFiles.discover([str(tmp_path)])
     assert (log.files, log.file_size, log.min_offset, log.limit, log.find(0)) == ((), 0, 0, 0, None)
+
+
+def test_a_file_that_would_end_beyond_64_bits_is_no_log_file(tmp_path: Path) -> None:
+    for start, size in ((0, 100), (2**63 - 101, 100), (2**63 - 1, 100)):
+        (tmp_path / f"{start:020d}").write_bytes(bytes(size))
+    assert [file.start for file in LogFiles.discover([str(tmp_path)]).files] == [0, 2**63 - 101]

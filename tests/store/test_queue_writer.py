@@ -66,6 +66,27 @@ def test_a_hole_is_pre_blank_and_misaligns_nothing(tmp_path: Path) -> None:
     assert queue.report.note_counts == {"hole": 1}
 
 
+def test_a_hole_that_the_log_could_not_have_held_is_no_hole(tmp_path: Path) -> None:
+    """Nothing protects a queue offset: a wrong one must not make gigabytes of pre-blank units."""
+    queue = Queue(tmp_path)
+    queue.place(0, 1 << 40, 1, 1 << 62, 2)
+    assert queue.content() == {0: [unit(0), unit(1), unit(2), EMPTY, EMPTY]}
+    assert queue.report.note_counts == {"far_offset": 2}
+
+
+def test_holes_in_all_are_no_more_than_the_log_could_have_held(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    for offset in range(0, 40_000, 400):
+        queue.place(offset)
+    assert queue.report.note_counts["far_offset"] > 50 > queue.report.note_counts["hole"]
+
+
+def test_a_first_offset_beyond_64_bits_of_bytes_has_no_place(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place((1 << 63) // 20)
+    assert not queue.folder.exists() and queue.report.note_counts == {"far_offset": 1}
+
+
 def test_the_first_of_two_units_stays(tmp_path: Path) -> None:
     queue = Queue(tmp_path)
     queue.place(1, 2)

@@ -9,3 +9,12 @@ batches     pieces of the log to batches
 parallel    one scan on several threads
 scan        scan_arrow for users, batches() for Spark's tasks
 """
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+from flintmq.errors import MissingExtraError
+
+if find_spec("pyarrow") is None:
+    raise MissingExtraError("reading a store as Arrow needs pyarrow; run: pip install 'flintmq[arrow]'")

@@ -27,7 +27,7 @@ from flintmq.store.log_files import LogFiles
 from flintmq.store.report import Report
 from flintmq.store.search import first_record, store_times
 
-SEGMENT_BYTES = 16 << 20
+SEGMENT_BYTES = 8 << 20
 MOST_THREADS = 4
 
 Walk = Callable[[int, int | None, Report], LogWalk]

@@ -73,7 +73,7 @@ def scan_arrow(
         strict: fail at damage, and at a body that cannot be decompressed; otherwise go on behind it and report it.
         report: takes damage and notes.
         batch_bytes: about how many bytes the columns of a batch take.
-        threads: how many threads read; None: as many as there are cores, up to 4. Each holds back some 40 MiB. Bodies
+        threads: how many threads read; None: as many as there are cores, up to 4. Each holds back some 30 MiB. Bodies
             that are decompressed are read by one.
 
     Returns:

@@ -149,6 +149,11 @@ DEFECTS: Final[dict[str, Code]] = {
         "the end of the log is missing: messages that were flushed are lost",
         "look for a log file that was lost in a copy; bring it back before a broker starts",
     ),
+    "mark-bad": Code(
+        "FlintMQ's own mark of how far the log was flushed has a wrong checksum or shape.",
+        "nothing is lost: the checkpoint's times are used instead, which know less exactly what was flushed",
+        "delete the file",
+    ),
     "config-bad": Code(
         "A configuration file is not what RocketMQ writes: no JSON of its dialect, or values of the wrong kind.",
         "RocketMQ falls back to the `.bak` file, else starts without these settings",
@@ -179,6 +184,7 @@ NOTES: Final[dict[str, str]] = {
     "torn-tail": "Bytes behind the log's end that are no record: the last write was cut short.",
     "stale-tail": "Old records behind the log's end, left over from an earlier cut.",
     "time-step": "A record was stored at an earlier time than the one before it: the broker's clock was set back.",
+    "vanished": "A log file was deleted while the log was read, as retention does.",
     "text-odd": "A topic is empty, or a topic or property string is not UTF-8 or holds a NUL.",
     "topic-name": "A topic's name cannot be a directory; its records have no queue.",
     "no-queues": "There are no consume queues at all; they can be made from the log.",

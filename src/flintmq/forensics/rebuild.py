@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.config import StoreConfig
-from flintmq.errors import UsageError
+from flintmq.errors import ConfigError, UsageError
+from flintmq.format.batch_queue import BATCH_UNIT_SIZE
+from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
@@ -30,6 +33,7 @@ from flintmq.store.recovery import Facts, read_facts
 from flintmq.store.report import Report
 
 STAGING = ".flintmq-rebuild"
+EXT_LEAST = EXT_UNIT.min_size + FILE_END_ROOM  # bytes of an extension file that can hold a unit
 RESULTS = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
 Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
@@ -123,9 +127,9 @@ def plan_rebuild(
         log,
         read_facts(root, effects),
         DispatchRules.of(config, _batch_topics(root, effects), peer),
-        _file_size(root, geometry.QUEUES, UNIT_SIZE, config, effects),
-        _file_size(root, geometry.EXT_QUEUES, 1, config, effects) if _has_ext(root, config, effects) else 0,
-        _file_size(root, geometry.BATCH_QUEUES, 1, config, effects),
+        -(-_file_size(root, geometry.QUEUES, UNIT_SIZE, config, effects) // UNIT_SIZE) * UNIT_SIZE,
+        _file_size(root, geometry.EXT_QUEUES, EXT_LEAST, config, effects) if _has_ext(root, config, effects) else 0,
+        _file_size(root, geometry.BATCH_QUEUES, BATCH_UNIT_SIZE, config, effects),
         slots,
         items,
     )
@@ -138,8 +142,11 @@ _SIZE_KEYS = {
 }
 
 
-def _file_size(root: str, kind: str, unit: int, config: StoreConfig, effects: Effects) -> int:
-    """Bytes of a file of this kind: the key if it was given, else what the store's own files have, else the default."""
+def _file_size(root: str, kind: str, least: int, config: StoreConfig, effects: Effects) -> int:
+    """Bytes of a file of this kind: the key if it was given, else what the store's own files have, else the default.
+
+    Files of fewer than `least` bytes, which hold no unit, do not count.
+    """
     size = int(str(config.key(_SIZE_KEYS[kind])))
     if _SIZE_KEYS[kind] not in config.given:
         folder = os.path.join(root, kind)
@@ -147,8 +154,9 @@ def _file_size(root: str, kind: str, unit: int, config: StoreConfig, effects: Ef
             os.path.join(folder, name.topic, str(name.queue_id)) for name in queue_names(root, kind, effects)[:100]
         ]
         files = [os.path.join(path, file) for path in paths for file in effects.listdir(path, folder)]
-        size = geometry.common_size((effects.size(file) or 0 for file in files), size)
-    return -(-size // unit) * unit
+        sizes = (effects.size(file) or 0 for file in files)
+        size = geometry.common_size((some for some in sizes if some >= least), size)
+    return size
 
 
 def _has_ext(root: str, config: StoreConfig, effects: Effects) -> bool:
@@ -164,13 +172,22 @@ def _batch_topics(root: str, effects: Effects) -> set[str]:
 
 
 def _index_geometry(root: str, config: StoreConfig, effects: Effects) -> tuple[int, int]:
-    """Slots and items: the keys where given, else as the store's own index files have them, else the defaults."""
+    """Slots and items: the keys where given, else as the first of the store's own index files that tells, else the
+    defaults."""
     files = index_files.discover(root, config, effects)
     if not files or {"maxHashSlotNum", "maxIndexNum"} <= config.given:
         return config.max_hash_slot_num, config.max_index_num
-    with effects.reading(files[0].path) as fd:
-        shape = geometry.index_geometry(files[0].path, files[0].size, config, fd, effects)
-    return shape.slots, shape.items
+    unknown: ConfigError | None = None
+    for file in files[:100]:
+        with suppress(FileNotFoundError):
+            try:
+                with file.open() as opened:
+                    return opened.shape.slots, opened.shape.items
+            except ConfigError as error:
+                unknown = unknown or error
+    if unknown is not None:
+        raise unknown
+    return config.max_hash_slot_num, config.max_index_num
 
 
 def rebuild(

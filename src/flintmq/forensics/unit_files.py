@@ -109,7 +109,11 @@ class UnitFiles:
         self.disk, self.findings = disk, findings
         self._blocked: set[str] = set()  # files that could not be read, told once
         self._cache, self._cache_at = b"", 0
-        self.spans = tuple(self._spans(file_size, counted))
+        spans = list(self._spans(file_size, counted))
+        ends = [span.first for span in spans[1:]] + [1 << 63]
+        self.spans = tuple(
+            span._replace(stop=min(span.stop, end)) for span, end in zip(spans, ends, strict=False) if span.first < end
+        )
 
     def _spans(self, file_size: int, counted: bool) -> Iterator[Span]:
         found = []
@@ -137,12 +141,8 @@ class UnitFiles:
                 continue
             expected = start + (file_size or size)
             first = number if counted else start // self.width
-            count = size // self.width
-            if not counted and first < number:
-                count, first = max(0, first + count - number), number  # overlaps the file before: told as a gap
-            if count:
-                yield Span(first, first + count, path)
-            number = first + count
+            number = first + size // self.width
+            yield Span(first, number, path)
 
     def _names(self) -> list[str]:
         try:

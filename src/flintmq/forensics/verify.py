@@ -18,7 +18,14 @@ from flintmq.config import StoreConfig
 from flintmq.forensics.findings import Defect, Findings, Note
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.unit_files import Disk
-from flintmq.forensics.verify_config import check_checkpoint, check_config, check_offsets, check_root, read_checkpoint
+from flintmq.forensics.verify_config import (
+    check_checkpoint,
+    check_config,
+    check_mark,
+    check_offsets,
+    check_root,
+    read_checkpoint,
+)
 from flintmq.forensics.verify_index import IndexCheck, KeyBlock
 from flintmq.forensics.verify_index_files import index_items
 from flintmq.forensics.verify_log import LogCheck, LogReport, check_files, check_spares
@@ -147,6 +154,7 @@ class Run:
         check_files(self.log, directories, self.findings, self.effects)
         seen = self.look(progress, access)
         check_checkpoint(self.root, self.checkpoint, seen.log_end, seen.last_time, self.findings)
+        check_mark(self.root, self.findings, self.effects)
         check_config(self.root, self.findings, self.effects)
         if not self.facts.live:
             check_offsets(self.root, self.snapshot.broker, seen.end_of, self.findings)

@@ -10,7 +10,7 @@ from typing import Final
 from flintmq.config import StoreConfig
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.forensics.findings import Findings
-from flintmq.format import checkpoint, config_json
+from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.effects import Effects
 from flintmq.store import config_files, geometry
@@ -108,6 +108,17 @@ def check_checkpoint(root: str, found: checkpoint.Checkpoint, log_end: int, last
         at = checkpoint.CHECKPOINT.offset("confirm_physical_offset")
         expected, value = f"confirm offset up to {log_end}", str(found.confirm_physical_offset)
         findings.defect("checkpoint-ahead", path, at, expected=expected, found=value)
+
+
+def check_mark(root: str, findings: Findings, effects: Effects) -> None:
+    """FlintMQ's own durable mark, where there is one: its checksum covers every bit."""
+    path = os.path.join(root, flintmq_mark.FILE_NAME)
+    try:
+        data = effects.read_file(path, 4096)
+        if data is not None:
+            flintmq_mark.decode(data)
+    except (FormatError, StoreAccessError, OSError) as error:
+        findings.defect("mark-bad", path, None, expected="a mark with its checksum", found=str(error))
 
 
 def check_config(root: str, findings: Findings, effects: Effects) -> None:

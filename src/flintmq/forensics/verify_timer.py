@@ -210,14 +210,19 @@ class _Wheel:
         """(number, slot) of every slot that is not zeros."""
         width = timer.WHEEL_SLOT.size
         empty = bytes(width)
-        for first in range(0, timer.WHEEL_SLOTS, _SLOTS_AT_ONCE):
+        first = 0
+        while first < timer.WHEEL_SLOTS:
+            data_at = self.check.disk.next_data(self.path, self.check.root, first * width)
+            if data_at is None:
+                return
+            first = max(first, data_at // width)
             count = min(_SLOTS_AT_ONCE, timer.WHEEL_SLOTS - first)
             data = self.check._bytes(self.path, count * width, first * width)
-            if not data.strip(b"\0"):
-                continue
-            for at in range(0, len(data) // width * width, width):
-                if data[at : at + width] != empty:
-                    yield first + at // width, timer.WHEEL_SLOT.unpack(data, at)
+            if data.strip(b"\0"):
+                for at in range(0, len(data) // width * width, width):
+                    if data[at : at + width] != empty:
+                        yield first + at // width, timer.WHEEL_SLOT.unpack(data, at)
+            first += max(count, 1)
 
     def take(self, position: int, unit: timer.LogUnit) -> None:
         """Enter a unit in its slot, if the wheel still holds that moment."""

@@ -68,6 +68,10 @@ def odd_bytes(p: Any, at: int) -> int:
     return sum(1 << i for i, byte in enumerate(bytes(p[at : at + 64])) if byte >= 0x80 or byte in (1, 2))
 
 
+def equal_bytes(p: Any, at: int, other: int) -> int:
+    return sum(1 << i for i, (a, b) in enumerate(zip(p[at : at + 64], p[other : other + 64], strict=False)) if a == b)
+
+
 def lowest_bit(bits: int) -> int:
     return (bits & -bits).bit_length() - 1
 
@@ -102,6 +106,19 @@ def hash_ascii(h: int, p: Any, at: int, n: int) -> int:
     for byte in bytes(p[at : at + n]):
         h = h * 31 + byte & 0xFFFFFFFF
     return h
+
+
+def _fold(a: int, b: int) -> int:
+    return (a * b & 0xFFFFFFFFFFFFFFFF) ^ (a * b >> 64)
+
+
+def seeded_hash(p: Any, at: int, n: int, more: int, seed: int, secret: int) -> int:
+    h = seed + n & 0xFFFFFFFFFFFFFFFF
+    data = bytes(p[at : at + n])
+    for start in range(0, n, 8):
+        word = int.from_bytes(data[start : start + 8].ljust(8, b"\0"), "big")
+        h = _fold(h ^ word, secret) + seed & 0xFFFFFFFFFFFFFFFF
+    return _fold(h ^ (more & 0xFFFFFFFFFFFFFFFF), secret) >> 1
 
 
 def crc32_of(p: Any, at: int, n: int) -> int:

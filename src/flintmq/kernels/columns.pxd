@@ -6,4 +6,4 @@ from flintmq.kernels.parts cimport locate
 
 cdef int _group_fault(const long long *plan, long long at, long long columns) noexcept nogil
 cdef int _fault(const long long *plan, long long at, long long columns, long long row, long long rows, long long n_longs, long long n_ints, long long n_out, const int *ints) noexcept nogil
-cdef (long long, long long) _block(const uint8_t *p, long long limit, long long *spans, long long *pairs, long long *named, long long n, const long long *plan, long long columns, long long row, long long *longs, int *ints, uint8_t *out, long long *notes, long long index) noexcept nogil
+cdef (long long, long long) _block(const uint8_t *p, long long limit, long long *spans, long long *pairs, long long *named, long long *known, long long n, const long long *plan, long long columns, long long row, long long *longs, int *ints, uint8_t *out, long long *notes, long long index) noexcept nogil

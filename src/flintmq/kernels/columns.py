@@ -59,6 +59,7 @@ ROWS_FULL = -1  # no room for more rows
 NOTES_FULL = -2  # the notes have to be taken away first
 DONE = -3
 
+
 def _group_fault(plan, at, columns):
     """PROPERTIES is followed by its five rows; NAMES and VALUES are both wanted or both not."""
     k: cython.longlong
@@ -114,7 +115,7 @@ _FAULTS = (
 )
 
 
-def _block(p, limit, spans, pairs, named, n, plan, columns, row, longs, ints, out, notes, index):
+def _block(p, limit, spans, pairs, named, known, n, plan, columns, row, longs, ints, out, notes, index):
     """All columns of n located records. Returns (rows, column that is full or -3)."""
     full: cython.longlong = -3
     c: cython.longlong = 0
@@ -145,7 +146,7 @@ def _block(p, limit, spans, pairs, named, n, plan, columns, row, longs, ints, ou
         elif kind == 9:
             done = offset_ids(p, spans, n, ints, to, out, start, room)
         elif kind == 10:
-            done = properties(p, limit, spans, n, plan, at, row, ints, out, notes, index, pairs, named)
+            done = properties(p, limit, spans, n, plan, at, row, ints, out, notes, index, pairs, named, known)
         elif kind >= 13 and field == 1:
             done = named_values(p, limit, n, named, kind - 13, ints, to, out, start, room, plan[at + 6], row)
         if done < n:
@@ -198,8 +199,9 @@ def gather(
         raise ValueError("an array that must not be empty is empty")
     columns: cython.longlong = len(plan) // 7
     spans: cython.longlong[1024]
-    pairs: cython.longlong[96]
+    pairs: cython.longlong[864]
     named: cython.longlong[768]
+    known: cython.longlong[128]
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
         at: cython.pointer(cython.longlong) = cython.address(positions[0])
@@ -210,10 +212,13 @@ def gather(
         left: cython.pointer(cython.longlong) = cython.address(notes[0])
     else:
         p, at, layout, to_longs, to_ints, to, left = data, positions, plan, longs, ints, out, notes
-        spans, pairs, named = [0] * 1024, [0] * 96, [0] * 768
+        spans, pairs, named, known = [0] * 1024, [0] * 864, [0] * 768, [0] * 128
     fault: cython.int = 0
     noting: cython.longlong = 0
-    c: cython.longlong = 0
+    c: cython.longlong
+    for c in range(128):
+        known[c] = -1
+    c = 0
     while c < columns and fault == 0:
         fault = _fault(layout, 7 * c, columns, row, rows, len(longs), len(ints), len(out), to_ints)
         noting += 1 if layout[7 * c] in (5, 6, 7, 8, 10) else 0
@@ -240,7 +245,21 @@ def gather(
                 lost = first + taken + located
                 break
             n, full = _block(
-                p, limit, spans, pairs, named, n, layout, columns, row, to_longs, to_ints, to, left, first + taken
+                p,
+                limit,
+                spans,
+                pairs,
+                named,
+                known,
+                n,
+                layout,
+                columns,
+                row,
+                to_longs,
+                to_ints,
+                to,
+                left,
+                first + taken,
             )
             taken += n
             row += n

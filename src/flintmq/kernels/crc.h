@@ -69,6 +69,20 @@ static inline uint64_t odd_bytes(const uint8_t *p, int64_t at) {
     return found;
 }
 
+/* Bit i is set where p[at + i] equals p[other + i], i < 64. */
+static inline uint64_t equal_bytes(const uint8_t *p, int64_t at, int64_t other) {
+    uint64_t found = 0;
+#if FMQ_X86
+    for (int i = 0; i < 64; i += 16) {
+        __m128i a = _mm_loadu_si128((const __m128i *)(p + at + i)), b = _mm_loadu_si128((const __m128i *)(p + other + i));
+        found |= (uint64_t)(uint32_t)_mm_movemask_epi8(_mm_cmpeq_epi8(a, b)) << i;
+    }
+#else
+    for (int i = 0; i < 64; i++) found |= (uint64_t)(p[at + i] == p[other + i]) << i;
+#endif
+    return found;
+}
+
 static inline int lowest_bit(uint64_t bits) { return __builtin_ctzll(bits); }
 
 /* Copies n bytes in steps of 32, at least one: reads and writes up to 32 bytes more; the caller has checked the bounds. */
@@ -148,6 +162,19 @@ static inline uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int6
             + s[4] * 29791u + s[5] * 961u + s[6] * 31u + s[7];
     while (n-- > 0) h = h * 31u + *s++;
     return h;
+}
+
+/* A hash that nobody can foresee who does not know seed and secret (an odd number): names from files, made to collide
+ * under Java's hash or any other fixed one, must not turn a table into a list. `more` is hashed behind the bytes. */
+static inline uint64_t fmq_fold(uint64_t a, uint64_t b) {
+    unsigned __int128 r = (unsigned __int128)a * b;
+    return (uint64_t)r ^ (uint64_t)(r >> 64);
+}
+static inline int64_t seeded_hash(const uint8_t *p, int64_t at, int64_t n, int64_t more, uint64_t seed, uint64_t secret) {
+    uint64_t h = seed + (uint64_t)n, v;
+    for (; n >= 8; at += 8, n -= 8) { memcpy(&v, p + at, 8); h = fmq_fold(h ^ FMQ_BE64(v), secret) + seed; }
+    if (n > 0) { v = 0; memcpy(&v, p + at, n); h = fmq_fold(h ^ FMQ_BE64(v), secret) + seed; }
+    return (int64_t)(fmq_fold(h ^ (uint64_t)more, secret) >> 1);
 }
 
 /* ---- CRC-32 ---- */

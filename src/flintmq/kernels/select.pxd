@@ -1,7 +1,7 @@
 # C types of select.py.
 cimport cython
 from libc.stdint cimport uint8_t
-from flintmq.kernels.crc cimport hash_ascii, i32be, i64be, same_bytes
+from flintmq.kernels.crc cimport i32be, i64be, same_bytes, seeded_hash
 from flintmq.kernels.parts cimport locate, split
 
 cdef bint _table_fits(long long numbers) noexcept nogil

@@ -6,10 +6,12 @@ has a table of the topics that Python has judged, looks a record's topic up ther
 meets another; of tags the table holds the wanted ones, and only odd records need Python.
 """
 
+import os
+
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import hash_ascii, i32be, i64be, same_bytes
+    from flintmq.kernels._plain import i32be, i64be, same_bytes, seeded_hash
     from flintmq.kernels.parts import locate, split
 
 # Why a call ended.
@@ -37,6 +39,8 @@ END = -(2**41)
 
 _ANY_QUEUE = cython.declare(cython.longlong, -(2**40))
 _END = cython.declare(cython.longlong, -(2**41))
+_SEED = cython.declare(cython.ulonglong, int.from_bytes(os.urandom(8), "big"))
+_SECRET = cython.declare(cython.ulonglong, int.from_bytes(os.urandom(8), "big") | 1)
 _ASKED = cython.declare(cython.longlong, -2)  # no verdict yet
 
 
@@ -48,7 +52,7 @@ def _table_fits(numbers):
 
 def _verdict(p, at, n, table, mask, arena, arena_size, closed):
     """What the table says of the text p[at:at + n]."""
-    spot: cython.longlong = hash_ascii(0, p, at, n) & mask
+    spot: cython.longlong = seeded_hash(p, at, n, 0, _SEED, _SECRET) & mask
     _tries: cython.longlong
     for _tries in range(mask + 1):
         start: cython.longlong = table[3 * spot]
@@ -73,12 +77,12 @@ def _queue_wanted(queue, offset, rules, rule, end):
 def slot_of(text: cython.const[cython.uchar][::1], slots: cython.longlong):
     """The first slot, of `slots`, that a text may stand at."""
     if len(text) == 0:
-        return 0
+        return seeded_hash(cython.NULL if cython.compiled else b"", 0, 0, 0, _SEED, _SECRET) & (slots - 1)
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(text[0])
     else:
         p = text
-    return hash_ascii(0, p, 0, len(text)) & (slots - 1)
+    return seeded_hash(p, 0, len(text), 0, _SEED, _SECRET) & (slots - 1)
 
 
 def select(

@@ -11,6 +11,8 @@ Queues are known by number. The caller keeps the table: `names` holds topic byte
 `slots` is an open-addressed hash table of queue numbers (-1 empty, length a power of two).
 """
 
+import os
+
 import cython
 
 if not cython.compiled:
@@ -23,6 +25,7 @@ if not cython.compiled:
         put32be,
         put64be,
         same_bytes,
+        seeded_hash,
         u32be,
     )
     from flintmq.kernels.parts import locate, split
@@ -50,6 +53,8 @@ _BATCH = cython.declare(cython.longlong, 2)
 _NEW_QUEUE = cython.declare(cython.int, 1)
 _SPECIAL = cython.declare(cython.int, 2)
 _KEYS_FULL = cython.declare(cython.int, 3)
+_SEED = cython.declare(cython.ulonglong, int.from_bytes(os.urandom(8), "big"))
+_SECRET = cython.declare(cython.ulonglong, int.from_bytes(os.urandom(8), "big") | 1)
 _UINT = cython.declare(cython.longlong, 0xFFFFFFFF)
 _SIGN = cython.declare(cython.longlong, 0x80000000)
 _WRAP = cython.declare(cython.longlong, 0x100000000)
@@ -169,10 +174,8 @@ def slot_hash(
     topic: cython.longlong,
     queue_id: cython.longlong,
 ) -> cython.longlong:
-    """Where a queue stands in the slots."""
-    h: cython.longlong = hash_ascii(0, p, at_topic, topic)
-    h = ((h * 31 + queue_id) * 40503) & _UINT
-    return h ^ (h >> 15)
+    """Where a queue stands in the slots: another place in every process, so that no log can crowd one place."""
+    return seeded_hash(p, at_topic, topic, queue_id, _SEED, _SECRET)
 
 
 def queue_hash(name: cython.const[cython.uchar][::1], queue_id: cython.longlong):

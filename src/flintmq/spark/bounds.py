@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 
 from flintmq.arrow.predicate import LEAST, MOST, Predicate
+from flintmq.message import StoredMessage
 from flintmq.store import geometry
 from flintmq.store.log_files import LogFiles
 from flintmq.store.log_map import stands_at
@@ -38,22 +39,24 @@ def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tup
     firsts, stops = [], []
     for topic, queue in predicate.queues:
         least, stop = ranges.get((topic, queue), (LEAST, MOST))
-        firsts.append(_place(root, log, QueueName(topic, queue), least) if least > LEAST else None)
-        stops.append(_place(root, log, QueueName(topic, queue), stop) if stop < MOST else None)
-    known_firsts, known_stops = [p for p in firsts if p is not None], [p for p in stops if p is not None]
-    if len(known_firsts) == len(firsts):
-        begin = max(begin, min(known_firsts))
-    if len(known_stops) == len(stops):
-        end = max(begin, min(end, max(known_stops)))
+        first = _record(root, log, QueueName(topic, queue), least) if least > LEAST else None
+        last = _record(root, log, QueueName(topic, queue), stop) if stop < MOST else None
+        firsts += [first.physical_offset] if first is not None else []
+        # An inner batch that the bound falls into has wanted messages too: it is read, and the scan sorts them out.
+        stops += [last.physical_offset + last.size] if last is not None else []
+    if len(firsts) == len(predicate.queues):
+        begin = max(begin, min(firsts))
+    if len(stops) == len(predicate.queues):
+        end = max(begin, min(end, max(stops)))
     return begin, end
 
 
-def _place(root: str, log: LogFiles, name: QueueName, offset: int) -> int | None:
-    """Log offset of the record at an offset of a queue, if the queue's unit leads to it."""
+def _record(root: str, log: LogFiles, name: QueueName, offset: int) -> StoredMessage | None:
+    """The record at an offset of a queue, if the queue's unit leads to it."""
     batch = log.effects.is_dir(os.path.join(root, geometry.BATCH_QUEUES, name.topic))
     units = (batch_queue if batch else plain_queue)(root, name, log.effects)
     unit = units.unit(units.number_of(offset))
     if unit is None or not units.leads(unit):
         return None
     message = record_at(log, unit.physical_offset)
-    return message.physical_offset if message is not None and stands_at(message, name, offset) else None
+    return message if message is not None and stands_at(message, name, offset) else None

@@ -7,6 +7,8 @@ Python; rows between them pass as they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from itertools import islice
 from typing import Any
 
 import numpy
@@ -20,6 +22,8 @@ from flintmq.format import inner_batch, properties
 from flintmq.format.compression import original_body
 from flintmq.format.record import INNER_BATCH
 
+MESSAGES_MAX = 32_767  # INNER_NUM is a 16-bit number
+JOINED_BYTES = 4 << 20  # of unpacked messages in one batch, about
 NEEDED = ("topic", "queue_id", "queue_offset", "body", "tags", "sys_flag")
 _PROPERTIES = {"tags": properties.TAGS, "keys": properties.KEYS, "msg_id": properties.UNIQ_KEY}
 
@@ -39,7 +43,7 @@ def before_exploding(predicate: Predicate) -> Predicate:
 
 def exploded(
     batch: pa.RecordBatch, schema: pa.Schema, predicate: Predicate, decompressed: bool = False
-) -> list[pa.RecordBatch]:
+) -> Iterator[pa.RecordBatch]:
     """The rows of a batch with inner batches unpacked, of which the predicate's tags and queue offsets are wanted.
 
     Args:
@@ -51,26 +55,33 @@ def exploded(
     A body that is no inner batch although its record's flag says so stays one row.
     """
     flags = pc.bit_wise_and(batch.column("sys_flag"), pa.scalar(INNER_BATCH, pa.int32()))
-    parts, done = [], 0
+    parts: list[pa.RecordBatch] = []
+    done = size = 0
     for row in numpy.flatnonzero(numpy.asarray(flags)).tolist():
-        unpacked = _messages(batch, row, decompressed)
-        if unpacked is not None:
-            parts += [batch.slice(done, row - done), unpacked]
+        entries = _entries(batch, row, decompressed)
+        if entries:
+            parts += [batch.slice(done, row - done), _messages(batch, row, entries)]
             done = row + 1
-    rows = _wanted(pa.Table.from_batches([*parts, batch.slice(done)]), predicate)
-    return rows.select(schema.names).combine_chunks().to_batches()
+            size += sum(len(entry.body) + len(entry.properties) for entry in entries)
+        if size > JOINED_BYTES:  # a few compressed bytes may unpack to very many
+            yield from _joined(parts, schema, predicate)
+            parts, size = [], 0
+    yield from _joined([*parts, batch.slice(done)], schema, predicate)
 
 
-def _messages(batch: pa.RecordBatch, row: int, decompressed: bool) -> pa.RecordBatch | None:
-    """The messages of the inner batch in a row; None if it is none."""
+def _entries(batch: pa.RecordBatch, row: int, decompressed: bool) -> list[inner_batch.Entry]:
+    """The messages of the inner batch in a row; none if it is no inner batch, or has more than INNER_NUM can count."""
     try:
         sys_flag = 0 if decompressed else batch.column("sys_flag")[row].as_py()
         body = original_body(batch.column("body")[row].as_py(), sys_flag)
-        entries = list(inner_batch.iterate(body))
+        entries = list(islice(inner_batch.iterate(body), MESSAGES_MAX + 1))
     except FormatError:
-        return None
-    if not entries:
-        return None
+        return []
+    return entries if len(entries) <= MESSAGES_MAX else []
+
+
+def _messages(batch: pa.RecordBatch, row: int, entries: list[inner_batch.Entry]) -> pa.RecordBatch:
+    """Rows of the messages of an inner batch."""
     pairs = [properties.parse_bytes(entry.properties) for entry in entries]
     first = batch.column("queue_offset")[row].as_py()
     own: dict[str, list[Any]] = {
@@ -80,12 +91,17 @@ def _messages(batch: pa.RecordBatch, row: int, decompressed: bool) -> pa.RecordB
         "properties": [list(values.items()) for values in pairs],
         **{name: [values.get(key) for values in pairs] for name, key in _PROPERTIES.items()},
     }
-    shared = batch.take(pa.array([row] * len(entries)))
+    shared = batch.take(pa.array([row] * len(entries), pa.int64()))
     columns = [
         pa.array(own[field.name], field.type) if field.name in own else shared.column(field.name)
         for field in batch.schema
     ]
     return pa.RecordBatch.from_arrays(columns, schema=batch.schema)
+
+
+def _joined(parts: list[pa.RecordBatch], schema: pa.Schema, predicate: Predicate) -> list[pa.RecordBatch]:
+    rows = _wanted(pa.Table.from_batches(parts), predicate)
+    return rows.select(schema.names).combine_chunks().to_batches()
 
 
 def _wanted(rows: pa.Table, predicate: Predicate) -> pa.Table:

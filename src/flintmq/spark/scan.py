@@ -89,7 +89,7 @@ def scan_range(
         batch_bytes=batch_bytes,
     )
     for batch in batches:
-        parts = exploded(batch, ours, options.predicate, options.decompress) if options.explode else [batch]
+        parts = exploded(batch, ours, options.predicate, options.decompress) if options.explode else iter((batch,))
         for rows in parts:
             yield rows if ours.equals(schema) else pa.RecordBatch.from_arrays(rows.columns, schema=schema)
     if report.note_counts["vanished"] and options.fail_on_data_loss:

@@ -26,6 +26,7 @@ BATCH_QUEUES = "batchconsumequeue"
 INDEX = "index"
 CONFIG = "config"
 
+LARGEST_FILE = (1 << 31) - 1  # bytes; RocketMQ counts what it maps in 32 bits
 OFFSET_NAME = re.compile(r"[0-9]{20}", re.ASCII)  # name of a file in a queue of files: offset of its first byte
 T = TypeVar("T", bound=tuple[Any, ...])
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-.*|OPTIONS-.*|.*\.sst", re.ASCII)
@@ -112,8 +113,11 @@ def log_directories(root: str, config: StoreConfig, effects: Effects = REAL) -> 
 
 
 def common_size(sizes: Iterable[int], default: int) -> int:
-    """The size that most files have, the larger of two equally frequent ones; `default` if there are no files."""
-    counts = Counter(size for size in sizes if size > 0)
+    """The size that most files have, the larger of two equally frequent ones; `default` if there are no files.
+
+    Sizes that RocketMQ's files cannot have, nothing and more than 2 GiB, do not count.
+    """
+    counts = Counter(size for size in sizes if 0 < size <= LARGEST_FILE)
     return max(counts, key=lambda size: (counts[size], size)) if counts else default
 
 
@@ -145,8 +149,10 @@ def index_geometry(
         effects: the door to the disk.
 
     Raises:
-        ConfigError: the given keys do not fit the file, or the division cannot be told.
+        ConfigError: the given keys do not fit the file, the division cannot be told, or the file is no index's.
     """
+    if size > LARGEST_FILE:
+        raise ConfigError(f"{path}: {size} bytes, more than RocketMQ's files have; move it out of the store")
     room = size - index.HEADER.size
     by_slots, by_items = "maxHashSlotNum" in config.given, "maxIndexNum" in config.given
     if by_slots or by_items:

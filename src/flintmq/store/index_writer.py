@@ -19,15 +19,25 @@ from flintmq.storage.effects import REAL, Effects
 WINDOW = 4 << 20  # disk blocks are reserved this far ahead of the items, so that a full disk is an error and no SIGBUS
 
 
-def file_name(store_time: int, taken: set[str]) -> str:
-    """The name of an index file whose first key was stored at this time (ms); it is added to `taken`."""
+def file_name(store_time: int, taken: dict[str, int]) -> str:
+    """The name of an index file whose first key was stored at this time (ms).
+
+    Args:
+        store_time: of the first key.
+        taken: names that are given -> a later time in ms to go on with; the new one is added. Without these times as
+            many files of one time would cost the square.
+    """
     store_time = min(max(store_time, 0), 253_000_000_000_000)  # what a 4-digit year can name
+    passed = []
     while True:
         name = datetime.fromtimestamp(store_time // 1000).strftime("%Y%m%d%H%M%S") + f"{store_time % 1000:03d}"
         if name not in taken:
-            taken.add(name)
-            return name
-        store_time += 1
+            break
+        passed.append(name)
+        store_time = max(taken[name], store_time + 1)
+    for other in (*passed, name):
+        taken[other] = store_time + 1
+    return name
 
 
 class IndexFileWriter:
@@ -133,7 +143,7 @@ class IndexWriter:
 
     def __init__(self, directory: str, slots: int, items: int, effects: Effects = REAL) -> None:
         self.directory, self.slots, self.items, self.effects = directory, slots, items, effects
-        self.names: set[str] = set()
+        self.names: dict[str, int] = {}
         self.current: IndexFileWriter | None = None
         self.end_offset = self.end_time = 0
         effects.mkdirs(directory)

@@ -14,6 +14,7 @@ maps whole files: faster, but a file that another process shrinks kills the read
 from __future__ import annotations
 
 import mmap
+from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -119,7 +120,9 @@ class LogWalk:
     def __iter__(self) -> Iterator[Piece]:
         """Pieces in log order. Files that appear after the walk was made are not seen."""
         number = self.log.index_of(self.position)
-        for file in self.log.files[number if number is not None else len(self.log.files) :]:
+        if number is None:  # between files, or behind them all
+            number = bisect_left(self.log.files, self.position, key=lambda file: file.start)
+        for file in self.log.files[number:]:
             if self.verdict is not None or (self.end is not None and self.position >= self.end):
                 break
             if file.start > self.position:

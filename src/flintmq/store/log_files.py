@@ -62,7 +62,7 @@ class LogFiles:
         max_message_size: int | None = None,
         effects: Effects = REAL,
     ) -> LogFiles:
-        """List the log files of these directories.
+        """List the log files of these directories. One that would end beyond 64 bits is none.
 
         Args:
             directories: where log files lie; missing ones count as empty.
@@ -80,7 +80,7 @@ class LogFiles:
                 start = file_start(name)
                 path = os.path.join(directory, name)
                 size = effects.size(path) if start is not None else None
-                if start is None or size is None:
+                if start is None or size is None or start + size > LARGEST_OFFSET:
                     continue
                 if start in found:
                     doubled.append(path)

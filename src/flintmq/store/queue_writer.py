@@ -5,6 +5,7 @@ offset or nowhere:
 
 *   the first unit of a queue at offset q > 0: the units before it in its file are pre-blank, as RocketMQ makes them;
 *   an offset behind the next one leaves a hole: the hole is pre-blank, so that nothing is ever misaligned;
+*   a hole larger than what the log could have held has no reason: the record lies, and gets no unit;
 *   an offset before the next one repeats a unit that is there: the first one stays;
 *   except offset 0, where the queue was deleted and begun again: the former life's units go.
 """
@@ -15,13 +16,16 @@ import os
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from flintmq.format import batch_queue, consume_queue, consume_queue_ext
+from flintmq.format import batch_queue, consume_queue, consume_queue_ext, record
 from flintmq.kernels import runs
 from flintmq.storage.effects import REAL, Effects
 from flintmq.store.report import Report
 
 PRE_BLANK = consume_queue.UNIT.pack(consume_queue.PRE_BLANK)
 UNIT_SIZE = consume_queue.UNIT_SIZE
+BLANKS_AT_ONCE = 1 << 16
+LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a unit behind it would lie beyond 64 bits
+SPARE_HOLES = 1024  # units of holes that a queue may have without a reason in the log
 
 
 class OpenFiles:
@@ -97,13 +101,16 @@ class QueueWriter:
         ext = path.replace("consumequeue", "consumequeue_ext", 1)
         self.ext = ExtWriter(FileSequence(files, os.path.join(root, ext), ext_file_size)) if ext_file_size else None
         self.next = -1  # queue offset of the next unit; -1 before the first
+        self._log_begin = -1  # log offset of the queue's first record
+        self._holes = 0  # units of holes so far
 
     def clear(self) -> None:
         """Remove what an earlier attempt to write this queue left."""
         self.units.remove()
         if self.ext is not None:
             self.ext.files.remove()
-        self.next = -1
+        self.next = self._log_begin = -1
+        self._holes = 0
 
     def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> None:
         """Write units [first, end) of a block, in log order.
@@ -129,11 +136,31 @@ class QueueWriter:
                 self.units.remove()
                 self.next = -1
             run = runs.run_length(offsets, first, end)
+            if self._is_far(offset, run, int.from_bytes(units[20 * first : 20 * first + 8], "big")):
+                self.report.note("far_offset", f"{self.path}: offset {offset} is too far away to have a place")
+                first += 1
+                continue
             self._fill_to(offset)
             data = units[20 * first : 20 * (first + run)]
             self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))
             self.next = offset + run
             first += run
+
+    def _is_far(self, offset: int, run: int, physical_offset: int) -> bool:
+        """Whether a run of units stands at offsets that cannot be.
+
+        The messages of a hole were in the log once. So many as fit between the queue's first record and this one, in
+        all holes together, are believed: a record with a wrong offset (nothing protects it) must not fill the disk.
+        """
+        if offset > LARGEST_OFFSET - run:
+            return True
+        if self._log_begin < 0:
+            self._log_begin = physical_offset
+        hole = offset - self.next if self.next >= 0 else 0
+        if self._holes + hole > (physical_offset - self._log_begin) // record.MIN_SIZE + SPARE_HOLES:
+            return True
+        self._holes += hole
+        return False
 
     def _fill_to(self, offset: int) -> None:
         """Pre-blank units between what is there and this offset: from the file's beginning for a queue's first unit."""
@@ -142,7 +169,7 @@ class QueueWriter:
         if self.next >= 0 and begin < offset:
             self.report.note("hole", f"{self.path}: {offset - begin} offsets before {offset} have no record")
         while begin < offset:
-            count = min(offset - begin, a_file)
+            count = min(offset - begin, BLANKS_AT_ONCE)
             self.units.write(UNIT_SIZE * begin, PRE_BLANK * count)
             begin += count
 

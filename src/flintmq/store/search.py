@@ -1,9 +1,9 @@
 """Find the next record that counts, anywhere behind a place that does not hold one.
 
 Holes of sparse files are stepped over, so that looking through the unwritten gigabyte behind the end costs nothing.
-Windows are searched, small ones first (the next record is mostly near), then of up to one MiB; a header at a window's end
-whose record goes on behind it is read whole. What that may cost on hostile bytes (many headers, each naming a huge record
-that then fails its checksum) is bounded by an Effort.
+Windows are searched, small ones first (the next record is mostly near), then of up to one MiB; a header at a window's
+end whose record goes on behind it is read whole. What that may cost on hostile bytes (many headers, each naming a huge
+record that then fails its checksum) is bounded by an Effort.
 """
 
 from __future__ import annotations

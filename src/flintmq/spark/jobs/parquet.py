@@ -126,11 +126,13 @@ class PartitionedWriter:
         Raises:
             OSError: the disk is full or fails.
         """
+        row_bytes = batch.get_total_buffer_size() / max(1, batch.num_rows)
         for group, rows in by_group(batch):
             waiting = self._groups.setdefault(group, _Waiting())
             waiting.batches.append(rows)
-            waiting.size += rows.nbytes + BATCH_COST
-            self._pending += rows.nbytes + BATCH_COST
+            size = int(rows.num_rows * row_bytes) + BATCH_COST
+            waiting.size += size
+            self._pending += size
             if waiting.size >= ROW_GROUP_BYTES:
                 self._flush(group)
         while self._pending > PENDING_BYTES:

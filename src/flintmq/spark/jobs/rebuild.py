@@ -157,7 +157,7 @@ def index_files(plan: RebuildPlan, stages: list[Stage], last: tuple[int, int]) -
     begins = [0]
     for stage in stages:
         begins.append(begins[-1] + stage.keys)
-    names: set[str] = set()
+    names: dict[str, int] = {}
     files: list[IndexFile] = []
     end_offset = end_time = 0
     for first in range(0, begins[-1], capacity):
