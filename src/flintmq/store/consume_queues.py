@@ -230,13 +230,12 @@ class ConsumeQueues:
         return sorted({java_decode(topic) for topic, _ in (*self.plain, *self.batch)})
 
     def flush(self) -> None:
-        """Make all queue files that are open durable.
+        """Make everything that was dispatched to queues durable.
 
         Raises:
             OSError: the disk refused.
         """
-        for fd in list(self.files.open.values()):
-            self.effects.sync(fd)
+        self.files.flush()
 
     def close(self) -> None:
         """Close every file."""

@@ -45,7 +45,7 @@ class KeyIndex:
             with effects.reading(self.found[-1].path) as fd:
                 shape = geometry.index_geometry(self.found[-1].path, self.found[-1].size, config, fd, effects)
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
-        self.writer.names.update(os.path.basename(file.path) for file in self.found)
+        self.writer.names.update((os.path.basename(file.path), 0) for file in self.found)
 
     def recover(self, log_end: int) -> None:
         """Take back what a kill left half done and what lies behind the log's end, then continue the last file."""
@@ -58,7 +58,7 @@ class KeyIndex:
                 return
             writer.close()
             self.effects.unlink(path)
-            self.writer.names.discard(os.path.basename(path))
+            self.writer.names.pop(os.path.basename(path), None)
             self.found.pop()
 
     def _cut(self, writer: IndexFileWriter, log_end: int) -> int:

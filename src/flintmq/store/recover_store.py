@@ -33,6 +33,7 @@ from flintmq.store.places import places
 from flintmq.store.records import record_at
 from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
+from flintmq.store.tail import Tail
 from flintmq.store.snapshot import list_log
 
 log = logging.getLogger("flintmq.recovery")
@@ -100,7 +101,12 @@ class LogRecovery:
             self._reread(begin)
         walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
         end, last_time = begin, 0
+        # Only a store that FlintMQ alone has written is known to have no such records anywhere.
+        tail = None if self.facts.clean or self.facts.mark is None else Tail(self.facts.mark)
         for piece in walk:
+            torn = tail.first_torn(piece) if tail is not None else None
+            if torn is not None:
+                return self._torn(torn, last_time)
             end = piece.base + piece.end
             *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
         # Behind a blank the end is the next file's first byte, if that file is there.
@@ -109,6 +115,18 @@ class LogRecovery:
         verdict = walk.verdict or Verdict.END
         stop = "clean" if self.facts.clean else "unclean"
         self.tell(f"recovery after {stop} stop: read from {begin}, the log ends at {end} ({verdict.value})")
+        return end, last_time, verdict
+
+    def _torn(self, end: int, last_time: int) -> tuple[int, int, Verdict]:
+        """The log ends at a record whose sectors did not all arrive; last_time is of a record at or before its piece."""
+        walk = LogWalk(self.files, Facts(), end - end % self.files.file_size, end)
+        for piece in walk:
+            *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+        follower = next_record(self.files, end + 1)
+        verdict = Verdict.TORN_TAIL if follower is None else Verdict.UNORDERED
+        self.tell(
+            f"recovery after unclean stop: the record at {end} lacks a sector, the log ends there ({verdict.value})"
+        )
         return end, last_time, verdict
 
     def _reread(self, begin: int) -> None:
