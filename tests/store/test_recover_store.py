@@ -75,10 +75,10 @@ def zero(root: Path, offset: int, count: int) -> None:
         offset, count = offset + step, count - step
 
 
-def reopened(root: Path, kept: list[record.Record], **rest: Any) -> MessageStore:
+def reopened(root: Path, kept: list[record.Record]) -> MessageStore:
     """Open, compare the log with what must be kept, close, and do so again: the second time gives the same."""
     for _ in range(2):
-        store = open_small(root, **rest)
+        store = open_small(root, Clock())
         assert records(root) == kept
         end = kept[-1].physical_offset + kept[-1].size if kept else 0
         assert store.recovered.state.end in (end, end - end % FILE_SIZE + FILE_SIZE), "there, or behind a blank record"
@@ -479,3 +479,20 @@ def test_a_disk_that_refuses_during_recovery_loses_nothing(tmp_path: Path, call:
     assert refused > 0
     reopened(tmp_path, kept[:5])
     assert len(quarantined(tmp_path)) >= 13
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("back_ms", [1, 1000, 3_599_999, 3_600_000, 86_400_000])
+def test_t14_records_put_after_the_clock_was_set_back_are_no_stale_tail(tmp_path: Path, back_ms: int, clean: bool):
+    clock = Clock()
+    with open_small(tmp_path, clock) as store:
+        put_all(store, 5)
+        store.flush()
+        clock.clock -= back_ms
+        put_all(store, 5, first=5)
+    kept = records(tmp_path)
+    assert len(kept) == 10
+    if not clean:
+        (tmp_path / "abort").touch()
+    reopened(tmp_path, kept)
+    assert not (tmp_path / "quarantine").exists()

@@ -49,7 +49,7 @@ def test_checkpoint_and_mark_are_read_back_as_facts(tmp_path: Path):
     assert (tmp_path / "checkpoint").read_bytes() == b"".join(
         n.to_bytes(8, "big") for n in (1000, 900, 800, 700, 600)
     ).ljust(4096, b"\0")
-    assert flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())[1:4] == (1, 4242, 1000)
+    assert flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())[1:5] == (2, 4242, 1000, 0)
     facts = read_facts(str(tmp_path))
     assert (facts.clean, facts.physic_time, facts.mark) == (False, 1000, 4242)
     assert StoreFiles(str(tmp_path), effects).known == files.known == KNOWN
@@ -62,7 +62,7 @@ def test_a_checkpoint_that_says_nothing_counts_as_zeros(tmp_path: Path, data: by
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "flintmq.mark"])
-def test_a_crash_between_checkpoint_and_mark_makes_the_mark_void_and_never_wrong(tmp_path: Path, name: str):
+def test_a_crash_between_mark_and_checkpoint_does_not_void_the_mark(tmp_path: Path, name: str):
     effects = Faulty()
     files = StoreFiles(str(tmp_path), effects)
     files.write(100, Checkpoint(10))
@@ -71,7 +71,11 @@ def test_a_crash_between_checkpoint_and_mark_makes_the_mark_void_and_never_wrong
         files.write(200, Checkpoint(20))
     assert files.known == Checkpoint(10), "what was not written is not known"
     facts = read_facts(str(tmp_path))
-    assert (facts.physic_time, facts.mark) == ((10, 100) if name == "checkpoint" else (20, None))
+    assert (facts.physic_time, facts.mark) == (10, 200 if name == "checkpoint" else 100)
+    files.write(300, Checkpoint(30))
+    assert read_facts(str(tmp_path)).mark == 300
+    (tmp_path / "checkpoint").write_bytes(checkpoint.encode(Checkpoint(31)))
+    assert read_facts(str(tmp_path)).mark is None, "somebody else has written since"
 
 
 def test_abort_is_made_and_removed_durably(tmp_path: Path):

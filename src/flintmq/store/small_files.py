@@ -63,10 +63,10 @@ class StoreFiles:
             OSError: one of them could not be written.
         """
         with self._lock:
-            # The mark is void while its copy of the time differs, so the order between the two does not matter.
-            replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
-            mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp)
+            # The mark first: it holds beside both checkpoints, so a kill between the two does not void it.
+            mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, self.known.physic_timestamp)
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
+            replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
             self.known = known
 
     def make_abort(self) -> None:
