@@ -127,7 +127,8 @@ def test_what_is_refused_leaves_no_trace(tmp_path: Path):
         (log.put("a/b"), PutMessageStatus.MESSAGE_ILLEGAL),
         (log.put(tags="a\x01"), PutMessageStatus.MESSAGE_ILLEGAL),
         (log.put(properties=too_long), PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
-        (log.put(properties_bytes=bytes(FILE_SIZE)), PutMessageStatus.MESSAGE_ILLEGAL),  # D8: no file can hold it
+        (log.put(properties_bytes=b"p" * FILE_SIZE), PutMessageStatus.MESSAGE_ILLEGAL),  # D8: no file can hold it
+        (log.put(properties_bytes=b"p\x01\0\x02"), PutMessageStatus.MESSAGE_ILLEGAL),
     ]:
         assert refused == PutResult(status)
         assert refused.outcome is Outcome.FAILED and refused.offset_msg_id == ""

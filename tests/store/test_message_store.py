@@ -219,7 +219,7 @@ def test_a_slave_takes_no_puts(tmp_path: Path):
         assert {r.status for r in store.put_many([message(0)] * 2)} == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
 
 
-# -- durability ---------------------------------------------------------------------------------------------------------
+# -- durability --------------------------------------------------------------------------------------------------------
 
 
 def test_a_sync_put_is_on_disk_before_it_is_answered(tmp_path: Path):
@@ -255,6 +255,7 @@ def test_d1_a_failed_flush_is_never_ok_and_ends_all_puts(tmp_path: Path):
     effects = Faulty()
     store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
     put_all(store, 3)
+    store.wait_dispatched(10)
     effects.refuse("sync", "commitlog", error=errno.EIO, times=1)
     failed = store.put(message(3))
     assert (failed.status, failed.outcome) == (PutMessageStatus.FLUSH_DISK_TIMEOUT, Outcome.UNKNOWN)
@@ -264,7 +265,7 @@ def test_d1_a_failed_flush_is_never_ok_and_ends_all_puts(tmp_path: Path):
         assert (result.status, result.outcome) == (PutMessageStatus.SERVICE_NOT_AVAILABLE, Outcome.FAILED)
     with pytest.raises(StoreError, match="could not be flushed"):
         store.flush()
-    assert [m.queue_offset for m in store.get("T", 0, 0).messages][:3] == [0, 1, 2], "reading goes on"
+    assert [m.queue_offset for m in store.get("T", 0, 0).messages] == [0, 1, 2], "reading goes on"
     time.sleep(0.05)
     store.close()
     assert effects.count("sync", "commitlog") == syncs, "no sync is tried again"
@@ -390,7 +391,7 @@ def test_consumers_see_nothing_that_is_not_flushed(tmp_path: Path):
         assert store.get("T", 0, 1).status is GetMessageStatus.FOUND
 
 
-# -- put_many -----------------------------------------------------------------------------------------------------------
+# -- put_many ----------------------------------------------------------------------------------------------------------
 
 
 def test_put_many_answers_each_message(tmp_path: Path):
@@ -413,7 +414,7 @@ def test_put_many_after_a_failed_flush_is_unknown(tmp_path: Path):
     store.close()
 
 
-# -- named cases --------------------------------------------------------------------------------------------------------
+# -- named cases -------------------------------------------------------------------------------------------------------
 
 
 def test_d8_a_record_that_no_file_can_hold_is_refused_before_it_costs_anything(tmp_path: Path):

@@ -50,8 +50,8 @@ def test_topics(topic: str, status: PutMessageStatus | None):
         (Message("T", b"", queue_id=-1), b"", ILLEGAL),
         (Message("T", b"", queue_id=0x7FFFFFFF), b"", None),
         (Message("T", b"", queue_id=1 << 31), b"", ILLEGAL),
-        (Message("T", b""), bytes(32767), None),
-        (Message("T", b""), bytes(32768), PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
+        (Message("T", b""), b"p" * 32767, None),
+        (Message("T", b""), b"p" * 32768, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED),
     ],
 )
 def test_messages(message: Message, properties: bytes, status: PutMessageStatus | None):
@@ -70,6 +70,8 @@ def test_messages(message: Message, properties: bytes, status: PutMessageStatus 
         (Message("T", tags=""), b""),
         (Message("T", tags="a", properties_bytes=b"as it is\x02"), b"as it is\x02"),
         (Message("T", tags="a\x01b"), None),
+        (Message("T", tags="a\0b"), None),
+        (Message("T", properties_bytes=b"a\x01b\0\x02"), None),
         (Message("T", keys="a\x02b"), None),
         (Message("T", properties={"a\x01": "b"}), None),
         (Message("T", properties={"a": "b\x02c\x01"}), None),

@@ -59,6 +59,7 @@ class CommitLog:
         end: log offset behind the last whole record; everything below it may be read.
         last_time: store time in ms of the last record.
         next_offsets: (topic, queue id) -> queue offset of the next record.
+        closed: set under the lock; every later put is refused.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class CommitLog:
         self.hosts = self.host + self.host
         self.host_flags = 0x30 if len(self.host) == 20 else 0
         self.lock = threading.Lock()
+        self.closed = False
         self._topics: dict[str, bytes] = {}
         self._warned_clock = False
 
@@ -78,7 +80,8 @@ class CommitLog:
 
         Returns:
             PUT_OK with the record's place; MESSAGE_ILLEGAL or PROPERTIES_SIZE_EXCEEDED (refused by a check);
-            CREATE_MAPPED_FILE_FAILED (no space, no file): nothing is stored then, and a later put may succeed.
+            CREATE_MAPPED_FILE_FAILED (no space, no file): nothing is stored then, and a later put may succeed;
+            SERVICE_NOT_AVAILABLE: the log was closed meanwhile.
 
         Thread: any. Durability: the kernel has it; nothing is on disk yet.
         """
@@ -90,6 +93,8 @@ class CommitLog:
         if refused is not None:
             return PutResult(refused)
         with self.lock:
+            if self.closed:
+                return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
             return self._append(message, topic, properties)
 
     def _topic(self, name: str) -> bytes | None:

@@ -176,13 +176,21 @@ class ConsumeQueues:
 
     # -- dispatching ------------------------------------------------------------------------------------------------
 
-    def replay_from(self, block: Block, dispatcher: Dispatcher) -> None:
-        """Let the units of this block be written over those that are there: the same ones, or holes."""
+    def replay_from(self, block: Block, dispatcher: Dispatcher) -> bool:
+        """Let the units of this block be written over those that are there: the same ones, or holes.
+
+        Returns:
+            Whether a queue lacks units before the block's: they stand further back in the log.
+        """
+        lacking = False
         for number, first, _ in block.queues:
             key = dispatcher.queues.keys[number]
             queue = self._open(key.topic, key.queue_id)
             if queue is not None and 0 <= block.offsets[first] < queue.writer.next:
                 queue.writer.next = block.offsets[first]
+            elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
+                lacking = True
+        return lacking
 
     def take(self, block: Block, dispatcher: Dispatcher) -> None:
         """Write the units of one block and let readers see them.

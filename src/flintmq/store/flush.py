@@ -123,6 +123,8 @@ class FlushService:
         with self._lists:
             self._taken.append(request)
         self._wake.set()
+        if self._stop:  # the thread may have looked for the last time
+            self.commit_group()
         request.done.wait(self.config.sync_flush_timeout / 1000)
         return request.flushed
 

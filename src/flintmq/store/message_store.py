@@ -128,7 +128,9 @@ class MessageStore:
         self._files.load([(f.path, f.start) for f in kept], state.end)
         self._log = CommitLog(self._files, self.config, state, effects)
         self._poison = Poison()
-        self._flushed_time = state.last_time
+        self._flushed_time = state.last_time or self._small.known.physic_timestamp
+        if facts.mark != state.end:  # everything that recovery kept is on disk
+            self._small.write(state.end, self._small.known._replace(physic_timestamp=self._flushed_time))
         self._flush = FlushService(self._files, self._log, self.config, self._poison, effects, self._note_flushed)
         self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
         self._index = index
@@ -155,7 +157,7 @@ class MessageStore:
         return self._files.flushed_where if self._flush.sync else self._log.end
 
     def _note_flushed(self, store_time: int) -> None:
-        self._flushed_time = max(self._flushed_time, store_time)
+        self._flushed_time = store_time
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -295,15 +297,16 @@ class MessageStore:
 
         Thread: any. Durability: everything that was put.
         """
-        if self._closed.is_set() or not self._lock.held:
-            return
-        self._closed.set()
+        with self._log.lock:
+            if self._closed.is_set() or not self._lock.held:
+                return
+            self._closed.set()
+            self._log.closed = True
         self._keeper.join()
         self._flush.stop()
         self._dispatch.stop()
         try:
             if not self._poison and self._dispatch.stopped_at is None:
-                self._queues.flush()
                 if self._index is not None:
                     self._index.close()
                 self._checkpoint()
@@ -319,16 +322,14 @@ class MessageStore:
         """Write what is on disk: the log first, then queues and index; times only of what was synced before."""
         dispatched = self._dispatch.last_time
         flushed, time = self._files.flushed_where, self._flushed_time
-        self._queues.flush()
+        try:
+            self._queues.flush()
+        except OSError as error:
+            self._poison.set(f"the consume queues could not be flushed ({error.strerror})")
+            raise
         known = self._small.known
-        self._small.write(
-            flushed,
-            known._replace(
-                physic_timestamp=max(known.physic_timestamp, time),
-                logics_timestamp=max(known.logics_timestamp, min(dispatched, time) if dispatched else 0),
-                confirm_physical_offset=known.confirm_physical_offset,
-            ),
-        )
+        logics = min(dispatched, time) if dispatched else known.logics_timestamp
+        self._small.write(flushed, known._replace(physic_timestamp=time, logics_timestamp=logics))
 
     def _keep_house(self) -> None:
         """Once a second: checkpoint and mark, if the log was flushed since."""

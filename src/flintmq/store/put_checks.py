@@ -35,10 +35,11 @@ def message_status(message: Message, properties: bytes, config: StoreConfig) -> 
 def encode_properties(message: Message) -> bytes | None:
     """The property string of a message, or None where a name or value cannot stand in one.
 
-    The caller's properties in their order, then KEYS, TAGS, and WAIT where it is false.
+    The caller's properties in their order, then KEYS, TAGS, and WAIT where it is false. A zero byte is refused, which
+    upstream takes: recovery knows by it that a record's end did not arrive.
     """
     if message.properties_bytes is not None:
-        return message.properties_bytes
+        return None if b"\0" in message.properties_bytes else message.properties_bytes
     pairs = dict(message.properties or {})
     if message.keys:
         pairs[names.KEYS] = message.keys
@@ -48,4 +49,4 @@ def encode_properties(message: Message) -> bytes | None:
         pairs[names.WAIT] = "false"
     text = "".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in pairs.items())
     separators = text.count(NAME_END), text.count(VALUE_END)
-    return java_encode(text) if separators == (len(pairs), len(pairs)) else None
+    return java_encode(text) if separators == (len(pairs), len(pairs)) and "\0" not in text else None

@@ -27,14 +27,14 @@ from flintmq.store.commit_log import LogState
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex
-from flintmq.store.log import LogWalk, find_end
+from flintmq.store.log import SALVAGE, LogWalk, find_end
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.places import places
 from flintmq.store.records import record_at
 from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
-from flintmq.store.tail import Tail
 from flintmq.store.snapshot import list_log
+from flintmq.store.tail import TORN, Tail
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -104,9 +104,9 @@ class LogRecovery:
         # Only a store that FlintMQ alone has written is known to have no such records anywhere.
         tail = None if self.facts.clean or self.facts.mark is None else Tail(self.facts.mark)
         for piece in walk:
-            torn = tail.first_torn(piece) if tail is not None else None
-            if torn is not None:
-                return self._torn(torn, last_time)
+            bad = tail.first_bad(piece) if tail is not None else None
+            if bad is not None:
+                return self._bad(*bad)
             end = piece.base + piece.end
             *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
         # Behind a blank the end is the next file's first byte, if that file is there.
@@ -117,17 +117,29 @@ class LogRecovery:
         self.tell(f"recovery after {stop} stop: read from {begin}, the log ends at {end} ({verdict.value})")
         return end, last_time, verdict
 
-    def _torn(self, end: int, last_time: int) -> tuple[int, int, Verdict]:
-        """The log ends at a record whose sectors did not all arrive; last_time is of a record at or before its piece."""
-        walk = LogWalk(self.files, Facts(), end - end % self.files.file_size, end)
-        for piece in walk:
-            *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+    def _bad(self, end: int, reason: str) -> tuple[int, int, Verdict]:
+        """The log ends at a record above the mark that does not count.
+
+        Raises:
+            CorruptStoreError: the record is whole and others follow, so that this is no tail.
+        """
         follower = next_record(self.files, end + 1)
+        file = self.files.find(end)
+        if reason != TORN and follower is not None and file is not None:
+            raise CorruptStoreError(
+                file.path, end - file.start, f"{reason}; records go on at offset {follower}", SALVAGE
+            )
         verdict = Verdict.TORN_TAIL if follower is None else Verdict.UNORDERED
-        self.tell(
-            f"recovery after unclean stop: the record at {end} lacks a sector, the log ends there ({verdict.value})"
-        )
-        return end, last_time, verdict
+        self.tell(f"recovery after unclean stop: the log ends at {end} ({verdict.value}: {reason})")
+        return end, self._time_before(end), verdict
+
+    def _time_before(self, end: int) -> int:
+        """Store time of the last record before a log offset; 0 if there is none in its file or the one before."""
+        time, size = 0, self.files.file_size
+        for begin in (end - end % size - size, end - end % size):
+            for piece in LogWalk(self.files, Facts(), max(begin, self.files.min_offset), min(end, begin + size)):
+                *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+        return time
 
     def _reread(self, begin: int) -> None:
         """Ask the disk and not the page cache, which may show what never arrived (reliability B4)."""
@@ -249,10 +261,22 @@ def load_derived(
     if index is not None:
         index.recover(end)
         start = min(start, _next_indexed(files, index.end_offset, end))
+    records = _dispatch(files, queues, index, dispatcher, start, end)
+    if records is None:  # a queue lost more than what was read: everything anew
+        records = _dispatch(files, queues, index, dispatcher, files.min_offset, end)
+    assert records is not None
+    return records
+
+
+def _dispatch(
+    files: LogFiles, queues: ConsumeQueues, index: KeyIndex | None, dispatcher: Dispatcher, start: int, end: int
+) -> int | None:
+    """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
     records = 0
     for piece in LogWalk(files, Facts(), start, end):
         for block in dispatcher.blocks(piece):
-            queues.replay_from(block, dispatcher)
+            if queues.replay_from(block, dispatcher) and start > files.min_offset:
+                return None
             queues.take(block, dispatcher)
             if index is not None:
                 index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)

@@ -7,8 +7,8 @@ nowhere else, from four facts:
     is a record that counts, found by resynchronising (magic, own offset, full check) in this file or a later one;
 *   whether the store **stopped cleanly** (there is no `abort` file);
 *   whether p lies below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void when it
-    holds another time than the checkpoint, as after RocketMQ wrote), else the end of the last record, older ones behind p
-    left out, whose store time is strictly below the checkpoint's `physicMsgTimestamp`;
+    holds another time than the checkpoint, as after RocketMQ wrote), else the end of the last record, older ones
+    behind p left out, whose store time is strictly below the checkpoint's `physicMsgTimestamp`;
 *   whether the bad place holds **zeros**: at p itself, and up to a 512-byte boundary (a sector that never was written).
 
 | follows           | stopped cleanly            | unclean, p < M | unclean, p >= M                                  |

@@ -1,15 +1,15 @@
-"""What a record above the durable mark must also be, beside its checksums: written as a whole, and the next of its queue.
+"""What a record above the durable mark must also be, beside its checksums: written as a whole, the next of its queue.
 
-The body's checksum covers neither topic nor properties. A disk that lost power may have written some sectors of a record
-and not others; a lost one reads as zeros, because a log file begins as zeros and whatever is cut is zeroed. So a record
-is torn if all of its topic's and properties' bytes between two sector boundaries are zeros (reliability B9).
+The body's checksum covers neither topic nor properties. A process that is killed inside a put leaves the rest of the
+record as zeros, and so does a disk that lost power before it wrote all sectors, because a log file begins as zeros and
+whatever is cut is zeroed. So a record is torn if there is a zero byte in its topic or properties: `put` refuses those
+(reliability B9).
 """
 
 from __future__ import annotations
 
 import struct
 
-from flintmq.errors import CorruptStoreError
 from flintmq.format.record import (
     BORN_HOST_V6,
     INNER_BATCH,
@@ -20,7 +20,8 @@ from flintmq.format.record import (
     TRANSACTION_NONE,
 )
 from flintmq.store.log import Piece
-from flintmq.store.recovery import SECTOR
+
+TORN = "its topic or properties did not arrive as a whole"
 
 _HEAD = struct.Struct(">iI4xi4xq8xi")  # size, magic, queue id, queue offset, system flag
 
@@ -36,24 +37,18 @@ class Tail:
         self.mark = mark
         self.next: dict[tuple[bytes, int], int] = {}
 
-    def first_torn(self, piece: Piece) -> int | None:
-        """Log offset of the piece's first torn record above the mark, or None.
-
-        Raises:
-            CorruptStoreError: a record above the mark is whole, but not the next of its queue.
-        """
-        data, in_file = piece.data, piece.base - piece.file.start
+    def first_bad(self, piece: Piece) -> tuple[int, str] | None:
+        """(log offset, reason) of the piece's first record above the mark that does not count, or None."""
+        data = piece.data
         for at in piece.positions[: piece.count]:
             size, magic, queue_id, queue_offset, flags = _HEAD.unpack_from(data, at)
             topic, topic_end = _topic(data, at, magic, flags)
-            above = piece.base + at >= self.mark
-            if above and _lost_sector(data, topic, topic_end, at + size, in_file):
-                return piece.base + at
-            wrong = self._count(bytes(data[topic:topic_end]), queue_id, queue_offset, flags)
-            if above and wrong is not None:
-                raise CorruptStoreError(
-                    piece.file.path, in_file + at, wrong, "run `flintmq verify` for the whole picture"
-                )
+            name, properties = bytes(data[topic:topic_end]), bytes(data[topic_end + 2 : at + size])
+            wrong = self._count(name, queue_id, queue_offset, flags)
+            if b"\0" in name or b"\0" in properties:
+                wrong = TORN
+            if wrong is not None and piece.base + at >= self.mark:
+                return piece.base + at, wrong
         return None
 
     def _count(self, topic: bytes, queue_id: int, queue_offset: int, flags: int) -> str | None:
@@ -74,15 +69,3 @@ def _topic(data: memoryview, at: int, magic: int, flags: int) -> tuple[int, int]
     width = 1 if magic == MAGIC_V1 else 2
     begin += width
     return begin, begin + int.from_bytes(data[begin - width : begin], "big")
-
-
-def _lost_sector(data: memoryview, topic: int, topic_end: int, end: int, in_file: int) -> bool:
-    """Whether a sector's share of topic and properties is zeros; data[0] stands at `in_file` in the file."""
-    if end - topic_end == 2:  # no properties: the two bytes of their length are zeros
-        end = topic_end
-    while topic < end:
-        stop = min(end, topic + SECTOR - (in_file + topic) % SECTOR)
-        if data[topic] == 0 and not any(data[topic:stop]):
-            return True
-        topic = stop
-    return False
