@@ -147,6 +147,17 @@ def test_d12_a_queue_of_one_empty_file_begins_at_zero(tmp_path: Path):
     s.queues.close()
 
 
+def test_a_kill_amid_the_creation_of_a_file_leaves_one_that_gets_its_size(tmp_path: Path):
+    """Upstream refuses to start with a queue file of another size."""
+    write(tmp_path, [unit(n) for n in range(5)])
+    (tmp_path / "consumequeue" / "T" / "0" / f"{100:020d}").touch()
+    s = Setup(tmp_path)
+    s.queues.load(0, END, stands)
+    s.take(5)
+    s.queues.close()
+    assert files(tmp_path)[5] == [unit(5), EMPTY, EMPTY, EMPTY, EMPTY]
+
+
 def test_d6_the_min_of_a_queue_that_began_late_survives_a_restart(tmp_path: Path):
     s = Setup(tmp_path)
     s.take(12, 13)

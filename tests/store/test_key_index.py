@@ -147,6 +147,14 @@ def test_a_kill_amid_an_insertion_costs_nothing(tmp_path: Path, seed: int):
     assert files(tmp_path / "killed") == whole
 
 
+def test_a_kill_amid_the_creation_of_a_file_leaves_a_name_that_can_be_used(tmp_path: Path):
+    whole = never_stopped(tmp_path / "whole", keys_of(60))
+    (tmp_path / "killed" / "index").mkdir(parents=True)
+    for name in whole:
+        (tmp_path / "killed" / "index" / name).touch()
+    assert never_stopped(tmp_path / "killed", keys_of(60)) == whole
+
+
 def test_an_empty_file_is_taken_away(tmp_path: Path):
     never_stopped(tmp_path, keys_of(2))
     (tmp_path / "index" / "20300101000000000").write_bytes(bytes(40 + 4 * SLOTS + 20 * ITEMS))

@@ -49,6 +49,10 @@ class KeyIndex:
 
     def recover(self, log_end: int) -> None:
         """Take back what a kill left half done and what lies behind the log's end, then continue the last file."""
+        for name in self.effects.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            if index.NAME.fullmatch(name) and self.effects.size(path) == 0:  # of a kill amid its creation
+                self.effects.unlink(path)
         while self.found:
             path = self.found[-1].path
             writer = IndexFileWriter.open(path, self.writer.slots, self.writer.items, self.effects)

@@ -56,7 +56,10 @@ class OpenFiles:
 
     def _open(self, path: str, file_size: int) -> int:
         try:
-            return self.effects.open_write(path)
+            fd = self.effects.open_write(path)
+            if self.effects.size_of(fd) < file_size:  # of a kill amid its creation
+                self.effects.truncate(fd, file_size)
+            return fd
         except FileNotFoundError:
             folder = os.path.dirname(path)
             self.effects.mkdirs(folder)
