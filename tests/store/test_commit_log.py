@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import errno
 import logging
+import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -212,6 +215,55 @@ def test_puts_of_many_threads_are_one_prefix_without_holes(tmp_path: Path):
             assert (stored.queue_id, stored.queue_offset) == (n % 2, result.queue_offset)
     for queue in (0, 1):
         assert [r.queue_offset for r in found.values() if r.queue_id == queue] == list(range(200))
+
+
+def interrupted_at(step: int, call: Callable[[], object]) -> bool:
+    """Run a call with a KeyboardInterrupt at the step-th place inside the commit log where Python looks for signals.
+
+    That is where a function of Python's begins and where one of C's ends. False if there are fewer.
+    """
+    left = [step]
+
+    def profile(frame: FrameType, event: str, _: object) -> None:
+        if event in ("call", "c_return") and frame.f_code.co_filename.endswith(("commit_log.py", "_file_queue.py")):
+            left[0] -= 1
+            if left[0] < 0:
+                sys.setprofile(None)
+                raise KeyboardInterrupt
+
+    sys.setprofile(profile)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.setprofile(None)
+    return False
+
+
+@pytest.mark.parametrize("rolls_over", [False, True])
+def test_an_interrupt_inside_a_put_takes_no_offset_twice_and_no_record_apart(tmp_path: Path, rolls_over: bool):
+    """SIGINT may fall anywhere in the main thread, and the user, or another thread, goes on putting."""
+    step = 0
+    while True:
+        log = Log(tmp_path / f"{step}")
+        while rolls_over and log.log.end < FILE_SIZE - 600:
+            log.put(body=bytes(400))
+        log.put(body=b"before")
+        if not interrupted_at(step, lambda log=log: log.put(body=b"interrupted" * (60 if rolls_over else 1))):
+            break
+        assert not log.log.lock.locked(), step
+        results = [log.put(body=b"after%d" % n) for n in range(3)]
+        found = log.records()
+        assert [r.queue_offset for r in found] == list(range(len(found))), step
+        places = {r.physical_offset: r for r in found}
+        for n, result in enumerate(results):
+            assert places[result.physical_offset].body == b"after%d" % n, step
+            assert places[result.physical_offset].queue_offset == result.queue_offset, step
+        last = found[-1]
+        assert log.log.end == last.physical_offset + last.size, step
+        step += 1
+    assert step > 10
 
 
 def test_a_log_goes_on_where_it_ended(tmp_path: Path):

@@ -29,6 +29,7 @@ class MappedFileQueue:
         self.directories, self.file_size, self.effects = sorted(directories), file_size, effects
         self.files: tuple[MappedFile, ...] = ()
         self.flushed_where = 0
+        self._making = ""  # the file that is being made; still set after an interrupt
 
     def load(self, paths: list[tuple[str, int]], end: int) -> None:
         """Open existing files; everything below log offset `end` is written and on disk, everything behind is zeros.
@@ -66,8 +67,13 @@ class MappedFileQueue:
         """
         directory = self.directories[start // self.file_size % len(self.directories)]
         self.effects.mkdirs(directory)
-        file = MappedFile.create(os.path.join(directory, f"{start:020d}"), start, self.file_size, self.effects)
+        path = os.path.join(directory, f"{start:020d}")
+        if self._making == path and self.effects.size(path) is not None:
+            self.effects.unlink(path)
+        self._making = path
+        file = MappedFile.create(path, start, self.file_size, self.effects)
         self.files = (*self.files, file)
+        self._making = ""
         return file
 
     def find(self, offset: int) -> MappedFile | None:

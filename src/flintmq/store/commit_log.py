@@ -12,8 +12,10 @@ from __future__ import annotations
 import logging
 import threading
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from flintmq.config import StoreConfig
+from flintmq.format import record
 from flintmq.format.message_id import parse_host
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.text import java_encode
@@ -45,6 +47,23 @@ class LogState:
     next_offsets: dict[tuple[bytes, int], int]
 
 
+class Begun(NamedTuple):
+    """An append that is under way. It is left behind by an exception that a signal raised in the middle of one.
+
+    Attributes:
+        file, position: where the record goes.
+        bound: position in the file before which it surely ends.
+        place: topic and queue whose next offset it takes; None if it takes none.
+        time: its store time in ms.
+    """
+
+    file: MappedFile
+    position: int
+    bound: int
+    place: tuple[bytes, int] | None
+    time: int
+
+
 class CommitLog:
     """The append side of a log.
 
@@ -72,6 +91,7 @@ class CommitLog:
         self.host_flags = 0x30 if len(self.host) == 20 else 0
         self.lock = threading.Lock()
         self.closed = False
+        self._begun: Begun | None = None
         self._topics: dict[str, bytes] = {}
         self._warned_clock = False
 
@@ -107,6 +127,8 @@ class CommitLog:
 
     def _append(self, message: Message, topic: bytes, properties: bytes) -> PutResult:
         """Write the record. The put lock is held."""
+        if self._begun is not None:
+            self._settle(self._begun)
         now = self._store_time()
         kind = message.sys_flag & TRANSACTION_MASK
         counted = kind in (TRANSACTION_NONE, TRANSACTION_COMMIT)
@@ -117,11 +139,13 @@ class CommitLog:
             if file is None:
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
             at = file.wrote
+            bound = min(at + 4096 + len(message.body) + len(topic) + len(properties), file.size)
             try:
-                file.reserve(min(at + 4096 + len(message.body) + len(topic) + len(properties), file.size))
+                file.reserve(bound)
             except OSError as error:
                 log.warning("%s: no space for the next records (%s)", file.path, error.strerror)
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
+            self._begun = Begun(file, at, bound, place if counted else None, now)
             end = kernel.put(
                 file.buffer,
                 at,
@@ -141,17 +165,39 @@ class CommitLog:
                 self.config.enabled_append_prop_crc,
             )
             if end == kernel.REFUSED:
+                self._begun = None
                 return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
             if end == kernel.FULL:
                 self._rolled(file, at)
+                self._begun = None
                 continue
-            self.effects.wrote(file.fd, at, end - at)
-            file.wrote = end
-            if counted:
-                self.next_offsets[place] = queue_offset + 1
-            self.last_time, self.end = now, file.start + end
+            self._appended(self._begun, end, queue_offset)
             return PutResult(PutMessageStatus.PUT_OK, queue_offset, file.start + at, end - at, now, self.host)
         raise AssertionError("a record that fits an empty file did not fit one")
+
+    def _appended(self, begun: Begun, end: int, queue_offset: int) -> None:
+        """The record stands up to `end`: let it count. May be done again."""
+        file = begun.file
+        self.effects.wrote(file.fd, begun.position, end - begun.position)
+        file.wrote = end
+        if begun.place is not None:
+            self.next_offsets[begun.place] = queue_offset + 1
+        self.last_time, self.end = begun.time, file.start + end
+        self._begun = None
+
+    def _settle(self, begun: Begun) -> None:
+        """Finish an append that a signal broke off: its record counts if it is whole, else nothing of it stays."""
+        file, at = begun.file, begun.position
+        try:
+            found = record.check(file.buffer, at, file.start + at, file_end=file.size, max_size=file.size)
+        except record.RecordError as error:
+            if error.kind == "BLANK":
+                self._rolled(file, at)
+            else:
+                file.buffer[at : begun.bound] = bytes(begun.bound - at)
+            self._begun = None
+            return
+        self._appended(begun, at + found.size, found.queue_offset)
 
     def _rolled(self, file: MappedFile, at: int) -> None:
         """The blank record stands at `at`: the file is full."""
