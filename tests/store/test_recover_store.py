@@ -376,6 +376,10 @@ def test_a_log_that_ends_with_a_file_s_blank_record_goes_on_in_the_next_one(tmp_
             (root / "commitlog" / last_file.name).write_bytes(bytes(FILE_SIZE))
         killed(root)
         wanted = kept[: -len(in_last)]
+        reopened(root, wanted)
+        before = tree(root)
+        reopened(root, wanted)
+        assert tree(root) == before, "an empty next file neither goes nor comes"
         with open_small(root, Clock()) as store:
             assert records(root) == wanted
             [result] = put_all(store, 1, size=1000)

@@ -124,7 +124,7 @@ class MessageStore:
         )
         state = self.recovered.state
         self._files = MappedFileQueue(self._places, self.config.mapped_file_size_commit_log, effects)
-        kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start < state.end]
+        kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)
         self._log = CommitLog(self._files, self.config, state, effects)
         self._poison = Poison()

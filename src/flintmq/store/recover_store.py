@@ -163,7 +163,7 @@ class LogRecovery:
         """
         self._quarantine(end)
         for file in reversed(self.files.files):  # a kill on the way must leave no gap
-            if file.start >= end and file.start > self.files.min_offset:
+            if file.start > end and file.start > self.files.min_offset:
                 self.effects.unlink(file.path)
                 self.effects.sync_dir(os.path.dirname(file.path))
                 self.tell(f"removed {file.path}, which lies behind the end")
