@@ -2,8 +2,8 @@
 
     python -m tests.crash.loop --cycles 1000 [--state artifacts/crash] [--report docs/reliability.md]
 
-Each store lives a few lives, drawn from a seed, then the contract is checked and a new store begins. A failure keeps the
-store and its ledger, prints how to see it again, and ends the program with 1.
+Each store lives a few lives, drawn from a seed, then the contract is checked and a new store begins. A failure keeps
+the store and its ledger, names the lives (kills by time do not fall twice at one place), and ends the program with 1.
 """
 
 from __future__ import annotations
@@ -21,7 +21,18 @@ from tests.crash.contract import Told, check_contract
 from tests.crash.lives import Life, live
 
 LIVES = 10  # of one store
-COUNTS = ("acknowledged", "unknown", "stored", "lost", "phantom", "altered", "duplicated", "holes", "derived", "unserved")
+COUNTS = (
+    "acknowledged",
+    "unknown",
+    "stored",
+    "lost",
+    "phantom",
+    "altered",
+    "duplicated",
+    "holes",
+    "derived",
+    "unserved",
+)
 HEAD = "| cycles | disk | " + " | ".join(COUNTS) + " | commit |"
 
 
@@ -71,7 +82,9 @@ def main() -> int:
         number = state["stores"]
         root = words.state / f"store{number}"
         found = one_store(number, root)
-        sums = state["sums"].setdefault(("ASYNC_FLUSH", "SYNC_FLUSH")[number % 2], dict.fromkeys(("cycles", *COUNTS), 0))
+        sums = state["sums"].setdefault(
+            ("ASYNC_FLUSH", "SYNC_FLUSH")[number % 2], dict.fromkeys(("cycles", *COUNTS), 0)
+        )
         sums["cycles"] += LIVES + 1
         for name in COUNTS:
             sums[name] += getattr(found, name)
@@ -94,7 +107,9 @@ def main() -> int:
 def table_row(disk: str, sums: dict[str, int]) -> str:
     """One line of the table."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return f"| {sums['cycles']} | {disk} | " + " | ".join(f"{sums[name]:,}" for name in COUNTS) + f" | {commit or '-'} |"
+    return (
+        f"| {sums['cycles']} | {disk} | " + " | ".join(f"{sums[name]:,}" for name in COUNTS) + f" | {commit or '-'} |"
+    )
 
 
 def append(report: Path, rows: list[str]) -> None:

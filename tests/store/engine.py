@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -124,10 +123,9 @@ def check_derived(root: Path | str) -> None:
     for topic, queue_id in queues:
         assert units(root, topic, queue_id) == expected_units(root, topic, queue_id), (topic, queue_id)
     there = {
-        (topic, int(number))
-        for topic in os.listdir(Path(root, "consumequeue"))
-        for number in os.listdir(Path(root, "consumequeue", topic))
-        if units(root, topic, int(number))
+        (folder.parent.name, int(folder.name))
+        for folder in Path(root, "consumequeue").glob("*/*")
+        if units(root, folder.parent.name, int(folder.name))
     }
     assert there == queues
     assert index_items(root) == expected_items(root)
