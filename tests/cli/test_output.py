@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import io
 import json
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -170,3 +171,16 @@ def test_progress_shows_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
             tell(2, 2)
         shown[name] = stream.getvalue()
     assert shown["piped"] == "" and shown["json"] == "" and "verifying" in shown["terminal"]
+
+
+def test_warnings_of_the_library_are_notes(capsys: pytest.CaptureFixture[str]) -> None:
+    """They name files, and file names may hold escape sequences."""
+    log = logging.getLogger("flintmq.test")
+    for as_json in (False, True):
+        with output.warnings_as_notes(as_json):
+            log.warning("%s is not used", "a\x1b[2J\u202eb")
+            log.info("not shown")
+    text, line = capsys.readouterr().err.splitlines()
+    assert text == "flintmq: a\\x1b[2J\\u202eb is not used"
+    assert json.loads(line) == {"note": "a\x1b[2J\u202eb is not used"} and line.isascii()
+    assert not logging.getLogger("flintmq").handlers

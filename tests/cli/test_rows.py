@@ -9,13 +9,13 @@ import json
 
 import pytest
 
-from flintmq.arrow.predicate import Predicate
 from flintmq.cli.bodies import Bodies
 from flintmq.cli.options import store_config
 from flintmq.cli.rows import BODY_CHARS, details, json_line, line
 from flintmq.cli.scan import Scan, Selection
 from flintmq.format import record
 from flintmq.message import COLUMNS, StoredMessage
+from flintmq.store.predicate import Predicate
 from tests.compat.stores import Golden
 
 

@@ -248,3 +248,11 @@ def test_an_empty_store_is_sound(tmp_path: Path):
     found = verify(tmp_path)
     assert (found.exit_code, found.records, found.log_end) == (0, 0, 0)
     assert set(found.note_counts) == {"checkpoint-missing", "no-queues"}
+
+
+@pytest.mark.parametrize("name", ["config", "delay", "timer"])
+def test_offsets_are_not_judged_without_queues(name: str, golden: Callable[[str], Golden], tmp_path: Path):
+    """A copy of the log and config/ alone: where queues end is told by nothing."""
+    for folder in ("commitlog", "config"):
+        shutil.copytree(golden(name).path / folder, tmp_path / folder)
+    assert verify(tmp_path).defects == []

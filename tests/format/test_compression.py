@@ -100,3 +100,11 @@ def test_bodies_that_javas_clients_compressed(golden) -> None:  # type: ignore[n
             assert re.fullmatch(rb"[a-z ]+", body)
             found.append((NAMES[row["sys_flag"] & 0x700], len(body)))
     assert found == wanted and len(found) == 7
+
+
+@pytest.mark.parametrize("kind", [LZ4, ZSTD])
+def test_a_body_of_empty_frames_is_refused_soon(kind: int) -> None:
+    """Millions of frames fit a large body, and what follows a frame is copied for each."""
+    assert original_body(frame(kind, b"") * 99 + frame(kind), kind) == TEXT
+    with pytest.raises(FormatError, match="more than 100"):
+        original_body(frame(kind, b"") * 101, kind)

@@ -187,3 +187,12 @@ def test_what_cannot_be_written() -> None:
         cj.write({"a": {1}})
     with pytest.raises(FormatError, match="bytes cannot be written"):
         cj.write({"a": b"1"})
+
+
+def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A few bytes of file are many of memory."""
+    monkeypatch.setattr(cj, "MAX_VALUES", 1000)
+    text = '{"a":[' + ",".join(["{}"] * 999) + "]}"
+    assert len(cj.parse(text.encode())["a"]) == 999
+    with pytest.raises(FormatError, match="more than 1000 values"):
+        cj.parse(text.replace("[{}", "[1,{}").encode())

@@ -1,6 +1,7 @@
 """Stores made to cost much: each bomb is a function of a directory and about how many bytes it may take.
 
-Every bomb is legal bytes as far as it can be, so that readers go on; what is hostile is how often something stands there.
+Every bomb is legal bytes as far as it can be, so that readers go on; what is hostile is how often something stands
+there.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ def plain(number: int, offset: int) -> bytes:
     return encoded(offset, queue_offset=number, store_timestamp=T0 + number)
 
 
-# -- the log ------------------------------------------------------------------------------------------------------------
+# -- the log ---------------------------------------------------------------------------------------------------------
 
 
 @bomb
@@ -161,7 +162,9 @@ def records_of_many_properties(root: Path, size: int) -> None:
 def records_of_many_light_queues(root: Path, size: int) -> None:
     """As many light queues a record as its properties can hold."""
     names = b",".join(b"%%LMQ%%%d" % i for i in range(2000))
-    text = b"INNER_MULTI_DISPATCH\x01" + names + b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + b",".join([b"0"] * 2000) + b"\x02"
+    text = (
+        b"INNER_MULTI_DISPATCH\x01" + names + b"\x02INNER_MULTI_QUEUE_OFFSET\x01" + b",".join([b"0"] * 2000) + b"\x02"
+    )
     log_file(root, fill(size, lambda n, at: encoded(at, queue_offset=n, properties=text)))
 
 
@@ -179,7 +182,7 @@ def queue_offsets_at_the_end(root: Path, size: int) -> None:
     log_file(root, fill(size, lambda n, at: encoded(at, queue_offset=places[n % len(places)], queue_id=n % 3)))
 
 
-# -- many files -----------------------------------------------------------------------------------------------------------
+# -- many files ------------------------------------------------------------------------------------------------------
 
 
 @bomb
@@ -219,7 +222,7 @@ def many_queue_files(root: Path, size: int) -> None:
         (folder / f"{20 * number:020}").write_bytes(UNIT.pack(Unit(0, 100, 0)))
 
 
-# -- queues -----------------------------------------------------------------------------------------------------------------
+# -- queues ----------------------------------------------------------------------------------------------------------
 
 
 def _queue(root: Path, size: int, unit: Callable[[int], bytes], kind: str = "consumequeue") -> None:
@@ -246,15 +249,15 @@ def units_that_lead_nowhere(root: Path, size: int) -> None:
 @bomb
 def batch_units_that_lead_nowhere(root: Path, size: int) -> None:
     """The same in a batch queue, with numbers of messages that overlap."""
-    _queue(
-        root, size, lambda n: BATCH_UNIT.pack(BatchUnit(1 + n % 90_000, 100, 0, T0, n, 32_767)), "batchconsumequeue"
-    )
+    _queue(root, size, lambda n: BATCH_UNIT.pack(BatchUnit(1 + n % 90_000, 100, 0, T0, n, 32_767)), "batchconsumequeue")
 
 
-# -- index ------------------------------------------------------------------------------------------------------------------
+# -- index -----------------------------------------------------------------------------------------------------------
 
 
-def index_file(root: Path, items: list[bytes], slots: list[int], end: int = 1 << 40, name: str = "20240101000000000") -> None:
+def index_file(
+    root: Path, items: list[bytes], slots: list[int], end: int = 1 << 40, name: str = "20240101000000000"
+) -> None:
     """An index file of these items (number 1 on) with four places for items a slot, so that it tells its division."""
     room = 4 * len(slots)
     body = struct.pack(f">{len(slots)}i", *slots) + bytes(20) + b"".join(items)
@@ -299,10 +302,12 @@ def many_index_files(root: Path, size: int) -> None:
 def tiny_index_files_to_rebuild(root: Path, size: int) -> None:
     """A division of one slot: every three keys of the rebuilt index need a file, and all keys have one store time."""
     index_file(root, [], [0])
-    log_file(root, fill(size, lambda n, at: encoded(at, queue_offset=n, properties=b"KEYS\x01k\x02", store_timestamp=T0)))
+    log_file(
+        root, fill(size, lambda n, at: encoded(at, queue_offset=n, properties=b"KEYS\x01k\x02", store_timestamp=T0))
+    )
 
 
-# -- config -----------------------------------------------------------------------------------------------------------------
+# -- config ----------------------------------------------------------------------------------------------------------
 
 
 def _config(root: Path, text: str | bytes, name: str = "topics.json") -> None:

@@ -1,7 +1,7 @@
 """Buffers that end right before a page nobody may touch: a kernel that reads one byte too far dies by SIGSEGV.
 
 `python -m tests.hostile.guard KERNEL SEED ROUNDS` feeds one kernel mutated records in such buffers. The process dies if
-the kernel leaves its buffer; otherwise it prints how many rounds it did. Results are not looked at: other tests do that.
+the kernel leaves its buffer; otherwise it prints how many rounds it did. Other tests look at the results.
 """
 
 from __future__ import annotations
@@ -255,9 +255,9 @@ class Tries:
         longs = [array("q", bytes(8 * rows)) for _ in range(4)]
         hosts = [array("q", (number(chance, 280) for _ in range(rows))) for _ in range(2)]
         append.append(
-            out, 0, number(chance, len(out) + 8), 0, 0, rows, number(chance, 0), number(chance, 4096), chance.randrange(2),
-            source, *ends(30), source, *ends(10), source, *ends(20), source, *hosts, ints[0], longs[0], ints[1], ints[2],
-            longs[1], longs[2], ints[3], longs[3], array("q", bytes(8 * rows)),
+            out, 0, number(chance, len(out) + 8), 0, 0, rows, number(chance, 0), number(chance, 4096),
+            chance.randrange(2), source, *ends(30), source, *ends(10), source, *ends(20), source, *hosts,
+            ints[0], longs[0], ints[1], ints[2], longs[1], longs[2], ints[3], longs[3], array("q", bytes(8 * rows)),
         )  # fmt: skip
 
 

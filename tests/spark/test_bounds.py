@@ -2,9 +2,9 @@
 
 import pytest
 
-from flintmq.arrow.predicate import LEAST, MOST, Predicate
 from flintmq.spark.bounds import scan_bounds
 from flintmq.store.log_files import LogFiles
+from flintmq.store.predicate import LEAST, MOST, Predicate
 
 
 def bounds(path, queues, offsets, end):

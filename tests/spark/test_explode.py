@@ -4,12 +4,12 @@ import json
 
 import pyarrow as pa
 
-from flintmq.arrow.predicate import Predicate
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.spark.explode import exploded, with_needed
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import plan_scan, scan_range
 from flintmq.spark.splits import LogRange
+from flintmq.store.predicate import Predicate
 from flintmq.store.report import Report
 from tests.compat.stores import FOLDER
 

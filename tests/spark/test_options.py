@@ -2,7 +2,7 @@
 
 import pytest
 
-from flintmq.arrow.predicate import Predicate
+from flintmq.store.predicate import Predicate
 from flintmq.errors import ConfigError, UsageError
 from flintmq.spark.options import OWN_NAMES, ReadOptions
 

@@ -4,8 +4,8 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from flintmq.arrow.predicate import Predicate
 from flintmq.spark.pushdown import narrowed
+from flintmq.store.predicate import Predicate
 
 filters = pytest.importorskip("pyspark.sql.datasource", reason="needs the extra spark")
 

@@ -5,6 +5,7 @@ import pytest
 
 from flintmq.config import StoreConfig
 from flintmq.format.index import key_hash
+from flintmq.store import key_query
 from flintmq.store.index_files import discover
 from flintmq.store.key_query import KeyQuery
 from flintmq.store.snapshot import Snapshot
@@ -167,3 +168,22 @@ def test_expired_records_are_no_answers(golden):
         first = next(iter(index.items()))[1].physical_offset
     assert first < store.rows[0]["physical_offset"]  # the index still knows what the log has lost
     check(store.path, config_of(store), store)
+
+
+def test_an_index_full_of_strangers_is_left_for_the_log(golden, tmp_path, monkeypatch):
+    """Items of the right hash that lead to other messages: after some of them the log is walked."""
+    monkeypatch.setattr(key_query, "STRANGERS_MAX", 5)
+    store, config = golden("basic").copy(tmp_path), config_of(golden("basic"))
+    (topic, key), offsets = next(item for item in holders(golden("basic").live).items() if len(item[1]) == 1)
+    hash_ = key_hash(topic, key)
+    for file in sorted((store / "index").iterdir()):
+        data = bytearray(file.read_bytes())
+        slots = config.max_hash_slot_num
+        count = struct.unpack_from(">i", data, 36)[0]
+        for number in range(1, count):  # one chain of all items, all with the hash asked for
+            at = 40 + 4 * slots + 20 * number
+            struct.pack_into(">i", data, at, hash_)
+            struct.pack_into(">i", data, at + 16, number - 1)
+        struct.pack_into(">i", data, 40 + 4 * (hash_ % slots), count - 1)
+        file.write_bytes(data)
+    assert ask(store, config, topic, key) == offsets

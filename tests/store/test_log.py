@@ -257,3 +257,16 @@ def test_store_times_below_zero_in_a_file_that_is_deleted_meanwhile(tmp_path: Pa
     assert next(walk).count == 1
     (tmp_path / f"{0:020d}").unlink()
     assert sum(piece.count for piece in walk) == 5
+
+
+def test_a_file_that_grew_behind_what_was_listed(tmp_path: Path) -> None:
+    """It goes on where another file begins now, and ends in rubbish there."""
+    one, first = full_file(0, 1000)
+    two, second = full_file(FILE_SIZE, 2000)
+    log = log_of(tmp_path, one, two)
+    grown, every = full_file(0, 1000, file_size=FILE_SIZE + 20 * SIZE)
+    (tmp_path / f"{0:020d}").write_bytes(grown[: len(every) * SIZE] + b"rubbish" * 30)
+    report = Report()
+    found = offsets(LogWalk(log, UNCLEAN, strict=False, report=report))
+    assert found[: len(every)] == every and found[-1] == second[-1]
+    assert report.damage_count >= 1

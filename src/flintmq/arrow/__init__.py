@@ -1,7 +1,6 @@
 """Log bytes to Arrow record batches in the one schema. Needs the extra `arrow`; the core never imports it.
 
 schema      the columns as Arrow types, and narrowing them
-predicate   which records are wanted, tried on their bytes
 envelope    memory that is an Arrow IPC message becomes a batch in one call
 layout      where the columns of a batch lie in its memory
 block       the memory of one batch, filled by the kernel

@@ -18,15 +18,15 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.arrow.block import Block
-from flintmq.arrow.envelope import Envelope
+from flintmq.arrow.envelope import envelope_of
 from flintmq.arrow.layout import MAP_PARTS, Layout, Rates
-from flintmq.arrow.predicate import Predicate, Selector
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
 from flintmq.format.message_id import host_text
 from flintmq.kernels import columns as kernel
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.log import Piece
+from flintmq.store.predicate import Predicate, Selector
 from flintmq.store.report import Report
 
 BATCH_BYTES = 8 << 20  # about: what a batch's columns take
@@ -76,11 +76,16 @@ def record_batches(
     yield from gatherer.finish()
 
 
+def joined(parts: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    """The same rows in one batch (in more where a column would be larger than its offsets can tell)."""
+    return parts if len(parts) < 2 else pa.Table.from_batches(parts).combine_chunks().to_batches()
+
+
 class _Gatherer:
     """Fills blocks from pieces, and makes batches of them."""
 
     def __init__(self, schema: pa.Schema, oddities: _Oddities, batch_bytes: int, max_rows: int, rates: Rates) -> None:
-        self.envelope, self.oddities, self.rates = Envelope(schema), oddities, rates
+        self.envelope, self.oddities, self.rates = envelope_of(schema), oddities, rates
         self.batch_bytes, self.max_rows = batch_bytes, max_rows
         self.layout: Layout | None = None
         self.block: Block | None = None
@@ -164,10 +169,7 @@ class _Gatherer:
     def _join(self) -> Iterator[pa.RecordBatch]:
         """Give out the parts as one batch."""
         parts, self.parts, self.part_rows = self.parts, [], 0
-        if len(parts) == 1:
-            yield parts[0]
-        elif parts:
-            yield from pa.Table.from_batches(parts).combine_chunks().to_batches()
+        yield from joined(parts)
 
 
 _MOST_PARTS = 8

@@ -10,6 +10,7 @@ format's FlatBuffers schemas `Message.fbs` put them) and fills them in.
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -31,6 +32,8 @@ class Envelope:
         size: bytes of the header; the body begins there, at a multiple of 64.
         nodes: how many arrays there are, children included: each before its children, in the order of the schema.
         buffers: how many buffers they have.
+
+    Thread: any.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -57,8 +60,6 @@ class Envelope:
             rows: how many rows.
             nodes: length and number of nulls of each array.
             buffers: place in the body and bytes of each buffer; 0 bytes for validity bits that are not needed.
-
-        Thread: any.
         """
         header = memoryview(memory).cast("B")[: self.size]
         header[:] = self._form
@@ -67,6 +68,12 @@ class Envelope:
         self._node_numbers.pack_into(header, self._at_nodes, *nodes)
         self._buffer_numbers.pack_into(header, self._at_buffers, *buffers)
         return pa.ipc.read_record_batch(memory, self.schema)
+
+
+@lru_cache(64)
+def envelope_of(schema: pa.Schema) -> Envelope:
+    """The envelope of a schema, made once."""
+    return Envelope(schema)
 
 
 class _Table:

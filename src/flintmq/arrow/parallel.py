@@ -6,12 +6,12 @@ counts only if its walk went from its begin exactly to its end with nothing to j
 not (the log's end, damage, a body that holds something like a record, a store time that steps back), everything
 from there on is read again by one plain walk, which judges as it always does. So nothing is decided twice.
 
-What is given out holds back at most a few segments; bodies that expand when decompressed are not read this way.
+Segments are cut so that each gives about one batch: one a thread and one more are held back. Bodies that expand when
+decompressed are not read this way.
 """
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 
+from flintmq.arrow.batches import joined
 from flintmq.errors import FlintError
 from flintmq.kernels.walk import CHECK_TIME
 from flintmq.store.log import LogWalk, Piece
@@ -27,20 +28,15 @@ from flintmq.store.log_files import LogFiles
 from flintmq.store.report import Report
 from flintmq.store.search import first_record, store_times
 
-SEGMENT_BYTES = 8 << 20
-MOST_THREADS = 4
+SEGMENT_BYTES = 8 << 20  # the longest segment
+SHORTEST = 1 << 20
+ENOUGH_ROWS = 8192  # for a batch of its own
 
 Walk = Callable[[int, int | None, Report], LogWalk]
 """Makes a walk over a range of the log: begin, end, what takes damage and notes."""
 
 Gather = Callable[[Iterable[Piece], Report], Iterator[pa.RecordBatch]]
 """Makes batches of pieces."""
-
-
-def usable_threads() -> int:
-    """How many threads a scan uses unless it is told."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(cores, MOST_THREADS)
 
 
 @dataclass
@@ -73,6 +69,8 @@ def parallel_batches(
     *,
     threads: int,
     report: Report,
+    batch_bytes: int,
+    max_rows: int,
     segment_bytes: int = SEGMENT_BYTES,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the records that begin in [begin, end), as `gather(walk(begin, end, report), report)` gives them.
@@ -84,7 +82,9 @@ def parallel_batches(
         walk, gather: how a range is read. Called on several threads at once.
         threads: how many.
         report: takes notes and damage.
-        segment_bytes: about how long a segment is.
+        batch_bytes: about how many bytes the columns of a batch take.
+        max_rows: most rows of a batch.
+        segment_bytes: the longest a segment may be.
 
     Raises:
         Whatever `walk` and `gather` raise, at the row where they would.
@@ -92,8 +92,10 @@ def parallel_batches(
     begin = max(begin, log.min_offset)
     timed = end is None  # as a walk does, store times are compared where the log's end is to be found
     done, last_time = begin, 0
-    segments = _segments(log, begin, log.limit if end is None else end, segment_bytes)
+    cut = _Cut(min(segment_bytes, SHORTEST))
+    segments = _segments(log, begin, log.limit if end is None else end, cut)
     pending: deque[Future[_Segment]] = deque()
+    held: list[pa.RecordBatch] = []
     with ThreadPoolExecutor(threads, "flintmq-scan") as pool:
         try:
             while True:
@@ -106,18 +108,40 @@ def parallel_batches(
                 read = pending.popleft().result()
                 if not read.whole or (timed and read.first_time is not None and read.first_time < last_time):
                     break
-                yield from read.batches
                 done, last_time = read.end, last_time if read.last_time is None else read.last_time
+                taken = sum(batch.nbytes for batch in read.batches)
+                cut.length = _length(read.end - read.begin, taken, batch_bytes, segment_bytes)
+                for batch in read.batches:
+                    rows = sum(part.num_rows for part in held)
+                    if rows >= ENOUGH_ROWS or rows + batch.num_rows > max_rows or 2 * taken >= batch_bytes:
+                        yield from joined(held)
+                        held = []
+                    held.append(batch)
+                del read
         finally:
             for future in pending:
                 future.cancel()
+    yield from joined(held)
     if end is None or done < end:
         rest = walk(done, end, report)
         rest.last_time = last_time
         yield from gather(rest, report)
 
 
-def _segments(log: LogFiles, begin: int, end: int, segment_bytes: int) -> Iterator[_Segment]:
+@dataclass
+class _Cut:
+    """How long the next segment is to be, in bytes of log."""
+
+    length: int
+
+
+def _length(log_bytes: int, batch_bytes: int, wanted: int, longest: int) -> int:
+    """How much log gives a batch of the size wanted, after so much of it gave so many bytes."""
+    length = int(0.9 * wanted * log_bytes / max(1, batch_bytes))
+    return min(max(length, SHORTEST), longest)
+
+
+def _segments(log: LogFiles, begin: int, end: int, cut: _Cut) -> Iterator[_Segment]:
     """Ranges from `begin` on, each within one file. They end before a file behind which one is missing."""
     for number, file in enumerate(log.files):
         stop = file.start + max(file.size, log.file_size)
@@ -127,8 +151,8 @@ def _segments(log: LogFiles, begin: int, end: int, segment_bytes: int) -> Iterat
         if file.start > begin or following > stop or begin >= end:
             return
         while begin < min(stop, end):
-            cut = first_record(log, begin + segment_bytes) if begin + segment_bytes < stop else stop
-            segment = _Segment(begin, min(cut, stop, end))
+            following = first_record(log, begin + cut.length) if begin + cut.length < stop else stop
+            segment = _Segment(begin, min(following, stop, end))
             yield segment
             begin = segment.end
 

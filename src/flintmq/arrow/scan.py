@@ -13,14 +13,14 @@ import pyarrow as pa
 
 from flintmq.arrow.batches import BATCH_BYTES, MAX_ROWS, record_batches
 from flintmq.arrow.layout import Rates
-from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches, usable_threads
-from flintmq.arrow.predicate import LEAST, MOST, Predicate
+from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches
 from flintmq.arrow.schema import narrow
 from flintmq.config import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.store.geometry import open_root
 from flintmq.store.log import ACCESS, LogWalk, Piece
 from flintmq.store.log_files import LogFiles
+from flintmq.store.predicate import LEAST, MOST, Predicate
 from flintmq.store.recovery import Facts, read_facts
 from flintmq.store.report import Report
 from flintmq.store.snapshot import list_log
@@ -47,7 +47,7 @@ def scan_arrow(
     strict: bool = True,
     report: Report | None = None,
     batch_bytes: int = BATCH_BYTES,
-    threads: int | None = None,
+    threads: int = 1,
 ) -> pa.RecordBatchReader:
     """Read a store's log as a stream of Arrow record batches, in physical order.
 
@@ -73,8 +73,8 @@ def scan_arrow(
         strict: fail at damage, and at a body that cannot be decompressed; otherwise go on behind it and report it.
         report: takes damage and notes.
         batch_bytes: about how many bytes the columns of a batch take.
-        threads: how many threads read; None: as many as there are cores, up to 4. Each holds back some 30 MiB. Bodies
-            that are decompressed are read by one.
+        threads: how many threads read. More than one takes more processor time in all, and some 30 MiB each; it can pay
+            where cores are idle. Bodies that are decompressed are read by one.
 
     Returns:
         A pyarrow.RecordBatchReader; it can be read once. Its schema is flintmq.arrow.schema.narrow(columns).
@@ -93,7 +93,7 @@ def scan_arrow(
     predicate = _predicate(topics, queues, since, until, tags)
     if access not in ACCESS:
         raise UsageError(f"access {access!r:.40} is not one of: {', '.join(ACCESS)}")
-    if batch_bytes < 1 or (threads is not None and threads < 1):
+    if batch_bytes < 1 or threads < 1:
         raise UsageError(f"batch_bytes is {batch_bytes} and threads {threads}; both must be 1 at least")
     settings = StoreConfig.of(config, set)
     root = open_root(path, settings)
@@ -109,7 +109,7 @@ def scan_arrow(
         strict=strict,
         report=report,
         batch_bytes=batch_bytes,
-        threads=usable_threads() if threads is None else threads,
+        threads=threads,
     )
     return pa.RecordBatchReader.from_batches(schema, batches_read)
 
@@ -170,7 +170,18 @@ def batches(
 
     if threads == 1 or decompress:
         return gather(walk(begin, end, report), report)
-    return parallel_batches(log, begin, end, walk, gather, threads=threads, report=report, segment_bytes=segment_bytes)
+    return parallel_batches(
+        log,
+        begin,
+        end,
+        walk,
+        gather,
+        threads=threads,
+        report=report,
+        batch_bytes=batch_bytes,
+        max_rows=max_rows,
+        segment_bytes=segment_bytes,
+    )
 
 
 def _predicate(

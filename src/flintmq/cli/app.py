@@ -17,7 +17,7 @@ import typer
 import flintmq
 from flintmq.cli import doctor, get, inspect, put, query, rebuild, recover, scan, spark, verify
 from flintmq.cli.options import examples
-from flintmq.cli.output import PipeClosed, report_error
+from flintmq.cli.output import PipeClosed, report_error, warnings_as_notes
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10
@@ -81,10 +81,12 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run one command and give its exit code. Prints errors; raises none."""
+    _open_missing_streams()
     words = list(argv)
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
     try:
-        code = _dispatch(words)
+        with warnings_as_notes(as_json):
+            code = _dispatch(words)
         sys.stdout.flush()
         return code
     except (PipeClosed, BrokenPipeError):
@@ -139,7 +141,14 @@ def _system(error: OSError) -> str:
     name = error.filename
     path = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
     reason = error.strerror or str(error) or type(error).__name__
-    return (f"{path}: " if path else "") + f"{reason}; check that the file can be read and is not on a failing disk"
+    return (f"{path}: " if path else "") + f"{reason}; check permissions, free space and the disk"
+
+
+def _open_missing_streams() -> None:
+    """A process can be started with stdout or stderr closed; what is written there then goes nowhere."""
+    if sys.stdout is None or sys.stderr is None:
+        nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (as long as the process)
+        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
 
 
 def _discard_stdout() -> None:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 import enum
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
@@ -187,3 +188,29 @@ def _stderr(line: str) -> None:
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
         sys.stderr.flush()
+
+
+class _Warnings(logging.Handler):
+    """Warnings of the library as notes: one escaped line each, as everything that comes from a store's files."""
+
+    def __init__(self, as_json: bool) -> None:
+        super().__init__(logging.WARNING)
+        self.output = output(as_json)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Print one record."""
+        self.output.note(record.getMessage())
+
+
+@contextlib.contextmanager
+def warnings_as_notes(as_json: bool) -> Iterator[None]:
+    """Within the block, what flintmq's loggers warn of goes to stderr as notes.
+
+    Without a handler of its own Python would print it as it is, and file names may hold escape sequences.
+    """
+    logger, handler = logging.getLogger("flintmq"), _Warnings(as_json)
+    logger.addHandler(handler)
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)

@@ -26,9 +26,9 @@ from flintmq.cli.output import Output, Progress, no_progress, output
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
-    from flintmq.arrow.predicate import Predicate
     from flintmq.config import StoreConfig
     from flintmq.message import StoredMessage
+    from flintmq.store.predicate import Predicate
     from flintmq.store.report import Report
 
 EPILOG = examples(
@@ -99,8 +99,8 @@ class Scan:
         self.walk = LogWalk(list_log(root, config), read_facts(root), strict=not lenient, report=self.report)
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
-        from flintmq.arrow.predicate import Selector
         from flintmq.message import stored_message
+        from flintmq.store.predicate import Selector
 
         selector, grep, log = Selector(self.selection.predicate), self.selection.grep, self.walk.log
         has_key, body_of = self.selection.has_key, self.bodies.of
@@ -159,7 +159,7 @@ def command(
     schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after what
     lies before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
     """
-    from flintmq.arrow.predicate import Predicate
+    from flintmq.store.predicate import Predicate
 
     write = _writer(template, as_json)
     first, end = time_range(since, until)

@@ -182,9 +182,9 @@ class UnitFiles:
     def read(self, number: int, count: int) -> bytes:
         """The bytes of `count` units from `number` on; zeros where no file is."""
         out = bytearray()
-        at = bisect_right(self.spans, number, key=lambda span: span.first) - 1
         end = number + count
-        for span in self.spans[max(at, 0) :]:
+        for at in range(self._span_of(number), len(self.spans)):
+            span = self.spans[at]
             if span.first >= end:
                 break
             if span.first > number:
@@ -210,7 +210,10 @@ class UnitFiles:
 
     def blocks(self, number: int, stop: int) -> Iterator[tuple[int, bytes]]:
         """(number, bytes) of the stretches of [number, stop) that files hold, holes of sparse files left out."""
-        for span in self.spans:
+        for place in range(self._span_of(number), len(self.spans)):
+            span = self.spans[place]
+            if span.first >= stop:
+                return
             at, end = max(number, span.first), min(stop, span.stop)
             while at < end:
                 position = (at - span.first) * self.width
@@ -233,7 +236,11 @@ class UnitFiles:
 
     def place(self, number: int) -> tuple[str, int | None]:
         """File and position of a unit, for people; the directory where no file has a place for it."""
-        at = bisect_right(self.spans, number, key=lambda span: span.first) - 1
-        if at >= 0 and number < self.spans[at].stop:
-            return self.spans[at].path, (number - self.spans[at].first) * self.width
+        span = self.spans[self._span_of(number)] if self.spans else None
+        if span is not None and span.first <= number < span.stop:
+            return span.path, (number - span.first) * self.width
         return self.folder, None
+
+    def _span_of(self, number: int) -> int:
+        """Which file has a place for this unit, or is the last one before it; the first one if none is."""
+        return max(0, bisect_right(self.spans, number, key=lambda span: span.first) - 1)

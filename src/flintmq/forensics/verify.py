@@ -36,6 +36,7 @@ from flintmq.storage.effects import REAL, Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.log import LogWalk
+from flintmq.store.log_files import LARGEST_OFFSET
 from flintmq.store.recovery import Verdict
 from flintmq.store.snapshot import Snapshot
 
@@ -134,6 +135,11 @@ class Seen:
     end_of: Callable[[str, int], int | None]
 
 
+def _no_end(topic: str, queue_id: int) -> int:
+    """A queue that may end anywhere."""
+    return LARGEST_OFFSET
+
+
 class Run:
     """One verification: what is looked at, and in which order. The job on Spark looks at the log in another way."""
 
@@ -157,8 +163,10 @@ class Run:
         check_mark(self.root, self.findings, self.effects)
         check_config(self.root, self.findings, self.effects)
         if not self.facts.live:
-            check_offsets(self.root, self.snapshot.broker, seen.end_of, self.findings)
-            TimerCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(seen.end_of)
+            # Without any queue files (a copy of the log and config/ alone) nobody knows where the queues end.
+            end_of = seen.end_of if seen.queues or not seen.records else _no_end
+            check_offsets(self.root, self.snapshot.broker, end_of, self.findings)
+            TimerCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(end_of)
         return Verification(
             root=self.root,
             clean=self.facts.clean,

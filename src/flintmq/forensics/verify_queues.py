@@ -46,7 +46,8 @@ class UnitCheck:
     """
 
     __slots__ = (
-        "_end", "_last_address", "cursor", "extension", "files", "found", "kind", "log_end", "matched", "name",
+        "_accounted", "_end", "_last_address", "cursor", "extension", "files", "found", "kind", "log_end", "matched",
+        "name",
     )  # fmt: skip
 
     def __init__(
@@ -56,6 +57,7 @@ class UnitCheck:
         self.found = UnitFindings(name, files, kind, ground)
         self.cursor = files.first
         self.matched = self.log_end = self._end = 0
+        self._accounted = 0  # units before this number have been looked at; the cursor may go back, this does not
         self._last_address = -(1 << 63) - 1
 
     @property
@@ -100,6 +102,7 @@ class UnitCheck:
         self.found.met(self.cursor, count, self.cursor - queue_offset if self.kind.indexed else 0)
         self.matched += count
         self.cursor += count
+        self._accounted = max(self._accounted, self.cursor)
 
     def _resolve(self, q: int, units: bytes, i: int, count: int, times: Sequence[int]) -> int:
         """Expected unit i and the unit at the cursor differ: decide about one of them or both.
@@ -161,7 +164,8 @@ class UnitCheck:
         return True
 
     def _account(self, start: int, stop: int) -> None:
-        """Explain every unit in [start, stop), for which there is no record."""
+        """Explain every unit in [start, stop), for which there is no record, unless it has been looked at before."""
+        start, self._accounted = max(start, self._accounted), max(stop, self._accounted)
         for number, data in self.files.blocks(start, stop):
             for at in range(0, len(data), self.kind.width):
                 offset, size = POINTER.unpack_from(data, at)

@@ -16,6 +16,8 @@ from flintmq.format.record import COMPRESSED, COMPRESSION_LZ4, COMPRESSION_MASK,
 
 LIMIT: Final = 64 << 20
 """Bytes that a body may have after decompression, unless the caller says otherwise."""
+MOST_FRAMES: Final = 100
+"""Frames that a body may have. Clients write one; an empty one takes 8 bytes, and costs a copy of all that follows."""
 NAMES: Final = {0: "ZLIB", COMPRESSION_ZLIB: "ZLIB", COMPRESSION_LZ4: "LZ4", COMPRESSION_ZSTD: "ZSTD"}
 """Compression type bits of a sysflag -> name. Old clients set bit 0 alone and mean ZLIB."""
 
@@ -29,7 +31,8 @@ def original_body(body: bytes, sys_flag: int, limit: int = LIMIT) -> bytes:
         limit: most bytes that are made.
 
     Raises:
-        FormatError: an unknown type, bytes that are not of that type, or more than `limit` bytes of output.
+        FormatError: an unknown type, bytes that are not of that type, more than `limit` bytes of output, or more than
+            100 frames.
         MissingExtraError: the package for this type is not installed.
     """
     if not sys_flag & COMPRESSED:
@@ -87,6 +90,8 @@ def _frames(name: str, decoder_of: Callable[[], Any], failure: type[Exception], 
             raise FormatError(f"the body is a {name} stream that was cut short")
         parts.append(part)
         left = decoder.unused_data or b""
+        if left and len(parts) == MOST_FRAMES:
+            raise FormatError(f"the body has more than {MOST_FRAMES} {name} frames")
     return b"".join(parts)
 
 

@@ -19,6 +19,7 @@ JsonObject: TypeAlias = dict[str | int, Any]
 
 MAX_BYTES: Final = 64 * 1024 * 1024
 MAX_DEPTH: Final = 64
+MAX_VALUES: Final = 4_000_000  # of any kind: an empty list takes three bytes of file and many times as much memory
 
 _SPACE = re.compile(r"(?:[ \t\r\n\f\v]++|//[^\n]*+|/\*(?s:.*?)\*/)*+")
 _NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?")
@@ -40,7 +41,7 @@ def parse(data: bytes | bytearray | memoryview) -> JsonObject:
 
     Raises:
         FormatError: the bytes are no object of this dialect, go on behind it, or exceed a bound (64 MiB, 64 levels,
-            numbers of 64 bits). The position counts bytes of UTF-8.
+            4,000,000 values, numbers of 64 bits). The position counts bytes of UTF-8.
     """
     if len(data) > MAX_BYTES:
         raise FormatError(f"{len(data)} bytes of JSON, more than the {MAX_BYTES} that are read")
@@ -60,6 +61,7 @@ class _Reader:
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 1 if text.startswith("\ufeff") else 0
+        self.left = MAX_VALUES
 
     def document(self) -> JsonObject:
         if self.next() != "{":
@@ -124,6 +126,9 @@ class _Reader:
         raise self.error("no key" if char else "the text ends early")
 
     def value(self, depth: int) -> Any:
+        self.left -= 1
+        if self.left < 0:
+            raise self.error(f"more than {MAX_VALUES} values")
         char = self.next()
         if char in ('"', "'"):
             return self.string(char)

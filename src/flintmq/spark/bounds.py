@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
-from flintmq.arrow.predicate import LEAST, MOST, Predicate
 from flintmq.message import StoredMessage
 from flintmq.store import geometry
 from flintmq.store.log_files import LogFiles
 from flintmq.store.log_map import stands_at
+from flintmq.store.predicate import LEAST, MOST, Predicate
 from flintmq.store.queues import QueueName, batch_queue, plain_queue
 from flintmq.store.records import record_at
 

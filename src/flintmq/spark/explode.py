@@ -15,12 +15,12 @@ import numpy
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintmq.arrow.predicate import Predicate
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.errors import FormatError
 from flintmq.format import inner_batch, properties
 from flintmq.format.compression import original_body
 from flintmq.format.record import INNER_BATCH
+from flintmq.store.predicate import Predicate
 
 MESSAGES_MAX = 32_767  # INNER_NUM is a 16-bit number
 JOINED_BYTES = 4 << 20  # of unpacked messages in one batch, about

@@ -6,9 +6,9 @@ import json
 import re
 from collections.abc import Mapping
 
-from flintmq.arrow.predicate import LEAST, MOST, QueueRange
 from flintmq.config_text import short
 from flintmq.errors import UsageError
+from flintmq.store.predicate import LEAST, MOST, QueueRange
 
 EARLIEST, LATEST = -2, -1
 """What stands for an offset in Kafka's JSON."""

@@ -12,7 +12,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flintmq.arrow.predicate import Predicate
+from flintmq.store.predicate import Predicate
 from flintmq.config import KEYS, StoreConfig
 from flintmq.config_text import short
 from flintmq.errors import UsageError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
-    from flintmq.arrow.predicate import Predicate
+    from flintmq.store.predicate import Predicate
 
 _SETS = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}  # column -> part of the predicate
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

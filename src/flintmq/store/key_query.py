@@ -30,6 +30,7 @@ from flintmq.store.snapshot import Snapshot
 
 log = logging.getLogger("flintmq.index")
 
+STRANGERS_MAX = 10_000  # records that were looked at in vain, before the log is walked instead
 STALE_ITEMS_MAX = 1000  # items that lead nowhere at a file's end, before the file counts as covering nothing
 
 
@@ -123,17 +124,24 @@ class KeyQuery:
 
     def _indexed(self, span: Span, file: IndexFile) -> Iterator[StoredMessage]:
         """Matching records that a file leads to, the newest first, at most `limit`; by walking if it cannot be used."""
-        given: set[int] = set()
+        seen: set[int] = set()
+        given = 0
         try:
             with file.open() as index:
                 for offset in index.find(self.hash):
-                    message = self.snapshot.record(offset) if offset not in given else None
+                    if offset in seen:
+                        continue
+                    seen.add(offset)
+                    message = self.snapshot.record(offset)
                     if message is not None and self.matches(message):
                         yield message
-                        given.add(offset)
-                        if len(given) >= self.limit:
+                        given += 1
+                        if given >= self.limit:
                             return
-            return
+                    elif len(seen) - given > STRANGERS_MAX:
+                        break
+                else:
+                    return
         except FileNotFoundError:
             pass
         except (ConfigError, CorruptStoreError) as error:

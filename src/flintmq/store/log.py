@@ -309,7 +309,7 @@ class LogWalk:
     def _zero_sector(self, file: LogFile, p: int, follower: int | None) -> bool:
         if self.facts.clean or follower is None:
             return False
-        end = min(follower, file.start + file.size)
+        end = min(follower, max(file.start + file.size, p))  # the file may have grown behind what was listed
         return zeros_to_sector(self._bytes(p, min(end - p, WINDOW) + SECTOR), p - file.start)
 
     def _bytes(self, offset: int, count: int) -> bytes:

@@ -134,19 +134,41 @@ def find_between(log: LogFiles, name: QueueName, offset: int, begin: int, end: i
     Raises:
         StoreAccessError: a file may not be read.
     """
+    newest = None
+    for message in _of_queue(log, name, begin, end, offset, offset + 1):
+        newest = message if stands_at(message, name, offset) else newest
+    return newest
+
+
+def find_from(log: LogFiles, name: QueueName, low: int, stop: int, begin: int, end: int) -> StoredMessage | None:
+    """The record in [begin, end) of a log with the least queue offset in [low, stop) of a queue, or None.
+
+    Of records at one offset it is the newest.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    least, found = stop, None
+    for message in _of_queue(log, name, begin, end, low, stop):
+        for place in places(message):
+            first = max(place.offset, low)
+            if (place.topic, place.queue_id) == name and first <= least and low < place.offset + place.messages:
+                least, found = first, message
+    return found if least < stop else None
+
+
+def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, stop: int) -> Iterator[StoredMessage]:
+    """The records in [begin, end) of a log that may stand at an offset in [low, stop) of a queue."""
     topic = java_encode(name.topic)
     # A topic that is not what its bytes say (U+FFFD for malformed ones) cannot be searched for by bytes.
     exact = java_decode(topic) == name.topic and "\ufffd" not in name.topic
     wanted = re.compile(re.escape(topic) if exact else b"")
-    newest = None
     for piece in LogWalk(log, None, begin, end, strict=False):
         for at in records_with(wanted, piece):
             queue_id, _, queue_offset = _PLACE.unpack_from(piece.data, at + 12)
-            plain = (queue_id, queue_offset) == (name.queue_id, offset)
+            plain = queue_id == name.queue_id and low <= queue_offset < stop
             if plain or _INNER.search(piece.data, at, at + _size(piece, at)):
-                message = stored_message(piece.data, at)
-                newest = message if stands_at(message, name, offset) else newest
-    return newest
+                yield stored_message(piece.data, at)
 
 
 def stands_at(message: StoredMessage, name: QueueName, offset: int) -> bool:

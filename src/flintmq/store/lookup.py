@@ -21,11 +21,13 @@ from flintmq.message import StoredMessage
 from flintmq.store import geometry
 from flintmq.store.config_files import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.dispatch import DispatchRules
-from flintmq.store.log_map import LogMap, find_between, stands_at
+from flintmq.store.log_map import LogMap, find_between, find_from, stands_at
 from flintmq.store.places import places
 from flintmq.store.queues import QueueName, UnitQueue, batch_queue, plain_queue, queue_names
 from flintmq.store.snapshot import Snapshot
 
+UNITS_TRIED = 1000  # units that lead nowhere, before a queue's files count as telling nothing
+OFFSETS_TRIED = 8  # offsets that are tried one by one, before the log is searched for the next message
 QUEUES_KEPT = 4096  # listings of queue directories that are kept for the next question
 
 
@@ -56,6 +58,7 @@ class QueueLookup:
         self._lock = threading.RLock()
         self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
         self._bounds: dict[QueueName, Bounds] = {}
+        self._misleading = False  # some queue's files tell nothing: the log is asked
 
     # -- which queues there are -------------------------------------------------------------------------------------
 
@@ -141,6 +144,22 @@ class QueueLookup:
                 return message, place.offset, place.offset + place.messages
         return None, 0, 0
 
+    def next_message(self, name: QueueName, offset: int, stop: int) -> tuple[int, StoredMessage] | None:
+        """The first offset in [offset, stop) of a queue at which a message can be read, and the message."""
+        for at in range(offset, min(stop, offset + OFFSETS_TRIED)):
+            message = self.message(name, at)
+            if message is not None:
+                return at, message
+        offset += OFFSETS_TRIED
+        if offset >= stop:
+            return None
+        log = self.snapshot.log
+        message = find_from(log, name, offset, stop, log.min_offset, self.snapshot.end)
+        if message is None:
+            return None
+        starts = (place.offset for place in places(message) if (place.topic, place.queue_id) == name)
+        return max(offset, *starts), message
+
     # -- the ends of a queue ------------------------------------------------------------------------------------------
 
     def bounds(self, name: QueueName) -> Bounds:
@@ -164,13 +183,18 @@ class QueueLookup:
 
         Units at or behind the log's end are left over from a cut, and so may be some before it. Where the queue's end
         points below the log's beginning, everything in it has expired: min and max are equal then, as in RocketMQ.
+
+        Files of which a thousand units lead nowhere are not asked any further, and all queues come from the log.
         """
         units, log = self._units(name), self.snapshot.log
         if not units.files:
             return Bounds(0, 0)
         log_end, log_begin = self.snapshot.end, log.min_offset
-        number = units.bisect(lambda u: not units.leads(u) or u.physical_offset < log_end, units.end()) - 1
-        while number >= units.first:
+        last = units.bisect(lambda u: not units.leads(u) or u.physical_offset < log_end, units.end()) - 1
+        for number in range(last, units.first - 1, -1):
+            if number <= last - UNITS_TRIED:
+                self._misleading = True
+                break
             unit = units.unit(number)
             if unit is not None and unit.is_written:
                 if not units.leads(unit):
@@ -182,7 +206,6 @@ class QueueLookup:
                 if message is not None and stop >= own:
                     low = self._first_offset(name, units, number)
                     return Bounds(min(low, first), stop, message.physical_offset + message.size)
-            number -= 1
         return Bounds(0, 0)
 
     def _first_offset(self, name: QueueName, units: UnitQueue, last: int) -> int:
@@ -193,7 +216,7 @@ class QueueLookup:
         begin = self.snapshot.log.min_offset
         # A hole counts as content: what it lost can still be found in the log.
         number = units.bisect(lambda u: u.is_written and not (units.leads(u) and u.physical_offset >= begin), last)
-        for at in range(number, last + 1):
+        for at in range(number, min(last + 1, number + UNITS_TRIED)):
             message, first, _ = self._stands(name, units, at)
             if message is not None:
                 return first
@@ -204,9 +227,9 @@ class QueueLookup:
     # -- what is not dispatched ---------------------------------------------------------------------------------------
 
     def dispatched_end(self) -> int:
-        """Log offset up to which the queues have their units."""
+        """Log offset up to which the queues have their units; the log's begin if the files of one tell nothing."""
         ends = [self._file_bounds(name).physical_end for name in self._plain_names | self._batch_names]
-        end = max(ends, default=0)
+        end = 0 if self._misleading else max(ends, default=0)
         replay = self.snapshot.replay_start
         return max(min(end, end if replay is None else replay), self.snapshot.log.min_offset)
 

@@ -120,7 +120,7 @@ class UnitQueue:
         for name in self._effects.listdir(self.folder, self._below):
             start = file_start(name)
             size = self._effects.size(os.path.join(self.folder, name)) if start is not None else None
-            if start is not None and size is not None and start % width == 0 and size >= width:
+            if start is not None and size is not None and start % width == 0 and width <= size <= geometry.LARGEST_FILE:
                 found.append(UnitFile(os.path.join(self.folder, name), start, size - size % width))
         ends = [file.start for file in found[1:]]
         cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]
@@ -304,12 +304,13 @@ class ExtQueue:
         if not ext.is_address(tags_code):
             return None
         position = ext.position(tags_code)
-        for file in self.files:
-            if file.start <= position < file.start + file.size:
-                try:
-                    with self.effects.reading(file.path, self.below) as fd:
-                        at = position - file.start
-                        return ext.decode(self.effects.pread(fd, min(file.size - at, 0x8000), at))
-                except (FileNotFoundError, FormatError):
-                    return None
-        return None
+        at = bisect_right(self.files, position, key=lambda file: file.start) - 1
+        if at < 0 or position >= self.files[at].start + self.files[at].size:
+            return None
+        file = self.files[at]
+        at = position - file.start
+        try:
+            with self.effects.reading(file.path, self.below) as fd:
+                return ext.decode(self.effects.pread(fd, min(file.size - at, 0x8000), at))
+        except (FileNotFoundError, FormatError):
+            return None

@@ -216,13 +216,12 @@ class StoreView:
         low, high = first, stop
         while low < high:
             middle = (low + high) // 2
-            at, message = middle, now.message(name, middle)
-            while message is None and at + 1 < high:
-                at += 1
-                message = now.message(name, at)
-            if message is None:
+            found = now.next_message(name, middle, high)
+            if found is None:
                 high = middle
-            elif message.store_timestamp < ms or (boundary == "upper" and message.store_timestamp == ms):
+                continue
+            at, message = found
+            if message.store_timestamp < ms or (boundary == "upper" and message.store_timestamp == ms):
                 low = at + 1
             else:
                 high = middle

@@ -14,7 +14,6 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flintmq.arrow.predicate import Predicate
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
@@ -25,6 +24,7 @@ from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut, split_count
 from flintmq.store.log_files import LogFiles
+from flintmq.store.predicate import Predicate
 from flintmq.store.records import record_at
 from flintmq.store.report import Report
 
