@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import errno
 import logging
-import sys
 import threading
-from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import pytest
@@ -20,6 +17,7 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog, LogState
 from tests.storage.faults import Faulty
 from tests.store.engine import FILE_SIZE, records
+from tests.store.interrupts import interrupted_at
 
 LOCAL = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 NOW = 1_700_000_000_000
@@ -215,30 +213,6 @@ def test_puts_of_many_threads_are_one_prefix_without_holes(tmp_path: Path):
             assert (stored.queue_id, stored.queue_offset) == (n % 2, result.queue_offset)
     for queue in (0, 1):
         assert [r.queue_offset for r in found.values() if r.queue_id == queue] == list(range(200))
-
-
-def interrupted_at(step: int, call: Callable[[], object]) -> bool:
-    """Run a call with a KeyboardInterrupt at the step-th place inside the commit log where Python looks for signals.
-
-    That is where a function of Python's begins and where one of C's ends. False if there are fewer.
-    """
-    left = [step]
-
-    def profile(frame: FrameType, event: str, _: object) -> None:
-        if event in ("call", "c_return") and frame.f_code.co_filename.endswith(("commit_log.py", "_file_queue.py")):
-            left[0] -= 1
-            if left[0] < 0:
-                sys.setprofile(None)
-                raise KeyboardInterrupt
-
-    sys.setprofile(profile)
-    try:
-        call()
-    except KeyboardInterrupt:
-        return True
-    finally:
-        sys.setprofile(None)
-    return False
 
 
 @pytest.mark.parametrize("rolls_over", [False, True])

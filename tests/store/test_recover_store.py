@@ -6,91 +6,15 @@ import json
 import random
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from flintmq.errors import CorruptStoreError
 from flintmq.format import checkpoint, flintmq_mark, record
-from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery import Verdict
 from flintmq.testing import damage
-from tests.storage.faults import Faulty
+from tests.store.crashed import BEGIN, Clock, flip, killed, log_file, make, quarantined, reopened, zero
 from tests.store.engine import FILE_SIZE, check_derived, message, open_small, put_all, records, tree
-
-BEGIN = 1_700_000_000_000
-
-
-class Clock(Faulty):
-    """A clock that goes on 10 ms a look."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.clock = BEGIN
-
-    def now_ms(self) -> int:
-        self.clock += 10
-        return self.clock
-
-
-def make(root: Path, count: int = 12, size: int = 300) -> list[record.Record]:
-    """A store of some files, closed cleanly. Its records."""
-    with open_small(root, Clock()) as store:
-        put_all(store, count, size=size)
-    return records(root)
-
-
-def killed(root: Path, flushed: int = 0) -> None:
-    """Let the store look as after kill -9, its log flushed up to a log offset."""
-    (root / "abort").write_text("1")
-    found = [r for r in all_records(root) if r.physical_offset + r.size <= flushed]
-    time = found[-1].store_timestamp if found else 0
-    (root / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(time, time)))
-    (root / "flintmq.mark").write_bytes(flintmq_mark.encode(flushed, time))
-
-
-def all_records(root: Path) -> list[record.Record]:
-    """The records of a log that may have a bad tail."""
-    try:
-        return records(root)
-    except AssertionError:
-        return []
-
-
-def log_file(root: Path, offset: int) -> tuple[Path, int]:
-    """The file that holds a log offset, and the position in it."""
-    return root / "commitlog" / f"{offset - offset % FILE_SIZE:020d}", offset % FILE_SIZE
-
-
-def flip(root: Path, offset: int) -> None:
-    path, position = log_file(root, offset)
-    damage.flip(path, position)
-
-
-def zero(root: Path, offset: int, count: int) -> None:
-    while count > 0:
-        path, position = log_file(root, offset)
-        step = min(count, FILE_SIZE - position)
-        damage.zero(path, position, step)
-        offset, count = offset + step, count - step
-
-
-def reopened(root: Path, kept: list[record.Record]) -> MessageStore:
-    """Open, compare the log with what must be kept, close, and do so again: the second time gives the same."""
-    for _ in range(2):
-        store = open_small(root, Clock())
-        assert records(root) == kept
-        end = kept[-1].physical_offset + kept[-1].size if kept else 0
-        assert store.recovered.state.end in (end, end - end % FILE_SIZE + FILE_SIZE), "there, or behind a blank record"
-        store.close()
-        check_derived(root)
-        assert not (root / "abort").exists()
-    return store
-
-
-def quarantined(root: Path) -> list[bytes]:
-    """The records that were copied before a cut, in log order."""
-    return [path.read_bytes() for path in sorted((root / "quarantine").glob("*.record"))]
 
 
 def test_a_clean_stop_leaves_nothing_to_do(tmp_path: Path):
@@ -425,67 +349,6 @@ def test_files_swapped_with_each_other_refuse(tmp_path: Path):
     second.write_bytes(a)
     with pytest.raises(CorruptStoreError):
         open_small(tmp_path)
-
-
-class Killed(BaseException):
-    """Stands for the death of the process: nobody catches it."""
-
-
-def test_t11_recovery_killed_at_every_call_that_changes_the_disk_gives_the_same(tmp_path: Path):
-    """Line 4: crash in recovery, recover again; and crash in that one, too."""
-    origin = tmp_path / "origin"
-    kept = make(origin, count=12, size=1100)
-    zero(origin, kept[4].physical_offset, 1200)
-    killed(origin, flushed=kept[2].physical_offset)
-    expected, calls = kept[:4], None
-    for at in range(200):
-        for depth in (1, 2) if at % 4 == 0 else (1,):
-            root = tmp_path / f"at{at}-{depth}"
-            shutil.copytree(origin, root)
-            died = 0
-            for _ in range(depth):
-                effects = Clock()
-                count = iter(range(10_000))
-
-                def die(name: str, path: str, count: Any = count, last: int = at) -> None:
-                    if next(count) == last:
-                        raise Killed
-
-                effects.before = die
-                try:
-                    open_small(root, effects).close()
-                except Killed:
-                    died += 1
-            if not died:
-                calls = at
-                break
-            reopened(root, expected)
-            assert len(quarantined(root)) >= 6, "what was valid behind the cut is kept aside, whenever it died"
-            shutil.rmtree(root)
-        if calls is not None:
-            break
-    assert calls is not None and calls > 20
-
-
-@pytest.mark.parametrize("call", ["pwrite", "sync", "unlink", "open_write", "create", "mkdirs", "sync_dir"])
-def test_a_disk_that_refuses_during_recovery_loses_nothing(tmp_path: Path, call: str):
-    kept = make(tmp_path, count=20, size=600)
-    zero(tmp_path, kept[5].physical_offset, 1200)
-    killed(tmp_path, flushed=kept[2].physical_offset)
-    refused = 0
-    for after in range(12):
-        effects = Clock()
-        effects.refuse(call, after=after, times=1)
-        try:
-            store = open_small(tmp_path, effects)
-        except OSError:
-            refused += 1
-            continue
-        store.close()
-        break
-    assert refused > 0
-    reopened(tmp_path, kept[:5])
-    assert len(quarantined(tmp_path)) >= 13
 
 
 @pytest.mark.parametrize("clean", [True, False])

@@ -185,8 +185,17 @@ class CommitLog:
         self.last_time, self.end = begun.time, file.start + end
         self._begun = None
 
+    def close(self) -> None:
+        """Refuse every later put, after an append that a signal broke off was settled. The put lock is held."""
+        if self._begun is not None:
+            self._settle(self._begun)
+        self.closed = True
+
     def _settle(self, begun: Begun) -> None:
-        """Finish an append that a signal broke off: its record counts if it is whole, else nothing of it stays."""
+        """Finish an append that a signal broke off: its record counts if it is whole, else nothing of it stays.
+
+        Left alone it would be a record without a queue unit, which RocketMQ's next clean start skips for good (D6).
+        """
         file, at = begun.file, begun.position
         try:
             found = record.check(file.buffer, at, file.start + at, file_end=file.size, max_size=file.size)

@@ -301,7 +301,7 @@ class MessageStore:
             if self._closed.is_set() or not self._lock.held:
                 return
             self._closed.set()
-            self._log.closed = True
+            self._log.close()
         self._keeper.join()
         self._flush.stop()
         self._dispatch.stop()
