@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     "flintmq put /tmp/store Orders hello --tag paid --key order-1",
-    "seq 1000 | flintmq put /tmp/store Orders --lines --set flushDiskType=SYNC_FLUSH",
+    "flintmq put /tmp/store Orders hello --set flushDiskType=SYNC_FLUSH --json",
 )
 LINES_AT_ONCE = 1000
 

@@ -10,7 +10,10 @@ import typer
 from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples, store_config
 from flintmq.cli.output import output
 
-EPILOG = examples("flintmq recover /var/rocketmq/store --dry-run", "flintmq recover /var/rocketmq/store --json")
+EPILOG = examples(
+    "flintmq recover /var/rocketmq/store --dry-run",
+    "flintmq put /tmp/store Orders hello && flintmq recover /tmp/store --json",
+)
 
 
 def command(
