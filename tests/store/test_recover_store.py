@@ -11,10 +11,11 @@ import pytest
 
 from flintmq.errors import CorruptStoreError
 from flintmq.format import checkpoint, flintmq_mark, record
+from flintmq.message import Message
 from flintmq.store.recovery import Verdict
 from flintmq.testing import damage
 from tests.store.crashed import BEGIN, Clock, flip, killed, log_file, make, quarantined, reopened, zero
-from tests.store.engine import FILE_SIZE, check_derived, message, open_small, put_all, records, tree
+from tests.store.engine import FILE_SIZE, check_derived, index_items, message, open_small, put_all, records, tree
 
 
 def test_a_clean_stop_leaves_nothing_to_do(tmp_path: Path):
@@ -349,6 +350,33 @@ def test_files_swapped_with_each_other_refuse(tmp_path: Path):
     second.write_bytes(a)
     with pytest.raises(CorruptStoreError):
         open_small(tmp_path)
+
+
+def test_d10_units_that_were_not_flushed_with_their_records_are_written_again(tmp_path: Path):
+    """The log is flushed up to its end, the queues only as far as the checkpoint's second time says."""
+    with open_small(tmp_path, Clock()) as store:
+        put_all(store, 40, size=300)
+    kept, before = records(tmp_path), tree(tmp_path)
+    end = kept[-1].physical_offset + kept[-1].size
+    killed(tmp_path, flushed=end)
+    time = kept[-1].store_timestamp
+    (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(time, kept[0].store_timestamp)))
+    damage.zero(tmp_path / "consumequeue" / "T" / "0" / ("0" * 20), 3 * 20, 60)  # a page that never arrived
+    reopened(tmp_path, kept)
+    assert tree(tmp_path) == before
+
+
+def test_a_store_whose_messages_have_no_keys_is_not_read_as_a_whole_at_every_start(tmp_path: Path):
+    for life in range(3):
+        with open_small(tmp_path) as store:
+            for _ in range(40):
+                store.put(Message("T", bytes(300)))
+            [line] = [line for line in store.recovered.decisions if "dispatched again" in line]
+            assert int(line.split()[0]) <= FILE_SIZE // 300, life
+    assert len(list((tmp_path / "index").iterdir())) == 1 and index_items(tmp_path) == []
+    with open_small(tmp_path) as store:
+        put_all(store, 1)
+    assert len(list((tmp_path / "index").iterdir())) == 1 and len(index_items(tmp_path)) == 1
 
 
 @pytest.mark.parametrize("clean", [True, False])

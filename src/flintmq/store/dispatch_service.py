@@ -72,6 +72,7 @@ class DispatchService:
                     for block in self.dispatcher.blocks(piece):
                         if self.index is not None:
                             self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+                            self.index.begin(block.last_time)
                         self.queues.take(block, self.dispatcher)
                         self.last_time = block.last_time
                     self.position = piece.base + piece.end

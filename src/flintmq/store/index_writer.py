@@ -153,7 +153,7 @@ class IndexWriter:
         start = 0
         while start < count:
             if self.current is None or self.current.full:
-                self._next_file(times[start])
+                self.insert_file(times[start])
             assert self.current is not None
             start = self.current.insert(hashes, offsets, times, start, count)
             self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
@@ -162,7 +162,8 @@ class IndexWriter:
         """Go on in an existing file, whose last item is of the record at end_offset."""
         self.current, self.end_offset, self.end_time = file, end_offset, end_time
 
-    def _next_file(self, store_time: int) -> None:
+    def insert_file(self, store_time: int) -> None:
+        """Begin the next file, named by this time in ms."""
         if self.current is not None:
             self.current.close()
         path = os.path.join(self.directory, file_name(store_time, self.names))
@@ -174,7 +175,7 @@ class IndexWriter:
         RocketMQ makes a file as soon as a record comes, with or without keys: the first one, and one after a full one.
         """
         if last_offset >= 0 and (self.current is None or (self.current.full and last_offset > self.end_offset)):
-            self._next_file(last_time)
+            self.insert_file(last_time)
         if self.current is not None:
             self.current.close()
             self.current = None

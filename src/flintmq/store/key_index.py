@@ -29,6 +29,8 @@ class KeyIndex:
 
     Attributes:
         end_offset: log offset of the last record with an item; records behind it are not indexed yet.
+        taken_back: log offset of the first record whose items `recover` has taken back, None if it has none.
+        was_there: whether there were files. If not, nothing tells a log without keys from an index that is lost.
 
     Raises:
         OSError: a file cannot be opened.
@@ -40,6 +42,8 @@ class KeyIndex:
         self.config, self.effects = config, effects
         self.folder = os.path.join(root, geometry.INDEX)
         self.found = index_files.discover(root, config, effects)
+        self.was_there = bool(self.found)
+        self.taken_back: int | None = None
         shape = geometry.IndexGeometry(config.max_hash_slot_num, config.max_index_num)
         if self.found:
             with effects.reading(self.found[-1].path) as fd:
@@ -59,6 +63,9 @@ class KeyIndex:
             if self._cut(writer, log_end) > 1:
                 header = writer.header()
                 self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
+                return
+            if len(self.found) == 1:  # no record had a key yet
+                self.writer.continue_with(writer, -1, 0)
                 return
             writer.close()
             self.effects.unlink(path)
@@ -80,6 +87,7 @@ class KeyIndex:
             low -= 1
         for number in range(newest - 1, low - 1, -1):
             item = writer.item(number)
+            self.taken_back = item.physical_offset
             place = index.slot_position(item.key_hash % slots)
             writer.map[place : place + SLOT.size] = SLOT.pack(index.Slot(item.previous))
             place = index.item_position(number, slots)
@@ -101,6 +109,15 @@ class KeyIndex:
             self.writer.insert(hashes, offsets, times, keys)
         elif first < keys:
             self.writer.insert(hashes[first:keys], offsets[first:keys], times[first:keys], keys - first)
+
+    def begin(self, store_time: int) -> None:
+        """Make the first file, as RocketMQ does as soon as a record comes, with or without keys.
+
+        Raises:
+            OSError: no space, no permission.
+        """
+        if self.writer.current is None:
+            self.writer.insert_file(store_time)
 
     def flush(self) -> None:
         """Make the current file durable.

@@ -76,6 +76,19 @@ def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
     return files.min_offset
 
 
+def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
+    """From where every unit is written again: after an unclean stop, the last file that surely was dispatched to
+    queues that are on disk (D10: the log may have been flushed further than they were)."""
+    begin = begin_of_walk(files, facts, known)
+    if facts.clean:
+        return begin
+    for file in reversed(files.files):
+        first = record_at(files, file.start) if file.start <= begin else None
+        if first is not None and 0 < first.store_timestamp <= known.logics_timestamp - MARGIN_MS:
+            return file.start
+    return files.min_offset
+
+
 class LogRecovery:
     """Finds the end of a log and cuts what lies behind it."""
 
@@ -232,7 +245,14 @@ def check_files(files: LogFiles, file_size: int) -> None:
 
 
 def load_derived(
-    files: LogFiles, queues: ConsumeQueues, index: KeyIndex | None, dispatcher: Dispatcher, end: int, begin: int
+    files: LogFiles,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+    end: int,
+    begin: int,
+    *,
+    clean: bool = False,
 ) -> int:
     """Make queues and index say what the log says.
 
@@ -241,7 +261,8 @@ def load_derived(
         queues, index: not yet loaded.
         dispatcher: makes units and keys.
         end: log offset of the log's end.
-        begin: where recovery's walk began: from here on every unit is written again.
+        begin: from here on every unit is written again.
+        clean: the stop was clean.
 
     Returns:
         How many records were dispatched.
@@ -260,7 +281,10 @@ def load_derived(
     start = min(dispatched, begin)
     if index is not None:
         index.recover(end)
-        start = min(start, _next_indexed(files, index.end_offset, end))
+        if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
+            start = min(start, _next_indexed(files, index.end_offset, end))
+        elif index.taken_back is not None:
+            start = min(start, max(index.taken_back, files.min_offset))
     records = _dispatch(files, queues, index, dispatcher, start, end)
     if records is None:  # a queue lost more than what was read: everything anew
         records = _dispatch(files, queues, index, dispatcher, files.min_offset, end)
@@ -280,6 +304,7 @@ def _dispatch(
             queues.take(block, dispatcher)
             if index is not None:
                 index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+                index.begin(block.last_time)
         records += piece.count
     return records
 
@@ -317,8 +342,8 @@ def recover(
     end, last_time, verdict = recovery.find_end()
     before_writing()
     recovery.cut(end)
-    begin = begin_of_walk(files, recovery.facts, known)
-    records = load_derived(files, queues, index, dispatcher, end, begin)
+    begin = begin_of_dispatch(files, recovery.facts, known)
+    records = load_derived(files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean)
     recovery.tell(f"{records} records were dispatched again")
     return Recovered(LogState(end, last_time, queues.next_offsets()), verdict, recovery.decisions)
 
