@@ -13,6 +13,7 @@ from typing import Any
 
 from flintmq.format import message_id, properties, record
 from flintmq.format.text import java_decode
+from flintmq.kernels.fetch import RecordBytes
 
 # A log names few topics and hosts, again and again.
 _topic_text = lru_cache(1024)(java_decode)
@@ -44,23 +45,29 @@ COLUMNS = (
 )
 
 
-class StoredMessage:
+class StoredMessage(RecordBytes):
     """One record of a commit log, read-only.
 
-    The columns of the schema are attributes, decoded on first use.
+    The columns of the schema are attributes, decoded on first use. `raw` (all bytes), `size` and `body` (as stored,
+    compressed or not) come from the kernel.
 
     Text that is not UTF-8 reads as Java reads it (U+FFFD); `raw` keeps the bytes.
 
     Thread: may be shared; decoding twice at worst gives equal values.
     """
 
-    __slots__ = ("_fields", "_properties", "raw")
+    __slots__ = ()
+
+    _fields: record.Record | None
+    _properties: dict[str, str] | None
 
     def __init__(self, raw: bytes) -> None:
         """Wrap the bytes of one validated record (structure and checksum checked by the caller)."""
-        self.raw = raw
-        self._fields: record.Record | None = None
-        self._properties: dict[str, str] | None = None
+        super().__init__(raw)
+
+    def __reduce__(self) -> tuple[type[StoredMessage], tuple[bytes]]:
+        """Pickled and copied as its bytes."""
+        return type(self), (self.raw,)
 
     @property
     def fields(self) -> record.Record:
@@ -87,11 +94,6 @@ class StoredMessage:
     def queue_offset(self) -> int:
         """Index in the queue; 0 for prepared and rolled-back transaction records."""
         return self.fields.queue_offset
-
-    @property
-    def body(self) -> bytes:
-        """Body as stored, compressed or not."""
-        return self.fields.body
 
     @property
     def properties(self) -> dict[str, str]:
@@ -144,11 +146,6 @@ class StoredMessage:
     def physical_offset(self) -> int:
         """Byte offset of the record in the log."""
         return self.fields.physical_offset
-
-    @property
-    def size(self) -> int:
-        """Bytes of the record."""
-        return len(self.raw)
 
     @property
     def magic(self) -> str:

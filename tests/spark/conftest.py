@@ -8,8 +8,13 @@ from flintmq.spark import session
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[object]:
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[object]:
     """A session on this machine with two cores, made as users make one."""
-    running = session("flintmq tests", "local[2]", **{"spark.sql.shuffle.partitions": 2, "spark.log.level": "OFF"})
+    settings = {
+        "spark.sql.shuffle.partitions": 2,
+        "spark.log.level": "OFF",
+        "spark.sql.warehouse.dir": tmp_path_factory.mktemp("warehouse"),
+    }
+    running = session("flintmq tests", "local[2]", **settings)
     yield running
     running.stop()

@@ -2,9 +2,9 @@
 
 import pytest
 
-from flintmq.store.predicate import Predicate
 from flintmq.errors import ConfigError, UsageError
 from flintmq.spark.options import OWN_NAMES, ReadOptions
+from flintmq.store.predicate import Predicate
 
 
 def parse(**options):
@@ -102,6 +102,36 @@ def test_an_impossible_value_of_a_rocketmq_key():
 def test_a_path_is_needed():
     with pytest.raises(UsageError, match="which store"):
         ReadOptions.parse({})
+
+
+@pytest.mark.parametrize(
+    "text, path",
+    [
+        ("/a b/%41", "/a b/%41"),
+        ("store", "store"),
+        ("a:b", "a:b"),
+        ("file:/a%20b/c", "/a b/c"),
+        ("file:///a/%C3%A4", "/a/ä"),
+        ("FILE://localhost/a", "/a"),
+    ],
+)
+def test_paths(text, path):
+    assert ReadOptions.parse({"path": text}).path == path
+
+
+@pytest.mark.parametrize("text", ["s3://bucket/store", "hdfs://host:9000/store", "file://other/a"])
+def test_paths_elsewhere_are_refused(text):
+    with pytest.raises(UsageError, match="file system that is mounted"):
+        ReadOptions.parse({"path": text})
+
+
+def test_what_spark_adds_for_a_table_in_its_catalog():
+    """As it arrives in PySpark 4.3 for CREATE TABLE t USING flintmq OPTIONS (...) TBLPROPERTIES ('k'='v')."""
+    added = {"owner": "root", "k": "v", "provider": "flintmq", "comment": "x", "location": "file:/s"}
+    options = ReadOptions.parse({**added, "path": "file:/s", "option.columns": "topic", "columns": "topic"})
+    assert (options.path, options.columns) == ("/s", ("topic",))
+    with pytest.raises(UsageError, match="'colums' is no option"):
+        ReadOptions.parse({**added, "path": "file:/s", "option.colums": "topic"})
 
 
 def test_every_option_is_documented(pytestconfig):

@@ -3,8 +3,11 @@
 import base64
 import hashlib
 import ipaddress
+import pickle
 
 import pytest
+
+from flintmq.store.predicate import Predicate
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 pytestmark = pytest.mark.spark
@@ -74,6 +77,19 @@ def test_sql(spark, golden):
     )
     counted = spark.sql("SELECT count(*) FROM v").collect()[0][0]
     assert counted == sum(row["topic"] == topic_of(store) for row in store.rows)
+
+
+def test_a_table_in_the_catalog_is_told_apart(spark, golden):
+    """Spark gives a Python source none of the table's options when it reads; whoever tries is told what works."""
+    store = golden("basic")
+    spark.sql(f"CREATE TABLE t USING flintmq OPTIONS (path '{store.path}', columns 'topic,queue_id')")
+    try:
+        assert spark.table("t").columns == ["topic", "queue_id"]
+        with pytest.raises(Exception, match="CREATE TEMPORARY VIEW"):
+            spark.sql("SELECT count(*) FROM t").collect()
+    finally:
+        spark.sql("DROP TABLE t")
+    assert (store.path / "commitlog").exists()
 
 
 def topic_of(store):
@@ -190,6 +206,26 @@ def test_filters_are_pushed_where_the_session_allows_it(spark, golden, tmp_path)
             frame = load(spark, store, pushdown=pushdown).where(conditions)
             assert [row.physical_offset for row in rows_of(frame)] == want
     spark.conf.set("spark.sql.python.filterPushdown.enabled", "true")
+
+
+def predicates(frame):
+    """What the tasks of a DataFrame will ask of each record: from the partitions that Spark got from planning."""
+    leaf = frame._jdf.queryExecution().executedPlan().collectLeaves().apply(0)
+    found = leaf.inputPartitions()
+    return [pickle.loads(found.apply(n).pickedPartition()).plan.options.predicate for n in range(found.size())]
+
+
+def test_what_is_pushed_reaches_the_scan(spark, golden):
+    store = golden("basic")
+    frame = load(spark, store).where("topic IN ('A', 'B') AND queue_id = 1 AND tags = 'x' AND queue_offset > 5")
+    (found,) = predicates(frame)
+    assert found == Predicate(frozenset("AB"), queue_ids=frozenset({1}), tags=frozenset("x"))
+    (found,) = predicates(
+        load(spark, store).where("store_timestamp >= timestamp_millis(5) AND store_timestamp < '1970-01-02'")
+    )
+    assert (found.since, found.until) == (5, 86_400_000)
+    (found,) = predicates(load(spark, store, pushdown=False).where("topic = 'A'"))
+    assert found.everything
 
 
 @pytest.mark.parametrize(

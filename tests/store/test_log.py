@@ -270,3 +270,15 @@ def test_a_file_that_grew_behind_what_was_listed(tmp_path: Path) -> None:
     found = offsets(LogWalk(log, UNCLEAN, strict=False, report=report))
     assert found[: len(every)] == every and found[-1] == second[-1]
     assert report.damage_count >= 1
+
+
+@pytest.mark.parametrize("left", range(10))
+@pytest.mark.parametrize("piece_bytes", [1 << 20, SIZE + 7, 97])
+def test_a_few_zeros_at_a_file_s_end_are_its_end_however_it_is_read(
+    tmp_path: Path, left: int, piece_bytes: int
+) -> None:
+    """A buffer that is used again still holds the bytes of the read before behind a short one."""
+    data = make(0, 1000) + make(SIZE, 1001, b"x" * 400)
+    log = log_of(tmp_path, data, file_size=len(data) + left)
+    walk = LogWalk(log, piece_bytes=piece_bytes)
+    assert len(offsets(walk)) == 2 and walk.verdict is Verdict.END

@@ -11,12 +11,13 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from urllib.parse import unquote, urlsplit
 
-from flintmq.store.predicate import Predicate
 from flintmq.config import KEYS, StoreConfig
 from flintmq.config_text import short
 from flintmq.errors import UsageError
 from flintmq.spark.offsets import parse_assignment, parse_offsets, queue_ranges
+from flintmq.store.predicate import Predicate
 
 OWN_NAMES = {
     "path": "the store's directory",
@@ -77,9 +78,12 @@ class ReadOptions:
                 each other.
             ConfigError: an impossible value of one of RocketMQ's keys.
         """
-        given = {_name_of(name): value.strip() for name, value in options.items()}
+        given = {_name_of(name): value.strip() for name, value in _without_table_properties(options).items()}
         if not given.get("path"):
-            raise UsageError("which store? give its directory: .load(STORE), or the option path")
+            raise UsageError(
+                "which store? give its directory: .load(STORE), or the option path (Spark keeps the options of "
+                "CREATE TABLE to itself; use CREATE TEMPORARY VIEW)"
+            )
         chosen = [name for name in _ONE_OF if name in given]
         if len(chosen) > 1:
             raise UsageError(f"options {' and '.join(chosen)} exclude each other; give one of them")
@@ -87,7 +91,7 @@ class ReadOptions:
             if given.get(offsets, "").startswith("{") and timestamp in given:
                 raise UsageError(f"options {offsets} and {timestamp} exclude each other; give one of them")
         return cls(
-            path=given["path"],
+            path=_local_path(given["path"]),
             columns=_names(given, "columns"),
             predicate=_predicate(given),
             least_splits=_number(given, "minPartitions", 1, 1, 1_000_000),
@@ -98,6 +102,25 @@ class ReadOptions:
             access=_choice(given, "access", ("pread", "map")),
             config=StoreConfig.from_keys({name: value for name, value in given.items() if name in KEYS}),
         )
+
+
+def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Of a table in Spark's catalog: its path and its options, which have a prefix, without what Spark adds."""
+    if "provider" not in options:
+        return options
+    given = {name[len("option.") :]: value for name, value in options.items() if name.startswith("option.")}
+    return {**given, **({"path": options["path"]} if "path" in options else {})}
+
+
+def _local_path(text: str) -> str:
+    """A path, also from a `file:` URI, which is what Spark makes of the path of a table."""
+    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
+    if scheme is None:
+        return text
+    parts = urlsplit(text)
+    if scheme[1].lower() != "file" or parts.netloc not in ("", "localhost"):
+        raise UsageError(f"{short(text)}: a store is read from a file system that is mounted; give its directory there")
+    return unquote(parts.path)
 
 
 def _name_of(name: str) -> str:

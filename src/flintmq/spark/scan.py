@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator
 from dataclasses import dataclass
 
@@ -45,7 +46,7 @@ def plan_scan(options: ReadOptions, report: Report) -> Plan:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
         StoreAccessError: a file may not be read.
     """
-    root = geometry.open_root(options.path, options.config)
+    root = geometry.open_root(os.path.abspath(options.path), options.config)  # workers may run in other directories
     log = list_log(root, options.config)
     end = find_end(log, read_facts(root), report).offset
     return Plan(options, log, *scan_bounds(root, log, options.predicate, end))

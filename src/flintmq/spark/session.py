@@ -7,6 +7,7 @@ set later it is too late. Whoever makes a session otherwise calls `register(spar
 from __future__ import annotations
 
 import importlib.util
+import logging
 import os
 import sys
 import warnings
@@ -50,8 +51,7 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
         JavaNotFoundError: there is no Java to run Spark on.
     """
     spark_session = _session_class()
-    # Nothing here uses pandas: PySpark only asks that it be there.
-    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    _quieten()
     if spark_session.getActiveSession() is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java already
@@ -93,6 +93,14 @@ def _session_class() -> type[SparkSession]:
     from pyspark.sql import SparkSession
 
     return SparkSession
+
+
+def _quieten() -> None:
+    """Leave out what helps nobody: a warning about pandas, and a second, longer copy of each error in a query."""
+    from pyspark.logger import PySparkLogger
+
+    warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
+    PySparkLogger.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 
 
 def _is_local(master: str | None) -> bool:

@@ -201,7 +201,7 @@ class LogWalk:
                 if not count:
                     self._effort.failed(need)
                 source.near_stop()
-                self._stopped(file, self.position, reason, int.from_bytes(data[stop : stop + 8], "big") == 0)
+                self._stopped(file, self.position, reason, not any(data[stop : min(stop + 8, filled)]))
             need = 0
 
     @staticmethod

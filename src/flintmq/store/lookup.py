@@ -95,6 +95,11 @@ class QueueLookup:
                     self._files.popitem(last=False)
             return found
 
+    def plain_units(self, name: QueueName, offset: int, count: int) -> memoryview:
+        """Bytes of up to `count` units of a plain queue from an offset on, as one file holds them; none of others."""
+        units = self._units(name)
+        return memoryview(b"" if units.is_batch else units.raw(offset, count))
+
     # -- one message --------------------------------------------------------------------------------------------------
 
     def message(self, name: QueueName, offset: int) -> StoredMessage | None:

@@ -138,14 +138,18 @@ class UnitQueue:
 
     def read(self, number: int, count: int) -> list[AnyUnit]:
         """Up to `count` units from `number` on, of one file; none where no file is, or where it ends."""
+        return list(self.layout.iter(self.raw(number, count)))
+
+    def raw(self, number: int, count: int) -> bytes:
+        """The bytes of these units: whole ones, unless the file shrank."""
         width = self.layout.size
         at = bisect_right(self._starts, number * width) - 1
         if at < 0 or count <= 0:
-            return []
+            return b""
         file = self.files[at]
         position = number * width - file.start
         most = min(count * width, file.size - position)
-        return [] if most <= 0 else list(self.layout.iter(self._bytes(file, position, most)))
+        return b"" if most <= 0 else self._bytes(file, position, most)
 
     def unit(self, number: int) -> AnyUnit | None:
         """One unit, written or not; None where no file is."""

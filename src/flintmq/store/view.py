@@ -25,6 +25,7 @@ from flintmq.store.config_files import BrokerConfig
 from flintmq.store.key_query import KeyQuery
 from flintmq.store.log import ACCESS, LogWalk
 from flintmq.store.lookup import QueueLookup
+from flintmq.store.queue_batch import LogMaps, QueueBatch, read_batch
 from flintmq.store.queues import QueueName
 from flintmq.store.report import Report
 from flintmq.store.search import first_record
@@ -63,6 +64,7 @@ class StoreView:
         self.root, self.config, self.access = root, config, access
         self._effects = effects
         self._lookup: QueueLookup | None = QueueLookup(Snapshot(root, config, None, effects))
+        self._maps = LogMaps() if access == "map" else None
 
     def __enter__(self) -> Self:
         """The view itself."""
@@ -77,12 +79,13 @@ class StoreView:
 
     def close(self) -> None:
         """Forget what is known of the store. No file is kept open, so this cannot fail; it may be called again."""
-        self._lookup = None
+        self._lookup, self._maps = None, None
 
     def refresh(self) -> None:
         """Look at the store anew: files that came or went, the end of the log, new messages in the queues."""
         now = self._now
         self._lookup = QueueLookup(Snapshot(self.root, self.config, now.snapshot, self._effects), now)
+        self._maps = self._maps and LogMaps()
 
     @property
     def _now(self) -> QueueLookup:
@@ -145,6 +148,28 @@ class StoreView:
         else:
             has = f"the queue holds {first} to {stop - 1}"
         raise MessageNotFoundError(f"topic {short(topic)}, queue {queue_id}: no message at offset {offset}; {has}")
+
+    def read(self, topic: str, queue_id: int, offset: int, count: int = 32) -> QueueBatch:
+        """Up to `count` messages of a queue from an offset on, and where to go on: for readers of whole queues.
+
+        The batch is empty at the end of the queue, and for a queue that the store does not have. It may be shorter than
+        `count` before the end; an offset below the queue's first is moved up to it. Messages are read and checked when
+        they are taken out of the batch; what cannot be read is left out. An inner batch is one message.
+
+        With `access="map"` the messages lie in mapped files of the log, which stay mapped as long as one is held, and
+        a file that another process shrinks kills this one.
+
+            batch = view.read("Orders", 0, 0, 1000)
+            while batch:
+                for message in batch: ...
+                batch = view.read("Orders", 0, batch.next_offset, 1000)
+
+        Raises:
+            UsageError: a negative count.
+        """
+        if count < 0:
+            raise UsageError(f"count {count} is negative")
+        return read_batch(self._now, QueueName(topic, queue_id), offset, count, self._maps)
 
     def get_at(self, physical_offset: int) -> StoredMessage:
         """The message whose record begins at this log offset.

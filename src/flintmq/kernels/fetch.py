@@ -1,0 +1,242 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Messages by queue offset, many at once: from queue units to records that count, and objects that hold them.
+
+Units are hints. A record is given only if it counts (kernels/walk) and stands at the queue and offset that the unit's
+place says. An object does not copy its record but pins the buffer in which it lies, and takes its own copy when the
+whole record is asked for.
+"""
+
+import cython
+
+if not cython.compiled:
+    from flintmq.kernels._plain import i32be, i64be, prefetch_read, same_bytes, u16be
+    from flintmq.kernels.walk import _record
+
+UNIT = 20  # bytes of a plain queue's unit (store format 6.1)
+_AHEAD = cython.declare(cython.longlong, 8)  # units: how far ahead record headers are fetched into the cache
+
+
+def _copy(p, at, n):
+    """Bytes of a buffer."""
+    if cython.compiled:
+        return cython.cast(cython.p_char, p)[at : at + n]
+    return bytes(p[at : at + n])
+
+
+@cython.final
+@cython.cclass
+class Pin:
+    """Holds a buffer, so that it can be neither unmapped nor resized."""
+
+    data: cython.const[cython.uchar][::1]
+
+    def __init__(self, data: cython.const[cython.uchar][::1]) -> None:
+        self.data = data
+
+
+@cython.cclass
+class RecordBytes:
+    """One validated record, and what was decoded of it by the class that derives from this one and has `fields`."""
+
+    _pin: Pin
+    _raw: bytes
+    _p: cython.pointer(cython.const[cython.uchar])
+    _size: cython.longlong
+    _fields = cython.declare(object, visibility="public")
+    _properties = cython.declare(object, visibility="public")
+
+    def __init__(self, raw: bytes) -> None:
+        """Wrap the bytes of a record."""
+        self._raw = raw
+        self._size = len(raw)
+        self._p = cython.cast(cython.pointer(cython.const[cython.uchar]), raw) if cython.compiled else raw
+        self._fields = None
+        self._properties = None
+
+    @property
+    def raw(self) -> bytes:
+        """The bytes of the whole record."""
+        if self._raw is None:
+            self._raw = _copy(self._p, 0, self._size)
+            if cython.compiled:
+                self._p = cython.cast(cython.pointer(cython.const[cython.uchar]), self._raw)
+            else:
+                self._p = self._raw
+            self._pin = None
+        return self._raw
+
+    @property
+    def size(self) -> int:
+        """Bytes of the record."""
+        return self._size
+
+    @property
+    def body(self) -> bytes:
+        """The record's body; of bytes that have none where it should be, what `fields` of the derived class says."""
+        if self._size >= 91:
+            at: cython.longlong = 88 + (12 if self._p[39] & 16 else 0) + (12 if self._p[39] & 32 else 0)
+            if at <= self._size:
+                n: cython.longlong = i32be(self._p, at - 4)
+                if 0 <= n <= self._size - at:
+                    return _copy(self._p, at, n)
+        return self.fields.body
+
+
+def run(
+    units: cython.const[cython.uchar][::1],
+    first: cython.longlong,
+    count: cython.longlong,
+    low: cython.longlong,
+    high: cython.longlong,
+):
+    """How many units of a plain queue, from number `first` of the buffer on, lead into the log [low, high).
+
+    Returns:
+        (n, size): the units up to the first that does not, and the bytes of their records.
+
+    Raises:
+        ValueError: the buffer has no such units.
+    """
+    if first < 0 or count < 0 or first > len(units) // 20 - count:
+        raise ValueError("the buffer has no such units")
+    i: cython.longlong = 0
+    total: cython.longlong = 0
+    if count == 0:
+        return 0, 0
+    if cython.compiled:
+        p: cython.pointer(cython.const[cython.uchar]) = cython.address(units[0])
+    else:
+        p = units
+    with cython.nogil:
+        while i < count:
+            at: cython.longlong = i64be(p, 20 * (first + i))
+            size: cython.longlong = i32be(p, 20 * (first + i) + 8)
+            if size <= 0 or at < low or at > high - size:
+                break
+            total += size
+            i += 1
+    return i, total
+
+
+def _stands(p, at, size, topic, topic_size, queue_id, queue_offset):
+    """Whether the record at p[at], which counts, stands at this place of its own queue."""
+    if i32be(p, at + 12) != queue_id or i64be(p, at + 20) != queue_offset or p[at + 39] & 4:
+        return False  # bit 4: prepared and rolled-back records stand nowhere
+    both: cython.longlong = at + 88 + (12 if p[at + 39] & 16 else 0) + (12 if p[at + 39] & 32 else 0)
+    end: cython.longlong = both + i32be(p, both - 4)
+    if p[at + 7] == 0xA7:
+        return p[end] == topic_size and same_bytes(p, end + 1, topic, 0, topic_size)
+    return u16be(p, end) == topic_size and same_bytes(p, end + 2, topic, 0, topic_size)
+
+
+def check(
+    units: cython.const[cython.uchar][::1],
+    first: cython.longlong,
+    count: cython.longlong,
+    data: cython.const[cython.uchar][::1],
+    base: cython.longlong,
+    file_end: cython.longlong,
+    max_size: cython.longlong,
+    topic: cython.const[cython.uchar][::1],
+    queue_id: cython.int,
+    queue_offset: cython.longlong,
+    positions: cython.longlong[::1],
+):
+    """Validate the records to which units lead.
+
+    Args:
+        units, first, count: units of a plain queue, count of them from number `first` of the buffer on.
+        data, base: bytes of one commit log file, and the log offset of data[0].
+        file_end: position in data of the end of that file.
+        max_size: largest record in bytes that is believed.
+        topic, queue_id, queue_offset: where the first unit's record must stand, the next one at one more.
+        positions: takes the position in data of each record.
+
+    Returns:
+        (n, inside): how many units lead to a record that counts and stands at its place, up to the first that does
+        not; and whether that one begins within data.
+
+    Raises:
+        ValueError: the buffer has no such units, or positions has no room for them.
+    """
+    if first < 0 or count < 0 or first > len(units) // 20 - count or count > len(positions):
+        raise ValueError("units and positions must have room for count")
+    i: cython.longlong = 0
+    inside: cython.bint = True
+    available: cython.longlong = len(data)
+    topic_size: cython.longlong = len(topic)
+    if count == 0 or available == 0 or topic_size == 0:
+        return 0, False
+    if cython.compiled:
+        u: cython.pointer(cython.const[cython.uchar]) = cython.address(units[0])
+        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
+        t: cython.pointer(cython.const[cython.uchar]) = cython.address(topic[0])
+    else:
+        u, p, t = units, data, topic
+    with cython.nogil:
+        while i < count:
+            ahead: cython.longlong = i64be(u, 20 * (first + (i + _AHEAD if i + _AHEAD < count else i))) - base
+            if 0 <= ahead < available:
+                prefetch_read(p, ahead)
+                prefetch_read(p, ahead + 64 if ahead + 64 < available else ahead)
+                prefetch_read(p, ahead + 128 if ahead + 128 < available else ahead)
+                prefetch_read(p, ahead + 192 if ahead + 192 < available else ahead)
+                prefetch_read(p, ahead + 256 if ahead + 256 < available else ahead)
+            at: cython.longlong = i64be(u, 20 * (first + i)) - base
+            inside = 0 <= at < available
+            if not inside:
+                break
+            size: cython.longlong = _record(p, at, available, file_end, base, max_size, 1)
+            if size < 0 or size != i32be(u, 20 * (first + i) + 8):
+                break
+            if not _stands(p, at, size, t, topic_size, queue_id, queue_offset + i):
+                break
+            positions[i] = at
+            i += 1
+    return i, inside
+
+
+def take(
+    cls, data: cython.const[cython.uchar][::1], positions: cython.const[cython.longlong][::1], count: cython.longlong
+):
+    """Objects of records that count.
+
+    Args:
+        cls: RecordBytes, or a class that derives from it and has no __init__ that matters.
+        data: bytes that hold the records. They must not change as long as an object lives.
+        positions, count: where the records begin.
+
+    Raises:
+        ValueError: a position at which data holds no whole record.
+    """
+    if count < 0 or count > len(positions):
+        raise ValueError("positions has fewer entries than count")
+    found = []
+    if count == 0:
+        return found
+    i: cython.longlong
+    at: cython.longlong
+    size: cython.longlong
+    if len(data) < 91:
+        raise ValueError("no record begins at a position")
+    pin: Pin = Pin(data)
+    one: RecordBytes
+    if cython.compiled:
+        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
+    else:
+        p = memoryview(data)
+    for i in range(count):
+        at = positions[i]
+        if at < 0 or at > len(data) - 91:
+            raise ValueError("no record begins at a position")
+        size = i32be(p, at)
+        if size < 91 or size > len(data) - at:
+            raise ValueError("a record goes on beyond the buffer")
+        one = cls.__new__(cls)
+        one._pin = pin
+        one._p = p + at if cython.compiled else p[at : at + size]
+        one._size = size
+        if not cython.compiled:
+            one._raw = one._fields = one._properties = None
+        found.append(one)
+    return found
