@@ -28,10 +28,20 @@ from flintmq.errors import (
     UnsupportedFormatError,
     UsageError,
 )
-from flintmq.message import COLUMNS, StoredMessage
+from flintmq.message import (
+    COLUMNS,
+    GetMessageStatus,
+    GetResult,
+    Message,
+    Outcome,
+    PutMessageStatus,
+    PutResult,
+    StoredMessage,
+)
 
 if TYPE_CHECKING:
     from flintmq.arrow.scan import scan_arrow
+    from flintmq.store.message_store import MessageStore
     from flintmq.store.view import StoreView, open_store
 
 __version__ = "0.1.0"
@@ -42,10 +52,17 @@ __all__ = [
     "CorruptStoreError",
     "FlintError",
     "FormatError",
+    "GetMessageStatus",
+    "GetResult",
     "JavaNotFoundError",
+    "Message",
     "MessageNotFoundError",
+    "MessageStore",
     "MissingExtraError",
     "NotAStoreError",
+    "Outcome",
+    "PutMessageStatus",
+    "PutResult",
     "StoreAccessError",
     "StoreConfig",
     "StoreError",
@@ -59,7 +76,12 @@ __all__ = [
     "scan_arrow",
 ]
 
-_LAZY = {"open_store": "flintmq.store.view", "StoreView": "flintmq.store.view", "scan_arrow": "flintmq.arrow.scan"}
+_LAZY = {
+    "MessageStore": "flintmq.store.message_store",
+    "open_store": "flintmq.store.view",
+    "StoreView": "flintmq.store.view",
+    "scan_arrow": "flintmq.arrow.scan",
+}
 
 
 def __getattr__(name: str) -> Any:

@@ -6,6 +6,8 @@ the one schema (the same in scan, Arrow, Spark and JSON), in the same meaning.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+from enum import Enum
 from functools import lru_cache
 from typing import Any
 
@@ -197,3 +199,132 @@ def stored_message(data: bytes | bytearray | memoryview, at: int) -> StoredMessa
     """The validated record that begins at data[at], copied out."""
     size = int.from_bytes(data[at : at + 4], "big")
     return StoredMessage(bytes(data[at : at + size]))
+
+
+class Outcome(Enum):
+    """What is certain about a put (docs/durability.md): stored, not stored, or neither."""
+
+    OK = "ok"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class PutMessageStatus(Enum):
+    """RocketMQ's statuses of a put, by their names."""
+
+    PUT_OK = "PUT_OK"
+    FLUSH_DISK_TIMEOUT = "FLUSH_DISK_TIMEOUT"
+    FLUSH_SLAVE_TIMEOUT = "FLUSH_SLAVE_TIMEOUT"
+    SLAVE_NOT_AVAILABLE = "SLAVE_NOT_AVAILABLE"
+    SERVICE_NOT_AVAILABLE = "SERVICE_NOT_AVAILABLE"
+    CREATE_MAPPED_FILE_FAILED = "CREATE_MAPPED_FILE_FAILED"
+    MESSAGE_ILLEGAL = "MESSAGE_ILLEGAL"
+    PROPERTIES_SIZE_EXCEEDED = "PROPERTIES_SIZE_EXCEEDED"
+    OS_PAGE_CACHE_BUSY = "OS_PAGE_CACHE_BUSY"
+    UNKNOWN_ERROR = "UNKNOWN_ERROR"
+    IN_SYNC_REPLICAS_NOT_ENOUGH = "IN_SYNC_REPLICAS_NOT_ENOUGH"
+    PUT_TO_REMOTE_BROKER_FAIL = "PUT_TO_REMOTE_BROKER_FAIL"
+    LMQ_CONSUME_QUEUE_NUM_EXCEEDED = "LMQ_CONSUME_QUEUE_NUM_EXCEEDED"
+    WHEEL_TIMER_FLOW_CONTROL = "WHEEL_TIMER_FLOW_CONTROL"
+    WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"
+    WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
+
+
+class GetMessageStatus(Enum):
+    """RocketMQ's statuses of a get, by their names."""
+
+    FOUND = "FOUND"
+    NO_MATCHED_MESSAGE = "NO_MATCHED_MESSAGE"
+    MESSAGE_WAS_REMOVING = "MESSAGE_WAS_REMOVING"
+    OFFSET_FOUND_NULL = "OFFSET_FOUND_NULL"
+    OFFSET_OVERFLOW_BADLY = "OFFSET_OVERFLOW_BADLY"
+    OFFSET_OVERFLOW_ONE = "OFFSET_OVERFLOW_ONE"
+    OFFSET_TOO_SMALL = "OFFSET_TOO_SMALL"
+    NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
+    NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
+    OFFSET_RESET = "OFFSET_RESET"
+
+
+@dataclass(slots=True)
+class Message:
+    """A message to put.
+
+    Attributes:
+        topic: where to; a name that can be a directory's, at most 127 bytes (255 for `%RETRY%` and `%DLQ%`).
+        body: what to store, as it is.
+        tags: property TAGS, or None.
+        keys: property KEYS: one text with keys separated by spaces, or None.
+        properties: further properties; neither names nor values may hold the characters 01 and 02.
+        queue_id: queue of the topic.
+        flag: the sender's own number, 32 bits signed.
+        wait: wait for the disk under SYNC_FLUSH.
+        born_timestamp: sender's clock in ms; None for the store's clock.
+        sys_flag: system flag bits (compression, transaction type).
+        reconsume_times, prepared_transaction_offset: stored as given.
+        properties_bytes: the whole property string, encoded; replaces tags, keys and properties.
+    """
+
+    topic: str
+    body: bytes = b""
+    tags: str | None = None
+    keys: str | None = None
+    properties: dict[str, str] | None = None
+    queue_id: int = 0
+    flag: int = 0
+    wait: bool = True
+    born_timestamp: int | None = None
+    sys_flag: int = 0
+    reconsume_times: int = 0
+    prepared_transaction_offset: int = 0
+    properties_bytes: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PutResult:
+    """What became of a put.
+
+    Attributes:
+        status: RocketMQ's status.
+        queue_offset: index in the queue; -1 if nothing was stored.
+        physical_offset: byte offset in the log; -1 if nothing was stored.
+        size: bytes of the record; 0 if nothing was stored.
+        store_timestamp: store time in ms.
+        store_host: raw address and port, for the offset message id.
+    """
+
+    status: PutMessageStatus
+    queue_offset: int = -1
+    physical_offset: int = -1
+    size: int = 0
+    store_timestamp: int = 0
+    store_host: bytes = field(default=b"", repr=False)
+
+    @property
+    def outcome(self) -> Outcome:
+        """OK, FAILED (certainly not stored) or UNKNOWN (may or may not be there after a restart)."""
+        if self.status is PutMessageStatus.PUT_OK:
+            return Outcome.OK
+        return Outcome.FAILED if self.physical_offset < 0 else Outcome.UNKNOWN
+
+    @property
+    def offset_msg_id(self) -> str:
+        """Store host and physical offset, upper-case hex; empty if nothing was stored."""
+        return message_id.offset_msg_id(self.store_host, self.physical_offset) if self.physical_offset >= 0 else ""
+
+
+@dataclass(frozen=True, slots=True)
+class GetResult:
+    """Answer of a get.
+
+    Attributes:
+        status: RocketMQ's status.
+        messages: what was found, in queue order.
+        next_begin_offset: where to go on.
+        min_offset, max_offset: bounds of the queue, the latter behind its last message.
+    """
+
+    status: GetMessageStatus
+    messages: list[StoredMessage]
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int

@@ -9,22 +9,29 @@ from hypothesis import strategies as st
 from flintmq.errors import FormatError
 from flintmq.format import flintmq_mark as fm
 
-# The checksum is that of zlib over the 28 bytes before it.
-RAW = bytes.fromhex("464c4e544d41524b 00000001 0000000000001000 0000018bcfe56800 bb97f4b3")
+# The checksum is that of zlib over the 36 bytes before it.
+RAW = bytes.fromhex("464c4e544d41524b 00000002 0000000000001000 0000018bcfe56800 0000018bcfe567ff 7420159a")
 
 
 def test_hand_written_bytes() -> None:
-    assert fm.encode(0x1000, 1700000000000) == RAW
+    assert fm.encode(0x1000, 1700000000000, 1699999999999) == RAW
     mark = fm.decode(RAW)
-    assert (mark.flushed_offset, mark.physic_timestamp) == (0x1000, 1700000000000)
+    assert (mark.flushed_offset, mark.physic_timestamp, mark.physic_before) == (0x1000, 1700000000000, 1699999999999)
+
+
+def test_it_holds_beside_either_checkpoint() -> None:
+    mark = fm.decode(RAW)
+    times = [1699999999998, 1699999999999, 1700000000000, 1700000000001, 0]
+    assert [mark.holds(time) for time in times] == [False, True, True, False, False]
+    assert fm.decode(fm.encode(1, 5)).holds(5) and not fm.decode(fm.encode(1, 5)).holds(0)
 
 
 def test_every_prefix_and_more() -> None:
     raw = fm.encode(1, 2)
-    for length in range(32):
-        with pytest.raises(FormatError, match="needs 32 bytes"):
+    for length in range(40):
+        with pytest.raises(FormatError, match="needs 40 bytes"):
             fm.decode(raw[:length])
-    with pytest.raises(FormatError, match="not 33"):
+    with pytest.raises(FormatError, match="not 41"):
         fm.decode(raw + b"\0")
 
 
@@ -44,7 +51,7 @@ def test_round_trip(offset: int, time: int) -> None:
     assert (mark.flushed_offset, mark.physic_timestamp) == (offset, time)
 
 
-@given(st.binary(min_size=32, max_size=32))
+@given(st.binary(min_size=40, max_size=40))
 def test_random_bytes(data: bytes) -> None:
     with pytest.raises(FormatError):
         fm.decode(data)

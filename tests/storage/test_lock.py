@@ -1,14 +1,17 @@
-"""Whether a store is live: asked without taking the lock."""
+"""The lock of a store: taken by one, asked by others without taking it."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
+from flintmq.errors import StoreLockedError
 from flintmq.storage import lock
+from flintmq.storage.lock import StoreLock, is_live
 
 HOLDER = """
 import fcntl, sys, time
@@ -17,6 +20,23 @@ fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)  # byte 0, as RocketMQ lo
 print("held", flush=True)
 time.sleep(60)
 """
+
+TAKER = """
+import sys
+from flintmq.errors import StoreLockedError
+from flintmq.storage.lock import StoreLock, is_live
+try:
+    StoreLock(sys.argv[1])
+    print("taken")
+except StoreLockedError as error:
+    print("refused", is_live(sys.argv[1]), error)
+"""
+
+
+def taken_by_another(root: Path) -> str:
+    """What another process says that tries to take the lock."""
+    done = subprocess.run([sys.executable, "-c", TAKER, str(root)], capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def test_a_store_without_lock_file_is_not_live(tmp_path: Path) -> None:
@@ -40,13 +60,81 @@ def test_a_lock_that_another_process_holds_is_live(tmp_path: Path) -> None:
     assert not lock.is_live(str(tmp_path))
 
 
-def test_this_process_s_own_lock_is_answered_without_opening_it(tmp_path: Path) -> None:
-    path = tmp_path / "lock"
-    path.write_bytes(b"lock")
-    path.chmod(0)
-    found = path.stat()
-    lock._owned.add((found.st_dev, found.st_ino))
-    try:
-        assert lock.is_live(str(tmp_path))
-    finally:
-        lock._owned.clear()
+def test_this_process_s_own_lock_is_answered_without_opening_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    held = StoreLock(str(tmp_path))
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", lambda *_: pytest.fail("any close of the lock file would drop the lock"))
+        assert is_live(str(tmp_path))
+        with pytest.raises(StoreLockedError):
+            StoreLock(str(tmp_path))
+    assert taken_by_another(tmp_path).startswith("refused True"), "still held"
+    held.release()
+
+
+def test_one_store_one_writer(tmp_path: Path) -> None:
+    first = StoreLock(str(tmp_path))
+    assert first.held
+    with pytest.raises(StoreLockedError, match=f"{tmp_path}: this process has the store open"):
+        StoreLock(str(tmp_path))
+    with pytest.raises(StoreLockedError):  # by another name
+        (tmp_path / "again").symlink_to(tmp_path)
+        StoreLock(str(tmp_path / "again"))
+    assert "another process writes this store" in taken_by_another(tmp_path)
+    first.release()
+    assert (tmp_path / "lock").read_bytes() == b"lock"
+    assert not first.held and not is_live(str(tmp_path))
+    assert taken_by_another(tmp_path) == "taken\n"
+    second = StoreLock(str(tmp_path))
+    assert second.held and is_live(str(tmp_path))
+    second.release()
+
+
+def test_release_may_be_called_again_and_takes_nothing_from_the_next_one(tmp_path: Path) -> None:
+    first = StoreLock(str(tmp_path))
+    first.release()
+    second = StoreLock(str(tmp_path))
+    first.release()
+    assert second.held and is_live(str(tmp_path)) and "another process" in taken_by_another(tmp_path)
+    second.release()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the child is asked by fork, and is_live answers on Linux only")
+def test_a_forked_child_does_not_hold_it_and_cannot_drop_it(tmp_path: Path) -> None:
+    held = StoreLock(str(tmp_path))
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            code = 2 if held.held else 0
+            held.release()
+            try:
+                StoreLock(str(tmp_path))
+                code += 4
+            except StoreLockedError:
+                pass
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert held.held and "another process" in taken_by_another(tmp_path)
+    held.release()
+
+
+def test_a_lock_that_java_holds_is_refused(tmp_path: Path) -> None:
+    """Java locks byte 0 of `lock` by fcntl, as the holder here does."""
+    (tmp_path / "lock").write_bytes(b"lock")
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "lock")], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        with pytest.raises(StoreLockedError, match="another process"):
+            StoreLock(str(tmp_path))
+        holder.kill()
+    StoreLock(str(tmp_path)).release()
+
+
+def test_a_lock_file_that_is_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "elsewhere").write_bytes(b"precious")
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(OSError):
+        StoreLock(str(tmp_path))
+    assert (tmp_path / "elsewhere").read_bytes() == b"precious"

@@ -201,6 +201,10 @@ class Effects:
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, position, count)
 
+    def truncate(self, fd: int, size: int) -> None:
+        """Give a file another size; what is added is zeros."""
+        os.ftruncate(fd, size)
+
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of data at a file position."""
         view = memoryview(data)
@@ -211,6 +215,14 @@ class Effects:
     def map_write(self, fd: int, size: int) -> mmap.mmap:
         """The first `size` bytes of a file, mapped for reading and writing, shared."""
         return mmap.mmap(fd, size)
+
+    def wrote(self, fd: int, position: int, count: int) -> None:
+        """Told after a store into a map of this file. Nothing to do on a real disk."""
+
+    def drop_cache(self, fd: int, position: int, count: int) -> None:
+        """Forget clean pages of a file, so that the next read comes from the disk (reliability B4)."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(fd, position, count, os.POSIX_FADV_DONTNEED)
 
     def rename(self, old: str, new: str) -> None:
         """Give a file or directory another name, replacing a file of that name."""

@@ -63,6 +63,50 @@ class IndexFileWriter:
             self.map[: index.HEADER.size] = index.HEADER.pack(header)
         self.count = 1
 
+    @classmethod
+    def open(cls, path: str, slots: int, items: int, effects: Effects = REAL) -> IndexFileWriter:
+        """An existing file, to be continued.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        file = cls.__new__(cls)
+        file.slots, file.items, file.effects = slots, items, effects
+        file.size = index.file_size(slots, items)
+        file.fd = effects.open_write(path)
+        if effects.size_of(file.fd) < file.size:
+            effects.truncate(file.fd, file.size)
+        file.reserved = 0
+        file.map = effects.map_write(file.fd, file.size)
+        file.count = max(file.header().index_count, 1)
+        file._reserve(index.item_position(min(file.count, items), slots))
+        return file
+
+    def item(self, number: int) -> index.Item:
+        """One item."""
+        at = index.item_position(number, self.slots)
+        return index.ITEM.unpack(self.map[at : at + index.ITEM.size])
+
+    def shorten(self, count: int) -> None:
+        """Make `count` the next free item, after the items from there on were taken back."""
+        header = self.header()
+        begin = header.begin_timestamp, header.begin_physical_offset
+        if count > 1:
+            last, first = self.item(count - 1), self.item(1)
+            used = (
+                sum(self.item(n).previous == 0 for n in range(1, count))
+                if count < header.index_count
+                else header.slots_used
+            )
+            end = begin[0] + 1000 * last.seconds if count < header.index_count else header.end_timestamp
+            self._write(Header(begin[0], end, first.physical_offset, last.physical_offset, used, count))
+        else:
+            self._write(Header(0, 0, 0, 0, 0, 0))
+        self.count = count
+
+    def _write(self, header: Header) -> None:
+        self.map[: index.HEADER.size] = index.HEADER.pack(header)
+
     @property
     def full(self) -> bool:
         """Whether no item fits any more."""
@@ -109,12 +153,17 @@ class IndexWriter:
         start = 0
         while start < count:
             if self.current is None or self.current.full:
-                self._next_file(times[start])
+                self.insert_file(times[start])
             assert self.current is not None
             start = self.current.insert(hashes, offsets, times, start, count)
             self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
 
-    def _next_file(self, store_time: int) -> None:
+    def continue_with(self, file: IndexFileWriter, end_offset: int, end_time: int) -> None:
+        """Go on in an existing file, whose last item is of the record at end_offset."""
+        self.current, self.end_offset, self.end_time = file, end_offset, end_time
+
+    def insert_file(self, store_time: int) -> None:
+        """Begin the next file, named by this time in ms."""
         if self.current is not None:
             self.current.close()
         path = os.path.join(self.directory, file_name(store_time, self.names))
@@ -126,7 +175,7 @@ class IndexWriter:
         RocketMQ makes a file as soon as a record comes, with or without keys: the first one, and one after a full one.
         """
         if last_offset >= 0 and (self.current is None or (self.current.full and last_offset > self.end_offset)):
-            self._next_file(last_time)
+            self.insert_file(last_time)
         if self.current is not None:
             self.current.close()
             self.current = None

@@ -69,6 +69,7 @@ class LogWalk:
         access: "pread" or "map".
         strict: raise at damage; otherwise report it and go on.
         report: takes damage and notes.
+        cut_unordered: end the walk quietly at unordered write-back, as the engine does, which cuts there.
         check_crc: compare checksums; off, only structure and offsets are checked.
         max_rows: most records a piece.
         piece_bytes: about how many bytes of log a piece spans.
@@ -96,12 +97,14 @@ class LogWalk:
         strict: bool = True,
         report: Report | None = None,
         check_crc: bool = True,
+        cut_unordered: bool = False,
         max_rows: int = MAX_ROWS,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
         if access not in ACCESS:
             raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
         self.log, self.facts, self.end = log, facts or Facts(), end
+        self.cut_unordered = cut_unordered
         self.access, self.strict, self.report = access, strict, report if report is not None else Report()
         self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
         self.piece_bytes = piece_bytes
@@ -235,7 +238,7 @@ class LogWalk:
                 zeros=zeros,
                 zero_sector=self._zero_sector(file, p, follower),
             )
-        if verdict in (Verdict.DAMAGE, Verdict.UNORDERED):
+        if verdict is Verdict.DAMAGE or (verdict is Verdict.UNORDERED and not self.cut_unordered):
             self._damage(file, p, where, verdict, follower)
             return
         self.verdict = verdict
@@ -257,7 +260,8 @@ class LogWalk:
     def _step_back(self, p: int) -> None:
         """An aligned stale tail, or only a clock that was set back: the table's rule for store time alone."""
         last = self.last_time
-        if self.facts.physic_time >= last > 0 and not self._not_older_behind(p, last):
+        own = self.facts.mark is not None  # FlintMQ zeroes what it cuts: a clock that was set back is all it can be
+        if not own and self.facts.physic_time >= last > 0 and not self._not_older_behind(p, last):
             self.verdict = Verdict.STALE_TAIL
             self.report.note("stale_tail", f"offset {p}: store time steps back, and nothing newer follows")
             return

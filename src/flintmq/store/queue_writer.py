@@ -13,6 +13,7 @@ offset or nowhere:
 from __future__ import annotations
 
 import os
+import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 
@@ -29,33 +30,78 @@ SPARE_HOLES = 1024  # units of holes that a queue may have without a reason in t
 
 
 class OpenFiles:
-    """The files that writers have open: the most recently used 128, so that many queues need few descriptors."""
+    """The files that writers have open: the most recently used 128, so that many queues need few descriptors.
+
+    Thread: any; one call at a time is worked on.
+    """
 
     def __init__(self, effects: Effects = REAL, most: int = 128) -> None:
         self.effects, self.most = effects, most
         self.open: OrderedDict[str, int] = OrderedDict()
+        self.dirty: set[str] = set()  # written since the last flush, open or not
+        self.grown: set[str] = set()  # directories that got a new name since
+        self._lock = threading.Lock()
 
     def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
         """Write into a file of full size, made if it is missing."""
-        fd = self.open.pop(path, -1)
-        if fd < 0:
-            if len(self.open) >= self.most:
-                self.effects.close(self.open.popitem(last=False)[1])
-            fd = self._open(path, file_size)
-        self.open[path] = fd
-        self.effects.pwrite(fd, data, position)
+        with self._lock:
+            fd = self.open.pop(path, -1)
+            if fd < 0:
+                if len(self.open) >= self.most:
+                    self.effects.close(self.open.popitem(last=False)[1])
+                fd = self._open(path, file_size)
+            self.open[path] = fd
+            self.dirty.add(path)
+            self.effects.pwrite(fd, data, position)
 
     def _open(self, path: str, file_size: int) -> int:
         try:
-            return self.effects.open_write(path)
+            fd = self.effects.open_write(path)
+            if self.effects.size_of(fd) < file_size:  # of a kill amid its creation
+                self.effects.truncate(fd, file_size)
+            return fd
         except FileNotFoundError:
-            self.effects.mkdirs(os.path.dirname(path))
+            folder = os.path.dirname(path)
+            self.effects.mkdirs(folder)
+            # The queue's directory, its topic's, and the one above may all be new.
+            self.grown |= {folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))}
             return self.effects.create(path, file_size)
+
+    def flush(self) -> None:
+        """Make everything that was written durable, the names of new files included.
+
+        Raises:
+            OSError: the disk refused; what was written since the last flush may be lost.
+        """
+        with self._lock:
+            for path in sorted(self.dirty):
+                fd = self.open.get(path, -1)
+                borrowed = fd < 0
+                if borrowed:
+                    fd = self.effects.open_write(path)
+                try:
+                    self.effects.sync(fd)
+                finally:
+                    if borrowed:
+                        self.effects.close(fd)
+            self.dirty.clear()
+            for folder in sorted(self.grown):
+                self.effects.sync_dir(folder)
+            self.grown.clear()
+
+    def forget(self, path: str) -> None:
+        """A file is gone: close it and do not sync it."""
+        with self._lock:
+            fd = self.open.pop(path, -1)
+            if fd >= 0:
+                self.effects.close(fd)
+            self.dirty.discard(path)
 
     def close(self) -> None:
         """Close all. Nothing is synced: who makes a whole tree syncs it once, at its end."""
-        while self.open:
-            self.effects.close(self.open.popitem()[1])
+        with self._lock:
+            while self.open:
+                self.effects.close(self.open.popitem()[1])
 
 
 class FileSequence:
@@ -76,9 +122,10 @@ class FileSequence:
 
     def remove(self) -> None:
         """Forget all files of the sequence."""
-        self.files.close()
         for name in self.files.effects.listdir(self.directory):
-            self.files.effects.unlink(os.path.join(self.directory, name))
+            path = os.path.join(self.directory, name)
+            self.files.forget(path)
+            self.files.effects.unlink(path)
 
 
 class QueueWriter:
@@ -212,6 +259,7 @@ class BatchQueueWriter:
     def __init__(self, files: OpenFiles, root: str, path: str, file_size: int) -> None:
         self.units = FileSequence(files, os.path.join(root, path), file_size)
         self.position = 0
+        self.next = 0  # queue offset of the next message
 
     def put(self, unit: batch_queue.BatchUnit) -> None:
         """Append one unit; a file takes whole units only."""

@@ -6,9 +6,9 @@ nowhere else, from four facts:
 *   what **follows** p: nothing; only records older than the last good one; or records that are not older. A follower
     is a record that counts, found by resynchronising (magic, own offset, full check) in this file or a later one;
 *   whether the store **stopped cleanly** (there is no `abort` file);
-*   whether p lies below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void when its copy
-    of the checkpoint's time differs, as after RocketMQ wrote), else the end of the last record, older ones behind p
-    left out, whose store time is strictly below the checkpoint's `physicMsgTimestamp`;
+*   whether p lies below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void when it
+    holds another time than the checkpoint, as after RocketMQ wrote), else the end of the last record, older ones
+    behind p left out, whose store time is strictly below the checkpoint's `physicMsgTimestamp`;
 *   whether the bad place holds **zeros**: at p itself, and up to a 512-byte boundary (a sector that never was written).
 
 | follows           | stopped cleanly            | unclean, p < M | unclean, p >= M                                  |
@@ -126,7 +126,7 @@ def read_facts(root: str, effects: Effects = REAL) -> Facts:
         physic_time = max(0, checkpoint.decode(data).physic_timestamp)
     with suppress(FormatError):  # nor does a mark that is missing or wrong
         found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
-        if found.physic_timestamp == physic_time and found.flushed_offset >= 0:
+        if found.holds(physic_time) and found.flushed_offset >= 0:
             mark = found.flushed_offset
     clean = effects.size(os.path.join(root, "abort")) is None
     return Facts(clean=clean, live=is_live(root), physic_time=physic_time, mark=mark)

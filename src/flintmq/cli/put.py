@@ -1,0 +1,103 @@
+"""`flintmq put`: store messages from the command line."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli.options import JsonOption, SetOption, examples, store_config
+from flintmq.cli.output import output
+from flintmq.cli.text import printable
+from flintmq.errors import StoreError, UsageError
+
+if TYPE_CHECKING:
+    from flintmq.message import PutResult
+
+EPILOG = examples(
+    "flintmq put /tmp/store Orders hello --tag paid --key order-1",
+    "flintmq put /tmp/store Orders hello --set flushDiskType=SYNC_FLUSH --json",
+)
+LINES_AT_ONCE = 1000
+
+
+def command(
+    store: Annotated[
+        str, typer.Argument(metavar="STORE", show_default=False, help="The store's directory; made if it is missing.")
+    ],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
+    body: Annotated[
+        str | None, typer.Argument(metavar="BODY", show_default=False, help="The body; without it, standard input.")
+    ] = None,
+    queue_id: Annotated[int, typer.Option("--queue", metavar="N", min=0, help="The queue's number.")] = 0,
+    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tags.")] = None,
+    key: Annotated[str | None, typer.Option("--key", metavar="KEYS", help="Its keys, separated by spaces.")] = None,
+    lines: Annotated[bool, typer.Option("--lines", help="Each line of standard input is a message.")] = False,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Store messages in a store that no broker has open.
+
+    The store is recovered first if it was not stopped cleanly, and stopped cleanly afterwards. Ends with exit code 3
+    at the first message that could not be stored; its line says what is certain.
+    """
+    if lines and body is not None:
+        raise UsageError("--lines reads standard input; leave BODY out")
+    import flintmq
+
+    out = output(as_json)
+    with flintmq.MessageStore(store, config=store_config(settings)) as opened:
+        for bodies in _bodies(body, lines):
+            messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
+            results = opened.put_many(messages)
+            out.lines([_json(r) if as_json else _line(r, topic, queue_id) for r in results])
+            failed = next((r for r in results if r.outcome is not flintmq.Outcome.OK), None)
+            if failed is not None:
+                raise StoreError(
+                    f"{store}: {failed.status.name}, the message is {failed.outcome.value}; see the lines above"
+                )
+    return 0
+
+
+def _bodies(body: str | None, lines: bool) -> Iterator[list[bytes]]:
+    """Groups of bodies, as they are to be stored together."""
+    if body is not None:
+        yield [body.encode("utf-8", "surrogateescape")]
+    elif not lines:
+        yield [sys.stdin.buffer.read()]
+    else:
+        group: list[bytes] = []
+        for line in sys.stdin.buffer:
+            group.append(line.rstrip(b"\r\n"))
+            if len(group) == LINES_AT_ONCE:
+                yield group
+                group = []
+        if group:
+            yield group
+
+
+def _fields(result: PutResult) -> dict[str, Any]:
+    return {
+        "status": result.status.name,
+        "outcome": result.outcome.value,
+        "queue_offset": result.queue_offset,
+        "physical_offset": result.physical_offset,
+        "size": result.size,
+        "store_timestamp": result.store_timestamp,
+        "offset_msg_id": result.offset_msg_id,
+    }
+
+
+def _json(result: PutResult) -> str:
+    import json
+
+    return json.dumps(_fields(result))
+
+
+def _line(result: PutResult, topic: str, queue_id: int) -> str:
+    if result.physical_offset < 0:
+        return f"{result.status.name}  not stored"
+    place = f"{printable(topic)}/{queue_id}/{result.queue_offset}"
+    return f"{result.status.name}  {place}  @{result.physical_offset}  {result.size} B  {result.offset_msg_id}"

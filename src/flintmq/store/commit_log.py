@@ -1,0 +1,243 @@
+"""Append to the commit log: queue offset, record, roll-over.
+
+Source: upstream CommitLog.asyncPutMessage; store behaviour 6.
+
+One lock, the put lock, covers the choice of the queue offset and the bytes of the record. (Upstream has a second one
+per queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A record's queue
+offset counts as taken only once the record is in the map.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from flintmq.config import StoreConfig
+from flintmq.format import record
+from flintmq.format.message_id import parse_host
+from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from flintmq.format.text import java_encode
+from flintmq.kernels import put as kernel
+from flintmq.message import Message, PutMessageStatus, PutResult
+from flintmq.storage.effects import Effects
+from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.put_checks import encode_properties, message_status, topic_status
+
+log = logging.getLogger("flintmq.commitlog")
+
+CLOCK_SET_BACK_MS = 3_600_000  # from here on a clock behind the last record is believed
+DEFAULT_HOST = "127.0.0.1:10911"
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Where a log is to be continued.
+
+    Attributes:
+        end: log offset behind the last record.
+        last_time: its store time in ms.
+        next_offsets: (topic, queue id) -> queue offset of the next record.
+    """
+
+    end: int
+    last_time: int
+    next_offsets: dict[tuple[bytes, int], int]
+
+
+class Begun(NamedTuple):
+    """An append that is under way. It is left behind by an exception that a signal raised in the middle of one.
+
+    Attributes:
+        file, position: where the record goes.
+        bound: position in the file before which it surely ends.
+        place: topic and queue whose next offset it takes; None if it takes none.
+        time: its store time in ms.
+    """
+
+    file: MappedFile
+    position: int
+    bound: int
+    place: tuple[bytes, int] | None
+    time: int
+
+
+class CommitLog:
+    """The append side of a log.
+
+    Args:
+        files: its files.
+        config: limits and habits.
+        state: where to continue.
+        effects: the disk and the clock.
+        host: `ip:port` that records carry as store host, and as born host where the message has none.
+
+    Attributes:
+        end: log offset behind the last whole record; everything below it may be read.
+        last_time: store time in ms of the last record.
+        next_offsets: (topic, queue id) -> queue offset of the next record.
+        closed: set under the lock; every later put is refused.
+    """
+
+    def __init__(
+        self, files: MappedFileQueue, config: StoreConfig, state: LogState, effects: Effects, host: str = DEFAULT_HOST
+    ) -> None:
+        self.files, self.config, self.effects = files, config, effects
+        self.end, self.last_time, self.next_offsets = state.end, state.last_time, state.next_offsets
+        self.host = parse_host(host)
+        self.hosts = self.host + self.host
+        self.host_flags = 0x30 if len(self.host) == 20 else 0
+        self.lock = threading.Lock()
+        self.closed = False
+        self._begun: Begun | None = None
+        self._topics: dict[str, bytes] = {}
+        self._warned_clock = False
+
+    def put(self, message: Message) -> PutResult:
+        """Append one message.
+
+        Returns:
+            PUT_OK with the record's place; MESSAGE_ILLEGAL or PROPERTIES_SIZE_EXCEEDED (refused by a check);
+            CREATE_MAPPED_FILE_FAILED (no space, no file): nothing is stored then, and a later put may succeed;
+            SERVICE_NOT_AVAILABLE: the log was closed meanwhile.
+
+        Thread: any. Durability: the kernel has it; nothing is on disk yet.
+        """
+        topic = self._topics.get(message.topic) or self._topic(message.topic)
+        properties = encode_properties(message)
+        if topic is None or properties is None:
+            return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
+        refused = message_status(message, properties, self.config)
+        if refused is not None:
+            return PutResult(refused)
+        with self.lock:
+            if self.closed:
+                return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            return self._append(message, topic, properties)
+
+    def _topic(self, name: str) -> bytes | None:
+        """A topic's bytes, known from now on; None if it is refused."""
+        raw = java_encode(name)
+        if topic_status(name, raw) is not None:
+            return None
+        self._topics[name] = raw
+        return raw
+
+    def _append(self, message: Message, topic: bytes, properties: bytes) -> PutResult:
+        """Write the record. The put lock is held."""
+        if self._begun is not None:
+            self._settle(self._begun)
+        now = self._store_time()
+        kind = message.sys_flag & TRANSACTION_MASK
+        counted = kind in (TRANSACTION_NONE, TRANSACTION_COMMIT)
+        place = topic, message.queue_id
+        queue_offset = self.next_offsets.get(place, 0) if counted else 0
+        for _ in range(2):
+            file = self._file()
+            if file is None:
+                return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
+            at = file.wrote
+            bound = min(at + 4096 + len(message.body) + len(topic) + len(properties), file.size)
+            try:
+                file.reserve(bound)
+            except OSError as error:
+                log.warning("%s: no space for the next records (%s)", file.path, error.strerror)
+                return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
+            self._begun = Begun(file, at, bound, place if counted else None, now)
+            end = kernel.put(
+                file.buffer,
+                at,
+                file.start + at,
+                message.body,
+                topic,
+                properties,
+                self.hosts,
+                message.queue_id,
+                queue_offset,
+                message.flag,
+                message.sys_flag | self.host_flags,
+                now if message.born_timestamp is None else message.born_timestamp,
+                now,
+                message.reconsume_times,
+                message.prepared_transaction_offset,
+                self.config.enabled_append_prop_crc,
+            )
+            if end == kernel.REFUSED:
+                self._begun = None
+                return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
+            if end == kernel.FULL:
+                self._rolled(file, at)
+                self._begun = None
+                continue
+            self._appended(self._begun, end, queue_offset)
+            return PutResult(PutMessageStatus.PUT_OK, queue_offset, file.start + at, end - at, now, self.host)
+        raise AssertionError("a record that fits an empty file did not fit one")
+
+    def _appended(self, begun: Begun, end: int, queue_offset: int) -> None:
+        """The record stands up to `end`: let it count. May be done again."""
+        file = begun.file
+        self.effects.wrote(file.fd, begun.position, end - begun.position)
+        file.wrote = end
+        if begun.place is not None:
+            self.next_offsets[begun.place] = queue_offset + 1
+        self.last_time, self.end = begun.time, file.start + end
+        self._begun = None
+
+    def close(self) -> None:
+        """Refuse every later put, after an append that a signal broke off was settled. The put lock is held."""
+        if self._begun is not None:
+            self._settle(self._begun)
+        self.closed = True
+
+    def _settle(self, begun: Begun) -> None:
+        """Finish an append that a signal broke off: its record counts if it is whole, else nothing of it stays.
+
+        Left alone it would be a record without a queue unit, which RocketMQ's next clean start skips for good (D6).
+        """
+        file, at = begun.file, begun.position
+        try:
+            found = record.check(file.buffer, at, file.start + at, file_end=file.size, max_size=file.size)
+        except record.RecordError as error:
+            if error.kind == "BLANK":
+                self._rolled(file, at)
+            else:
+                file.buffer[at : begun.bound] = bytes(begun.bound - at)
+            self._begun = None
+            return
+        self._appended(begun, at + found.size, found.queue_offset)
+
+    def _rolled(self, file: MappedFile, at: int) -> None:
+        """The blank record stands at `at`: the file is full."""
+        self.effects.wrote(file.fd, at, 8)
+        file.wrote = file.size
+        self.end = file.start + file.size
+        log.info("%s is full", file.path)
+
+    def _file(self) -> MappedFile | None:
+        """The file that takes the next record; None where none can be made."""
+        last = self.files.last
+        if last is not None and last.wrote < last.size:
+            return last
+        start = last.start + last.size if last is not None else self.end - self.end % self.files.file_size
+        try:
+            return self.files.append_file(start)
+        except OSError as error:
+            log.warning("no commit log file can be made at offset %d (%s)", start, error.strerror)
+            return None
+
+    def _store_time(self) -> int:
+        """The clock, never behind the last record, unless it was set back by more than an hour."""
+        now = self.effects.now_ms()
+        if now >= self.last_time:
+            self._warned_clock = False
+            return now
+        if self.last_time - now < CLOCK_SET_BACK_MS:
+            return self.last_time
+        if not self._warned_clock:
+            log.warning(
+                "the clock is %d s behind the last record; store times follow it", (self.last_time - now) // 1000
+            )
+            self._warned_clock = True
+        return now

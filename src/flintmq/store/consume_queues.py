@@ -1,0 +1,250 @@
+"""The consume queues of a running store: units written where their offsets say, read back by offset.
+
+Source: upstream ConsumeQueueStore, ConsumeQueue; store format 6. Units are written through the file (as upstream's
+putConsumeQueueDataByFileChannel) and read with pread, so a reader sees what is written and no map is shared.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+
+from flintmq.config import StoreConfig
+from flintmq.format.batch_queue import BATCH_UNIT
+from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT, Unit
+from flintmq.format.text import java_decode
+from flintmq.storage.effects import Effects
+from flintmq.store import geometry
+from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
+from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names
+from flintmq.store.report import Report
+
+Stands = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
+
+
+class RunningQueue:
+    """One plain queue.
+
+    Attributes:
+        min_offset, max_offset: bounds; the latter behind its last unit.
+    """
+
+    def __init__(self, writer: QueueWriter, folder: str, effects: Effects) -> None:
+        self.writer, self.folder, self.effects = writer, folder, effects
+        self.min_offset = self.max_offset = 0
+
+    def units(self, offset: int, count: int) -> list[Unit]:
+        """Up to `count` units from this offset on, all of one file (as upstream reads them)."""
+        count = min(count, self.max_offset - offset)
+        if count <= 0:
+            return []
+        position = offset * UNIT_SIZE
+        start = position - position % self.writer.file_size
+        size = min(count * UNIT_SIZE, start + self.writer.file_size - position)
+        with suppress(FileNotFoundError), self.effects.reading(os.path.join(self.folder, f"{start:020d}")) as fd:
+            raw = self.effects.pread(fd, size, position - start)
+            return list(UNIT.iter(raw[: len(raw) - len(raw) % UNIT_SIZE]))
+        return []
+
+
+class ConsumeQueues:
+    """All queues of one store.
+
+    Thread: `take` the dispatcher only; reading any.
+    """
+
+    def __init__(self, root: str, config: StoreConfig, effects: Effects, report: Report) -> None:
+        self.root, self.config, self.effects, self.report = root, config, effects, report
+        self.files = OpenFiles(effects)
+        self.plain: dict[tuple[bytes, int], RunningQueue | None] = {}
+        self.batch: dict[tuple[bytes, int], BatchQueueWriter | None] = {}
+        self.changed = threading.Condition()
+        self.arrivals = 0  # goes up with every block that readers may see
+
+    # -- loading ----------------------------------------------------------------------------------------------------
+
+    def names(self) -> Iterator[tuple[str, QueueName]]:
+        """(kind, name) of every queue that has a directory."""
+        for kind in (geometry.QUEUES, geometry.BATCH_QUEUES):
+            for name in queue_names(self.root, kind, self.effects):
+                yield kind, name
+
+    def load(self, log_begin: int, log_end: int, stands: Stands) -> int:
+        """Open every queue, cut the units at its end that lead to no record of it, and find the bounds.
+
+        Args:
+            log_begin, log_end: of the log.
+            stands: whether a record of this topic (raw) and queue stands at a queue offset and log offset.
+
+        Returns:
+            Log offset up to which all queues that lost nothing have their units: dispatch has to go on from there.
+        """
+        dispatched, missing = log_begin, log_end
+        for kind, name in self.names():
+            load = self._load_plain if kind == geometry.QUEUES else self._load_batch
+            end, cut = load(os.fsencode(name.topic), name, log_begin, stands)
+            dispatched = max(dispatched, end)
+            if cut:
+                missing = min(missing, max(end, log_begin))
+        return min(dispatched, missing)
+
+    def _load_plain(self, topic: bytes, name: QueueName, log_begin: int, stands: Stands) -> tuple[int, bool]:
+        """(log offset behind the record of the last unit, whether units were cut)."""
+        units = plain_queue(self.root, name, self.effects)
+        queue = self._open(topic, name.queue_id)
+        if queue is None or not units.files:
+            return log_begin, False
+        written = end = units.end()
+        last: AnyUnit | None = None
+        while end > units.first:
+            last = units.unit(end - 1)
+            if last is not None and last.is_written:
+                expired = last.physical_offset < log_begin or not UnitQueue.leads(last)
+                if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
+                    break
+            end -= 1
+        self._zero_behind(units, end)
+        if end == units.first and end == 0:
+            return log_begin, written > end
+        queue.max_offset = queue.writer.next = end
+        low = units.bisect(lambda u: u.physical_offset < log_begin or u.size == PRE_BLANK_SIZE, end)
+        queue.min_offset = min(low, end)
+        reached = last.physical_offset + last.size if last is not None and UnitQueue.leads(last) else log_begin
+        return reached, written > end
+
+    def _load_batch(self, topic: bytes, name: QueueName, log_begin: int, stands: Stands) -> tuple[int, bool]:
+        """The same for a batch queue."""
+        units = batch_queue(self.root, name, self.effects)
+        writer = self._open_batch(topic, name.queue_id)
+        if writer is None or not units.files:
+            return log_begin, False
+        written = end = units.end()
+        last: AnyUnit | None = None
+        while end > units.first:
+            last = units.unit(end - 1)
+            if last is not None and last.is_written:
+                expired = last.physical_offset < log_begin
+                if expired or stands(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
+                    break
+            end -= 1
+        self._zero_behind(units, end)
+        writer.position = end * BATCH_UNIT.size
+        if last is None or end == units.first:
+            return log_begin, written > end
+        writer.next = UnitQueue.span(end - 1, last)[1]
+        return last.physical_offset + last.size, written > end
+
+    def _zero_behind(self, units: UnitQueue, end: int) -> None:
+        """Nothing may stand behind the last unit: whole files go, the rest of the last one is zeroed (D4, D12)."""
+        width = units.layout.size
+        for file in units.files:
+            keep = min(max(end * width - file.start, 0), file.size)
+            if keep == 0 and file.start > 0:
+                self.effects.unlink(file.path)
+            elif keep < file.size:
+                fd = self.effects.open_write(file.path)
+                try:
+                    rest = self.effects.pread(fd, file.size - keep, keep)
+                    if any(rest):
+                        self.effects.pwrite(fd, bytes(len(rest)), keep)
+                finally:
+                    self.effects.close(fd)
+
+    def _open(self, topic: bytes, queue_id: int) -> RunningQueue | None:
+        if (topic, queue_id) not in self.plain:
+            path = Queue(PLAIN, topic, queue_id).path
+            ext = self.config.mapped_file_size_consume_queue_ext if self.config.enable_consume_queue_ext else 0
+            size = self.config.consume_queue_file_size
+            writer = None if path is None else QueueWriter(self.files, self.root, path, size, ext, self.report)
+            queue = (
+                None
+                if writer is None or path is None
+                else RunningQueue(writer, os.path.join(self.root, path), self.effects)
+            )
+            self.plain[topic, queue_id] = queue
+        return self.plain[topic, queue_id]
+
+    def _open_batch(self, topic: bytes, queue_id: int) -> BatchQueueWriter | None:
+        if (topic, queue_id) not in self.batch:
+            path = Queue(BATCH, topic, queue_id).path
+            size = self.config.mapper_file_size_batch_consume_queue
+            self.batch[topic, queue_id] = None if path is None else BatchQueueWriter(self.files, self.root, path, size)
+        return self.batch[topic, queue_id]
+
+    # -- dispatching ------------------------------------------------------------------------------------------------
+
+    def replay_from(self, block: Block, dispatcher: Dispatcher) -> bool:
+        """Let the units of this block be written over those that are there: the same ones, or holes.
+
+        Returns:
+            Whether a queue lacks units before the block's: they stand further back in the log.
+        """
+        lacking = False
+        for number, first, _ in block.queues:
+            key = dispatcher.queues.keys[number]
+            queue = self._open(key.topic, key.queue_id)
+            if queue is not None and 0 <= block.offsets[first] < queue.writer.next:
+                queue.writer.next = block.offsets[first]
+            elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
+                lacking = True
+        return lacking
+
+    def take(self, block: Block, dispatcher: Dispatcher) -> None:
+        """Write the units of one block and let readers see them.
+
+        Raises:
+            OSError: a queue file cannot be made or written.
+
+        Durability: the kernel has them.
+        """
+        for number, first, end in block.queues:
+            key = dispatcher.queues.keys[number]
+            queue = self._open(key.topic, key.queue_id)
+            if queue is not None:
+                begun = queue.writer.next < 0
+                queue.writer.place(block.offsets, block.times, block.units, first, end)
+                if begun:
+                    queue.min_offset = block.offsets[first]
+                queue.max_offset = max(queue.writer.next, queue.max_offset)
+        for number, unit in block.batch_units:
+            key = dispatcher.queues.keys[number]
+            batch = self._open_batch(key.topic, key.queue_id)
+            if batch is not None and unit.base_offset >= batch.next:
+                batch.put(unit)
+                batch.next = unit.base_offset + unit.messages
+        with self.changed:
+            self.arrivals += 1
+            self.changed.notify_all()
+
+    # -- asking -----------------------------------------------------------------------------------------------------
+
+    def find(self, topic: bytes, queue_id: int) -> RunningQueue | None:
+        """The queue, or None."""
+        return self.plain.get((topic, queue_id))
+
+    def next_offsets(self) -> dict[tuple[bytes, int], int]:
+        """(topic, queue id) -> queue offset of the next message, for every queue."""
+        found = {place: queue.max_offset for place, queue in self.plain.items() if queue is not None}
+        for place, batch in self.batch.items():
+            if batch is not None:
+                found[place] = batch.next
+        return found
+
+    def topics(self) -> list[str]:
+        """Topics that have a queue."""
+        return sorted({java_decode(topic) for topic, _ in (*self.plain, *self.batch)})
+
+    def flush(self) -> None:
+        """Make everything that was dispatched to queues durable.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.files.flush()
+
+    def close(self) -> None:
+        """Close every file."""
+        self.files.close()

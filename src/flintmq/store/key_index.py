@@ -1,0 +1,140 @@
+"""The key index of a running store: continue the last file, take items back, begin new files. Source: upstream
+IndexService, IndexFile; store format 9.
+
+Insertion is undone exactly by its opposite: an item knows what its slot held before it. So a cut of the log takes items
+back one by one, newest first, and nothing has to be thrown away (upstream deletes whole files after an unclean stop and
+loses the keys of older log files).
+"""
+
+from __future__ import annotations
+
+import os
+from array import array
+
+from flintmq.config import StoreConfig
+from flintmq.format import index
+from flintmq.format.index import ITEM, SLOT
+from flintmq.storage.effects import Effects
+from flintmq.store import geometry, index_files
+from flintmq.store.index_writer import IndexFileWriter, IndexWriter
+
+
+class KeyIndex:
+    """The index files of one store.
+
+    Args:
+        root: of the store.
+        config: geometry; the files that are there win.
+        effects: the disk.
+
+    Attributes:
+        end_offset: log offset of the last record with an item; records behind it are not indexed yet.
+        taken_back: log offset of the first record whose items `recover` has taken back, None if it has none.
+        was_there: whether there were files. If not, nothing tells a log without keys from an index that is lost.
+
+    Raises:
+        OSError: a file cannot be opened.
+
+    Thread: the dispatcher only.
+    """
+
+    def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
+        self.config, self.effects = config, effects
+        self.folder = os.path.join(root, geometry.INDEX)
+        self.found = index_files.discover(root, config, effects)
+        self.was_there = bool(self.found)
+        self.taken_back: int | None = None
+        shape = geometry.IndexGeometry(config.max_hash_slot_num, config.max_index_num)
+        if self.found:
+            with effects.reading(self.found[-1].path) as fd:
+                shape = geometry.index_geometry(self.found[-1].path, self.found[-1].size, config, fd, effects)
+        self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
+        self.writer.names.update((os.path.basename(file.path), 0) for file in self.found)
+
+    def recover(self, log_end: int) -> None:
+        """Take back what a kill left half done and what lies behind the log's end, then continue the last file."""
+        for name in self.effects.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            if index.NAME.fullmatch(name) and self.effects.size(path) == 0:  # of a kill amid its creation
+                self.effects.unlink(path)
+        while self.found:
+            path = self.found[-1].path
+            writer = IndexFileWriter.open(path, self.writer.slots, self.writer.items, self.effects)
+            if self._cut(writer, log_end) > 1:
+                header = writer.header()
+                self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
+                return
+            if len(self.found) == 1:  # no record had a key yet
+                self.writer.continue_with(writer, -1, 0)
+                return
+            writer.close()
+            self.effects.unlink(path)
+            self.writer.names.pop(os.path.basename(path), None)
+            self.found.pop()
+
+    def _cut(self, writer: IndexFileWriter, log_end: int) -> int:
+        """Undo items behind the count (of a kill amid an insertion), of records at or behind the log's end, and of the
+        last record left (whose other keys may be missing). Gives the count that is left."""
+        count, slots = max(writer.header().index_count, 1), writer.slots
+        newest = min(count, writer.items)
+        while newest < writer.items and writer.item(newest).physical_offset > 0:
+            newest += 1
+        low = newest
+        while low > 1 and (low > count or writer.item(low - 1).physical_offset >= log_end):
+            low -= 1
+        last = writer.item(low - 1).physical_offset if low > 1 else -1
+        while low > 1 and writer.item(low - 1).physical_offset == last:
+            low -= 1
+        for number in range(newest - 1, low - 1, -1):
+            item = writer.item(number)
+            self.taken_back = item.physical_offset
+            place = index.slot_position(item.key_hash % slots)
+            writer.map[place : place + SLOT.size] = SLOT.pack(index.Slot(item.previous))
+            place = index.item_position(number, slots)
+            writer.map[place : place + ITEM.size] = bytes(ITEM.size)
+        writer.shorten(low)
+        return low
+
+    @property
+    def end_offset(self) -> int:
+        """Log offset of the last record with an item; -1 if there is none."""
+        return self.writer.end_offset if self.writer.current is not None else -1
+
+    def insert(self, hashes: array[int], offsets: array[int], times: array[int], keys: int) -> None:
+        """Append items. Keys of records at or before `end_offset` are in already and are left out."""
+        first, end = 0, self.end_offset
+        while first < keys and offsets[first] <= end:
+            first += 1
+        if first == 0:
+            self.writer.insert(hashes, offsets, times, keys)
+        elif first < keys:
+            self.writer.insert(hashes[first:keys], offsets[first:keys], times[first:keys], keys - first)
+
+    def begin(self, store_time: int) -> None:
+        """Make the first file, as RocketMQ does as soon as a record comes, with or without keys.
+
+        Raises:
+            OSError: no space, no permission.
+        """
+        if self.writer.current is None:
+            self.writer.insert_file(store_time)
+
+    def flush(self) -> None:
+        """Make the current file durable.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self.writer.current is not None:
+            self.effects.sync(self.writer.current.fd)
+
+    def close(self) -> None:
+        """Flush and close.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.flush()
+        if self.writer.current is not None:
+            self.writer.current.close()
+            self.writer.current = None

@@ -1,0 +1,395 @@
+"""The message store: wires its parts together and starts and stops them in order. Source: upstream DefaultMessageStore.
+
+    from flintmq import Message, MessageStore
+    with MessageStore("store") as store:
+        result = store.put(Message("orders", b"hello", tags="paid", keys="order-1"))
+        got = store.get("orders", 0, result.queue_offset)
+
+The way of a message: put -> `commit_log` (checks, queue offset, record) -> `flush` (durable) -> `dispatch_service`
+(queue units, index items) -> `read`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+from types import TracebackType
+from typing import Self
+
+from flintmq.config import StoreConfig
+from flintmq.errors import StoreError, UsageError
+from flintmq.message import GetResult, Message, PutMessageStatus, PutResult, StoredMessage
+from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.lock import StoreLock
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store import geometry
+from flintmq.store.commit_log import CommitLog
+from flintmq.store.config_files import read_config
+from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.dispatch import Dispatcher, DispatchRules
+from flintmq.store.dispatch_service import DispatchService
+from flintmq.store.flush import FlushService, Poison
+from flintmq.store.key_index import KeyIndex
+from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.queues import queue_names
+from flintmq.store.read import Reader
+from flintmq.store.recover_store import recover
+from flintmq.store.recovery import read_facts
+from flintmq.store.report import Report
+from flintmq.store.small_files import StoreFiles
+from flintmq.store.view import StoreView, open_store
+
+log = logging.getLogger("flintmq.store")
+
+SMALL = {  # dev=True: files that fit a laptop's test
+    "mappedFileSizeCommitLog": 1 << 20,
+    "mappedFileSizeConsumeQueue": 20_000,
+    "maxHashSlotNum": 1_000,
+    "maxIndexNum": 4_000,
+}
+HOUSEKEEPING_S = 1.0
+
+
+class MessageStore:
+    """A store that is open for writing. Use it in a `with` block, or `close` it.
+
+    Args:
+        path: the store's root; made if it is missing.
+        config: RocketMQ's keys (`{"flushDiskType": "SYNC_FLUSH"}`) or a StoreConfig.
+        dev: small files, for trying things.
+        peer: whose habits to follow on disk, "5.3.3" or "5.4.0".
+        effects: the disk and the clock.
+        keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
+
+    Raises:
+        StoreLockedError: another process has it open.
+        CorruptStoreError: damage that is no tail; nothing was touched.
+        ConfigError: an unknown key or an impossible value.
+        OSError: the disk refused.
+
+    Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        config: StoreConfig | Mapping[str, object] | None = None,
+        *,
+        dev: bool = False,
+        peer: str = "5.3.3",
+        effects: Effects = REAL,
+        **keys: object,
+    ) -> None:
+        self.root = os.path.abspath(os.fspath(path))
+        self.effects = effects
+        self.config = _config(config, dev, keys)
+        effects.mkdirs(os.path.join(self.root, geometry.LOG))
+        geometry.open_root(self.root, self.config, effects)
+        self._lock = StoreLock(self.root)
+        self._closed = threading.Event()
+        try:
+            self._open(peer)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, peer: str) -> None:
+        """Load, recover and start. The lock is held."""
+        effects = self.effects
+        self._places = [p.path for p in geometry.log_directories(self.root, self.config, effects) if p.writable]
+        files = self._list()
+        if files.files and "mappedFileSizeCommitLog" not in self.config.given:
+            self.config = self.config.with_keys({"mappedFileSizeCommitLog": files.file_size})
+        self.config = _with_queue_size(self.root, self.config, effects)
+        facts = replace(read_facts(self.root, effects), live=False)
+        self._small = StoreFiles(self.root, effects)
+        self._report = Report()
+        self._queues = ConsumeQueues(self.root, self.config, effects, self._report)
+        index = KeyIndex(self.root, self.config, effects) if self.config.message_index_enable else None
+        dispatcher = Dispatcher(DispatchRules.of(self.config, _batch_topics(self.root, effects), peer))
+        self.recovered = recover(
+            self.root,
+            files,
+            facts,
+            self._small.known,
+            self.config,
+            self._queues,
+            index,
+            dispatcher,
+            effects,
+            self._small.make_abort,
+        )
+        state = self.recovered.state
+        self._files = MappedFileQueue(self._places, self.config.mapped_file_size_commit_log, effects)
+        kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
+        self._files.load([(f.path, f.start) for f in kept], state.end)
+        self._log = CommitLog(self._files, self.config, state, effects)
+        self._poison = Poison()
+        self._flushed_time = state.last_time or self._small.known.physic_timestamp
+        if facts.mark != state.end:  # everything that recovery kept is on disk
+            self._small.write(state.end, self._small.known._replace(physic_timestamp=self._flushed_time))
+        self._flush = FlushService(self._files, self._log, self.config, self._poison, effects, self._note_flushed)
+        self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
+        self._index = index
+        self._reader = Reader(self._files, self._queues, self.config)
+        self._flush.start()
+        self._dispatch.start()
+        self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
+        self._keeper.start()
+
+    def _list(self) -> LogFiles:
+        """The log's files as they are on disk; an empty last one, left by a kill amid its creation, is removed."""
+        files = LogFiles.discover(self._places, effects=self.effects)
+        if files.files and files.files[-1].size == 0:
+            self.effects.unlink(files.files[-1].path)
+            files = LogFiles.discover(self._places, effects=self.effects)
+        return files
+
+    def _written(self) -> LogFiles:
+        """The log's files as this store has them open, for the dispatcher's walk."""
+        files = tuple(LogFile(f.path, f.start, f.size) for f in self._files.files)
+        return LogFiles(files, self._files.file_size, self._files.file_size, (), self.effects)
+
+    def _confirmed(self) -> int:
+        return self._files.flushed_where if self._flush.sync else self._log.end
+
+    def _note_flushed(self, store_time: int) -> None:
+        self._flushed_time = store_time
+
+    # -- writing ----------------------------------------------------------------------------------------------------
+
+    def put(self, message: Message) -> PutResult:
+        """Store one message.
+
+        Returns:
+            A PutResult whose `outcome` says what is certain. PUT_OK: stored, and under SYNC_FLUSH (with wait=True)
+            on disk. FLUSH_DISK_TIMEOUT: stored, but not known to be on disk. Every other status: not stored.
+
+        Raises:
+            UsageError: the store is closed, or this is a forked child.
+
+        Thread: any. Durability: as the store's flushDiskType says.
+        """
+        self._check_open()
+        if self._poison or self.config.broker_role == "SLAVE":
+            return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        result = self._log.put(message)
+        if result.status is not PutMessageStatus.PUT_OK:
+            return result
+        if self._flush.sync and message.wait:
+            flushed = self._flush.wait_flushed(result.physical_offset + result.size)
+            if not flushed:
+                result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        elif self._flush.sync or self.config.wake_flush_when_put_message:
+            self._flush.wake()
+        self._dispatch.wake()
+        return result
+
+    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+        """Store messages in order, with one wait for the disk at the end.
+
+        Returns:
+            One result a message, in order.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any. Durability: as for put, for all of them when it returns.
+        """
+        self._check_open()
+        messages = list(messages)
+        if self._poison or self.config.broker_role == "SLAVE":
+            return [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE) for _ in messages]
+        results = [self._log.put(message) for message in messages]
+        stored = [r for r in results if r.status is PutMessageStatus.PUT_OK]
+        waiting = self._flush.sync and any(message.wait for message in messages)
+        if stored and waiting and not self._flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
+            results = [
+                replace(r, status=PutMessageStatus.FLUSH_DISK_TIMEOUT) if r.status is PutMessageStatus.PUT_OK else r
+                for r in results
+            ]
+        self._dispatch.wake()
+        return results
+
+    def flush(self) -> None:
+        """Make everything that was put so far durable.
+
+        Raises:
+            StoreError: the disk refused, now or before.
+            UsageError: the store is closed.
+
+        Durability: on return.
+        """
+        self._check_open()
+        self._flush.flush_once()
+        if self._poison:
+            raise StoreError(f"{self.root}: {self._poison.reason}; restart the store to see what is on disk")
+
+    # -- reading ----------------------------------------------------------------------------------------------------
+
+    def get(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 32,
+        *,
+        tags: str | None = None,
+        wait_ms: int = 0,
+    ) -> GetResult:
+        """Messages of a queue from an offset on.
+
+        Args:
+            topic, queue_id, offset: from where.
+            max_messages: at most so many.
+            tags: only messages with one of these tags (`a || b`); hash collisions pass, as in RocketMQ.
+            wait_ms: if the queue has nothing there yet, wait so long for it (RocketMQ's clients wait up to 30000).
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._check_open()
+        return self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+
+    def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
+        """The newest messages that have a key, at most maxMsgsNumBatch, in the order of the log.
+
+        Raises:
+            UsageError: the store is closed.
+        """
+        self._check_open()
+        with self.view() as view:
+            return view.query(topic, key, begin, end, self.config.max_msgs_num_batch)
+
+    def view(self) -> StoreView:
+        """A read-only view of this store as it is now."""
+        self._check_open()
+        return open_store(self.root, config=self.config, effects=self.effects)
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """All messages of the log, in its order."""
+        with self.view() as view:
+            yield from view.messages()
+
+    def wait_dispatched(self, timeout: float | None = None) -> bool:
+        """Wait until everything put so far can be read; False if `timeout` seconds were not enough.
+
+        Raises:
+            UsageError: the store is closed.
+        """
+        self._check_open()
+        end = self._log.end
+        if self._flush.sync:
+            self._flush.flush_once()
+        return self._dispatch.wait(end, 1e9 if timeout is None else timeout)
+
+    # -- closing ----------------------------------------------------------------------------------------------------
+
+    def close(self) -> None:
+        """Stop: everything is flushed and dispatched, then the store counts as stopped cleanly.
+
+        After a failed sync the store stays marked as stopped uncleanly. May be called again.
+
+        Thread: any. Durability: everything that was put.
+        """
+        with self._log.lock:
+            if self._closed.is_set() or not self._lock.held:
+                return
+            self._closed.set()
+            self._log.close()
+        self._keeper.join()
+        self._flush.stop()
+        self._dispatch.stop()
+        try:
+            if not self._poison and self._dispatch.stopped_at is None:
+                if self._index is not None:
+                    self._index.close()
+                self._checkpoint()
+                self._small.remove_abort()
+        except OSError as error:
+            log.error("%s: could not be stopped cleanly (%s)", self.root, error)
+        finally:
+            self._queues.close()
+            self._files.close()
+            self._lock.release()
+
+    def _checkpoint(self) -> None:
+        """Write what is on disk: the log first, then queues and index; times only of what was synced before."""
+        dispatched = self._dispatch.last_time
+        flushed, time = self._files.flushed_where, self._flushed_time
+        try:
+            self._queues.flush()
+        except OSError as error:
+            self._poison.set(f"the consume queues could not be flushed ({error.strerror})")
+            raise
+        known = self._small.known
+        logics = min(dispatched, time) if dispatched else known.logics_timestamp
+        self._small.write(flushed, known._replace(physic_timestamp=time, logics_timestamp=logics))
+
+    def _keep_house(self) -> None:
+        """Once a second: checkpoint and mark, if the log was flushed since."""
+        written = -1
+        while not self._closed.wait(HOUSEKEEPING_S):
+            if self._files.flushed_where == written or self._poison:
+                continue
+            try:
+                written = self._files.flushed_where
+                self._checkpoint()
+            except OSError as error:
+                log.error("the checkpoint could not be written (%s)", error)
+
+    def _check_open(self) -> None:
+        if self._closed.is_set() or not self._lock.held:
+            why = "is closed" if self._closed.is_set() else "was opened by the process that forked this one"
+            raise UsageError(f"{self.root}: this store {why}; open it again")
+
+    def __enter__(self) -> Self:
+        """The store itself."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close it."""
+        self.close()
+
+
+def _config(config: StoreConfig | Mapping[str, object] | None, dev: bool, keys: Mapping[str, object]) -> StoreConfig:
+    """The configuration from all three ways to give it."""
+    base = (
+        config
+        if isinstance(config, StoreConfig)
+        else StoreConfig.from_keys({**(SMALL if dev else {}), **(config or {})})
+    )
+    return base.with_keys({_camel(name): value for name, value in keys.items()}) if keys else base
+
+
+def _camel(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)
+
+
+def _batch_topics(root: str, effects: Effects) -> set[str]:
+    table = read_config(root, effects)
+    return {topic for topic in table.topics if table.is_batch(topic)} | {
+        name.topic for name in queue_names(root, geometry.BATCH_QUEUES, effects)
+    }
+
+
+def _with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:
+    """The size of queue files as the store has them, unless it was given."""
+    if "mappedFileSizeConsumeQueue" in config.given:
+        return config
+    folder = os.path.join(root, geometry.QUEUES)
+    for name in queue_names(root, geometry.QUEUES, effects):
+        place = os.path.join(folder, name.topic, str(name.queue_id))
+        for file in effects.listdir(place, folder):
+            size = effects.size(os.path.join(place, file))
+            if size:
+                return config.with_keys({"mappedFileSizeConsumeQueue": size})
+    return config

@@ -1,0 +1,135 @@
+"""Read a running store: by queue and offset with every status of RocketMQ, by key, by time, by place in the log.
+
+Source: upstream DefaultMessageStore.getMessage; store behaviour 13. A unit is a hint: a record is given only if it is
+the one that stands at the offset that was asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from dataclasses import dataclass
+
+from flintmq.config import StoreConfig
+from flintmq.format.consume_queue import UNIT_SIZE, Unit
+from flintmq.format.text import java_encode, java_hash
+from flintmq.message import GetMessageStatus, GetResult, StoredMessage
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.consume_queues import ConsumeQueues, RunningQueue
+
+RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one answer may hold, behind its first message.
+
+    Attributes:
+        messages: as the caller asked.
+        memory, disk: (messages, bytes) while the last record is young enough to be in memory, and when it is not.
+        young: so many bytes before the log's end a record counts as in memory.
+    """
+
+    messages: int
+    memory: tuple[int, int]
+    disk: tuple[int, int]
+    young: int
+
+    @staticmethod
+    def of(config: StoreConfig, messages: int) -> Limits:
+        """The limits of a get for at most so many messages."""
+        return Limits(
+            max(messages, 1),
+            (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory),
+            (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
+            RAM * config.access_message_in_memory_max_ratio // 100,
+        )
+
+    def reached(self, messages: int, size: int, unit: Unit, log_end: int) -> bool:
+        """Whether `messages` of `size` bytes are enough, before this unit's message."""
+        count, bytes_ = self.memory if log_end - unit.physical_offset <= self.young else self.disk
+        return messages > 0 and (messages >= min(self.messages, count) or size + unit.size > bytes_)
+
+
+class Reader:
+    """The read path of one store.
+
+    Thread: any.
+    """
+
+    def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, config: StoreConfig) -> None:
+        self.files, self.queues, self.config = files, queues, config
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
+    ) -> GetResult:
+        """Messages from an offset of a queue on; with `wait_ms`, waits for the first one if there is none yet."""
+        limit = time.monotonic() + wait_ms / 1000
+        while True:
+            seen = self.queues.arrivals
+            found = self._get(java_encode(topic), queue_id, offset, max_messages, tags)
+            held = found.status in (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
+            left = limit - time.monotonic()
+            if not held or left <= 0 or (found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset != 0):
+                return found
+            with self.queues.changed:
+                if self.queues.arrivals == seen:
+                    self.queues.changed.wait(left)
+
+    def _get(self, topic: bytes, queue_id: int, offset: int, max_messages: int, tags: str | None) -> GetResult:
+        queue = self.queues.find(topic, queue_id)
+        low, high = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+        if queue is None or high == 0:
+            return GetResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
+        if offset < low:
+            return GetResult(GetMessageStatus.OFFSET_TOO_SMALL, [], low, low, high)
+        if offset == high:
+            return GetResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, [], offset, low, high)
+        if offset > high:
+            return GetResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
+        return self._collect(topic, queue_id, queue, offset, max_messages, wanted_codes(tags))
+
+    def _collect(
+        self, topic: bytes, queue_id: int, queue: RunningQueue, offset: int, most: int, codes: set[int] | None
+    ) -> GetResult:
+        """Walk the units of one queue file, as upstream does."""
+        low, high = queue.min_offset, queue.max_offset
+        limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
+        units = queue.units(offset, max(self.config.max_filter_message_size // UNIT_SIZE, most))
+        if not units:
+            per_file = queue.writer.file_size // UNIT_SIZE
+            return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], offset - offset % per_file + per_file, low, high)
+        messages: list[StoredMessage] = []
+        size, at, matched = 0, offset, False
+        for unit in units:
+            if limits.reached(len(messages), size, unit, log_end):
+                break
+            at += 1
+            if codes is not None and unit.tags_code & 0xFFFFFFFF not in codes:
+                continue
+            matched = True
+            message = self.record(unit, topic, queue_id, at - 1)
+            if message is not None:
+                messages.append(message)
+                size += unit.size
+        if messages:
+            return GetResult(GetMessageStatus.FOUND, messages, at, low, high)
+        status = GetMessageStatus.MESSAGE_WAS_REMOVING if matched else GetMessageStatus.NO_MATCHED_MESSAGE
+        return GetResult(status, [], at, low, high)
+
+    def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
+        """The record that a unit leads to, if it is the one that stands there."""
+        if not unit.is_written or unit.is_pre_blank:
+            return None
+        raw = self.files.read(unit.physical_offset, unit.size)
+        if raw is None or int.from_bytes(raw[:4], "big") != unit.size:
+            return None
+        message = StoredMessage(raw)
+        own = message.fields.topic == topic and message.queue_id == queue_id and message.queue_offset == offset
+        return message if own or b"INNER_MULTI" in message.fields.properties else None
+
+
+def wanted_codes(tags: str | None) -> set[int] | None:
+    """The hashes that a tag expression (`a || b`, `*`) asks for, as unsigned 32 bits; None for all."""
+    names = [name.strip() for name in (tags or "*").split("||")]
+    return None if "*" in names else {java_hash(name) & 0xFFFFFFFF for name in names if name}

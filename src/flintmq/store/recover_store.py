@@ -1,0 +1,371 @@
+"""Bring a store into a state that can be written: find the log's end, cut what lies behind it, make queues and index
+agree with the log.
+
+The decision is the table of `store/recovery.py`. At damage nothing is touched: the error names file and position. A
+tail (torn, stale, or with holes of unordered write-back) is cut: what is valid in it is copied to `quarantine/` first,
+then everything behind the end is zeroed and synced before the first append, so that it never comes back (D4).
+
+How much is read grows with what was not yet flushed, not with the log: the walk begins in the file that holds the
+durable mark. Recovering again, or crashing on the way and recovering again, gives the same result: a cut copies before
+it zeroes, and units and items are written at places that the log alone decides.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from flintmq.config import StoreConfig
+from flintmq.errors import CorruptStoreError
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.storage.effects import REAL, Effects
+from flintmq.store import geometry
+from flintmq.store.commit_log import LogState
+from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.dispatch import Dispatcher
+from flintmq.store.key_index import KeyIndex
+from flintmq.store.log import SALVAGE, LogWalk, find_end
+from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.places import places
+from flintmq.store.records import record_at
+from flintmq.store.recovery import Facts, Verdict, read_facts
+from flintmq.store.search import next_record, store_times
+from flintmq.store.snapshot import list_log
+from flintmq.store.tail import TORN, Tail
+
+log = logging.getLogger("flintmq.recovery")
+
+MARGIN_MS = 3000  # upstream goes this much further back than the checkpoint says
+ZERO_STEP = 1 << 20
+
+
+@dataclass
+class Recovered:
+    """What recovery found and did.
+
+    Attributes:
+        state: where the log goes on.
+        verdict: what stood at its end.
+        decisions: one line each, as they were logged.
+    """
+
+    state: LogState
+    verdict: Verdict
+    decisions: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"end": self.state.end, "verdict": self.verdict.value, "decisions": self.decisions}
+
+
+def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
+    """Where recovery begins to read: the last file that surely was flushed as a whole before the last stop."""
+    if facts.mark is not None:
+        file = files.find(min(facts.mark, max(files.limit - 1, 0)))
+        return file.start if file is not None else files.min_offset
+    limit = min(known.physic_timestamp, known.logics_timestamp) - MARGIN_MS
+    for file in reversed(files.files):
+        first = record_at(files, file.start)
+        if first is None:
+            continue
+        if facts.clean or (first.store_timestamp != 0 and first.store_timestamp <= limit):
+            return file.start
+    return files.min_offset
+
+
+def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
+    """From where every unit is written again: after an unclean stop, the last file that surely was dispatched to
+    queues that are on disk (D10: the log may have been flushed further than they were)."""
+    begin = begin_of_walk(files, facts, known)
+    if facts.clean:
+        return begin
+    for file in reversed(files.files):
+        first = record_at(files, file.start) if file.start <= begin else None
+        if first is not None and 0 < first.store_timestamp <= known.logics_timestamp - MARGIN_MS:
+            return file.start
+    return files.min_offset
+
+
+class LogRecovery:
+    """Finds the end of a log and cuts what lies behind it."""
+
+    def __init__(self, root: str, files: LogFiles, facts: Facts, known: Checkpoint, effects: Effects) -> None:
+        self.root, self.files, self.effects = root, files, effects
+        self.facts = replace(facts, live=False)  # the lock is ours
+        self.known = known
+        self.decisions: list[str] = []
+
+    def tell(self, text: str) -> None:
+        """One log line a decision."""
+        self.decisions.append(text)
+        log.info("%s", text)
+
+    def find_end(self) -> tuple[int, int, Verdict]:
+        """(log offset of the end, store time of the last record, verdict).
+
+        Raises:
+            CorruptStoreError: damage below the durable mark, or between records.
+        """
+        begin = begin_of_walk(self.files, self.facts, self.known)
+        if not self.facts.clean:
+            self._reread(begin)
+        walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
+        end, last_time = begin, 0
+        # Only a store that FlintMQ alone has written is known to have no such records anywhere.
+        tail = None if self.facts.clean or self.facts.mark is None else Tail(self.facts.mark)
+        for piece in walk:
+            bad = tail.first_bad(piece) if tail is not None else None
+            if bad is not None:
+                return self._bad(*bad)
+            end = piece.base + piece.end
+            *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+        # Behind a blank the end is the next file's first byte, if that file is there.
+        if walk.position > end and self.files.find(walk.position) is not None:
+            end = walk.position
+        verdict = walk.verdict or Verdict.END
+        stop = "clean" if self.facts.clean else "unclean"
+        self.tell(f"recovery after {stop} stop: read from {begin}, the log ends at {end} ({verdict.value})")
+        return end, last_time, verdict
+
+    def _bad(self, end: int, reason: str) -> tuple[int, int, Verdict]:
+        """The log ends at a record above the mark that does not count.
+
+        Raises:
+            CorruptStoreError: the record is whole and others follow, so that this is no tail.
+        """
+        follower = next_record(self.files, end + 1)
+        file = self.files.find(end)
+        if reason != TORN and follower is not None and file is not None:
+            raise CorruptStoreError(
+                file.path, end - file.start, f"{reason}; records go on at offset {follower}", SALVAGE
+            )
+        verdict = Verdict.TORN_TAIL if follower is None else Verdict.UNORDERED
+        self.tell(f"recovery after unclean stop: the log ends at {end} ({verdict.value}: {reason})")
+        return end, self._time_before(end), verdict
+
+    def _time_before(self, end: int) -> int:
+        """Store time of the last record before a log offset; 0 if there is none in its file or the one before."""
+        time, size = 0, self.files.file_size
+        for begin in (end - end % size - size, end - end % size):
+            for piece in LogWalk(self.files, Facts(), max(begin, self.files.min_offset), min(end, begin + size)):
+                *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+        return time
+
+    def _reread(self, begin: int) -> None:
+        """Ask the disk and not the page cache, which may show what never arrived (reliability B4)."""
+        for file in self.files.files:
+            if file.start + file.size <= begin:
+                continue
+            fd = self.effects.open_write(file.path)
+            try:
+                self.effects.sync(fd)
+                self.effects.drop_cache(fd, 0, file.size)
+            finally:
+                self.effects.close(fd)
+
+    def cut(self, end: int) -> None:
+        """Nothing may stand behind the end: copy what counts there, remove later files, zero the rest of the last one.
+
+        Raises:
+            OSError: the disk refused; the next start does it again.
+
+        Durability: on return.
+        """
+        self._quarantine(end)
+        for file in reversed(self.files.files):  # a kill on the way must leave no gap
+            if file.start > end and file.start > self.files.min_offset:
+                self.effects.unlink(file.path)
+                self.effects.sync_dir(os.path.dirname(file.path))
+                self.tell(f"removed {file.path}, which lies behind the end")
+            elif file.start + file.size > end:
+                self._zero(file, end - file.start)
+
+    def _zero(self, file: LogFile, position: int) -> None:
+        fd = self.effects.open_write(file.path)
+        try:
+            first, zeroed = position, 0
+            while True:
+                data = self.effects.next_data(fd, position)
+                if data is None or data >= file.size:
+                    break
+                position = max(position, data)
+                piece = self.effects.pread(fd, min(ZERO_STEP, file.size - position), position)
+                if any(piece):
+                    self.effects.pwrite(fd, bytes(len(piece)), position)
+                    zeroed += len(piece) - piece.count(0)
+                position += max(len(piece), 1)
+            if zeroed:
+                self.effects.sync(fd)
+                self.tell(f"zeroed {zeroed} bytes of {file.path} behind position {first}")
+        finally:
+            self.effects.close(fd)
+
+    def _quarantine(self, end: int) -> None:
+        """Copy every record that counts behind the end, one file for each, with a line that says where it stood."""
+        folder = os.path.join(self.root, "quarantine")
+        offset = next_record(self.files, end)
+        while offset is not None:
+            message = record_at(self.files, offset)
+            if message is None:
+                break
+            self.effects.mkdirs(folder)
+            path = os.path.join(folder, f"{offset:020d}-{message.store_timestamp}.record")
+            if self.effects.size(path) is None:
+                fd = self.effects.create(path, 0)
+                self.effects.pwrite(fd, message.raw, 0)
+                self.effects.sync(fd)
+                self.effects.close(fd)
+                line = {"offset": offset, "size": message.size, "topic": message.topic, "cut_at": end}
+                self.tell(f"quarantine: {json.dumps(line)}")
+            offset = next_record(self.files, offset + message.size)
+        if self.effects.is_dir(folder):
+            self.effects.sync_dir(folder)
+
+
+def check_files(files: LogFiles, file_size: int) -> None:
+    """Every file must have the one size, and none may be missing between two.
+
+    Raises:
+        CorruptStoreError: otherwise; nothing was touched.
+    """
+    before: LogFile | None = None
+    for file in files.files:
+        if file.size != file_size:
+            raise CorruptStoreError(
+                file.path, min(file.size, file_size), f"the file has {file.size} bytes, not {file_size}",
+                "set mappedFileSizeCommitLog to the store's own size, or bring the whole file back",
+            )  # fmt: skip
+        if before is not None and file.start != before.start + file_size:
+            raise CorruptStoreError(file.path, 0, f"the file before it is missing: {before.path} ends elsewhere",
+                                    "bring the missing file back")  # fmt: skip
+        before = file
+
+
+def load_derived(
+    files: LogFiles,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+    end: int,
+    begin: int,
+    *,
+    clean: bool = False,
+) -> int:
+    """Make queues and index say what the log says.
+
+    Args:
+        files: the log, cut.
+        queues, index: not yet loaded.
+        dispatcher: makes units and keys.
+        end: log offset of the log's end.
+        begin: from here on every unit is written again.
+        clean: the stop was clean.
+
+    Returns:
+        How many records were dispatched.
+    """
+
+    def stands(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
+        message = record_at(files, physical_offset, end)
+        if message is None:
+            return False
+        return any(
+            os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
+            for place in places(message)
+        )
+
+    dispatched = queues.load(files.min_offset, end, stands)
+    start = min(dispatched, begin)
+    if index is not None:
+        index.recover(end)
+        if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
+            start = min(start, _next_indexed(files, index.end_offset, end))
+        elif index.taken_back is not None:
+            start = min(start, max(index.taken_back, files.min_offset))
+    records = _dispatch(files, queues, index, dispatcher, start, end)
+    if records is None:  # a queue lost more than what was read: everything anew
+        records = _dispatch(files, queues, index, dispatcher, files.min_offset, end)
+    assert records is not None
+    return records
+
+
+def _dispatch(
+    files: LogFiles, queues: ConsumeQueues, index: KeyIndex | None, dispatcher: Dispatcher, start: int, end: int
+) -> int | None:
+    """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
+    records = 0
+    for piece in LogWalk(files, Facts(), start, end):
+        for block in dispatcher.blocks(piece):
+            if queues.replay_from(block, dispatcher) and start > files.min_offset:
+                return None
+            queues.take(block, dispatcher)
+            if index is not None:
+                index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+                index.begin(block.last_time)
+        records += piece.count
+    return records
+
+
+def _next_indexed(files: LogFiles, last: int, end: int) -> int:
+    """From where records have to be indexed: behind the last one that is."""
+    if last < files.min_offset:
+        return files.min_offset
+    message = record_at(files, last, end)
+    return last if message is None else last + message.size
+
+
+def recover(
+    root: str,
+    files: LogFiles,
+    facts: Facts,
+    known: Checkpoint,
+    config: StoreConfig,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+    effects: Effects,
+    before_writing: Callable[[], None],
+) -> Recovered:
+    """Recover a store; see the module's text. The store's lock is held.
+
+    `before_writing` is called once it is decided what to do, before anything is changed.
+
+    Raises:
+        CorruptStoreError: damage that is no tail; nothing was touched then.
+        OSError: the disk refused.
+    """
+    check_files(files, config.mapped_file_size_commit_log)
+    recovery = LogRecovery(root, files, facts, known, effects)
+    end, last_time, verdict = recovery.find_end()
+    before_writing()
+    recovery.cut(end)
+    begin = begin_of_dispatch(files, recovery.facts, known)
+    records = load_derived(files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean)
+    recovery.tell(f"{records} records were dispatched again")
+    return Recovered(LogState(end, last_time, queues.next_offsets()), verdict, recovery.decisions)
+
+
+def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str, object]:
+    """What `recover` would find: where the log ends and what is behind it. Writes nothing and takes no lock.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError: there is no store that can be read.
+        CorruptStoreError: damage that is no tail.
+    """
+    root = geometry.open_root(root, config, effects)
+    files = list_log(root, config, effects)
+    facts = read_facts(root, effects)
+    end = find_end(files, facts)
+    behind, offset = 0, next_record(files, end.offset)
+    while offset is not None:
+        message = record_at(files, offset)
+        behind += 1
+        offset = next_record(files, offset + (message.size if message is not None else 1))
+    decisions = [
+        f"the last stop was {'clean' if facts.clean else 'unclean'}",
+        f"{behind} records behind the end would be copied to quarantine/ and cut" if behind else "nothing would be cut",
+    ]
+    return {"end": end.offset, "verdict": end.verdict.value, "decisions": decisions}

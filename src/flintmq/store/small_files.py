@@ -1,0 +1,81 @@
+"""The small files of a running store: `abort`, `checkpoint`, `flintmq.mark`. Written so that none is ever half there.
+
+`abort` exists while the store runs. The checkpoint is a page that RocketMQ maps and writes in place; here it is
+replaced as a whole. `flintmq.mark` says exactly how far the log was flushed and is void once RocketMQ has written.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+
+from flintmq.errors import FormatError
+from flintmq.format import checkpoint, flintmq_mark
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.storage.effects import Effects
+
+
+def replace_file(path: str, data: bytes, effects: Effects) -> None:
+    """Write a file as a whole: temporary file, sync, rename, sync of the directory (reliability B8).
+
+    Raises:
+        OSError: the old file is untouched then.
+
+    Durability: on return.
+    """
+    temporary = f"{path}.flintmq-new"
+    if effects.size(temporary) is not None:
+        effects.unlink(temporary)
+    fd = effects.create(temporary, 0)
+    try:
+        effects.pwrite(fd, data, 0)
+        effects.sync(fd)
+    finally:
+        effects.close(fd)
+    effects.rename(temporary, path)
+    effects.sync_dir(os.path.dirname(path))
+
+
+class StoreFiles:
+    """The small files of one store.
+
+    Attributes:
+        known: the checkpoint's numbers, as they were last written or read.
+    """
+
+    def __init__(self, root: str, effects: Effects) -> None:
+        self.root, self.effects = root, effects
+        self._lock = threading.Lock()
+        data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
+        try:
+            self.known = checkpoint.decode(data or b"")
+        except FormatError:
+            self.known = Checkpoint()
+
+    def write(self, flushed_offset: int, known: Checkpoint) -> None:
+        """Write checkpoint and mark together.
+
+        Args:
+            flushed_offset: log offset below which everything is on disk.
+            known: the checkpoint's numbers, of what is on disk.
+
+        Raises:
+            OSError: one of them could not be written.
+        """
+        with self._lock:
+            # The mark first: it holds beside both checkpoints, so a kill between the two does not void it.
+            mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, self.known.physic_timestamp)
+            replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
+            replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
+            self.known = known
+
+    def make_abort(self) -> None:
+        """Say that the store runs. Durability: on return, before the first put."""
+        replace_file(os.path.join(self.root, "abort"), str(os.getpid()).encode(), self.effects)
+
+    def remove_abort(self) -> None:
+        """Say that the store stopped cleanly. Call it after the last sync. Durability: on return."""
+        path = os.path.join(self.root, "abort")
+        if self.effects.size(path) is not None:
+            self.effects.unlink(path)
+            self.effects.sync_dir(self.root)

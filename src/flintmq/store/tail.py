@@ -1,0 +1,71 @@
+"""What a record above the durable mark must also be, beside its checksums: written as a whole, the next of its queue.
+
+The body's checksum covers neither topic nor properties. A process that is killed inside a put leaves the rest of the
+record as zeros, and so does a disk that lost power before it wrote all sectors, because a log file begins as zeros and
+whatever is cut is zeroed. So a record is torn if there is a zero byte in its topic or properties: `put` refuses those
+(reliability B9).
+"""
+
+from __future__ import annotations
+
+import struct
+
+from flintmq.format.record import (
+    BORN_HOST_V6,
+    INNER_BATCH,
+    MAGIC_V1,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+)
+from flintmq.store.log import Piece
+
+TORN = "its topic or properties did not arrive as a whole"
+
+_HEAD = struct.Struct(">iI4xi4xq8xi")  # size, magic, queue id, queue offset, system flag
+
+
+class Tail:
+    """Looks at the records of a walk, in order, and finds the first that does not count above the mark.
+
+    Args:
+        mark: log offset; records that begin below it were synced and are only counted.
+    """
+
+    def __init__(self, mark: int) -> None:
+        self.mark = mark
+        self.next: dict[tuple[bytes, int], int] = {}
+
+    def first_bad(self, piece: Piece) -> tuple[int, str] | None:
+        """(log offset, reason) of the piece's first record above the mark that does not count, or None."""
+        data = piece.data
+        for at in piece.positions[: piece.count]:
+            size, magic, queue_id, queue_offset, flags = _HEAD.unpack_from(data, at)
+            topic, topic_end = _topic(data, at, magic, flags)
+            name, properties = bytes(data[topic:topic_end]), bytes(data[topic_end + 2 : at + size])
+            wrong = self._count(name, queue_id, queue_offset, flags)
+            if b"\0" in name or b"\0" in properties:
+                wrong = TORN
+            if wrong is not None and piece.base + at >= self.mark:
+                return piece.base + at, wrong
+        return None
+
+    def _count(self, topic: bytes, queue_id: int, queue_offset: int, flags: int) -> str | None:
+        """Note the record's queue offset; a text if it is not the next one. Queues may be begun again at 0."""
+        if flags & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+            return None
+        place = topic, queue_id
+        expected = self.next.pop(place, queue_offset)
+        if not flags & INNER_BATCH:  # its offset goes on by a number in the properties
+            self.next[place] = queue_offset + 1
+        return None if queue_offset in (expected, 0) else f"queue offset {queue_offset} where {expected} is the next"
+
+
+def _topic(data: memoryview, at: int, magic: int, flags: int) -> tuple[int, int]:
+    """Where the topic of the record at data[at] stands."""
+    body = at + 84 + (12 if flags & BORN_HOST_V6 else 0) + (12 if flags & STORE_HOST_V6 else 0)
+    begin = body + 4 + int.from_bytes(data[body : body + 4], "big")
+    width = 1 if magic == MAGIC_V1 else 2
+    begin += width
+    return begin, begin + int.from_bytes(data[begin - width : begin], "big")

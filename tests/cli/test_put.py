@@ -1,0 +1,71 @@
+"""`flintmq put`."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from flintmq.storage.lock import StoreLock
+from tests.cli.conftest import Run
+
+
+def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
+    """Give the command this standard input."""
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(data)))
+
+
+def test_a_message_is_stored_and_scanned(run: Run, tmp_path: Path) -> None:
+    store = tmp_path / "store"
+    result = run("put", store, "Orders", "hello", "--tag", "paid", "--key", "order-1", "--queue", 3)
+    assert (result.code, result.err) == (0, "")
+    assert result.out == "PUT_OK  Orders/3/0  @0  125 B  7F00000100002A9F0000000000000000\n"
+    row = json.loads(run("scan", store, "--json").out)
+    assert (row["topic"], row["queue_id"], row["tags"], row["keys"], row["body"]) == (
+        "Orders",
+        3,
+        "paid",
+        "order-1",
+        "aGVsbG8=",
+    )
+    assert run("verify", store).code == 0 and run("query", store, "Orders", "order-1").out.endswith("hello\n")
+
+
+def test_each_line_is_a_message(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, b"one\ntwo\r\n\nfour")
+    result = run("put", tmp_path / "store", "T", "--lines", "--json", "--set", "flushDiskType=SYNC_FLUSH")
+    assert [row["queue_offset"] for row in result.rows] == [0, 1, 2, 3]
+    assert {row["outcome"] for row in result.rows} == {"ok"} and result.code == 0
+    bodies = [json.loads(line)["body"] for line in run("scan", tmp_path / "store", "--json").out.splitlines()]
+    assert bodies == ["b25l", "dHdv", "", "Zm91cg=="]
+
+
+def test_standard_input_is_the_body(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, b"\x00\xff\n")
+    assert run("put", tmp_path / "store", "T").code == 0
+    assert json.loads(run("scan", tmp_path / "store", "--json").out)["body"] == "AP8K"
+
+
+def test_a_refused_message_ends_with_its_status(run: Run, tmp_path: Path) -> None:
+    result = run("put", tmp_path / "store", "a/b", "x")
+    assert result.code == 3 and result.out == "MESSAGE_ILLEGAL  not stored\n"
+    assert "MESSAGE_ILLEGAL, the message is failed" in result.err
+
+
+def test_wrong_use(run: Run, tmp_path: Path) -> None:
+    assert run("put", tmp_path / "store", "T", "x", "--lines").code == 2
+    assert run("put", tmp_path / "store", "T", "x", "--set", "noSuchKey=1").code == 2
+    assert not (tmp_path / "store").exists()
+
+
+def test_a_store_that_somebody_has_open_is_left_alone(run: Run, tmp_path: Path) -> None:
+    run("put", tmp_path / "store", "T", "x")
+    lock = StoreLock(str(tmp_path / "store"))
+    try:
+        assert run("put", tmp_path / "store", "T", "y").code == 6
+    finally:
+        lock.release()
+    assert len(run("scan", tmp_path / "store").out.splitlines()) == 1

@@ -1,0 +1,168 @@
+"""Lives of a store that end by kill -9, and the ledger of what was sent and what was answered.
+
+A life is a forked child: it opens the store, puts from some threads, and is killed, by the parent after a while or by
+itself at its n-th call that changes the disk. The ledger lies outside the store; a line is one write, before a put
+(what is sent) and after it (what was answered), so that a killed child leaves at most a put without an answer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import os
+import random
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flintmq.message import Message
+from flintmq.store.message_store import MessageStore
+from tests.storage.faults import Faulty
+
+KEYS: dict[str, Any] = {
+    "mappedFileSizeCommitLog": 16384,
+    "mappedFileSizeConsumeQueue": 400,
+    "maxHashSlotNum": 8,
+    "maxIndexNum": 64,
+}
+FILE_SIZE = KEYS["mappedFileSizeCommitLog"]
+THREADS = 3
+
+
+@dataclass(frozen=True)
+class Life:
+    """How a store lives and dies.
+
+    Attributes:
+        number: of the life, for the ids of its messages.
+        seed: of what is put.
+        disk: flushDiskType.
+        at_call: it kills itself at this call that changes the disk; None: the parent does.
+        after_s: when the parent kills it, in seconds from the fork.
+        interrupts: how many SIGINT it gets before.
+    """
+
+    number: int
+    seed: int
+    disk: str = "ASYNC_FLUSH"
+    at_call: int | None = None
+    after_s: float = 0.2
+    interrupts: int = 0
+
+
+def digest(*parts: object) -> str:
+    """What identifies a message's content."""
+    return hashlib.sha1(repr(parts).encode()).hexdigest()
+
+
+def made(identity: str, chance: random.Random) -> Message:
+    """A message that names itself in its keys, of a size that is mostly small."""
+    size = chance.choice((0, 10, 100, 700, 3000)) + chance.randrange(40)
+    properties = {"p": "v" * chance.choice((1, 3, 300, 1500))} if chance.random() < 0.4 else None
+    return Message(
+        f"T{chance.randrange(3)}", chance.randbytes(size if chance.random() < 0.9 else 0),
+        tags=f"t{chance.randrange(4)}", keys=identity, properties=properties, queue_id=chance.randrange(2),
+    )  # fmt: skip
+
+
+class Ledger:
+    """Lines of JSON, one write each."""
+
+    def __init__(self, path: Path) -> None:
+        self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def line(self, **fields: object) -> None:
+        """Append one."""
+        os.write(self.fd, json.dumps(fields).encode() + b"\n")
+
+
+def live(root: Path, ledger_path: Path, life: Life) -> str:
+    """Fork, live, die. Gives how it ended: "killed", or what went wrong inside."""
+    complaints, before = ledger_path.with_suffix(".wrong"), _size(ledger_path)
+    child = os.fork()
+    if child == 0:
+        try:
+            _child(root, Ledger(ledger_path), life)
+        except BaseException:
+            complaints.write_text(traceback.format_exc())
+        finally:
+            os._exit(1)
+    if life.at_call is None:
+        limit = time.monotonic() + 20
+        while life.interrupts and _size(ledger_path) == before and time.monotonic() < limit:
+            time.sleep(0.005)
+        step = life.after_s / (life.interrupts + 1)
+        for _ in range(life.interrupts):
+            time.sleep(step)
+            os.kill(child, signal.SIGINT)
+        time.sleep(step)
+        os.kill(child, signal.SIGKILL)
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
+        return "killed"
+    return complaints.read_text() if complaints.exists() else f"ended with status {status}"
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+class Dying(Faulty):
+    """The real disk, syncs included, whose process dies at a call."""
+
+    def __init__(self, at_call: int | None) -> None:
+        super().__init__()
+        self.left = at_call
+        self.before = self.maybe_die
+
+    def maybe_die(self, name: str, path: str) -> None:
+        """Count a call."""
+        self.calls.clear()
+        if self.left is not None:
+            self.left -= 1
+            if self.left < 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _child(root: Path, ledger: Ledger, life: Life) -> None:
+    """Put until somebody kills the process."""
+    if life.interrupts:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    store: MessageStore | None = None
+    numbers = itertools.count()
+    while True:
+        try:
+            if store is None:
+                store = _open(root, life)
+                for n in range(1, THREADS):
+                    words = store, ledger, life, n, itertools.count()
+                    threading.Thread(target=_puts, args=words, daemon=True).start()
+            _puts(store, ledger, life, 0, numbers)
+        except KeyboardInterrupt:
+            continue  # as in a notebook: the put may or may not have happened, the user goes on
+
+
+def _open(root: Path, life: Life) -> MessageStore:
+    return MessageStore(root, config=KEYS | {"flushDiskType": life.disk}, effects=Dying(life.at_call))
+
+
+def _puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: Iterator[int]) -> None:
+    chance = random.Random(life.seed * 10 + thread)
+    for number in numbers:
+        identity = f"{life.number}-{thread}-{number}"
+        message = made(identity, chance)
+        ledger.line(
+            sent=identity,
+            digest=digest(message.topic, message.queue_id, message.body, message.tags, message.properties),
+        )
+        result = store.put(message)
+        ledger.line(
+            told=identity, outcome=result.outcome.value, status=result.status.name, queue_offset=result.queue_offset,
+            place=result.physical_offset, size=result.size, time=result.store_timestamp,
+        )  # fmt: skip

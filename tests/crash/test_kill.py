@@ -1,0 +1,50 @@
+"""kill -9 at random moments and at chosen calls: the whole contract after each few lives (T3, short form)."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.crash.contract import check_contract, read_ledger
+from tests.crash.lives import Life, live
+
+
+def run(root: Path, lives: list[Life]) -> None:
+    """Live them all on one store, and check the contract at the end."""
+    ledger = root / "ledger"
+    for life in lives:
+        assert live(root / "store", ledger, life) == "killed", life
+    found = check_contract(root / "store", ledger)
+    assert found.wrong == {}, (found, lives)
+    assert found.acknowledged > 0 and found.stored >= found.acknowledged
+
+
+@pytest.mark.parametrize("disk", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_kill_at_random_moments(tmp_path: Path, disk: str):
+    """Ten kills: some of them while the store is being recovered, most while it rolls over."""
+    chance = random.Random(31)
+    run(tmp_path, [Life(n, n, disk, after_s=chance.choice((0.01, 0.03, 0.06, 0.15))) for n in range(9)]
+        + [Life(9, 9, disk, after_s=0.3)])  # fmt: skip
+
+
+@pytest.mark.parametrize("disk", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_kill_at_calls_in_turn(tmp_path: Path, disk: str):
+    """The first calls are those of recovery and of the first files; later ones roll over, flush and dispatch."""
+    calls = [*range(0, 40, 3), 60, 90, 130, 200]
+    run(tmp_path, [Life(n, n, disk, at_call=call) for n, call in enumerate(calls)] + [Life(99, 99, disk, after_s=0.2)])
+
+
+def test_interrupts_inside_puts_take_nothing_apart(tmp_path: Path):
+    """SIGINT, which Python turns into an exception anywhere in the main thread; the user goes on putting."""
+    lives = [Life(n, n, after_s=0.3, interrupts=15) for n in range(4)]
+    run(tmp_path, lives)
+
+
+def test_a_ledger_knows_what_was_sent_and_told(tmp_path: Path):
+    assert live(tmp_path / "store", tmp_path / "ledger", Life(0, 0, after_s=0.3)) == "killed"
+    sent, told = read_ledger(tmp_path / "ledger")
+    assert sent and set(told) <= set(sent)
+    assert len(sent) - len(told) <= 3, "one put under way in each thread at most"
+    assert {answer["status"] for answer in told.values()} == {"PUT_OK"}

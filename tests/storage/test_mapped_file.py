@@ -1,0 +1,138 @@
+"""One mapped file: on disk before its first byte, allocated before it is stored to, mapped while somebody holds it."""
+
+from __future__ import annotations
+
+import errno
+from pathlib import Path
+
+import pytest
+
+from flintmq.storage import mapped_file
+from flintmq.storage.mapped_file import MappedFile
+from tests.storage.faults import Faulty
+
+SIZE = 8192
+
+
+def create(folder: Path, effects: Faulty, size: int = SIZE) -> MappedFile:
+    return MappedFile.create(str(folder / "00000000000000004096"), 4096, size, effects)
+
+
+def test_a_new_file_is_zeros_of_full_size_with_blocks(tmp_path: Path):
+    file = create(tmp_path, Faulty(), 1 << 20)
+    path = tmp_path / "00000000000000004096"
+    assert path.stat().st_size == 1 << 20
+    assert path.stat().st_blocks * 512 >= 1 << 20, "a store to the map would need a block that may not be there"
+    assert path.read_bytes() == bytes(1 << 20)
+    assert (file.start, file.size, file.wrote, file.flushed, file.end) == (4096, 1 << 20, 0, 0, 4096)
+    file.close()
+
+
+def test_a_new_file_is_durable_before_it_is_used(tmp_path: Path):
+    effects = Faulty()
+    create(tmp_path, effects).close()
+    assert [name for name, _ in effects.calls] == ["create", "allocate", "sync", "sync_dir", "map_write"]
+    assert effects.calls[3][1] == str(tmp_path)
+
+
+@pytest.mark.parametrize("call", ["create", "allocate", "sync", "sync_dir", "map_write"])
+def test_a_file_that_cannot_be_made_leaves_nothing_behind(tmp_path: Path, call: str):
+    effects = Faulty()
+    effects.refuse(call, error=errno.ENOSPC)
+    with pytest.raises(OSError, match="space"):
+        create(tmp_path, effects)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_is_there_is_not_made_anew(tmp_path: Path):
+    (tmp_path / "00000000000000004096").write_bytes(b"precious")
+    with pytest.raises(FileExistsError):
+        create(tmp_path, Faulty())
+    assert (tmp_path / "00000000000000004096").read_bytes() == b"precious"
+
+
+def test_what_is_stored_is_in_the_file_and_is_there_again(tmp_path: Path):
+    file = create(tmp_path, Faulty())
+    file.buffer[100:105] = b"hello"
+    file.wrote = 105
+    assert (tmp_path / "00000000000000004096").read_bytes()[100:105] == b"hello"
+    file.close()
+    again = MappedFile.open(file.path, 4096, SIZE, 105, Faulty())
+    assert bytes(again.buffer[100:105]) == b"hello"
+    assert (again.wrote, again.flushed, again.end) == (105, 105, 4201)
+    again.close()
+
+
+def test_blocks_are_taken_a_window_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mapped_file, "WINDOW", 4096)
+    effects = Faulty()
+    file = create(tmp_path, effects, 10_000)
+    assert effects.count("allocate") == 1
+    file.reserve(4096)
+    assert effects.count("allocate") == 1, "the first window was there"
+    file.reserve(4097)
+    assert (effects.count("allocate"), file.reserved) == (2, 8192)
+    file.reserve(10_000)
+    assert (effects.count("allocate"), file.reserved) == (3, 10_000)
+    file.reserve(10_000)
+    assert effects.count("allocate") == 3
+    file.close()
+
+
+def test_a_full_disk_is_an_error_of_reserve_and_may_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mapped_file, "WINDOW", 4096)
+    effects = Faulty()
+    file = create(tmp_path, effects)
+    effects.refuse("allocate", error=errno.ENOSPC, times=1)
+    with pytest.raises(OSError, match="space"):
+        file.reserve(5000)
+    assert file.reserved == 4096
+    file.reserve(5000)
+    assert file.reserved == 8192
+    file.close()
+
+
+def test_flush_syncs_only_what_is_new(tmp_path: Path):
+    effects = Faulty()
+    file = create(tmp_path, effects)
+    before = effects.count("sync")
+    file.flush(0)
+    assert effects.count("sync") == before
+    file.flush(10)
+    file.flush(10)
+    file.flush(5)
+    assert (effects.count("sync"), file.flushed) == (before + 1, 10)
+    file.close()
+
+
+def test_a_refused_flush_flushes_nothing(tmp_path: Path):
+    effects = Faulty()
+    file = create(tmp_path, effects)
+    effects.refuse("sync", times=1)
+    with pytest.raises(OSError):
+        file.flush(10)
+    assert file.flushed == 0
+    file.close()
+
+
+def test_a_file_stays_mapped_while_somebody_holds_it(tmp_path: Path):
+    file = create(tmp_path, Faulty())
+    file.buffer[:5] = b"hello"
+    assert file.hold()
+    file.close()
+    assert bytes(file.buffer[:5]) == b"hello"
+    file.release()
+    assert not file.hold(), "it is gone"
+    with pytest.raises(ValueError):
+        file.buffer[0]
+    with pytest.raises(ValueError):
+        file.map[0]
+
+
+def test_a_file_that_somebody_reads_by_a_view_is_not_unmapped_under_them(tmp_path: Path):
+    """Compiled kernels hold a buffer export while they hold a pointer: close raises instead of crashing (B14)."""
+    file = create(tmp_path, Faulty())
+    view = file.buffer[:5]
+    with pytest.raises(BufferError):
+        file.close()
+    assert bytes(view) == bytes(5)

@@ -1,0 +1,128 @@
+"""Files of one size in a row: found by offset, read across nothing that is not written, flushed oldest first."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from tests.storage.faults import Faulty
+
+SIZE = 4096
+
+
+def queue_of(folder: Path, files: int, first: int = 0, effects: Faulty | None = None) -> MappedFileQueue:
+    """Full files whose bytes are their number, the last one half written."""
+    queue = MappedFileQueue([str(folder)], SIZE, effects or Faulty())
+    for number in range(files):
+        file = queue.append_file(first + number * SIZE)
+        file.wrote = SIZE if number < files - 1 else SIZE // 2
+        file.buffer[: file.wrote] = bytes([number + 1]) * file.wrote
+    return queue
+
+
+def test_files_are_named_by_their_first_offset(tmp_path: Path):
+    queue = queue_of(tmp_path / "log", 3, first=8 * SIZE)
+    names = [f"{start:020d}" for start in (32768, 36864, 40960)]
+    assert sorted(path.name for path in (tmp_path / "log").iterdir()) == names
+    assert (queue.min_offset, queue.last.start) == (32768, 40960)
+    queue.close()
+
+
+def test_an_empty_queue(tmp_path: Path):
+    queue = MappedFileQueue([str(tmp_path)], SIZE, Faulty())
+    assert (queue.files, queue.last, queue.min_offset, queue.find(0), queue.read(0, 1)) == ((), None, 0, None, None)
+    queue.flush(100)
+    assert queue.flushed_where == 0
+    queue.close()
+
+
+def test_a_file_is_found_by_any_offset_in_it(tmp_path: Path):
+    queue = queue_of(tmp_path, 3, first=SIZE)
+    for offset, start in [(SIZE, SIZE), (2 * SIZE - 1, SIZE), (2 * SIZE, 2 * SIZE), (4 * SIZE - 1, 3 * SIZE)]:
+        assert queue.find(offset).start == start
+    for offset in (-1, 0, SIZE - 1, 4 * SIZE, 1 << 60):
+        assert queue.find(offset) is None
+    queue.close()
+
+
+def test_reading_gives_what_is_written_and_nothing_else(tmp_path: Path):
+    queue = queue_of(tmp_path, 2)
+    assert queue.read(10, 5) == b"\1" * 5
+    assert queue.read(SIZE, SIZE // 2) == b"\2" * (SIZE // 2)
+    assert queue.read(SIZE, SIZE // 2 + 1) is None, "behind what is written"
+    assert queue.read(SIZE - 1, 2) is None, "across the end of a file"
+    assert queue.read(2 * SIZE, 1) is None
+    assert queue.read(-1, 1) is None
+    queue.close()
+    assert queue.read(10, 5) is None
+
+
+def test_files_go_to_several_directories_in_turn(tmp_path: Path):
+    folders = [str(tmp_path / name) for name in "bac"]
+    queue = MappedFileQueue(folders, SIZE, Faulty())
+    for number in range(4, 9):
+        queue.append_file(number * SIZE)
+    found = {name: sorted(int(p.name) // SIZE for p in (tmp_path / name).iterdir()) for name in "abc"}
+    assert found == {"a": [6], "b": [4, 7], "c": [5, 8]}
+    queue.close()
+
+
+def test_load_sets_the_positions_from_the_end(tmp_path: Path):
+    queue_of(tmp_path, 3).close()
+    effects = Faulty()
+    queue = MappedFileQueue([str(tmp_path)], SIZE, effects)
+    queue.load([(str(tmp_path / f"{n * SIZE:020d}"), n * SIZE) for n in range(3)], 2 * SIZE + 7)
+    assert [(f.wrote, f.flushed) for f in queue.files] == [(SIZE, SIZE), (SIZE, SIZE), (7, 7)]
+    assert queue.flushed_where == 2 * SIZE + 7 and queue.last.end == 2 * SIZE + 7
+    assert queue.read(2 * SIZE, 7) == b"\3" * 7
+    queue.flush(2 * SIZE + 7)
+    assert effects.count("sync") == 0
+    queue.close()
+
+
+def test_a_flush_syncs_every_file_that_has_something_new_oldest_first(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, 4, effects=effects)
+    effects.calls.clear()
+    queue.flush(SIZE + 10)
+    assert [path[-5:] for name, path in effects.calls if name == "sync"] == ["00000", "04096"]
+    assert queue.flushed_where == SIZE + 10
+    effects.calls.clear()
+    queue.flush(3 * SIZE + 5)
+    assert [path[-5:] for name, path in effects.calls if name == "sync"] == ["04096", "08192", "12288"]
+    assert queue.flushed_where == 3 * SIZE + 5
+    effects.calls.clear()
+    queue.flush(3 * SIZE + 5)
+    assert effects.count("sync") == 0
+    queue.close()
+
+
+def test_a_refused_flush_tells_how_far_it_is_certain(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, 3, effects=effects)
+    effects.refuse("sync", f"{SIZE:020d}")
+    with pytest.raises(OSError):
+        queue.flush(2 * SIZE + 10)
+    assert queue.flushed_where == SIZE
+    queue.close()
+
+
+def test_a_file_that_cannot_be_made_is_not_in_the_queue(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, 1, effects=effects)
+    effects.refuse("allocate", times=1)
+    with pytest.raises(OSError):
+        queue.append_file(SIZE)
+    assert len(queue.files) == 1 and queue.last.start == 0
+    assert queue.append_file(SIZE).start == SIZE
+    queue.close()
+
+
+def test_a_reader_s_list_of_files_does_not_change_under_it(tmp_path: Path):
+    queue = queue_of(tmp_path, 1)
+    seen = queue.files
+    queue.append_file(SIZE)
+    assert len(seen) == 1 and len(queue.files) == 2
+    queue.close()

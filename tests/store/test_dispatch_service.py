@@ -1,0 +1,158 @@
+"""Dispatch follows the log to the confirmed position, and stops loudly where it cannot go on."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.config import StoreConfig
+from flintmq.message import Message
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.commit_log import CommitLog, LogState
+from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.dispatch import Dispatcher, DispatchRules
+from flintmq.store.dispatch_service import DispatchService
+from flintmq.store.key_index import KeyIndex
+from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.report import Report
+from tests.storage.faults import Faulty
+from tests.store.engine import FILE_SIZE, KEYS, check_derived, message, units
+
+
+class Setup:
+    """A log that a test writes and a dispatcher whose steps it calls."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.effects = root, Faulty()
+        config = StoreConfig.from_keys(KEYS)
+        self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
+        self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
+        self.queues = ConsumeQueues(str(root), config, self.effects, Report())
+        self.index = KeyIndex(str(root), config, self.effects)
+        self.confirmed: int | None = None
+        self.dispatch = DispatchService(
+            self.list, lambda: self.log.end if self.confirmed is None else self.confirmed, self.queues, self.index,
+            Dispatcher(DispatchRules.of(config)), 0,
+        )  # fmt: skip
+
+    def list(self) -> LogFiles:
+        files = tuple(LogFile(f.path, f.start, f.size) for f in self.files.files)
+        return LogFiles(files, FILE_SIZE, FILE_SIZE, (), self.effects)
+
+    def put(self, *numbers: int, **rest: Any) -> list[int]:
+        """The ends of new records."""
+        results = [self.log.put(message(n, **rest)) for n in numbers]
+        return [r.physical_offset + r.size for r in results]
+
+    def close(self) -> None:
+        self.queues.close()
+        self.index.close()
+        self.files.close()
+
+
+@pytest.fixture
+def s(tmp_path: Path):
+    made = Setup(tmp_path)
+    yield made
+    made.close()
+
+
+def test_one_step_dispatches_everything_over_several_files(s: Setup):
+    s.put(*range(60))
+    assert len(s.files.files) > 1
+    assert s.dispatch.behind == s.log.end
+    assert s.dispatch.dispatch_once()
+    assert not s.dispatch.dispatch_once() and s.dispatch.behind == 0
+    assert s.dispatch.position == s.log.end and s.dispatch.last_time == s.log.last_time
+    s.index.flush()
+    check_derived(s.root)
+
+
+def test_nothing_behind_the_confirmed_position_is_dispatched(s: Setup):
+    ends = s.put(0, 1, 2, 3)
+    for confirmed, count in [(0, 0), (ends[0], 1), (ends[0], 1), (ends[2], 3), (ends[3], 4)]:
+        s.confirmed = confirmed
+        s.dispatch.dispatch_once()
+        queue = s.queues.find(b"T", 0)
+        assert (queue.max_offset if queue is not None else 0) == count
+    assert s.dispatch.position == ends[3]
+
+
+def test_queues_of_all_kinds_of_transactions(s: Setup):
+    for bits in (0, 4, 8, 12):
+        s.log.put(Message("T", b"x", sys_flag=bits, keys="k"))
+    s.dispatch.dispatch_once()
+    assert [u.physical_offset for u in units(s.root)] == [0, 200], "neither prepared nor rolled back ones"
+
+
+def test_damage_on_the_way_stops_dispatch_and_is_told(s: Setup, caplog: pytest.LogCaptureFixture):
+    """D7: nothing is skipped in silence."""
+    ends = s.put(*range(10))
+    s.files.files[0].buffer[ends[4] + 4] ^= 0xFF  # the magic of record 5
+    assert not s.dispatch.dispatch_once() or s.dispatch.stopped_at is not None
+    assert s.dispatch.stopped_at is not None and str(ends[4]) in str(s.dispatch.stopped_at)
+    assert [r.levelno for r in caplog.records] == [logging.ERROR]
+    assert s.dispatch.position == ends[4]
+    assert s.queues.find(b"T", 0).max_offset == 5, "what stands before the damage is served"
+    before = s.dispatch.position
+    s.put(10)
+    assert not s.dispatch.dispatch_once() and s.dispatch.position == before
+    assert not s.dispatch.wait(s.log.end, 5), "who waits is told at once"
+
+
+def test_a_full_disk_stops_dispatch_and_is_told(s: Setup, caplog: pytest.LogCaptureFixture):
+    s.put(0)
+    s.effects.refuse("create", "consumequeue")
+    assert not s.dispatch.dispatch_once()
+    assert isinstance(s.dispatch.stopped_at, OSError)
+    assert [r.levelno for r in caplog.records] == [logging.ERROR]
+
+
+def test_the_thread_dispatches_what_comes_and_wakes_who_waits(s: Setup):
+    s.dispatch.start()
+    for n in range(20):
+        [end] = s.put(n)
+        s.dispatch.wake()
+        assert s.dispatch.wait(end, 5)
+        assert s.queues.find(b"T", 0).max_offset == n + 1
+    s.dispatch.stop()
+
+
+def test_wait_gives_up(s: Setup):
+    [end] = s.put(0)
+    s.confirmed = 0
+    began = time.monotonic()
+    assert not s.dispatch.wait(end, 0.05)
+    assert 0.04 < time.monotonic() - began < 3
+
+
+def test_stop_dispatches_what_is_confirmed(s: Setup):
+    s.dispatch.start()
+    s.put(*range(30))
+    s.dispatch.stop()
+    assert s.dispatch.position == s.log.end
+    check_derived(s.root)
+
+
+def test_steps_from_many_threads_write_each_unit_once(s: Setup):
+    done = threading.Event()
+
+    def work() -> None:
+        while not done.is_set():
+            s.dispatch.dispatch_once()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    s.put(*range(200))
+    while s.dispatch.position < s.log.end:
+        time.sleep(0.001)
+    done.set()
+    for thread in threads:
+        thread.join()
+    check_derived(s.root)

@@ -1,0 +1,305 @@
+"""The store as a user has it: open, put, get, close; what a failing disk makes of the answers; refusals."""
+
+from __future__ import annotations
+
+import errno
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+import flintmq
+from flintmq.errors import ConfigError, StoreLockedError, UsageError
+from flintmq.format import checkpoint
+from flintmq.message import GetMessageStatus, Message, Outcome, PutMessageStatus
+from flintmq.storage.lock import is_live
+from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery import read_facts
+from tests.storage.faults import Faulty
+from tests.store.engine import check_derived, message, open_small, put_all, records
+
+OK = PutMessageStatus.PUT_OK
+
+
+def test_hello(tmp_path: Path):
+    """What the README shows, with the defaults."""
+    with flintmq.MessageStore(tmp_path / "store") as store:
+        result = store.put(flintmq.Message("orders", b"hello", tags="paid", keys="order-1", queue_id=0))
+        assert (result.status, result.outcome, result.queue_offset, result.physical_offset) == (OK, Outcome.OK, 0, 0)
+        assert result.offset_msg_id == "7F00000100002A9F0000000000000000"
+        assert store.wait_dispatched(10)
+        got = store.get("orders", 0, 0, max_messages=32)
+        assert (got.status, got.next_begin_offset, got.min_offset, got.max_offset) == (
+            GetMessageStatus.FOUND, 1, 0, 1,
+        )  # fmt: skip
+        m = got.messages[0]
+        assert (m.topic, m.queue_id, m.queue_offset, m.physical_offset, m.body) == ("orders", 0, 0, 0, b"hello")
+        assert (m.tags, m.keys, m.properties) == ("paid", "order-1", {"KEYS": "order-1", "TAGS": "paid"})
+        assert m.store_timestamp == result.store_timestamp and m.size == result.size
+        assert [m.body for m in store.query("orders", "order-1")] == [b"hello"]
+    assert sorted(os.listdir(tmp_path / "store")) == [
+        "checkpoint", "commitlog", "consumequeue", "flintmq.mark", "index", "lock",
+    ]  # fmt: skip
+
+
+def test_a_first_put_is_quick_and_small(tmp_path: Path):
+    began = time.monotonic()
+    with MessageStore(tmp_path) as store:
+        store.put(Message("T", b"hello"))
+    assert time.monotonic() - began < 1.0
+    assert sum(p.stat().st_blocks * 512 for p in tmp_path.rglob("*")) < 100 << 20
+
+
+def test_what_was_put_is_there_after_a_restart(tmp_path: Path):
+    told = []
+    for life in range(4):
+        with open_small(tmp_path) as store:
+            told += put_all(store, 30, first=30 * life, queue_id=life % 2)
+    with open_small(tmp_path) as store:
+        found = list(store)
+        assert [(m.physical_offset, m.queue_offset, m.size) for m in found] == [
+            (r.physical_offset, r.queue_offset, r.size) for r in told
+        ]
+        assert [m.body[:6] for m in found] == [b"%06d" % n for n in range(120)]
+        assert [m.keys for m in store.query("T", "k77")] == ["k77"]
+    check_derived(tmp_path)
+
+
+def test_a_running_store_says_that_it_runs_and_a_stopped_one_that_it_stopped(tmp_path: Path):
+    store = open_small(tmp_path)
+    assert (tmp_path / "abort").read_text() == str(os.getpid())
+    assert is_live(str(tmp_path))
+    results = put_all(store, 3)
+    store.close()
+    assert not (tmp_path / "abort").exists() and not is_live(str(tmp_path))
+    facts, last = read_facts(str(tmp_path)), results[-1]
+    assert (facts.clean, facts.mark) == (True, last.physical_offset + last.size)
+    times = checkpoint.decode((tmp_path / "checkpoint").read_bytes())
+    assert times.physic_timestamp == times.logics_timestamp == last.store_timestamp
+
+
+def test_close_may_be_called_again_and_everything_else_is_refused(tmp_path: Path):
+    store = open_small(tmp_path)
+    put_all(store, 1)
+    store.close()
+    store.close()
+    calls = [
+        lambda: store.put(message(1)),
+        lambda: store.put_many([message(1)]),
+        lambda: store.get("T", 0, 0),
+        lambda: store.query("T", "k0"),
+        store.flush,
+        lambda: store.wait_dispatched(1),
+        store.view,
+        lambda: list(store),
+    ]
+    for call in calls:
+        with pytest.raises(UsageError, match="is closed"):
+            call()
+    assert len(records(tmp_path)) == 1
+
+
+def test_puts_that_race_with_close_are_stored_or_refused(tmp_path: Path):
+    """Nothing is acknowledged that is not there, and no other error comes out."""
+    for life in range(10):
+        store = open_small(tmp_path)
+        told: list[int] = []
+        wrong: list[BaseException] = []
+
+        def work() -> None:
+            try:
+                while True:
+                    result = store.put(message(0))  # noqa: B023
+                    if result.status is OK:
+                        told.append(result.physical_offset)  # noqa: B023
+            except UsageError:
+                pass
+            except BaseException as error:
+                wrong.append(error)  # noqa: B023
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.01 + life / 1000)
+        store.close()
+        for thread in threads:
+            thread.join()
+        assert wrong == []
+        with open_small(tmp_path) as again:
+            assert set(told) <= {m.physical_offset for m in again}
+    check_derived(tmp_path)
+
+
+def test_a_second_store_is_refused(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        put_all(store, 1)
+        with pytest.raises(StoreLockedError):
+            open_small(tmp_path)
+        code = "import sys, flintmq; flintmq.MessageStore(sys.argv[1])"
+        done = subprocess.run([sys.executable, "-c", code, str(tmp_path)], capture_output=True, text=True)
+        assert done.returncode != 0 and "StoreLockedError" in done.stderr
+        assert (tmp_path / "abort").exists(), "the refused ones left it alone"
+        put_all(store, 1, first=1)
+    assert len(records(tmp_path)) == 2
+
+
+def test_a_store_that_could_not_be_opened_is_free_again(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        put_all(store, 1)
+    effects = Faulty()
+    effects.refuse("rename", "abort", times=1)
+    with pytest.raises(OSError):
+        open_small(tmp_path, effects)
+    open_files = len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        effects.refuse("rename", "abort", times=1)
+        with pytest.raises(OSError):
+            open_small(tmp_path, effects)
+    assert len(os.listdir("/proc/self/fd")) == open_files, "T22: no descriptor leaks on the way out"
+    with open_small(tmp_path) as store:
+        put_all(store, 1, first=1)
+
+
+def test_closing_leaves_no_descriptor_thread_or_map(tmp_path: Path):
+    def held() -> tuple[int, int, int]:
+        with open("/proc/self/maps") as maps:
+            mapped = sum(str(tmp_path) in line for line in maps)
+        return len(os.listdir("/proc/self/fd")), threading.active_count(), mapped
+
+    before = held()
+    for _ in range(3):
+        with open_small(tmp_path) as store:
+            put_all(store, 100)
+            store.get("T", 0, 0)
+            store.query("T", "k1")
+    assert held() == before
+
+
+def test_a_forked_child_is_refused_and_harms_nothing(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        put_all(store, 1)
+        child = os.fork()
+        if child == 0:
+            code = 1
+            try:
+                store.put(message(1))
+            except UsageError as error:
+                code = 0 if "fork" in str(error) else 2
+                store.close()
+            finally:
+                os._exit(code)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (tmp_path / "abort").exists() and is_live(str(tmp_path))
+        put_all(store, 1, first=1)
+    assert len(records(tmp_path)) == 2
+
+
+def test_configuration_by_both_spellings(tmp_path: Path):
+    with MessageStore(tmp_path, flush_disk_type="SYNC_FLUSH", config={"mappedFileSizeCommitLog": 8192}) as store:
+        assert (store.config.flush_disk_type, store.config.mapped_file_size_commit_log) == ("SYNC_FLUSH", 8192)
+        put_all(store, 1)
+    with MessageStore(tmp_path) as store:
+        assert store.config.mapped_file_size_commit_log == 8192, "what is on disk, where nothing is said"
+    with pytest.raises(ConfigError, match="flushDiskType"):
+        MessageStore(tmp_path, flush_disk_typ="SYNC_FLUSH")
+    with pytest.raises(ConfigError):
+        MessageStore(tmp_path, config={"flushDiskType": "SOMETIMES"})
+    with MessageStore(tmp_path / "dev", dev=True) as store:
+        put_all(store, 10)
+    assert sum(p.stat().st_blocks * 512 for p in (tmp_path / "dev").rglob("*")) < 2 << 20
+
+
+def test_a_slave_takes_no_puts(tmp_path: Path):
+    with open_small(tmp_path, brokerRole="SLAVE") as store:
+        assert store.put(message(0)).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+        assert {r.status for r in store.put_many([message(0)] * 2)} == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
+
+
+# -- put_many ----------------------------------------------------------------------------------------------------------
+
+
+def test_put_many_answers_each_message(tmp_path: Path):
+    with open_small(tmp_path, flushDiskType="SYNC_FLUSH") as store:
+        results = store.put_many([message(0), Message("a/b", b"x"), message(1), message(2, queue_id=1)])
+        assert [r.status for r in results] == [OK, PutMessageStatus.MESSAGE_ILLEGAL, OK, OK]
+        assert [r.queue_offset for r in results] == [0, -1, 1, 0]
+        assert store._files.flushed_where >= results[-1].physical_offset + results[-1].size
+        assert store.put_many([]) == []
+    assert [r.body[:6] for r in records(tmp_path)] == [b"000000", b"000001", b"000002"]
+
+
+def test_put_many_after_a_failed_flush_is_unknown(tmp_path: Path):
+    effects = Faulty()
+    store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
+    put_all(store, 1)
+    effects.refuse("sync", "commitlog", times=1)
+    results = store.put_many([message(1), Message("a/b", b"x"), message(2)])
+    assert [r.outcome for r in results] == [Outcome.UNKNOWN, Outcome.FAILED, Outcome.UNKNOWN]
+    store.close()
+
+
+# -- named cases -------------------------------------------------------------------------------------------------------
+
+
+def test_d8_a_record_that_no_file_can_hold_is_refused_before_it_costs_anything(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        put_all(store, 1)
+        result = store.put(Message("T", bytes(5000)))
+        assert (result.status, result.outcome) == (PutMessageStatus.MESSAGE_ILLEGAL, Outcome.FAILED)
+        [next_one] = put_all(store, 1, first=1)
+        assert next_one.queue_offset == 1
+    assert len(list((tmp_path / "commitlog").iterdir())) == 1 and len(records(tmp_path)) == 2
+
+
+def test_d9_a_topic_that_can_be_no_directory_is_refused_and_stops_nobody(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        for topic in ("t" * 256, "a/b", "..", "x\0y"):
+            assert store.put(Message(topic, b"x")).status is PutMessageStatus.MESSAGE_ILLEGAL
+        put_all(store, 1)
+        assert store.wait_dispatched(10) and store.get("T", 0, 0).messages
+
+
+def test_d11_a_restart_reads_from_the_flushed_time_on(tmp_path: Path):
+    """The walk of a recovery begins in the file of the mark, not at the log's beginning."""
+    with open_small(tmp_path, flushDiskType="SYNC_FLUSH") as store:
+        for _ in range(100):
+            store.put(Message("T", bytes(300), wait=False))
+        store.flush()
+    (tmp_path / "abort").touch()
+    with open_small(tmp_path) as store:
+        [line] = [line for line in store.recovered.decisions if line.startswith("recovery")]
+        begin = int(line.split("read from ")[1].split(",")[0])
+        assert begin == store._files.files[-1].start > 0
+
+
+def test_d32_properties_together_too_long_are_refused(tmp_path: Path):
+    """Upstream's 16-bit length wraps; the record is never consumable and a restart cuts the log there."""
+    with open_small(tmp_path, mappedFileSizeCommitLog=1 << 20) as store:
+        many = {f"n{n}": "v" * 3990 for n in range(10)}
+        assert store.put(Message("T", b"", properties=many)).status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        halves = Message("T", b"", properties={"a": "v" * 20_000}, keys="k" * 20_000)
+        assert store.put(halves).status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+        fits = Message("T", b"", properties={"a": "v" * (32767 - 3)})
+        assert store.put(fits).status is OK
+        crc = store.config.enabled_append_prop_crc
+        assert not crc
+        put_all(store, 1)
+    assert len(records(tmp_path, 1 << 20)) == 2
+
+
+def test_a_full_disk_at_the_roll_over_is_a_status_and_passes(tmp_path: Path):
+    effects = Faulty()
+    with open_small(tmp_path, effects) as store:
+        put_all(store, 3, size=1000)
+        effects.refuse("allocate", "commitlog", error=errno.ENOSPC, times=2)
+        results = [store.put(message(n, size=1000)) for n in range(3, 8)]
+        failed = [r for r in results if r.status is not OK]
+        assert {(r.status, r.outcome) for r in failed} == {(PutMessageStatus.CREATE_MAPPED_FILE_FAILED, Outcome.FAILED)}
+        assert len(failed) == 2
+        assert store.wait_dispatched(10)
+    check_derived(tmp_path)
+    assert [r.queue_offset for r in records(tmp_path)] == list(range(6))

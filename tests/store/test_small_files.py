@@ -1,0 +1,99 @@
+"""abort, checkpoint and mark: whole or not at all, durable when the call returns."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flintmq.format import checkpoint, flintmq_mark
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.store.recovery import read_facts
+from flintmq.store.small_files import StoreFiles, replace_file
+from tests.storage.faults import Faulty
+
+KNOWN = Checkpoint(1000, 900, 800, 700, 600)
+
+
+def test_a_file_is_replaced_in_the_order_that_survives_power_loss(tmp_path: Path):
+    effects, path = Faulty(), tmp_path / "file"
+    path.write_bytes(b"old and longer")
+    replace_file(str(path), b"new", effects)
+    assert path.read_bytes() == b"new"
+    new = f"{path}.flintmq-new"
+    assert effects.calls == [
+        ("create", new), ("pwrite", new), ("sync", new), ("rename", new), ("sync_dir", str(tmp_path)),
+    ]  # fmt: skip
+    assert os.listdir(tmp_path) == ["file"]
+
+
+@pytest.mark.parametrize("call", ["create", "pwrite", "sync", "rename"])
+def test_a_refused_replacement_leaves_the_old_file_and_may_be_tried_again(tmp_path: Path, call: str):
+    effects, path = Faulty(), tmp_path / "file"
+    path.write_bytes(b"old")
+    effects.refuse(call, times=1)
+    with pytest.raises(OSError):
+        replace_file(str(path), b"new", effects)
+    assert path.read_bytes() == b"old"
+    replace_file(str(path), b"new", effects)
+    assert path.read_bytes() == b"new" and os.listdir(tmp_path) == ["file"]
+
+
+def test_checkpoint_and_mark_are_read_back_as_facts(tmp_path: Path):
+    effects = Faulty()
+    files = StoreFiles(str(tmp_path), effects)
+    assert files.known == Checkpoint()
+    files.make_abort()
+    files.write(4242, KNOWN)
+    assert (tmp_path / "checkpoint").read_bytes() == b"".join(
+        n.to_bytes(8, "big") for n in (1000, 900, 800, 700, 600)
+    ).ljust(4096, b"\0")
+    assert flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())[1:5] == (2, 4242, 1000, 0)
+    facts = read_facts(str(tmp_path))
+    assert (facts.clean, facts.physic_time, facts.mark) == (False, 1000, 4242)
+    assert StoreFiles(str(tmp_path), effects).known == files.known == KNOWN
+
+
+@pytest.mark.parametrize("data", [b"", b"short", bytes(39)])
+def test_a_checkpoint_that_says_nothing_counts_as_zeros(tmp_path: Path, data: bytes):
+    (tmp_path / "checkpoint").write_bytes(data)
+    assert StoreFiles(str(tmp_path), Faulty()).known == Checkpoint()
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "flintmq.mark"])
+def test_a_crash_between_mark_and_checkpoint_does_not_void_the_mark(tmp_path: Path, name: str):
+    effects = Faulty()
+    files = StoreFiles(str(tmp_path), effects)
+    files.write(100, Checkpoint(10))
+    effects.refuse("rename", name, times=1)
+    with pytest.raises(OSError):
+        files.write(200, Checkpoint(20))
+    assert files.known == Checkpoint(10), "what was not written is not known"
+    facts = read_facts(str(tmp_path))
+    assert (facts.physic_time, facts.mark) == (10, 200 if name == "checkpoint" else 100)
+    files.write(300, Checkpoint(30))
+    assert read_facts(str(tmp_path)).mark == 300
+    (tmp_path / "checkpoint").write_bytes(checkpoint.encode(Checkpoint(31)))
+    assert read_facts(str(tmp_path)).mark is None, "somebody else has written since"
+
+
+def test_abort_is_made_and_removed_durably(tmp_path: Path):
+    effects = Faulty()
+    files = StoreFiles(str(tmp_path), effects)
+    files.make_abort()
+    assert (tmp_path / "abort").read_text() == str(os.getpid())
+    assert [name for name, _ in effects.calls][-2:] == ["rename", "sync_dir"]
+    files.remove_abort()
+    assert not (tmp_path / "abort").exists()
+    assert effects.calls[-2:] == [("unlink", str(tmp_path / "abort")), ("sync_dir", str(tmp_path))]
+    before = len(effects.calls)
+    files.remove_abort()
+    assert len(effects.calls) == before, "there is none"
+
+
+def test_a_checkpoint_of_java_s_is_kept_byte_for_byte_in_what_is_not_ours(tmp_path: Path):
+    (tmp_path / "checkpoint").write_bytes(checkpoint.encode(KNOWN))
+    files = StoreFiles(str(tmp_path), Faulty())
+    files.write(1, files.known._replace(physic_timestamp=2000))
+    assert checkpoint.decode((tmp_path / "checkpoint").read_bytes()) == KNOWN._replace(physic_timestamp=2000)
