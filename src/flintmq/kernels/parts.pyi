@@ -1,5 +1,6 @@
-from flintmq.kernels.walk import Bytes, Int64s
 from typing import Final
+
+from flintmq.kernels.walk import Bytes, Int64s
 
 MOST_PAIRS: Final = 32
 
