@@ -63,11 +63,7 @@ def scan(
             time = i64be(p, spans[1] + 56)
             if time > latest:
                 latest = time
-            if (
-                spans[5] == spans[6]
-                or not _is_plain(p, spans[5], spans[6])
-                or not _is_plain(p, spans[6] + 2, spans[7])
-            ):
+            if spans[5] == spans[6] or not _is_plain(p, spans[5], spans[6]) or not _is_plain(p, spans[6] + 2, spans[7]):
                 odd = True
                 break
             i += 1
