@@ -155,6 +155,7 @@ def test_a_batch_rolls_over_as_a_whole() -> None:
     out = bytearray(300)
     assert rows.append(out, 0, 300, 0, reserve=292) == (1, 98, append.DONE)
     assert rows.append(out, 0, 300, 0, reserve=293) == (0, 8, append.ROLL)
+    assert rows.append(out, 0, 300, 0, reserve=2**63 - 1) == (0, 8, append.ROLL)
 
 
 def test_a_full_buffer_is_reported_before_anything_is_written() -> None:

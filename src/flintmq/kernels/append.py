@@ -183,7 +183,7 @@ def append(
         ValueError: `at` lies outside the buffer, or less than 8 bytes before the end of the file; a column is shorter
             than `last`.
     """
-    if at < 0 or at > len(out) or file_end - at < 8 or first < 0 or first > last:
+    if at < 0 or at > len(out) or file_end < at + 8 or first < 0 or first > last:
         raise ValueError("at must lie in the buffer and 8 bytes before the end of the file, first not behind last")
     shortest: cython.Py_ssize_t = min(
         len(body_starts), len(body_ends), len(topic_starts), len(topic_ends),
@@ -242,7 +242,7 @@ def append(
             if size > max_size:
                 status = _REFUSED
                 break
-            if size + 8 > file_end - at or (row == first and reserve + 8 > file_end - at):
+            if size > file_end - at - 8 or (row == first and reserve > file_end - at - 8):
                 status = _ROLL if len(out) - at >= 8 else _ROOM
                 break
             if size > len(out) - at:
