@@ -60,3 +60,13 @@ def test_nothing_counts_behind_a_given_end(golden):
     stop = row["physical_offset"] + row["size"]
     assert record_at(log, row["physical_offset"], stop) is not None
     assert record_at(log, row["physical_offset"], stop - 1) is None
+
+
+def test_a_record_beyond_the_end_of_a_file_that_has_become_shorter(golden, tmp_path):
+    """The file was listed longer than it is now: nothing counts behind its end."""
+    store = golden("flags").copy(tmp_path)
+    log = log_of(store)
+    offset = golden("flags").rows[-1]["physical_offset"]
+    for left in (0, 1, offset - log.find(offset).start, offset - log.find(offset).start + 50):
+        os.truncate(log.find(offset).path, left)
+        assert record_at(log, offset) is None

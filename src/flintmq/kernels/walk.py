@@ -186,10 +186,12 @@ def walk(
         to take it.
 
     Raises:
-        ValueError: available or at is not within the buffer, or file_end is negative.
+        ValueError: available or at is not within the buffer.
     """
-    if available < 0 or available > len(buf) or at < 0 or at > available or file_end < 0:
-        raise ValueError("at and available must lie within the buffer, and the file end somewhere")
+    if available < 0 or available > len(buf) or at < 0 or at > available:
+        raise ValueError("at and available must lie within the buffer")
+    if file_end < 0:  # the file has become shorter
+        file_end = 0
     if at == available:
         return 0, at, (_END if at >= until else (_SIZE if file_end - at < 8 else _MORE)), last_time
     count: cython.Py_ssize_t = 0
@@ -245,10 +247,12 @@ def resync(
         beyond the bytes at hand; or NOTHING and the position from which a search over further bytes must go on.
 
     Raises:
-        ValueError: available or at is not within the buffer, or file_end is negative.
+        ValueError: available or at is not within the buffer.
     """
-    if available < 0 or available > len(buf) or at < 0 or at > available or file_end < 0:
-        raise ValueError("at and available must lie within the buffer, and the file end somewhere")
+    if available < 0 or available > len(buf) or at < 0 or at > available:
+        raise ValueError("at and available must lie within the buffer")
+    if file_end < 0:  # the file has become shorter
+        file_end = 0
     if available - at < 8:
         return at, _NOTHING
     found: cython.longlong
