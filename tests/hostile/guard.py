@@ -15,7 +15,7 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from flintmq.kernels import append, columns, fetch, index, index_check, parts, runs, select, texts, units, walk
+from flintmq.kernels import append, columns, fetch, index, index_check, parts, put, runs, select, texts, units, walk
 from flintmq.message import StoredMessage
 from tests.hostile.records import LOG, record_starts
 
@@ -289,6 +289,16 @@ class Tries:
             out, 0, number(chance, len(out) + 8), 0, 0, rows, number(chance, 0), number(chance, 4096),
             chance.randrange(2), source, *ends(30), source, *ends(10), source, *ends(20), source, *hosts,
             ints[0], longs[0], ints[1], ints[2], longs[1], longs[2], ints[3], longs[3], array("q", bytes(8 * rows)),
+        )  # fmt: skip
+
+    def put(self) -> None:
+        chance = self.chance
+        out = self.output.last(chance.choice((8, 90, 91, 99, 200, 1500)))
+        parts = [self.region.holding(chance.randbytes(chance.randrange(60))) for _ in range(3)]
+        hosts = chance.randbytes(chance.choice((16, 28, 40, 40, 40)))
+        put.put(
+            out, number(chance, len(out)), 0, *parts, hosts, 0, 0, 0, chance.choice((0, 0x10, 0x20, 0x30)),
+            0, 0, 0, 0, chance.random() < 0.5,
         )  # fmt: skip
 
 

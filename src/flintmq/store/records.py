@@ -34,6 +34,8 @@ def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> St
     try:
         with log.effects.reading(file.path) as fd:
             size = log.effects.size_of(fd)
+            if size <= at:
+                return None  # the file is shorter than it was
             data = log.effects.pread(fd, FIRST_READ, at)
             count, reason = _check(log, data, size - at, physical_offset)
             if reason == kernel.MORE and not count and len(data) == FIRST_READ:
