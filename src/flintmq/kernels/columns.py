@@ -81,6 +81,8 @@ def _fault(plan, at, columns, row, rows, n_longs, n_ints, n_out, ints):
         return 1
     if kind < 4 and (plan[at + 1] < 0 or plan[at + 1] > 84):
         return 2
+    if plan[at + 3] < 0 or plan[at + 4] < 0 or plan[at + 5] < 0:
+        return 4
     if (kind > 10 and plan[at + 1] == 0) or (kind == 10 and plan[at + 8] == 0):
         return 0
     if kind == 11 or kind == 12:  # these have an entry a pair, not one a row
