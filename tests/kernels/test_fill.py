@@ -5,8 +5,6 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from flintmq.format import message_id, properties, record
 from flintmq.kernels import columns as kernel
@@ -159,52 +157,6 @@ def test_single_values_do_not_mind_doubled_names() -> None:
     plan = Plan([(kind, int(kind in (kernel.TAGS, kernel.UNIQ_KEY))) for kind in GROUP], 1)
     plan.gather(data, positions)
     assert plan.column(3) == [b"y"] and plan.column(5) == [None] and plan.noted == []
-
-
-def check_run(texts: list[bytes]) -> None:
-    """Properties of records in a row are those of each by itself, and what the reference says."""
-    data, positions = records(*({"properties": text} for text in texts))
-    plan = Plan(GROUP_PLAN, len(texts), 60_000)
-    assert plan.gather(guarded(data), positions) == (len(texts), kernel.DONE)
-    together = [plan.column(column) for column in (0, 3, 4, 5)]
-    noted = {index for index, _ in plan.noted}
-    for row, text in enumerate(texts):
-        alone = Plan(GROUP_PLAN, 1)
-        alone.gather(*records({"properties": text}))
-        assert [values[row] for values in together] == [alone.column(column)[0] for column in (0, 3, 4, 5)], text
-        assert (row in noted) == bool(alone.noted), text
-        if row not in noted:
-            expected = properties.parse_bytes(text)
-            assert together[0][row] == [(name.encode(), value.encode()) for name, value in expected.items()]
-
-
-def test_runs_of_strings_of_one_shape() -> None:
-    """Values change, names do not; then something else changes at each place in turn."""
-    base = b"TAGS\x01tag\x02K\x01vv\x02KEYS\x01" + b"k" * 70 + b"\x02UNIQ_KEY\x01" + b"0" * 32
-    run = [base.replace(b"k", b"%d" % (n % 10)).replace(b"0", b"%x" % (n % 16)) for n in range(6)]
-    check_run(run)
-    for at in range(len(base)):
-        for byte in (b"\x01", b"\x02", b"A", b"\xc3"):
-            check_run([*run[:3], base[:at] + byte + base[at + 1 :], run[4], run[5]])
-
-
-def test_shapes_of_every_length() -> None:
-    for size in (*range(3, 140), 191, 192, 193, 253, 254, 255, 256, 257, 300):
-        texts = [b"N\x01" + bytes([97 + n]) * (size - 2) for n in range(5)]
-        check_run([*texts, texts[0][:-1] + b"\x02", *texts[:2]])
-
-
-LETTERS = st.lists(st.sampled_from([b"\x01", b"\x02", b"A", b"B", b"TAGS\x01", b"KEYS\x01", "é".encode()]), max_size=12)
-
-
-@given(LETTERS.map(b"".join), st.lists(st.tuples(st.integers(0, 40), st.sampled_from(b"\x01\x02AB\xc3")), max_size=12))
-def test_any_run_of_strings_that_differ_in_a_byte(base: bytes, changes: list[tuple[int, int]]) -> None:
-    texts = [base, base, base]
-    for at, byte in changes:
-        text = bytearray(base)
-        text[at % max(1, len(text)) : at % max(1, len(text)) + 1] = bytes([byte])[: len(text)]
-        texts += [bytes(text), base]
-    check_run(texts)
 
 
 def test_all_columns_of_odd_records_at_once() -> None:

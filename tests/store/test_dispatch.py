@@ -89,6 +89,27 @@ def test_full_arrays_make_more_blocks_and_lose_nothing(tmp_path: Path, monkeypat
     assert len(whole[1]) == 50 * 400
 
 
+def test_units_that_are_held_back_come_later_and_are_all_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [
+        record.Record(topic=b"T", queue_offset=n, store_timestamp=n, properties=b"KEYS\x01k\x02") for n in range(100)
+    ]
+    log = log_of(tmp_path, *records)
+    monkeypatch.setattr(dispatch, "ENOUGH_UNITS", 30)
+    dispatcher, sizes, offsets, lasts = Dispatcher(RULES), [], [], []
+    for piece in LogWalk(log, max_rows=7):
+        for block in dispatcher.blocks(piece, hold=True):
+            sizes.append((block.queues[0][2], block.keys))
+            offsets += block.offsets[: block.queues[0][2]]
+            lasts.append((block.last_offset, block.last_time))
+    assert sizes == [(35, 35), (35, 35)]
+    rest = list(dispatcher.rest())
+    assert [block.keys for block in rest] == [30]
+    assert [*offsets, *rest[0].offsets[:30]] == list(range(100))
+    size = records[0].size
+    assert [*lasts, (rest[0].last_offset, rest[0].last_time)] == [(34 * size, 34), (69 * size, 69), (99 * size, 99)]
+    assert list(dispatcher.rest()) == []
+
+
 @pytest.mark.parametrize("topic", [b"", b".", b"..", b"a/b", b"a\0b", b"x" * 256])
 def test_topics_that_cannot_be_directories(topic: bytes) -> None:
     assert path_name(topic) is None and Queue("consumequeue", topic, 0).path is None

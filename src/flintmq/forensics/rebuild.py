@@ -223,11 +223,14 @@ def rebuild(
     last = (-1, 0)
     for piece in walk:
         done.records += piece.count
-        for block in dispatcher.blocks(piece):
+        for block in dispatcher.blocks(piece, hold=True):
             builder.take(block, dispatcher)
             last = block.last_offset, block.last_time
         if progress:
             progress(piece.base + piece.end - plan.log.min_offset, size)
+    for block in dispatcher.rest():
+        builder.take(block, dispatcher)
+        last = block.last_offset, block.last_time
     done.log_bytes = walk.position - plan.log.min_offset
     builder.finish(*last)
     publish(plan, effects)

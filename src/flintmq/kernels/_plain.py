@@ -53,6 +53,10 @@ def prefetch_read(p: Any, at: int) -> None:
     """Nothing to do: a hint to the processor."""
 
 
+def prefetch_lines(p: Any, at: int, n: int) -> None:
+    """Nothing: there is no cache to speak of."""
+
+
 def prefetch_write(p: Any, at: int) -> None:
     """Nothing to do: a hint to the processor."""
 

@@ -3,6 +3,7 @@ cimport cython
 from libc.stdint cimport uint8_t
 from flintmq.kernels.fill cimport bodies, hosts, magic, microseconds, named_values, numbers32, numbers64, offset_ids, properties, topics, unsigned32
 from flintmq.kernels.parts cimport locate
+from flintmq.kernels.shapes cimport forget
 
 cdef int _group_fault(const long long *plan, long long at, long long columns) noexcept nogil
 cdef int _fault(const long long *plan, long long at, long long columns, long long row, long long rows, long long n_longs, long long n_ints, long long n_out, const int *ints) noexcept nogil

@@ -27,6 +27,7 @@ if not cython.compiled:
         unsigned32,
     )
     from flintmq.kernels.parts import locate
+    from flintmq.kernels.shapes import forget
 
 # Kinds of columns, the first number of a plan row.
 INT32 = 0  # a 32-bit field
@@ -217,10 +218,8 @@ def gather(
         spans, pairs, named, known = [0] * 1024, [0] * 864, [0] * 768, [0] * 128
     fault: cython.int = 0
     noting: cython.longlong = 0
-    c: cython.longlong
-    for c in range(128):
-        known[c] = -1
-    c = 0
+    c: cython.longlong = 0
+    forget(known)
     while c < columns and fault == 0:
         fault = _fault(layout, 7 * c, columns, row, rows, len(longs), len(ints), len(out), to_ints)
         noting += 1 if layout[7 * c] in (5, 6, 7, 8, 10) else 0

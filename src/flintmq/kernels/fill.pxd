@@ -2,7 +2,8 @@
 cimport cython
 from libc.stdint cimport uint8_t
 from flintmq.kernels.crc cimport u32be, i32be, i64be, copy_by_32, copy_bytes, first_non_ascii, put_hex8, put_host4, same_bytes
-from flintmq.kernels.parts cimport doubled, has_shape, is_utf8, split, take_shape
+from flintmq.kernels.parts cimport is_utf8
+from flintmq.kernels.shapes cimport split_like
 
 cdef long long _shift(long long where) noexcept nogil
 cdef void numbers32(const uint8_t *p, const long long *spans, long long n, long long where, int *out, long long to) noexcept nogil
@@ -18,5 +19,4 @@ cdef long long topics(const uint8_t *p, long long limit, const long long *spans,
 cdef long long hosts(const uint8_t *p, const long long *spans, long long n, long long where, int *ints, long long to, uint8_t *out, long long start, long long room, long long *notes, long long index, long long column) noexcept nogil
 cdef long long offset_ids(const uint8_t *p, const long long *spans, long long n, int *ints, long long to, uint8_t *out, long long start, long long room) noexcept nogil
 cdef long long properties(const uint8_t *p, long long limit, const long long *spans, long long n, const long long *plan, long long at_plan, long long row, int *ints, uint8_t *out, long long *notes, long long index, long long *pairs, long long *named, long long *known) noexcept nogil
-cdef (long long, long long, long long) split_like(const uint8_t *p, long long at, long long end, long long limit, bint wanted, long long *pairs, long long *named, long long to, long long *known) noexcept nogil
 cdef long long named_values(const uint8_t *p, long long limit, long long n, const long long *named, long long key, int *ints, long long to, uint8_t *out, long long start, long long room, long long bits, long long row) noexcept nogil

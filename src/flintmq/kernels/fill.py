@@ -20,7 +20,8 @@ if not cython.compiled:
         same_bytes,
         u32be,
     )
-    from flintmq.kernels.parts import doubled, has_shape, is_utf8, split, take_shape
+    from flintmq.kernels.parts import is_utf8
+    from flintmq.kernels.shapes import split_like
 
 _YEAR_1_MS = cython.declare(cython.longlong, -62135596800000)
 _YEAR_10000_MS = cython.declare(cython.longlong, 253402300800000)
@@ -189,42 +190,6 @@ def offset_ids(p, spans, n, ints, to, out, start, room):
         used += 2 * width + 16
         ints[to + i + 1] = used
     return n
-
-
-def split_like(p, at, end, limit, wanted, pairs, named, to, known):
-    """Split a property string, or see that it splits as one before it did.
-
-    Producers mostly send strings that differ in nothing but values of the same lengths. Of eight lengths the shape of a
-    string is kept (once a second one of that length came), and others of that length are only compared with it: a fifth
-    less time for all columns. Sixteen numbers a length in `known`: where that string begins (-1: none), its length, how
-    many pairs, the shape (4), its three named values (6). Its pairs stand in pairs[96 * (1 + slot):].
-
-    Returns (how many pairs or -1, where they stand in `pairs`, how far the string lies behind that of its shape).
-    """
-    size: cython.longlong = end - at
-    slot: cython.longlong = size & 7
-    base: cython.longlong = 16 * slot
-    like: cython.longlong = known[base]
-    k: cython.longlong
-    if known[base + 1] == size and like >= 0 and has_shape(p, at, end, like, limit, known, base + 3):
-        for k in range(6):
-            named[to + k] = known[base + 7 + k] + at - like if known[base + 7 + k] else 0
-        return known[base + 2], 96 * (1 + slot), at - like
-    count: cython.longlong = split(p, at, end, limit, pairs, named, to)
-    if count > 0 and wanted and doubled(p, pairs, count):
-        count = -1
-    if known[base + 1] != size:
-        known[base] = -1
-        known[base + 1] = size
-    elif count >= 0 and size <= 256:
-        known[base] = at
-        known[base + 2] = count
-        take_shape(at, end, pairs, count, known, base + 3)
-        for k in range(6):
-            known[base + 7 + k] = named[to + k]
-        for k in range(3 * count):
-            pairs[96 * (1 + slot) + k] = pairs[k]
-    return count, 0, 0
 
 
 def properties(p, limit, spans, n, plan, at_plan, row, ints, out, notes, index, pairs, named, known):

@@ -8,7 +8,7 @@ fit the buffer must not lead outside it. Layout of a record: store format 3.1, o
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import equal_bytes, i16be, i32be, lowest_bit, odd_bytes, same_bytes, u32be
+    from flintmq.kernels._plain import i16be, i32be, lowest_bit, odd_bytes, same_bytes, u32be
 
 MOST_PAIRS = 32  # a property string with more of them is left to Python
 
@@ -173,50 +173,6 @@ def doubled(p, pairs, count):
                     return True
         seen |= bit
     return False
-
-
-def take_shape(at, end, pairs, count, known, to):
-    """Remember in known[to:to + 4] what has to be alike in another property string so that it splits alike.
-
-    That is all but the values, one bit a byte, for strings of up to 256 bytes.
-    """
-    one: cython.ulonglong = 1
-    every: cython.ulonglong = 0
-    shape: cython.ulonglong = 0
-    i: cython.longlong
-    word: cython.longlong
-    for word in range(4):
-        shape = ~every
-        for i in range(count):
-            begin: cython.longlong = pairs[3 * i + 1] + 1 - at - 64 * word
-            stop: cython.longlong = pairs[3 * i + 2] - at - 64 * word
-            if begin < 0:
-                begin = 0
-            if stop > 64:
-                stop = 64
-            if begin < stop:
-                shape &= ~((((one << (stop - begin - 1)) << 1) - 1) << begin)
-        known[to + word] = cython.cast(cython.longlong, shape)
-
-
-def has_shape(p, at, end, other, limit, known, to):
-    """Whether p[at:end] equals the string at p[other], of the same length, but for values that hold nothing odd."""
-    one: cython.ulonglong = 1
-    within: cython.ulonglong
-    keep: cython.ulonglong
-    start: cython.longlong
-    if limit - at < 256 or limit - other < 256:
-        return False
-    for start in range(0, end - at, 64):
-        within = (((one << 63) - 1) << 1) + 1
-        if end - at - start < 64:
-            within = (one << (end - at - start)) - 1
-        keep = cython.cast(cython.ulonglong, known[to + (start >> 6)]) & within
-        if equal_bytes(p, at + start, other + start) & keep != keep:
-            return False
-        if odd_bytes(p, at + start) & within & ~keep:
-            return False
-    return True
 
 
 def split_properties(

@@ -2,11 +2,12 @@
 cimport cython
 from libc.stdint cimport uint8_t
 from flintmq.kernels.crc cimport u32be, i32be, i64be, put32be, put64be, same_bytes, first_non_ascii, find_either, hash_ascii, seeded_hash
-from flintmq.kernels.parts cimport locate, split
+from flintmq.kernels.parts cimport locate
+from flintmq.kernels.shapes cimport forget, split_like
 
 cdef long long hash_text(long long h, const uint8_t *p, long long at, long long n) noexcept nogil
-cdef long long delay_of(const uint8_t *p, const long long *pairs, long long count, long long levels) noexcept nogil
-cdef bint is_light(const uint8_t *p, const long long *pairs, long long count) noexcept nogil
+cdef long long delay_of(const uint8_t *p, const long long *pairs, long long first, long long count, long long move, long long levels) noexcept nogil
+cdef bint is_light(const uint8_t *p, const long long *pairs, long long first, long long count, long long move) noexcept nogil
 cdef long long put_keys(const uint8_t *p, long long prefix, const long long *named, bint tag_keys, int *hashes, long long keys) noexcept nogil
 cdef long long find_queue(const uint8_t *p, long long at_topic, long long topic, long long queue_id, const int *slots, long long mask, const long long *queues, const uint8_t *names) noexcept nogil
 cdef long long key_hash(long long h) noexcept nogil

@@ -28,7 +28,8 @@ if not cython.compiled:
         seeded_hash,
         u32be,
     )
-    from flintmq.kernels.parts import locate, split
+    from flintmq.kernels.parts import locate
+    from flintmq.kernels.shapes import forget, split_like
 
 # Why derive stopped.
 DONE = 0  # all records taken
@@ -87,20 +88,22 @@ def hash_text(h, p, at, n):
     return value
 
 
-def delay_of(p, pairs, count, levels):
+def delay_of(p, pairs, first, count, move, levels):
     """The delay level that the property DELAY names, at most `levels`; 0 without, -1 where it is no plain number."""
     level: cython.longlong = 0
     i: cython.longlong
     at: cython.longlong
+    end: cython.longlong
     for i in range(count):
-        at = pairs[3 * i]
-        if pairs[3 * i + 1] - at != 5 or u32be(p, at) != _DELA or p[at + 4] != 89:
+        at = pairs[first + 3 * i] + move
+        if pairs[first + 3 * i + 1] + move - at != 5 or u32be(p, at) != _DELA or p[at + 4] != 89:
             continue
         level = 0
         at += 6
-        if pairs[3 * i + 2] - at > 9:
+        end = pairs[first + 3 * i + 2] + move
+        if end - at > 9:
             return -1
-        while at < pairs[3 * i + 2]:
+        while at < end:
             if p[at] < 48 or p[at] > 57:
                 return -1
             level = level * 10 + p[at] - 48
@@ -108,11 +111,11 @@ def delay_of(p, pairs, count, levels):
     return levels if level > levels else level
 
 
-def is_light(p, pairs, count):
+def is_light(p, pairs, first, count, move):
     """Whether a property of the light queues may be there (INNER_MULTI_DISPATCH: 20 bytes that begin so)."""
     i: cython.longlong
-    for i in range(count):
-        if pairs[3 * i + 1] - pairs[3 * i] == 20 and u32be(p, pairs[3 * i]) == _INNER:
+    for i in range(first, first + 3 * count, 3):
+        if pairs[i + 1] - pairs[i] == 20 and u32be(p, pairs[i] + move) == _INNER:
             return True
     return False
 
@@ -278,8 +281,11 @@ def derive(
     k: cython.longlong
     first_key: cython.longlong
     spans: cython.longlong[8]
-    split_pairs: cython.longlong[96]
+    first_pair: cython.longlong
+    move: cython.longlong
+    split_pairs: cython.longlong[864]
     named: cython.longlong[6]
+    known: cython.longlong[128]
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
         at: cython.pointer(cython.longlong) = cython.address(positions[0])
@@ -290,7 +296,8 @@ def derive(
         kp: cython.pointer(cython.int) = cython.address(key_hashes[0])
     else:
         p, at, sp, qp, np, up, kp = buf, positions, slots, queues, names, unit_bytes, key_hashes
-        spans, split_pairs, named = [0] * 8, [0] * 96, [0] * 6
+        spans, split_pairs, named, known = [0] * 8, [0] * 864, [0] * 6, [0] * 128
+    forget(known)
     with cython.nogil:
         while i < count:
             if locate(p, n, at, i, 1, spans) == 0:
@@ -313,13 +320,17 @@ def derive(
                 if q < 0:
                     why = _NEW_QUEUE
                     break
-            pairs = split(p, spans[6] + 2, spans[7], n, split_pairs, named, 0)
-            if qp[q * 8 + 5] == _BATCH or pairs < 0 or (flags & 4 and is_light(p, split_pairs, pairs)):
+            pairs, first_pair, move = split_like(p, spans[6] + 2, spans[7], n, False, split_pairs, named, 0, known)
+            if (
+                qp[q * 8 + 5] == _BATCH
+                or pairs < 0
+                or (flags & 4 and is_light(p, split_pairs, first_pair, pairs, move))
+            ):
                 why = _SPECIAL
                 break
             code = 0
             if qp[q * 8 + 5] == _SCHEDULE:
-                code = delay_of(p, split_pairs, pairs, levels)
+                code = delay_of(p, split_pairs, first_pair, pairs, move, levels)
                 if code < 0:
                     why = _SPECIAL
                     break

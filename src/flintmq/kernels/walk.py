@@ -22,7 +22,7 @@ if not cython.compiled:
         i16be,
         i32be,
         i64be,
-        prefetch_read,
+        prefetch_lines,
         u32be,
     )
 
@@ -220,12 +220,7 @@ def walk(
             positions[count] = at
             count += 1
             at += size
-            if available - at > 4608:
-                prefetch_read(p, at + 4096)
-                prefetch_read(p, at + 4160)
-                prefetch_read(p, at + 4224)
-                prefetch_read(p, at + 4288)
-                prefetch_read(p, at + 4352)
+            prefetch_lines(p, at + 4096, size)
     return count, at, reason, last_time
 
 

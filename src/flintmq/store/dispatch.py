@@ -28,6 +28,7 @@ from flintmq.store.places import light_places
 PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories, and so the kinds of queues
 MOST_UNITS = 1 << 17
 MOST_KEYS = 1 << 18
+ENOUGH_UNITS = 1 << 15  # for a block, where units may be held back: what is collected should stay in the cache
 MOST_OF_ONE = 1 << 15  # units or keys of one record: its properties have at most 32,767 bytes
 
 
@@ -176,6 +177,7 @@ class Dispatcher:
         self.key_offsets, self.key_times = array("q", bytes(8 * MOST_KEYS)), array("q", bytes(8 * MOST_KEYS))
         self.batch_units: list[tuple[int, batch_queue.BatchUnit]] = []
         self.units = self.keys = 0
+        self._held: tuple[int, int] | None = None  # log offset and store time of the last record held back
 
     def follow(self, peer: str) -> None:
         """From the next block on, make index keys as this version does ("5.3.3" or "5.4.0")."""
@@ -184,8 +186,13 @@ class Dispatcher:
             (kernel.INDEX | (kernel.TAG_KEYS if peer == PEER_540 else 0)) if self.rules.index else 0
         )
 
-    def blocks(self, piece: Piece) -> Iterator[Block]:
-        """Blocks of one piece: mostly one, more when its records have very many units or keys."""
+    def blocks(self, piece: Piece, hold: bool = False) -> Iterator[Block]:
+        """Blocks of one piece: mostly one, more when its records have very many units or keys.
+
+        Args:
+            piece: records that follow those of the piece before.
+            hold: keep few units back for a later block, so that queues are written in long runs; `rest` gives the last.
+        """
         at = 0
         while at < piece.count:
             if self.units + (piece.count - at) > MOST_UNITS:
@@ -221,7 +228,15 @@ class Dispatcher:
                     yield self._block(piece, at)
                 self._special(message)
                 at += 1
-        yield self._block(piece, piece.count)
+        if not hold or self.units >= ENOUGH_UNITS or self.keys >= ENOUGH_UNITS:
+            yield self._block(piece, piece.count)
+        else:
+            self._held = piece.base + piece.positions[piece.count - 1], self._time(piece, piece.count)
+
+    def rest(self) -> Iterator[Block]:
+        """What was held back, if anything."""
+        if self._held is not None:
+            yield self._collected(*self._held)
 
     def _learn(self, message: StoredMessage) -> None:
         topic = message.fields.topic
@@ -232,7 +247,15 @@ class Dispatcher:
             kind = kernel.SCHEDULE
         self.queues.learn(topic, message.queue_id, kind)
 
+    @staticmethod
+    def _time(piece: Piece, taken: int) -> int:
+        return stored_message(piece.data, piece.positions[max(taken, 1) - 1]).store_timestamp
+
     def _block(self, piece: Piece, taken: int) -> Block:
+        """What is collected, after `taken` records of this piece."""
+        return self._collected(piece.base + piece.positions[max(taken, 1) - 1], self._time(piece, taken))
+
+    def _collected(self, last_offset: int, last_time: int) -> Block:
         """What is collected, sorted by queue; the collection begins anew."""
         starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
         runs.group(
@@ -246,7 +269,6 @@ class Dispatcher:
             self.sorted_time,
             self.sorted_bytes,
         )
-        last = stored_message(piece.data, piece.positions[max(taken, 1) - 1])
         block = Block(
             [(n, starts[n], starts[n + 1]) for n in range(len(starts) - 1) if starts[n] != starts[n + 1]],
             memoryview(self.sorted_offset),
@@ -257,9 +279,10 @@ class Dispatcher:
             self.key_offsets,
             self.key_times,
             self.keys,
-            piece.base + piece.positions[max(taken, 1) - 1],
-            last.store_timestamp,
+            last_offset,
+            last_time,
         )
+        self._held = None
         self.units = self.keys = 0
         self.batch_units = []
         return block
