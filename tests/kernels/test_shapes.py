@@ -85,7 +85,7 @@ def test_units_and_keys_of_a_run_of_one_shape() -> None:
 
 def test_a_light_queue_is_found_in_a_string_of_a_known_shape() -> None:
     texts = [b"K\x01%d\x02INNER_MULTI_DISPATCH\x01q%d\x02" % (n, n) for n in range(5)]
-    plain = [b"K\x01%d\x02INNER_MULTI_DISPATCX\x01q%d\x02" % (n, n) for n in range(5)]
+    plain = [b"K\x01%d\x02OTHER_MULTI_DISPATCH\x01q%d\x02" % (n, n) for n in range(5)]
     for first in range(4):
         run = Run(*(record.Record(topic=b"T", properties=text) for text in [*plain[:first], *texts]), flags=units.LIGHT)
         assert (run.at, run.why) == (first, units.SPECIAL)
