@@ -91,7 +91,7 @@ def test_full_arrays_make_more_blocks_and_lose_nothing(tmp_path: Path, monkeypat
 
 def test_units_that_are_held_back_come_later_and_are_all_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     records = [
-        record.Record(topic=b"T", queue_offset=n, store_timestamp=n, properties=b"KEYS\x01k\x02") for n in range(100)
+        record.Record(topic=b"T", queue_offset=n, store_timestamp=n, properties=b"KEYS\x01k\x02") for n in range(95)
     ]
     log = log_of(tmp_path, *records)
     monkeypatch.setattr(dispatch, "ENOUGH_UNITS", 30)
