@@ -24,15 +24,15 @@ LOCAL_SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import read_lines
-getattr(read_lines, sys.argv[3])(sys.argv[2], "pread")
+getattr(read_lines, sys.argv[3])(sys.argv[2], "map")
 """
 
 
 def spark_sum(spark: Any, path: Any) -> Any:
-    """The same aggregate on Spark, which reads these four columns alone."""
+    """The same aggregate on Spark, of these four columns alone; both map the files, which is faster for both."""
     from pyspark.sql import functions as f
 
-    frame = load(spark, path, columns=",".join(NUMBERS))
+    frame = load(spark, path, columns=",".join(NUMBERS), access="map")
     grouped = frame.groupBy("queue_id").agg(
         f.count("*"), f.sum("queue_offset"), f.sum("size"), f.max("store_timestamp")
     )
@@ -53,8 +53,8 @@ def s6(context: Context) -> list[Result]:
             context,
             {
                 "spark": lambda path=path: spark_sum(spark, path),  # type: ignore[misc]
-                "duckdb": lambda path=path: duckdb_sum(path, "pread"),  # type: ignore[misc]
-                "polars": lambda path=path: polars_sum(path, "pread"),  # type: ignore[misc]
+                "duckdb": lambda path=path: duckdb_sum(path, "map"),  # type: ignore[misc]
+                "polars": lambda path=path: polars_sum(path, "map"),  # type: ignore[misc]
             },
         )
         start = measure(

@@ -12,6 +12,7 @@ import shutil
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 
@@ -63,9 +64,14 @@ def main(arguments: list[str] | None = None) -> int:
     mib, rounds = (64, 3) if given.quick else (given.mib, given.rounds)
     context = Context(scratch, mib, rounds, given.quick, given.keep, oracle, tuple(wanted))
     results: list[Result] = []
+    failed = False
     try:
         for line in wanted:
-            results += run_line(context, line)
+            try:
+                results += run_line(context, line)
+            except Exception:
+                failed = True  # the others are measured all the same
+                traceback.print_exc()
     finally:
         for closing in context.shared.values():
             if hasattr(closing, "stop"):
@@ -77,7 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     elif results:
         report.save(results, context)
         print(f"wrote {report.JSON.name} and {report.PAGE.name}")
-    return int(not all(result.holds for result in results))
+    return int(failed or not all(result.holds for result in results))
 
 
 def run_line(context: Context, line: str) -> list[Result]:

@@ -27,6 +27,14 @@ def test_makes_javas_queues_and_says_what_it_made(
     assert tree(into / "consumequeue") == tree(store.path / "consumequeue")
 
 
+def test_access_changes_nothing_but_the_way(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    for access in ("pread", "map"):
+        assert run("rebuild", golden("rolled").path, "--into", tmp_path / access, "--access", access).code == 0
+    assert tree(tmp_path / "map") == tree(tmp_path / "pread")
+    result = run("rebuild", golden("rolled").path, "--into", tmp_path / "x", "--access", "mmap")
+    assert result.code == 2 and "pread" in result.err
+
+
 def test_json(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     [done] = run("rebuild", golden("basic").path, "--into", tmp_path, "--json").rows
     assert (done["records"], done["units"], done["queues"]) == (3000, 3000, 16)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
@@ -40,6 +41,23 @@ SinceOption = Annotated[
 ]
 UntilOption = Annotated[
     str | None, typer.Option("--until", metavar="TIME", show_default=False, help="Stored before TIME.")
+]
+
+
+class Access(enum.StrEnum):
+    """How a log is read (flintmq.store.log.ACCESS)."""
+
+    pread = "pread"
+    map = "map"
+
+
+AccessOption = Annotated[
+    Access,
+    typer.Option(
+        "--access",
+        metavar="WAY",
+        help="pread, or map: faster, but a file that shrinks meanwhile ends the command.",
+    ),
 ]
 
 MasterOption = Annotated[

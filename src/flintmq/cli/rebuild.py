@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flintmq.cli.options import JsonOption, MasterOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import (
+    Access,
+    AccessOption,
+    JsonOption,
+    MasterOption,
+    SetOption,
+    StoreArgument,
+    examples,
+    store_config,
+)
 from flintmq.cli.output import output
 from flintmq.cli.text import printable, size
 from flintmq.errors import UsageError
@@ -52,6 +61,7 @@ def command(
     ] = Engine.local,
     peer: PeerOption = Peer.v533,
     master: MasterOption = None,
+    access: AccessOption = Access.pread,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -70,12 +80,12 @@ def command(
         from flintmq.spark.jobs import rebuild as job
 
         with spark_job("rebuild", master, out) as (spark, progress):
-            done = job.rebuild(spark, store, into, config, peer.value, progress)
+            done = job.rebuild(spark, store, into, config, peer.value, progress, access.value)
     else:
         from flintmq.forensics.rebuild import rebuild
 
         with out.progress("rebuild") as progress:
-            done = rebuild(store, into, config, peer.value, progress)
+            done = rebuild(store, into, config, peer.value, progress, access.value)
     out.result(done, lambda value: _render(value, into))
     return 0
 

@@ -10,6 +10,8 @@ import typer
 
 from flintmq.cli import rebuild
 from flintmq.cli.options import (
+    Access,
+    AccessOption,
     DecompressOption,
     JsonOption,
     MasterOption,
@@ -116,6 +118,7 @@ def rebuild_command(
     into: IntoOption,
     peer: PeerOption = Peer.v533,
     master: MasterOption = None,
+    access: AccessOption = Access.pread,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -123,7 +126,7 @@ def rebuild_command(
 
     The same as flintmq rebuild --engine spark, and the same bytes as the local engine makes.
     """
-    return rebuild.command(store, into, rebuild.Engine.spark, peer, master, settings, as_json)
+    return rebuild.command(store, into, rebuild.Engine.spark, peer, master, access, settings, as_json)
 
 
 def verify_command(

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING
 
-from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoreArgument, examples, store_config
 from flintmq.cli.output import Output, dumps, output
 from flintmq.cli.text import printable
 
@@ -19,7 +19,12 @@ NOTES_OF_A_CODE = 3
 """A person sees so many notes of one code; programs get all that are kept."""
 
 
-def command(store: StoreArgument, settings: SetOption = None, as_json: JsonOption = False) -> int:
+def command(
+    store: StoreArgument,
+    access: AccessOption = Access.pread,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
     """Check everything in a store against the log.
 
     Every record, queue unit, index item and small file; exit code 1 where they contradict each other. Each defect
@@ -30,7 +35,7 @@ def command(store: StoreArgument, settings: SetOption = None, as_json: JsonOptio
 
     out, config = output(as_json), store_config(settings)
     with out.progress("verifying") as progress:
-        found = verify(store, config, progress)
+        found = verify(store, config, progress, access=access.value)
     return print_verification(out, found)
 
 
