@@ -49,12 +49,8 @@ def copy_bytes(to: Any, at: int, p: Any, start: int, n: int) -> None:
     to[at : at + n] = p[start : start + n]
 
 
-def prefetch_read(p: Any, at: int) -> None:
-    """Nothing to do: a hint to the processor."""
-
-
 def prefetch_lines(p: Any, at: int, n: int) -> None:
-    """Nothing: there is no cache to speak of."""
+    """Nothing to do: a hint to the processor."""
 
 
 def prefetch_write(p: Any, at: int) -> None:

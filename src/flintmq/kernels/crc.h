@@ -43,7 +43,6 @@ static inline void put32be(uint8_t *p, int64_t at, int64_t x) { uint32_t v = FMQ
 static inline void put64be(uint8_t *p, int64_t at, int64_t x) { uint64_t v = FMQ_BE64((uint64_t)x); memcpy(p + at, &v, 8); }
 static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t from, int64_t n) { return memcmp(p + at, q + from, n) == 0; }
 static inline void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) { memcpy(to + at, p + from, n); }
-static inline void prefetch_read(const uint8_t *p, int64_t at) { __builtin_prefetch(p + at, 0, 1); }
 /* The lines of n bytes (of 4096 at most) from p + at on, which may lie behind the end of what there is. */
 static inline void prefetch_lines(const uint8_t *p, int64_t at, int64_t n) {
     for (int64_t i = 0; i < n && i < 4096; i += 64) __builtin_prefetch(p + at + i, 0, 3);

@@ -12,7 +12,6 @@ cdef extern from "crc.h" nogil:
     void put64be(uint8_t *p, int64_t at, int64_t x)
     bint same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t start, int64_t n)
     void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t start, int64_t n)
-    void prefetch_read(const uint8_t *p, int64_t at)
     void prefetch_lines(const uint8_t *p, int64_t at, int64_t n)
     void prefetch_write(const uint8_t *p, int64_t at)
     int64_t first_non_ascii(const uint8_t *p, int64_t at, int64_t end)

@@ -9,7 +9,7 @@ whole record is asked for.
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import i32be, i64be, prefetch_read, same_bytes, u16be
+    from flintmq.kernels._plain import i32be, i64be, prefetch_lines, same_bytes, u16be
     from flintmq.kernels.walk import _record
 
 UNIT = 20  # bytes of a plain queue's unit (store format 6.1)
@@ -175,13 +175,10 @@ def check(
         u, p, t = units, data, topic
     with cython.nogil:
         while i < count:
-            ahead: cython.longlong = i64be(u, 20 * (first + (i + _AHEAD if i + _AHEAD < count else i))) - base
+            later: cython.longlong = 20 * (first + (i + _AHEAD if i + _AHEAD < count else i))
+            ahead: cython.longlong = i64be(u, later) - base
             if 0 <= ahead < available:
-                prefetch_read(p, ahead)
-                prefetch_read(p, ahead + 64 if ahead + 64 < available else ahead)
-                prefetch_read(p, ahead + 128 if ahead + 128 < available else ahead)
-                prefetch_read(p, ahead + 192 if ahead + 192 < available else ahead)
-                prefetch_read(p, ahead + 256 if ahead + 256 < available else ahead)
+                prefetch_lines(p, ahead, i32be(u, later + 8))
             at: cython.longlong = i64be(u, 20 * (first + i)) - base
             inside = 0 <= at < available
             if not inside:
