@@ -141,7 +141,8 @@ class CommitLog:
             at = file.wrote
             bound = min(at + 4096 + len(message.body) + len(topic) + len(properties), file.size)
             try:
-                file.reserve(bound)
+                if bound > file.reserved:
+                    file.reserve(bound)
             except OSError as error:
                 log.warning("%s: no space for the next records (%s)", file.path, error.strerror)
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
@@ -211,6 +212,7 @@ class CommitLog:
     def _rolled(self, file: MappedFile, at: int) -> None:
         """The blank record stands at `at`: the file is full."""
         self.effects.wrote(file.fd, at, 8)
+        file.end_here(at + 8)
         file.wrote = file.size
         self.end = file.start + file.size
         log.info("%s is full", file.path)

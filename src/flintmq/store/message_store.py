@@ -123,7 +123,7 @@ class MessageStore:
             self._small.make_abort,
         )
         state = self.recovered.state
-        self._files = MappedFileQueue(self._places, self.config.mapped_file_size_commit_log, effects)
+        self._files = MappedFileQueue.of(self._places, self.config, effects)
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)
         self._log = CommitLog(self._files, self.config, state, effects)
@@ -135,6 +135,7 @@ class MessageStore:
         self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
+        self._files.start()
         self._flush.start()
         self._dispatch.start()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
