@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from flintmq.errors import CorruptStoreError
@@ -22,6 +23,7 @@ from flintmq.store.recovery import Facts
 log = logging.getLogger("flintmq.dispatch")
 
 IDLE_S = 0.05  # how long an idle dispatcher sleeps when nobody wakes it
+PAUSE_S = 0.001  # between two passes, as upstream: a pass for every single put would cost more than the put
 
 
 class DispatchService:
@@ -121,4 +123,4 @@ class DispatchService:
             self._wake.wait(IDLE_S)
             self._wake.clear()
             while self.dispatch_once() and not self._stop:
-                pass
+                time.sleep(PAUSE_S)

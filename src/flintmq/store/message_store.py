@@ -14,7 +14,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
@@ -27,13 +27,15 @@ from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import geometry
 from flintmq.store.commit_log import CommitLog
+from flintmq.store.commit_service import CommitService
 from flintmq.store.config_files import read_config
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
-from flintmq.store.flush import FlushService, Poison
+from flintmq.store.flush import FlushService, unflushed
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.poison import Poison
 from flintmq.store.queues import queue_names
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
@@ -131,11 +133,15 @@ class MessageStore:
         self._flushed_time = state.last_time or self._small.known.physic_timestamp
         if facts.mark != state.end:  # everything that recovery kept is on disk
             self._small.write(state.end, self._small.known._replace(physic_timestamp=self._flushed_time))
-        self._flush = FlushService(self._files, self._log, self.config, self._poison, effects, self._note_flushed)
+        words = self._files, self._log, self.config, self._poison, effects
+        self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
+        self._flush = FlushService(*words, self._note_flushed, self._commits)
         self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
         self._files.start()
+        if self._commits is not None:
+            self._commits.start()
         self._flush.start()
         self._dispatch.start()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
@@ -155,10 +161,19 @@ class MessageStore:
         return LogFiles(files, self._files.file_size, self._files.file_size, (), self.effects)
 
     def _confirmed(self) -> int:
-        return self._files.flushed_where if self._flush.sync else self._log.end
+        if self._flush.sync:
+            return self._files.flushed_where
+        return self._log.end if self._commits is None else self._commits.done[1]
+
+    def _note_committed(self) -> None:
+        self._dispatch.wake()
+        if not self.config.flush_commit_log_timed:
+            self._flush.wake()
 
     def _note_flushed(self, store_time: int) -> None:
         self._flushed_time = store_time
+        if self._flush.sync:
+            self._dispatch.wake()
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -181,13 +196,49 @@ class MessageStore:
         if result.status is not PutMessageStatus.PUT_OK:
             return result
         if self._flush.sync and message.wait:
-            flushed = self._flush.wait_flushed(result.physical_offset + result.size)
-            if not flushed:
-                result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
-        elif self._flush.sync or self.config.wake_flush_when_put_message:
-            self._flush.wake()
-        self._dispatch.wake()
+            if not self._flush.wait_flushed(result.physical_offset + result.size):
+                result = unflushed(result)
+        else:
+            self._note_put(result)
         return result
+
+    def put_async(self, message: Message) -> Awaitable[PutResult]:
+        """Store one message, and wait for the disk without a thread.
+
+        The message is appended before this returns, so messages are stored in the order of the calls. The answer comes
+        when the group is durable that the message belongs to; giving up waiting for it takes nothing back.
+
+        Returns:
+            An awaitable of what `put` gives.
+
+        Raises:
+            UsageError: the store is closed.
+            RuntimeError: no event loop runs in this thread.
+
+        Thread: that of a running event loop. Durability: as for put, once it is awaited.
+        """
+        from flintmq.store import async_puts  # asyncio is not loaded for those who do not use it
+
+        self._check_open()
+        if self._poison or self.config.broker_role == "SLAVE":
+            return async_puts.answered(PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE))
+        result = self._log.put(message)
+        if result.status is not PutMessageStatus.PUT_OK or not (self._flush.sync and message.wait):
+            if result.status is PutMessageStatus.PUT_OK:
+                self._note_put(result)
+            return async_puts.answered(result)
+        return async_puts.flushed_future(self._flush, result.physical_offset + result.size, result)
+
+    def _note_put(self, result: PutResult) -> None:
+        """Somebody put without waiting for the disk: wake who carries it on."""
+        if self._flush.sync:
+            self._flush.wake()
+        elif self._commits is not None:
+            self._commits.put(result.physical_offset + result.size)
+        else:
+            self._dispatch.wake()
+            if self.config.wake_flush_when_put_message:
+                self._flush.wake()
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Store messages in order, with one wait for the disk at the end.
@@ -206,13 +257,11 @@ class MessageStore:
             return [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE) for _ in messages]
         results = [self._log.put(message) for message in messages]
         stored = [r for r in results if r.status is PutMessageStatus.PUT_OK]
-        waiting = self._flush.sync and any(message.wait for message in messages)
-        if stored and waiting and not self._flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
-            results = [
-                replace(r, status=PutMessageStatus.FLUSH_DISK_TIMEOUT) if r.status is PutMessageStatus.PUT_OK else r
-                for r in results
-            ]
-        self._dispatch.wake()
+        if stored and self._flush.sync and any(message.wait for message in messages):
+            if not self._flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
+                results = [unflushed(r) if r.status is PutMessageStatus.PUT_OK else r for r in results]
+        elif stored:
+            self._note_put(stored[-1])
         return results
 
     def flush(self) -> None:
@@ -287,6 +336,8 @@ class MessageStore:
         end = self._log.end
         if self._flush.sync:
             self._flush.flush_once()
+        elif self._commits is not None:
+            self._commits.commit_once()
         return self._dispatch.wait(end, 1e9 if timeout is None else timeout)
 
     # -- closing ----------------------------------------------------------------------------------------------------
@@ -304,6 +355,8 @@ class MessageStore:
             self._closed.set()
             self._log.close()
         self._keeper.join()
+        if self._commits is not None:
+            self._commits.stop()
         self._flush.stop()
         self._dispatch.stop()
         try:
