@@ -155,6 +155,11 @@ class Effects:
         except FileNotFoundError:
             return None
 
+    def read_proc(self, path: str) -> str:
+        """What the kernel tells in a file of /proc, whose size it does not know beforehand."""
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+
     def map_read(self, fd: int, size: int) -> mmap.mmap:
         """The first `size` bytes of a file, mapped for reading.
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from flintmq.message import PutResult
 from flintmq.store.flush import FlushService, unflushed
+from flintmq.store.stats import Times
 
 
 class AsyncPut(NamedTuple):
@@ -28,8 +29,8 @@ class AsyncGroup:
     Thread: the loop's.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float) -> None:
-        self.loop, self.timeout = loop, timeout
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float, times: Times) -> None:
+        self.loop, self.timeout, self.times = loop, timeout, times
         self.puts: deque[AsyncPut] = deque()
         self._timer = loop.call_later(timeout, self.expire)
 
@@ -42,8 +43,10 @@ class AsyncGroup:
     def complete(self, durable: int) -> None:
         """The log is durable up to this offset, or nobody can tell (-1)."""
         self._timer.cancel()
+        now = self.loop.time()
         for put in self.puts:
-            if not put.future.done():  # cancelled, or expired
+            self.times.add(now - put.since)
+            if not put.future.done():  # cancelled
                 put.future.set_result(put.result if put.end <= durable else unflushed(put.result))
         self.puts.clear()
 
@@ -52,28 +55,35 @@ class AsyncGroup:
         now = self.loop.time()
         while self.puts and self.puts[0].since + self.timeout <= now:
             put = self.puts.popleft()
+            self.times.add(now - put.since)
             if not put.future.done():
                 put.future.set_result(unflushed(put.result))
         if self.puts:
             self._timer = self.loop.call_at(self.puts[0].since + self.timeout, self.expire)
 
 
-def flushed_future(flush: FlushService, end: int, result: PutResult) -> asyncio.Future[PutResult]:
-    """The answer to a put whose record ends at this log offset: `result` once it is durable.
+def running_loop() -> asyncio.AbstractEventLoop:
+    """The event loop of this thread.
 
     Raises:
-        RuntimeError: no event loop runs in this thread.
+        RuntimeError: none runs here.
     """
-    loop = asyncio.get_running_loop()
+    return asyncio.get_running_loop()
+
+
+def flushed_future(
+    flush: FlushService, end: int, result: PutResult, loop: asyncio.AbstractEventLoop
+) -> asyncio.Future[PutResult]:
+    """The answer to a put whose record ends at this log offset: `result` once it is durable."""
     waiting: asyncio.Future[PutResult] = flush.waiters.add_async(
-        end, result, loop, lambda: AsyncGroup(loop, flush.timeout_s)
+        end, result, loop, lambda: AsyncGroup(loop, flush.timeout_s, flush.times)
     )
     flush.requested()
     return waiting
 
 
-def answered(result: PutResult) -> asyncio.Future[PutResult]:
+def answered(result: PutResult, loop: asyncio.AbstractEventLoop) -> asyncio.Future[PutResult]:
     """The answer to a put that waits for nothing."""
-    future: asyncio.Future[PutResult] = asyncio.get_running_loop().create_future()
+    future: asyncio.Future[PutResult] = loop.create_future()
     future.set_result(result)
     return future

@@ -22,6 +22,7 @@ from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
 from flintmq.store.poison import Poison
 from flintmq.store.signal import Signal
+from flintmq.store.stats import Times
 from flintmq.store.waiters import Waiters
 
 PAGE = 4096
@@ -47,6 +48,7 @@ class FlushService:
     Attributes:
         waiters: who waits for a flush.
         timeout_s: how long they do (syncFlushTimeout).
+        times: how long they did.
     """
 
     def __init__(
@@ -64,6 +66,7 @@ class FlushService:
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
         self._step = threading.Lock()  # one flush at a time
         self.waiters = Waiters()
+        self.times = Times()
         self.timeout_s = config.sync_flush_timeout / 1000
         self._wake = Signal()
         self._stop = False
@@ -110,9 +113,11 @@ class FlushService:
         """Wait until the log is durable up to `end`; False if the flush failed or took longer than syncFlushTimeout."""
         if self.files.flushed_where >= end and not self.poison:
             return True
+        began = self.effects.monotonic()
         request = self.waiters.add(end)
         self.requested()
         request.latch.acquire(timeout=self.timeout_s)
+        self.times.add(self.effects.monotonic() - began)
         return request.flushed
 
     def requested(self) -> None:

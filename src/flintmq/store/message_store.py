@@ -5,7 +5,7 @@
         result = store.put(Message("orders", b"hello", tags="paid", keys="order-1"))
         got = store.get("orders", 0, result.queue_offset)
 
-The way of a message: put -> `commit_log` (checks, queue offset, record) -> `flush` (durable) -> `dispatch_service`
+The way of a message: `puts` -> `commit_log` (checks, queue offset, record) -> `flush` (durable) -> `dispatch_service`
 (queue units, index items) -> `read`.
 """
 
@@ -21,7 +21,7 @@ from typing import Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.message import GetResult, Message, PutMessageStatus, PutResult, StoredMessage
+from flintmq.message import GetResult, Message, PutResult, StoredMessage
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
@@ -32,16 +32,18 @@ from flintmq.store.config_files import read_config
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
-from flintmq.store.flush import FlushService, unflushed
+from flintmq.store.flush import FlushService
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.poison import Poison
+from flintmq.store.puts import Puts
 from flintmq.store.queues import queue_names
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 from flintmq.store.small_files import StoreFiles
+from flintmq.store.stats import Counters, StoreStats
 from flintmq.store.view import StoreView, open_store
 
 log = logging.getLogger("flintmq.store")
@@ -130,6 +132,7 @@ class MessageStore:
         self._files.load([(f.path, f.start) for f in kept], state.end)
         self._log = CommitLog(self._files, self.config, state, effects)
         self._poison = Poison()
+        self._counters = Counters(state.next_offsets, state.end, effects)
         self._flushed_time = state.last_time or self._small.known.physic_timestamp
         if facts.mark != state.end:  # everything that recovery kept is on disk
             self._small.write(state.end, self._small.known._replace(physic_timestamp=self._flushed_time))
@@ -137,6 +140,9 @@ class MessageStore:
         self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
         self._flush = FlushService(*words, self._note_flushed, self._commits)
         self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
+        self._puts = Puts(
+            self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters
+        )
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
         self._files.start()
@@ -190,17 +196,7 @@ class MessageStore:
         Thread: any. Durability: as the store's flushDiskType says.
         """
         self._check_open()
-        if self._poison or self.config.broker_role == "SLAVE":
-            return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        result = self._log.put(message)
-        if result.status is not PutMessageStatus.PUT_OK:
-            return result
-        if self._flush.sync and message.wait:
-            if not self._flush.wait_flushed(result.physical_offset + result.size):
-                result = unflushed(result)
-        else:
-            self._note_put(result)
-        return result
+        return self._puts.put(message)
 
     def put_async(self, message: Message) -> Awaitable[PutResult]:
         """Store one message, and wait for the disk without a thread.
@@ -217,28 +213,8 @@ class MessageStore:
 
         Thread: that of a running event loop. Durability: as for put, once it is awaited.
         """
-        from flintmq.store import async_puts  # asyncio is not loaded for those who do not use it
-
         self._check_open()
-        if self._poison or self.config.broker_role == "SLAVE":
-            return async_puts.answered(PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE))
-        result = self._log.put(message)
-        if result.status is not PutMessageStatus.PUT_OK or not (self._flush.sync and message.wait):
-            if result.status is PutMessageStatus.PUT_OK:
-                self._note_put(result)
-            return async_puts.answered(result)
-        return async_puts.flushed_future(self._flush, result.physical_offset + result.size, result)
-
-    def _note_put(self, result: PutResult) -> None:
-        """Somebody put without waiting for the disk: wake who carries it on."""
-        if self._flush.sync:
-            self._flush.wake()
-        elif self._commits is not None:
-            self._commits.put(result.physical_offset + result.size)
-        else:
-            self._dispatch.wake()
-            if self.config.wake_flush_when_put_message:
-                self._flush.wake()
+        return self._puts.put_async(message)
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Store messages in order, with one wait for the disk at the end.
@@ -252,17 +228,7 @@ class MessageStore:
         Thread: any. Durability: as for put, for all of them when it returns.
         """
         self._check_open()
-        messages = list(messages)
-        if self._poison or self.config.broker_role == "SLAVE":
-            return [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE) for _ in messages]
-        results = [self._log.put(message) for message in messages]
-        stored = [r for r in results if r.status is PutMessageStatus.PUT_OK]
-        if stored and self._flush.sync and any(message.wait for message in messages):
-            if not self._flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
-                results = [unflushed(r) if r.status is PutMessageStatus.PUT_OK else r for r in results]
-        elif stored:
-            self._note_put(stored[-1])
-        return results
+        return self._puts.put_many(messages)
 
     def flush(self) -> None:
         """Make everything that was put so far durable.
@@ -304,7 +270,28 @@ class MessageStore:
         Thread: any.
         """
         self._check_open()
-        return self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        return self._counters.got(self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms))
+
+    def stats(self) -> StoreStats:
+        """What the store did since it was opened, and how far disk, queues and index are behind.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._check_open()
+        return self._counters.read(
+            self._log.next_offsets,
+            self._log.end,
+            self._flush.times,
+            longest_in_lock_ms=self._log.slow.longest_ms,
+            committed=self._log.end if self._commits is None else self._commits.done[1],
+            flushed=self._files.flushed_where,
+            dispatch_behind=self._dispatch.behind,
+            log_begin=self._files.min_offset,
+            pool_buffers_free=self._files.pool.available if self._files.pool is not None else -1,
+        )
 
     def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
         """The newest messages that have a key, at most maxMsgsNumBatch, in the order of the log.
