@@ -177,11 +177,11 @@ class AllocationService:
         try:
             if self.warm is not None:
                 self.warm.warm_up(file)
+            buffer = self.pool.borrow() if self.pool is not None else None
         except OSError:
             file.close()
             self.effects.unlink(file.path)
             raise
-        buffer = self.pool.borrow() if self.pool is not None else None
         if buffer is not None:
             file.borrow(buffer)
         return file

@@ -13,10 +13,11 @@ import time
 from collections.abc import Callable
 
 from flintmq.errors import CorruptStoreError
+from flintmq.format import record
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex
-from flintmq.store.log import LogWalk
+from flintmq.store.log import MAX_ROWS, PIECE_BYTES, LogWalk
 from flintmq.store.log_files import LogFiles
 from flintmq.store.recovery import Facts
 
@@ -69,7 +70,12 @@ class DispatchService:
             if self.position >= end or self.stopped_at is not None:
                 return False
             try:
-                walk = LogWalk(self.files(), Facts(), self.position, end, check_crc=False)
+                waiting = end - self.position  # a pass for one record does not ask for memory for thousands
+                rows, size = waiting // record.MIN_SIZE + 1, max(waiting, 4096)
+                walk = LogWalk(
+                    self.files(), Facts(), self.position, end, check_crc=False,
+                    max_rows=min(rows, MAX_ROWS), piece_bytes=min(size, PIECE_BYTES),
+                )  # fmt: skip
                 for piece in walk:
                     for block in self.dispatcher.blocks(piece):
                         if self.index is not None:

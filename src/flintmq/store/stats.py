@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -81,8 +82,7 @@ class Times:
 
     def add(self, seconds: float) -> None:
         """One more wait, in whole milliseconds as upstream counts."""
-        ms = int(seconds * 1000)
-        bucket = next((n for n, limit in enumerate(LIMITS_MS) if ms <= limit), len(LIMITS_MS))
+        bucket = bisect_left(LIMITS_MS, int(seconds * 1000))
         with self._lock:
             self.counts[bucket] += 1
 
