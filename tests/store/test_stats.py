@@ -74,6 +74,15 @@ def test_the_buckets_are_upstreams(ms: float, label: str):
     assert dict(zip(LABELS, times.counts, strict=True)) == {name: int(name == label) for name in LABELS}
 
 
+def test_a_group_counts_as_its_members_do():
+    one, together = Times(), Times()
+    for group in ([0.5, 0.3, 0.02, 0.0001], [0.0005] * 7, [], [0.003]):
+        together.add_all(group)
+        for seconds in group:
+            one.add(seconds)
+    assert together.counts == one.counts and sum(one.counts) == 12
+
+
 def test_every_put_is_in_one_bucket(tmp_path: Path):
     effects = Faulty()
     with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH") as store:

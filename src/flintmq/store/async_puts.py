@@ -4,20 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import NamedTuple
 
 from flintmq.message import PutResult
 from flintmq.store.flush import FlushService, unflushed
 from flintmq.store.stats import Times
 
-
-class AsyncPut(NamedTuple):
-    """A put that waits: the end of its record, what it is told when that is durable, and since when it waits."""
-
-    end: int
-    future: asyncio.Future[PutResult]
-    result: PutResult
-    since: float
+# A put that waits: the end of its record, its answer, what it is told when that is durable, since when it waits.
+AsyncPut = tuple[int, "asyncio.Future[PutResult]", PutResult, float]
 
 
 class AsyncGroup:
@@ -37,29 +30,33 @@ class AsyncGroup:
     def add(self, end: int, result: PutResult) -> asyncio.Future[PutResult]:
         """One more put; its answer."""
         future: asyncio.Future[PutResult] = self.loop.create_future()
-        self.puts.append(AsyncPut(end, future, result, self.loop.time()))
+        self.puts.append((end, future, result, self.loop.time()))
         return future
 
     def complete(self, durable: int) -> None:
         """The log is durable up to this offset, or nobody can tell (-1)."""
         self._timer.cancel()
         now = self.loop.time()
-        for put in self.puts:
-            self.times.add(now - put.since)
-            if not put.future.done():  # cancelled
-                put.future.set_result(put.result if put.end <= durable else unflushed(put.result))
+        self.times.add_all([now - since for _, _, _, since in self.puts])
+        for end, future, result, _ in self.puts:
+            if not future.done():  # cancelled
+                future.set_result(result if end <= durable else unflushed(result))
         self.puts.clear()
 
     def expire(self) -> None:
         """The flush takes too long: answer those who waited long enough, and come again for the others."""
         now = self.loop.time()
-        while self.puts and self.puts[0].since + self.timeout <= now:
-            put = self.puts.popleft()
-            self.times.add(now - put.since)
-            if not put.future.done():
-                put.future.set_result(unflushed(put.result))
+        while self.puts and self.puts[0][3] + self.timeout <= now:
+            _, future, result, since = self.puts.popleft()
+            self.times.add(now - since)
+            if not future.done():
+                future.set_result(unflushed(result))
         if self.puts:
-            self._timer = self.loop.call_at(self.puts[0].since + self.timeout, self.expire)
+            self._timer = self.loop.call_at(self.puts[0][3] + self.timeout, self.expire)
+
+
+def _group(loop: asyncio.AbstractEventLoop, flush: FlushService) -> AsyncGroup:
+    return AsyncGroup(loop, flush.timeout_s, flush.times)
 
 
 def running_loop() -> asyncio.AbstractEventLoop:
@@ -75,9 +72,7 @@ def flushed_future(
     flush: FlushService, end: int, result: PutResult, loop: asyncio.AbstractEventLoop
 ) -> asyncio.Future[PutResult]:
     """The answer to a put whose record ends at this log offset: `result` once it is durable."""
-    waiting: asyncio.Future[PutResult] = flush.waiters.add_async(
-        end, result, loop, lambda: AsyncGroup(loop, flush.timeout_s, flush.times)
-    )
+    waiting: asyncio.Future[PutResult] = flush.waiters.add_async(end, result, loop, _group, flush)
     flush.requested()
     return waiting
 

@@ -86,6 +86,18 @@ class Times:
         with self._lock:
             self.counts[bucket] += 1
 
+    def add_all(self, seconds: list[float]) -> None:
+        """A group of waits, longest first: mostly all of them belong to one bucket."""
+        if not seconds:
+            return
+        first, last = (bisect_left(LIMITS_MS, int(seconds[n] * 1000)) for n in (0, -1))
+        if first != last:
+            for one in seconds:
+                self.add(one)
+            return
+        with self._lock:
+            self.counts[first] += len(seconds)
+
 
 class Counters:
     """What positions do not tell.

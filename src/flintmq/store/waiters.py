@@ -83,12 +83,15 @@ class Waiters:
             self._group.requests.append(request)
         return request
 
-    def add_async(self, end: int, result: Any, loop: asyncio.AbstractEventLoop, new: Callable[[], AsyncGroup]) -> Any:
-        """A put of an event loop will wait; gives its future. Called in the loop's thread."""
+    def add_async(
+        self, end: int, result: Any, loop: asyncio.AbstractEventLoop, new: Callable[..., AsyncGroup], flush: Any
+    ) -> Any:
+        """A put of an event loop will wait; gives its future. Called in the loop's thread, for the loop's first put of
+        a group with `new(loop, flush)`."""
         with self._lock:
             group = self._group.loops.get(loop)
             if group is None:
-                group = self._group.loops[loop] = new()
+                group = self._group.loops[loop] = new(loop, flush)
             return group.add(end, result)
 
     def take(self) -> Group:
