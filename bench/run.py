@@ -23,11 +23,16 @@ from harness import Context, Result, Unavailable
 
 # Line -> the module whose LINES has it. Modules are imported when they are needed: some start a JVM.
 MODULES = {
+    "A1": "flush_lines",
+    "P7": "flush_lines",
+    "P8": "flush_lines",
     "P9b": "read_lines",
     "P10": "rebuild_lines",
     "P11": "read_lines",
     "P12": "read_lines",
     "P13": "queue_lines",
+    "P16": "flush_lines",
+    "P18": "flush_lines",
     "S1": "spark_lines",
     "S2": "spark_lines",
     "S3": "kafka_lines",

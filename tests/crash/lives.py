@@ -46,6 +46,7 @@ class Life:
         at_call: it kills itself at this call that changes the disk; None: the parent does.
         after_s: when the parent kills it, in seconds from the fork.
         interrupts: how many SIGINT it gets before.
+        pool: it puts into the transient pool.
     """
 
     number: int
@@ -54,6 +55,7 @@ class Life:
     at_call: int | None = None
     after_s: float = 0.2
     interrupts: int = 0
+    pool: bool = False
 
 
 def digest(*parts: object) -> str:
@@ -149,7 +151,8 @@ def _child(root: Path, ledger: Ledger, life: Life) -> None:
 
 
 def _open(root: Path, life: Life) -> MessageStore:
-    return MessageStore(root, config=KEYS | {"flushDiskType": life.disk}, effects=Dying(life.at_call))
+    keys = KEYS | {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool}
+    return MessageStore(root, config=keys, effects=Dying(life.at_call))
 
 
 def _puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: Iterator[int]) -> None:

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.store.message_store import MessageStore
 from tests.crash.contract import check_contract, read_ledger
-from tests.crash.lives import Life, live
+from tests.crash.lives import KEYS, Life, live
 
 
 def run(root: Path, lives: list[Life]) -> None:
@@ -34,6 +35,26 @@ def test_kill_at_calls_in_turn(tmp_path: Path, disk: str):
     """The first calls are those of recovery and of the first files; later ones roll over, flush and dispatch."""
     calls = [*range(0, 40, 3), 60, 90, 130, 200]
     run(tmp_path, [Life(n, n, disk, at_call=call) for n, call in enumerate(calls)] + [Life(99, 99, disk, after_s=0.2)])
+
+
+def test_kill_with_the_pool_under_sync_flush(tmp_path: Path):
+    """What waits for the disk is committed first: the whole contract holds."""
+    lives = [Life(n, n, "SYNC_FLUSH", at_call=7 * n, pool=True) for n in range(8)]
+    run(tmp_path, [*lives, Life(9, 9, "SYNC_FLUSH", after_s=0.3, pool=True)])
+
+
+def test_kill_with_the_pool_costs_the_end_that_was_not_committed(tmp_path: Path):
+    """The price of the pool: what only the process had is lost, always the newest, and nothing else is wrong."""
+    assert live(tmp_path / "store", tmp_path / "ledger", Life(0, 0, after_s=0.5, pool=True)) == "killed"
+    found = check_contract(tmp_path / "store", tmp_path / "ledger")
+    assert set(found.wrong) <= {"lost"} and found.stored > 0, found
+    _, told = read_ledger(tmp_path / "ledger")
+    with MessageStore(tmp_path / "store", config=KEYS) as store:
+        end = max(m.physical_offset + m.size for m in store)
+    lost = [answer for answer in told.values() if answer["place"] >= end]
+    assert len(lost) == found.lost, "behind the end and nowhere else"
+    youngest = max(answer["time"] for answer in told.values())
+    assert all(youngest - answer["time"] < 2000 for answer in lost), "200 ms, on a machine that is not busy"
 
 
 def test_interrupts_inside_puts_take_nothing_apart(tmp_path: Path):

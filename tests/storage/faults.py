@@ -14,7 +14,8 @@ from typing import Any
 from flintmq.storage.effects import Effects
 
 FAULTS = ("allocate", "create", "open_write", "pwrite", "sync", "sync_dir", "rename", "unlink", "mkdirs", "truncate",
-          "map_write", "drop_cache")  # fmt: skip
+          "map_write", "drop_cache", "populate", "advise_random", "advise_needed", "lock_memory",
+          "unlock_memory")  # fmt: skip
 
 
 @dataclass
@@ -69,8 +70,10 @@ class Faulty(Effects):
 def _guarded(name: str) -> Callable[..., Any]:
     real = getattr(Effects, name)
 
-    def call(self: Faulty, first: int | str, *rest: Any) -> Any:
-        path = first if isinstance(first, str) else os.readlink(f"/proc/self/fd/{first}")
+    def call(self: Faulty, first: Any, *rest: Any, **more: Any) -> Any:
+        path = (
+            first if isinstance(first, str) else os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else ""
+        )
         if self.before is not None:
             self.before(name, path)
         self.calls.append((name, path))
@@ -78,7 +81,7 @@ def _guarded(name: str) -> Callable[..., Any]:
             if rule.hits(name, path):
                 self.refused.append((name, path))
                 raise OSError(rule.error, os.strerror(rule.error), path)
-        return None if name in ("sync", "sync_dir") else real(self, first, *rest)
+        return None if name in ("sync", "sync_dir") else real(self, first, *rest, **more)
 
     return call
 

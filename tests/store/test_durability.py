@@ -103,7 +103,7 @@ def test_an_async_store_too_takes_no_puts_after_a_failed_flush(tmp_path: Path):
     store = open_small(tmp_path, effects, flushIntervalCommitLog=5, flushCommitLogThoroughInterval=5)
     put_all(store, 1)
     store.flush()
-    effects.refuse("sync", "commitlog/0", times=1)
+    effects.refuse("sync", "commitlog/" + "0" * 20, times=1)
     put_all(store, 1, first=1)
     limit = time.monotonic() + 10
     while store.put(message(2)).status is OK and time.monotonic() < limit:

@@ -14,7 +14,8 @@ from flintmq.config import StoreConfig
 from flintmq.message import Message
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog, LogState
-from flintmq.store.flush import FlushService, Poison
+from flintmq.store.flush import FlushService
+from flintmq.store.poison import Poison
 from tests.storage.faults import Faulty
 
 FILE_SIZE = 1 << 20
@@ -158,7 +159,7 @@ def test_one_flush_answers_everybody_who_appended_before_it(setup: Any):
     threads = [threading.Thread(target=lambda e=end: answers.append(s.flush.wait_flushed(e))) for end in ends]
     for thread in threads:
         thread.start()
-    while len(s.flush._taken) < 20:
+    while len(s.flush.waiters) < 20:
         time.sleep(0.001)
     s.flush.commit_group()
     for thread in threads:
@@ -179,13 +180,13 @@ def test_who_comes_while_a_flush_runs_waits_for_the_next_one(setup: Any):
             end = s.put()
             late.append(threading.Thread(target=lambda: answers.__setitem__("late", s.flush.wait_flushed(end))))
             late[0].start()
-            while not s.flush._taken:
+            while not len(s.flush.waiters):
                 time.sleep(0.001)
 
     s.effects.before = come_late
     early = threading.Thread(target=lambda: answers.__setitem__("early", s.flush.wait_flushed(first)))
     early.start()
-    while not s.flush._taken:
+    while not len(s.flush.waiters):
         time.sleep(0.001)
     s.flush.commit_group()
     early.join(5)
@@ -230,11 +231,3 @@ def test_stop_flushes_everything(setup: Any):
     s.flush.stop()
     assert s.files.flushed_where == end
     s.flush.stop()
-
-
-def test_poison_keeps_its_first_reason():
-    poison = Poison()
-    assert not poison
-    poison.set("first")
-    poison.set("second")
-    assert poison and poison.reason == "first"

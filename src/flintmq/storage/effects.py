@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from flintmq.errors import StoreAccessError
+from flintmq.storage import memory
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -154,6 +155,11 @@ class Effects:
         except FileNotFoundError:
             return None
 
+    def read_proc(self, path: str) -> str:
+        """What the kernel tells in a file of /proc, whose size it does not know beforehand."""
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+
     def map_read(self, fd: int, size: int) -> mmap.mmap:
         """The first `size` bytes of a file, mapped for reading.
 
@@ -215,6 +221,58 @@ class Effects:
     def map_write(self, fd: int, size: int) -> mmap.mmap:
         """The first `size` bytes of a file, mapped for reading and writing, shared."""
         return mmap.mmap(fd, size)
+
+    def map_anonymous(self, size: int) -> mmap.mmap:
+        """Memory of no file: zeros, taken from the system page by page when first touched."""
+        return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def populate(self, map_: mmap.mmap, position: int, count: int) -> None:
+        """Make pages of a map present and writable ahead of their first store. No byte changes.
+
+        Raises:
+            OSError: this kernel cannot (EINVAL, ENOSYS), or the disk is full or broken.
+        """
+        memory.advise(map_, position, count, memory.MADV_POPULATE_WRITE)
+
+    def advise_random(self, map_: mmap.mmap) -> None:
+        """No read-ahead, and pages in small pieces: a frequent sync then writes little more than what changed.
+
+        Raises:
+            OSError: refused.
+        """
+        memory.advise(map_, 0, len(map_), memory.MADV_RANDOM)
+
+    def advise_needed(self, map_: mmap.mmap) -> None:
+        """The whole map will be used soon.
+
+        Raises:
+            OSError: refused.
+        """
+        memory.advise(map_, 0, len(map_), memory.MADV_WILLNEED)
+
+    def lock_memory(self, map_: mmap.mmap, *, on_fault: bool = False) -> None:
+        """Keep a map in memory (`on_fault`: each page from its first touch on).
+
+        Raises:
+            OSError: refused, mostly by the limit of locked memory (`ulimit -l`).
+        """
+        memory.lock(map_, on_fault=on_fault)
+
+    def unlock_memory(self, map_: mmap.mmap) -> None:
+        """Undo lock_memory.
+
+        Raises:
+            OSError: refused.
+        """
+        memory.unlock(map_)
+
+    def is_named(self, fd: int, path: str) -> bool:
+        """Whether this path still names the open file."""
+        try:
+            there = os.stat(path, follow_symlinks=False)
+        except OSError:
+            return False
+        return os.path.samestat(there, os.fstat(fd))
 
     def wrote(self, fd: int, position: int, count: int) -> None:
         """Told after a store into a map of this file. Nothing to do on a real disk."""

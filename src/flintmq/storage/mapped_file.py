@@ -1,18 +1,22 @@
 """One file of a log that is being written: mapped, allocated in windows ahead of the writer, with three positions.
 
-`wrote` is behind the last byte stored into the map, `flushed` behind the last byte that is on disk. No byte outside an
-allocated window is ever stored to, so a full disk is an error of `reserve` and not the death of the process. Source:
-upstream DefaultMappedFile; reliability B4 to B8.
+`wrote` is behind the last byte put, `committed` behind the last byte that the file has, `flushed` behind the last byte
+that is on disk. The first two differ only while the file has a buffer of the transient pool: records are stored there
+and come into the file by `commit`. No byte outside an allocated window is ever stored to, so a full disk is an error of
+`reserve` and not the death of the process. Source: upstream DefaultMappedFile; reliability B4 to B8.
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 
 from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.transient_pool import PoolBuffer
 
 WINDOW = 64 << 20  # bytes of log that are allocated at once
+ASK = 1 << 20  # a writer asks again after so many bytes, which tells where it is
 
 
 class MappedFile:
@@ -20,25 +24,37 @@ class MappedFile:
 
     Attributes:
         path, start, size: where it is, the log offset of its first byte, its bytes.
-        buffer: its bytes, writable.
+        view: its bytes, as readers see them.
+        buffer: where records are stored: `view`, or a buffer of the transient pool.
         wrote, flushed: positions in the file; wrote is moved by the commit log only, flushed by `flush` only.
+        reserved: below it the writer may store without asking; behind it, it calls `reserve` first.
+        asked: called with the file and a position when the writer asked; None at first.
 
-    Thread: `hold` and `release` any; the rest as said there.
+    Thread: `hold`, `release` and `allocate` any; the rest as said there.
     """
 
     def __init__(self, path: str, start: int, size: int, fd: int, effects: Effects = REAL) -> None:
         """Use `create` or `open`."""
         self.path, self.start, self.size, self.effects, self.fd = path, start, size, effects, fd
         self.map = effects.map_write(fd, size)
-        self.buffer = memoryview(self.map)
+        self.view = self.buffer = memoryview(self.map)
         self.wrote = self.flushed = 0
-        self.reserved = 0
+        self.reserved = self.allocated = 0
+        self.asked: Callable[[MappedFile, int], None] | None = None
+        self._borrowed: PoolBuffer | None = None
+        self._committed = 0
         self._holders = 1
         self._lock = threading.Lock()
+        self._grow = threading.Lock()
 
     @staticmethod
-    def create(path: str, start: int, size: int, effects: Effects = REAL) -> MappedFile:
+    def create(path: str, start: int, size: int, effects: Effects = REAL, *, window: int | None = None) -> MappedFile:
         """A new file of zeros; its size and its name are on disk, and its first window is allocated, before it returns.
+
+        Args:
+            path, start, size: of the file.
+            effects: the disk.
+            window: bytes to allocate now; a file made ahead of its use takes 0 until it is used.
 
         Raises:
             FileExistsError: there is one by this name.
@@ -46,9 +62,11 @@ class MappedFile:
 
         Durability: the file exists after power loss.
         """
+        first = min(WINDOW if window is None else window, size)
         fd = effects.create(path, size)
         try:
-            effects.allocate(fd, 0, min(WINDOW, size))
+            if first:
+                effects.allocate(fd, 0, first)
             effects.sync(fd)
             effects.sync_dir(os.path.dirname(path))
             file = MappedFile(path, start, size, fd, effects)
@@ -56,7 +74,7 @@ class MappedFile:
             effects.close(fd)
             effects.unlink(path)
             raise
-        file.reserved = min(WINDOW, size)
+        file.reserved = file.allocated = first
         return file
 
     @staticmethod
@@ -68,13 +86,18 @@ class MappedFile:
         """
         file = MappedFile(path, start, size, effects.open_write(path), effects)
         file.wrote = file.flushed = wrote
-        file.reserved = wrote
+        file.reserved = file.allocated = wrote
         return file
 
     @property
     def end(self) -> int:
-        """Log offset behind the last byte written."""
+        """Log offset behind the last byte put."""
         return self.start + self.wrote
+
+    @property
+    def committed(self) -> int:
+        """Position behind the last byte that the file has. A file without a buffer has what was put (D3)."""
+        return self.wrote if self._borrowed is None else self._committed
 
     def reserve(self, position: int) -> None:
         """Make sure that every byte below `position` may be stored to.
@@ -84,10 +107,54 @@ class MappedFile:
 
         Thread: the one that holds the put lock.
         """
-        while self.reserved < position:
-            step = min(WINDOW, self.size - self.reserved)
-            self.effects.allocate(self.fd, self.reserved, step)
-            self.reserved += step
+        while self.allocated < position:
+            self.allocate(self.allocated + 1)
+        self.reserved = min(self.allocated, position + ASK)
+        if self.asked is not None:
+            self.asked(self, position)
+
+    def allocate(self, position: int) -> None:
+        """Allocate the window that ends at or behind `position`, if it is the next one and not yet allocated.
+
+        Raises:
+            OSError: no space.
+        """
+        with self._grow:
+            if self.allocated < min(position, self.size):
+                step = min(WINDOW, self.size - self.allocated)
+                self.effects.allocate(self.fd, self.allocated, step)
+                self.allocated += step
+
+    # -- the transient pool -----------------------------------------------------------------------------------------
+
+    def borrow(self, buffer: PoolBuffer) -> None:
+        """Store records into this buffer from now on. Only for a file that is empty."""
+        self._borrowed, self.buffer = buffer, buffer.view
+
+    def commit(self, target: int) -> None:
+        """Bring what was put below the file position `target` into the file; a full file gives its buffer back.
+
+        Raises:
+            OSError: the disk refused; `committed` has not moved.
+
+        Thread: one at a time. Durability: the kernel has it on return.
+        """
+        borrowed = self._borrowed
+        if borrowed is None or target <= self._committed:
+            return
+        with borrowed.view[self._committed : target] as piece:
+            self.effects.pwrite(self.fd, piece, self._committed)
+        self._committed = target
+        if target == self.size:
+            self.buffer, self._borrowed = self.view, None
+            borrowed.give_back()
+
+    def end_here(self, position: int) -> None:
+        """Everything behind `position` is unused: a used buffer's old bytes do not come into the file."""
+        if self._borrowed is not None:
+            self.buffer[position:] = bytes(self.size - position)
+
+    # -- making durable, letting go ---------------------------------------------------------------------------------
 
     def flush(self, target: int) -> None:
         """Make everything below the file position `target` durable. What was stored later may be, too.
@@ -115,9 +182,11 @@ class MappedFile:
             self._holders -= 1
             last = self._holders == 0
         if last:
-            self.buffer.release()
+            self.view.release()
             self.map.close()
             self.effects.close(self.fd)
+            if self._borrowed is not None:
+                self._borrowed.give_back()
 
     def close(self) -> None:
         """Give up the owner's hold. Readers that hold the file keep it mapped."""

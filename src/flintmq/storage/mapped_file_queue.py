@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from bisect import bisect_right
 
+from flintmq.config import StoreConfig
+from flintmq.storage.allocation import AllocationService
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.transient_pool import TransientStorePool
+from flintmq.storage.warm_up import Ahead, WarmUp
+
+log = logging.getLogger("flintmq.files")
 
 
 class MappedFileQueue:
@@ -17,19 +24,46 @@ class MappedFileQueue:
             the sorted ones, as upstream does.
         file_size: bytes of each.
         effects: the disk.
+        random: no read-ahead in the maps, and small writes at each sync (Effects.advise_random).
 
     Attributes:
         files: open files, oldest first. Replaced, never changed, so readers may use the list they have.
         flushed_where: log offset below which everything is on disk.
+        allocation: makes files ahead; None: they are made when they are needed.
+        pool: where new files borrow their buffers; None: there is no transient pool.
 
     Thread: `find` any; files are added by the one that holds the put lock.
     """
 
-    def __init__(self, directories: list[str], file_size: int, effects: Effects = REAL) -> None:
+    def __init__(
+        self, directories: list[str], file_size: int, effects: Effects = REAL, *, random: bool = False
+    ) -> None:
         self.directories, self.file_size, self.effects = sorted(directories), file_size, effects
         self.files: tuple[MappedFile, ...] = ()
         self.flushed_where = 0
-        self._making = ""  # the file that is being made; still set after an interrupt
+        self.allocation: AllocationService | None = None
+        self.pool: TransientStorePool | None = None
+        self._random = random
+        self._making: set[str] = set()  # begun and not yet in use; a file by such a name may be one that was left
+
+    @staticmethod
+    def of(directories: list[str], config: StoreConfig, effects: Effects = REAL) -> MappedFileQueue:
+        """The queue of a commit log with everything that the configuration asks for around it."""
+        size, sync = config.mapped_file_size_commit_log, config.flush_disk_type == "SYNC_FLUSH"
+        queue = MappedFileQueue(directories, size, effects, random=sync or not config.data_read_ahead_enable)
+        if config.transient_store_pool_enable and config.broker_role != "SLAVE":
+            queue.pool = TransientStorePool(config.transient_store_pool_size, size, effects)
+        pages = config.flush_least_pages_when_warm_maped_file if sync else 0
+        queue.allocation = AllocationService(
+            queue.make_file,
+            size,
+            effects,
+            warm=WarmUp(pages, effects) if config.warm_maped_file_enable else None,
+            ahead=Ahead(effects, populate=not sync and queue.pool is None),
+            pool=queue.pool,
+            fast_fail=config.fast_fail_if_no_buffer_in_store_pool,
+        )
+        return queue
 
     def load(self, paths: list[tuple[str, int]], end: int) -> None:
         """Open existing files; everything below log offset `end` is written and on disk, everything behind is zeros.
@@ -42,7 +76,9 @@ class MappedFileQueue:
             OSError: one cannot be opened.
         """
         self.files = tuple(
-            MappedFile.open(path, start, self.file_size, min(max(end - start, 0), self.file_size), self.effects)
+            self._ready(
+                MappedFile.open(path, start, self.file_size, min(max(end - start, 0), self.file_size), self.effects)
+            )
             for path, start in paths
         )
         self.flushed_where = end
@@ -58,22 +94,60 @@ class MappedFileQueue:
         return self.files[-1] if self.files else None
 
     def append_file(self, start: int) -> MappedFile:
-        """Make the next file, which begins at this log offset.
+        """Take the next file, which begins at this log offset.
 
         Raises:
-            OSError: no space, no permission.
+            OSError: no space, no permission, or not made in time; a later call may succeed.
 
         Durability: the file exists after power loss, before a record is put into it.
         """
-        directory = self.directories[start // self.file_size % len(self.directories)]
-        self.effects.mkdirs(directory)
-        path = os.path.join(directory, f"{start:020d}")
-        if self._making == path and self.effects.size(path) is not None:
-            self.effects.unlink(path)
-        self._making = path
-        file = MappedFile.create(path, start, self.file_size, self.effects)
+        path = self._path(start)
+        if self.allocation is None:
+            file = self.make_file(start)
+        else:
+            self.allocation.used(start)  # an interrupt may have come between the last lines of an earlier call
+            file = self.allocation.file_at(start)
+            if not self.effects.is_named(file.fd, path):
+                # RocketMQ, started beside a running store, removes it before it finds out (reliability B13).
+                log.warning("%s was removed by somebody and is made again", path)
+                self._making.discard(path)
+                self.allocation.used(start + self.file_size)
+                file.close()
+                file = self.make_file(start)
+            if self.last is not None:
+                self.allocation.full(self.last)
         self.files = (*self.files, file)
-        self._making = ""
+        self._making.discard(path)
+        if self.allocation is not None:
+            self.allocation.used(start + self.file_size)
+        return file
+
+    def make_file(self, start: int, window: int | None = None) -> MappedFile:
+        """Make the file that begins at this log offset; see MappedFile.create.
+
+        Thread: one at a time.
+        """
+        path = self._path(start)
+        directory = os.path.dirname(path)
+        if not self.effects.is_dir(directory):
+            self.effects.mkdirs(directory)
+            self.effects.sync_dir(os.path.dirname(directory))
+        if path in self._making and self.effects.size(path) is not None:
+            self.effects.unlink(path)
+        self._making.add(path)
+        return self._ready(MappedFile.create(path, start, self.file_size, self.effects, window=window))
+
+    def _path(self, start: int) -> str:
+        return os.path.join(self.directories[start // self.file_size % len(self.directories)], f"{start:020d}")
+
+    def _ready(self, file: MappedFile) -> MappedFile:
+        if self.allocation is not None:
+            file.asked = self.allocation.asked
+        if self._random:
+            try:
+                self.effects.advise_random(file.map)
+            except OSError as error:
+                log.info("%s: the kernel takes no advice on its pages (%s)", file.path, error.strerror)
         return file
 
     def find(self, offset: int) -> MappedFile | None:
@@ -89,7 +163,7 @@ class MappedFileQueue:
             return None
         try:
             at = offset - file.start
-            return bytes(file.buffer[at : at + size]) if at + size <= file.wrote else None
+            return bytes(file.view[at : at + size]) if at + size <= file.committed else None
         finally:
             file.release()
 
@@ -109,8 +183,32 @@ class MappedFileQueue:
             file.flush(min(target - file.start, self.file_size))
             self.flushed_where = min(target, file.start + self.file_size)
 
+    def commit(self, target: int) -> None:
+        """Bring everything put below log offset `target` from the transient pool's buffers into the files.
+
+        Raises:
+            OSError: the disk refused.
+
+        Thread: one at a time. Durability: the kernel has it on return.
+        """
+        for file in self.files:
+            if file.start >= target:
+                break
+            file.commit(min(target - file.start, self.file_size))
+
+    def start(self) -> None:
+        """Start making files ahead."""
+        if self.allocation is not None:
+            self.allocation.start()
+
     def close(self) -> None:
-        """Close every file."""
+        """Close every file, and remove those that were made ahead and never used."""
         files, self.files = self.files, ()
+        if self.allocation is not None:
+            if files:
+                self.allocation.used(files[-1].start + self.file_size)
+            self.allocation.stop()
         for file in files:
             file.close()
+        if self.pool is not None:
+            self.pool.close()

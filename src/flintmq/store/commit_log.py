@@ -25,6 +25,7 @@ from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.put_checks import encode_properties, message_status, topic_status
+from flintmq.store.slow_part import SlowPart
 
 log = logging.getLogger("flintmq.commitlog")
 
@@ -79,6 +80,7 @@ class CommitLog:
         last_time: store time in ms of the last record.
         next_offsets: (topic, queue id) -> queue offset of the next record.
         closed: set under the lock; every later put is refused.
+        slow: the part of a put that may keep the others waiting.
     """
 
     def __init__(
@@ -90,6 +92,7 @@ class CommitLog:
         self.hosts = self.host + self.host
         self.host_flags = 0x30 if len(self.host) == 20 else 0
         self.lock = threading.Lock()
+        self.slow = SlowPart(effects)
         self.closed = False
         self._begun: Begun | None = None
         self._topics: dict[str, bytes] = {}
@@ -141,7 +144,9 @@ class CommitLog:
             at = file.wrote
             bound = min(at + 4096 + len(message.body) + len(topic) + len(properties), file.size)
             try:
-                file.reserve(bound)
+                if bound > file.reserved:
+                    with self.slow:
+                        file.reserve(bound)
             except OSError as error:
                 log.warning("%s: no space for the next records (%s)", file.path, error.strerror)
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
@@ -211,6 +216,7 @@ class CommitLog:
     def _rolled(self, file: MappedFile, at: int) -> None:
         """The blank record stands at `at`: the file is full."""
         self.effects.wrote(file.fd, at, 8)
+        file.end_here(at + 8)
         file.wrote = file.size
         self.end = file.start + file.size
         log.info("%s is full", file.path)
@@ -222,7 +228,8 @@ class CommitLog:
             return last
         start = last.start + last.size if last is not None else self.end - self.end % self.files.file_size
         try:
-            return self.files.append_file(start)
+            with self.slow:
+                return self.files.append_file(start)
         except OSError as error:
             log.warning("no commit log file can be made at offset %d (%s)", start, error.strerror)
             return None

@@ -9,19 +9,22 @@ from __future__ import annotations
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from flintmq.errors import CorruptStoreError
+from flintmq.format import record
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex
-from flintmq.store.log import LogWalk
+from flintmq.store.log import MAX_ROWS, PIECE_BYTES, LogWalk
 from flintmq.store.log_files import LogFiles
 from flintmq.store.recovery import Facts
 
 log = logging.getLogger("flintmq.dispatch")
 
 IDLE_S = 0.05  # how long an idle dispatcher sleeps when nobody wakes it
+PAUSE_S = 0.001  # between two passes, as upstream: a pass for every single put would cost more than the put
 
 
 class DispatchService:
@@ -67,7 +70,12 @@ class DispatchService:
             if self.position >= end or self.stopped_at is not None:
                 return False
             try:
-                walk = LogWalk(self.files(), Facts(), self.position, end, check_crc=False)
+                waiting = end - self.position  # a pass for one record does not ask for memory for thousands
+                rows, size = waiting // record.MIN_SIZE + 1, max(waiting, 4096)
+                walk = LogWalk(
+                    self.files(), Facts(), self.position, end, check_crc=False,
+                    max_rows=min(rows, MAX_ROWS), piece_bytes=min(size, PIECE_BYTES),
+                )  # fmt: skip
                 for piece in walk:
                     for block in self.dispatcher.blocks(piece):
                         if self.index is not None:
@@ -121,4 +129,4 @@ class DispatchService:
             self._wake.wait(IDLE_S)
             self._wake.clear()
             while self.dispatch_once() and not self._stop:
-                pass
+                time.sleep(PAUSE_S)

@@ -1,8 +1,8 @@
 """Make the log durable. Source: upstream FlushRealTimeService, GroupCommitService; store behaviour 7; reliability A.
 
 One thread flushes. Under ASYNC_FLUSH it does so every 500 ms if four pages wait, and everything every 10 s. Under
-SYNC_FLUSH puts hand in requests and wait: a list takes new requests while the flush for the other one runs, then the
-two are swapped; one flush answers everybody who appended before it began.
+SYNC_FLUSH puts hand in requests and wait (`waiters`); one flush answers everybody who appended before it began. With
+the transient pool only what is committed can be flushed, so whoever waits for a flush has the rest committed first.
 
 The first sync that fails poisons the store (contract, line 3): everybody who waits gets FLUSH_DISK_TIMEOUT, every later
 put SERVICE_NOT_AVAILABLE, and no sync is ever tried again. What the page cache shows from then on may not be on disk.
@@ -10,44 +10,27 @@ put SERVICE_NOT_AVAILABLE, and no sync is ever tried again. What the page cache 
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import replace
 
 from flintmq.config import StoreConfig
+from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog
-
-log = logging.getLogger("flintmq.flush")
+from flintmq.store.commit_service import CommitService
+from flintmq.store.poison import Poison
+from flintmq.store.signal import Signal
+from flintmq.store.stats import Times
+from flintmq.store.waiters import Waiters
 
 PAGE = 4096
 
 
-@dataclass
-class Poison:
-    """Set once, by the first failed sync of the store; never taken back while the process lives."""
-
-    reason: str = ""
-
-    def __bool__(self) -> bool:
-        return bool(self.reason)
-
-    def set(self, reason: str) -> None:
-        """Refuse everything from now on."""
-        if not self.reason:
-            self.reason = reason
-            log.error("%s; the store takes no more puts, restart it to read what is on disk", reason)
-
-
-@dataclass(slots=True)
-class FlushRequest:
-    """A put that waits until the log is durable up to `end`."""
-
-    end: int
-    done: threading.Event = field(default_factory=threading.Event)
-    flushed: bool = False
+def unflushed(result: PutResult) -> PutResult:
+    """The answer to a put that is stored and not known to be on disk."""
+    return replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
 
 class FlushService:
@@ -60,6 +43,12 @@ class FlushService:
         poison: of the store.
         effects: the clock.
         flushed: called after each flush with the store time in ms of the last record it covers.
+        commits: commits the transient pool; None: there is none.
+
+    Attributes:
+        waiters: who waits for a flush.
+        timeout_s: how long they do (syncFlushTimeout).
+        times: how long they did.
     """
 
     def __init__(
@@ -70,14 +59,16 @@ class FlushService:
         poison: Poison,
         effects: Effects,
         flushed: Callable[[int], None],
+        commits: CommitService | None = None,
     ) -> None:
         self.files, self.commit_log, self.config = files, commit_log, config
-        self.poison, self.effects, self.flushed = poison, effects, flushed
+        self.poison, self.effects, self.flushed, self.commits = poison, effects, flushed, commits
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
         self._step = threading.Lock()  # one flush at a time
-        self._lists = threading.Lock()
-        self._taken: list[FlushRequest] = []
-        self._wake = threading.Event()
+        self.waiters = Waiters()
+        self.times = Times()
+        self.timeout_s = config.sync_flush_timeout / 1000
+        self._wake = Signal()
         self._stop = False
         self._last_thorough = effects.monotonic()
         self._thread = threading.Thread(target=self._run, name="flintmq-flush", daemon=True)
@@ -89,9 +80,14 @@ class FlushService:
 
         Thread: any; one at a time. Durability: everything put before the call, on return of True.
         """
+        if self.commits is not None and least_pages == 0:
+            self.commits.commit_once()
         with self._step:
-            time = self.commit_log.last_time  # before the end: a put between the two must not make the time too young
-            target = self.commit_log.end
+            if self.commits is not None:
+                time, target = self.commits.done
+            else:
+                time = self.commit_log.last_time  # before the end: a put in between must not make the time too young
+                target = self.commit_log.end
             waiting = target // PAGE - self.files.flushed_where // PAGE
             if self.poison or target <= self.files.flushed_where or waiting < least_pages:
                 return False
@@ -103,15 +99,13 @@ class FlushService:
         self.flushed(time)
         return True
 
-    def commit_group(self) -> None:
-        """Flush for the requests handed in so far, and answer them."""
-        with self._lists:
-            requests, self._taken = self._taken, []
-        if requests:
+    def commit_group(self) -> bool:
+        """Flush for the requests handed in so far, and answer them; False if nobody waits."""
+        group = self.waiters.take()
+        if group:
             self.flush_once()
-        for request in requests:
-            request.flushed = not self.poison and self.files.flushed_where >= request.end
-            request.done.set()
+            group.answer(-1 if self.poison else self.files.flushed_where)
+        return bool(group)
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
@@ -119,14 +113,18 @@ class FlushService:
         """Wait until the log is durable up to `end`; False if the flush failed or took longer than syncFlushTimeout."""
         if self.files.flushed_where >= end and not self.poison:
             return True
-        request = FlushRequest(end)
-        with self._lists:
-            self._taken.append(request)
+        began = self.effects.monotonic()
+        request = self.waiters.add(end)
+        self.requested()
+        request.latch.acquire(timeout=self.timeout_s)
+        self.times.add(self.effects.monotonic() - began)
+        return request.flushed
+
+    def requested(self) -> None:
+        """Somebody has begun to wait."""
         self._wake.set()
         if self._stop:  # the thread may have looked for the last time
             self.commit_group()
-        request.done.wait(self.config.sync_flush_timeout / 1000)
-        return request.flushed
 
     # -- thread -----------------------------------------------------------------------------------------------------
 
@@ -151,11 +149,12 @@ class FlushService:
         interval = self.config.flush_interval_commit_log / 1000
         while not self._stop:
             self._wake.wait(interval)
-            self._wake.clear()
             if self.sync:
-                self.commit_group()
+                if not self.commit_group():  # put with wait=False
+                    self.flush_once()
+                continue
             now = self.effects.monotonic()
             thorough = (now - self._last_thorough) * 1000 >= self.config.flush_commit_log_thorough_interval
             if thorough:
                 self._last_thorough = now
-            self.flush_once(0 if thorough or self.sync else self.config.flush_commit_log_least_pages)
+            self.flush_once(0 if thorough else self.config.flush_commit_log_least_pages)

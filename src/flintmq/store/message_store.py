@@ -5,7 +5,7 @@
         result = store.put(Message("orders", b"hello", tags="paid", keys="order-1"))
         got = store.get("orders", 0, result.queue_offset)
 
-The way of a message: put -> `commit_log` (checks, queue offset, record) -> `flush` (durable) -> `dispatch_service`
+The way of a message: `puts` -> `commit_log` (checks, queue offset, record) -> `flush` (durable) -> `dispatch_service`
 (queue units, index items) -> `read`.
 """
 
@@ -14,32 +14,36 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.message import GetResult, Message, PutMessageStatus, PutResult, StoredMessage
+from flintmq.message import GetResult, Message, PutResult, StoredMessage
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import geometry
 from flintmq.store.commit_log import CommitLog
+from flintmq.store.commit_service import CommitService
 from flintmq.store.config_files import read_config
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
-from flintmq.store.flush import FlushService, Poison
+from flintmq.store.flush import FlushService
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.poison import Poison
+from flintmq.store.puts import Puts
 from flintmq.store.queues import queue_names
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 from flintmq.store.small_files import StoreFiles
+from flintmq.store.stats import Counters, StoreStats
 from flintmq.store.view import StoreView, open_store
 
 log = logging.getLogger("flintmq.store")
@@ -123,18 +127,27 @@ class MessageStore:
             self._small.make_abort,
         )
         state = self.recovered.state
-        self._files = MappedFileQueue(self._places, self.config.mapped_file_size_commit_log, effects)
+        self._files = MappedFileQueue.of(self._places, self.config, effects)
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)
         self._log = CommitLog(self._files, self.config, state, effects)
         self._poison = Poison()
+        self._counters = Counters(state.next_offsets, state.end, effects)
         self._flushed_time = state.last_time or self._small.known.physic_timestamp
         if facts.mark != state.end:  # everything that recovery kept is on disk
             self._small.write(state.end, self._small.known._replace(physic_timestamp=self._flushed_time))
-        self._flush = FlushService(self._files, self._log, self.config, self._poison, effects, self._note_flushed)
+        words = self._files, self._log, self.config, self._poison, effects
+        self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
+        self._flush = FlushService(*words, self._note_flushed, self._commits)
         self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
+        self._puts = Puts(
+            self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters
+        )
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
+        self._files.start()
+        if self._commits is not None:
+            self._commits.start()
         self._flush.start()
         self._dispatch.start()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
@@ -154,10 +167,19 @@ class MessageStore:
         return LogFiles(files, self._files.file_size, self._files.file_size, (), self.effects)
 
     def _confirmed(self) -> int:
-        return self._files.flushed_where if self._flush.sync else self._log.end
+        if self._flush.sync:
+            return self._files.flushed_where
+        return self._log.end if self._commits is None else self._commits.done[1]
+
+    def _note_committed(self) -> None:
+        self._dispatch.wake()
+        if not self.config.flush_commit_log_timed:
+            self._flush.wake()
 
     def _note_flushed(self, store_time: int) -> None:
         self._flushed_time = store_time
+        if self._flush.sync:
+            self._dispatch.wake()
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
@@ -174,19 +196,25 @@ class MessageStore:
         Thread: any. Durability: as the store's flushDiskType says.
         """
         self._check_open()
-        if self._poison or self.config.broker_role == "SLAVE":
-            return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        result = self._log.put(message)
-        if result.status is not PutMessageStatus.PUT_OK:
-            return result
-        if self._flush.sync and message.wait:
-            flushed = self._flush.wait_flushed(result.physical_offset + result.size)
-            if not flushed:
-                result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
-        elif self._flush.sync or self.config.wake_flush_when_put_message:
-            self._flush.wake()
-        self._dispatch.wake()
-        return result
+        return self._puts.put(message)
+
+    def put_async(self, message: Message) -> Awaitable[PutResult]:
+        """Store one message, and wait for the disk without a thread.
+
+        The message is appended before this returns, so messages are stored in the order of the calls. The answer comes
+        when the group is durable that the message belongs to; giving up waiting for it takes nothing back.
+
+        Returns:
+            An awaitable of what `put` gives.
+
+        Raises:
+            UsageError: the store is closed.
+            RuntimeError: no event loop runs in this thread.
+
+        Thread: that of a running event loop. Durability: as for put, once it is awaited.
+        """
+        self._check_open()
+        return self._puts.put_async(message)
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Store messages in order, with one wait for the disk at the end.
@@ -200,19 +228,7 @@ class MessageStore:
         Thread: any. Durability: as for put, for all of them when it returns.
         """
         self._check_open()
-        messages = list(messages)
-        if self._poison or self.config.broker_role == "SLAVE":
-            return [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE) for _ in messages]
-        results = [self._log.put(message) for message in messages]
-        stored = [r for r in results if r.status is PutMessageStatus.PUT_OK]
-        waiting = self._flush.sync and any(message.wait for message in messages)
-        if stored and waiting and not self._flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
-            results = [
-                replace(r, status=PutMessageStatus.FLUSH_DISK_TIMEOUT) if r.status is PutMessageStatus.PUT_OK else r
-                for r in results
-            ]
-        self._dispatch.wake()
-        return results
+        return self._puts.put_many(messages)
 
     def flush(self) -> None:
         """Make everything that was put so far durable.
@@ -254,7 +270,28 @@ class MessageStore:
         Thread: any.
         """
         self._check_open()
-        return self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        return self._counters.got(self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms))
+
+    def stats(self) -> StoreStats:
+        """What the store did since it was opened, and how far disk, queues and index are behind.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._check_open()
+        return self._counters.read(
+            self._log.next_offsets,
+            self._log.end,
+            self._flush.times,
+            longest_in_lock_ms=self._log.slow.longest_ms,
+            committed=self._log.end if self._commits is None else self._commits.done[1],
+            flushed=self._files.flushed_where,
+            dispatch_behind=self._dispatch.behind,
+            log_begin=self._files.min_offset,
+            pool_buffers_free=self._files.pool.available if self._files.pool is not None else -1,
+        )
 
     def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
         """The newest messages that have a key, at most maxMsgsNumBatch, in the order of the log.
@@ -286,6 +323,8 @@ class MessageStore:
         end = self._log.end
         if self._flush.sync:
             self._flush.flush_once()
+        elif self._commits is not None:
+            self._commits.commit_once()
         return self._dispatch.wait(end, 1e9 if timeout is None else timeout)
 
     # -- closing ----------------------------------------------------------------------------------------------------
@@ -303,6 +342,8 @@ class MessageStore:
             self._closed.set()
             self._log.close()
         self._keeper.join()
+        if self._commits is not None:
+            self._commits.stop()
         self._flush.stop()
         self._dispatch.stop()
         try:

@@ -1,0 +1,397 @@
+"""Durable puts, memory, and what keeps page faults away: P7, P8, P16, P18 and the table A1.
+
+Every case opens a store of its own in the scratch folder, so all of them meet the same disk. Java runs as a process of
+its own between ours, and its own clock counts, without its start.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import resource
+import shutil
+import sqlite3
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import java
+from harness import Context, Result, Unavailable
+
+from flintmq import Message, MessageStore
+from flintmq.storage.effects import Effects
+
+BODY = bytes(100)
+
+
+@contextmanager
+def folder(context: Context, name: str) -> Iterator[Path]:
+    """An empty folder that is removed afterwards."""
+    path = context.scratch / name
+    shutil.rmtree(path, ignore_errors=True)
+    path.mkdir()
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+@contextmanager
+def sync_store(context: Context) -> Iterator[MessageStore]:
+    """A store that answers a put when it is on disk, after its first put."""
+    with folder(context, "sync") as path, MessageStore(path, flush_disk_type="SYNC_FLUSH") as store:
+        store.put(Message("Bench", BODY))
+        yield store
+
+
+def rounds(context: Context, cases: dict[str, Callable[[], float]]) -> dict[str, float]:
+    """Medians of what each case says it took, in microseconds a message, over interleaved rounds."""
+    names = list(cases)
+    found: dict[str, list[float]] = {name: [] for name in names}
+    for number in range(context.rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            found[name].append(cases[name]())
+    return {name: statistics.median(times) for name, times in found.items()}
+
+
+# -- P7, P8: group commit ---------------------------------------------------------------------------------------------
+
+
+def by_threads(context: Context, threads: int, count: int) -> float:
+    """Microseconds a durable message with so many threads that put and wait."""
+    with sync_store(context) as store:
+
+        def work() -> None:
+            for _ in range(count // threads):
+                store.put(Message("Bench", BODY, tags="TagA"))
+
+        workers = [threading.Thread(target=work) for _ in range(threads)]
+        began = time.perf_counter()
+        for worker in workers:
+            worker.start()
+        for worker in workers:
+            worker.join()
+        return (time.perf_counter() - began) / (count // threads * threads) * 1e6
+
+
+def by_loop(context: Context, tasks: int, count: int) -> float:
+    """The same with tasks of an event loop."""
+    with sync_store(context) as store:
+
+        async def work() -> None:
+            for _ in range(count // tasks):
+                await store.put_async(Message("Bench", BODY, tags="TagA"))
+
+        async def main() -> float:
+            began = time.perf_counter()
+            await asyncio.gather(*[work() for _ in range(tasks)])
+            return time.perf_counter() - began
+
+        return asyncio.run(main()) / (count // tasks * tasks) * 1e6
+
+
+def by_java(context: Context, threads: int, window: int, count: int) -> float:
+    """The same by the Java store: so many threads with so many puts under way each."""
+    with folder(context, "java") as path:
+        words = {"flush": "SYNC_FLUSH", "threads": threads, "window": window, "count": count, "size": len(BODY)}
+        words["warmup"] = count if context.quick else 400_000 if threads * window > 1 else 20_000
+        options = [text for key, value in words.items() for text in (f"--{key}", str(value))]
+        line = next(line for line in java.oracle(context, "bench", path, None, *options) if line["op"] == "bench")
+        assert not line["failed"], line
+        return float(line["seconds"] / line["count"] * 1e6)
+
+
+def bare(context: Context, count: int, *, allocated: bool) -> float:
+    """Microseconds of a pwrite and an fdatasync in a loop, with records of the same size."""
+    with folder(context, "bare") as path:
+        fd = os.open(path / "file", os.O_RDWR | os.O_CREAT, 0o600)
+        record = bytes(91 + len("Bench") + len(BODY) + len("TAGS_TagA_"))
+        if allocated:
+            os.posix_fallocate(fd, 0, 64 << 20)
+        os.fsync(fd)
+        began = time.perf_counter()
+        for number in range(count):
+            os.pwrite(fd, record, number * len(record))
+            os.fdatasync(fd)
+        took = time.perf_counter() - began
+        os.close(fd)
+        return took / count * 1e6
+
+
+def p7(context: Context) -> list[Result]:
+    """16 and 64 puts under way; Java at the better of its two ways to have them."""
+    java.home(context)
+    count, results = 3_200 if context.quick else 32_000, []
+    for flight, bar, moonshot in ((16, 5.0, 12.0), (64, 4.0, 10.0)):
+        cases = {
+            "threads": lambda n=flight: by_threads(context, n, count),
+            "async": lambda n=flight: by_loop(context, n, count),
+            "java threads": lambda n=flight: by_java(context, n, 1, count),
+            "java window": lambda n=flight: by_java(context, 1, n, count),
+        }
+        if flight == 64:
+            cases["async 1024"] = lambda: by_loop(context, 1024, 4 * count)
+        found = rounds(context, cases)  # type: ignore[arg-type]
+        best = min(found["java threads"], found["java window"])
+        detail = {f"{name} us": round(value, 2) for name, value in found.items()}
+        for name, bound in (("threads", "handing the GIL from thread to thread"), ("async", "the event loop's tasks")):
+            what = f"SYNC_FLUSH, {flight} puts under way ({name}): Java's time / ours"
+            results.append(Result(f"P7.{flight}.{name}", what, best / found[name], bar, False, moonshot, bound, detail))
+    return results
+
+
+def p8(context: Context) -> list[Result]:
+    """One put under way."""
+    java.home(context)
+    count = 500 if context.quick else 4_000
+    found = rounds(
+        context,
+        {
+            "flintmq": lambda: by_threads(context, 1, count),
+            "bare allocated": lambda: bare(context, count, allocated=True),
+            "bare growing": lambda: bare(context, count, allocated=False),
+            "java": lambda: by_java(context, 1, 1, count),
+        },
+    )
+    detail = {f"{name} us": round(value, 1) for name, value in found.items()}
+    own, loop = found["flintmq"], min(found["bare allocated"], found["bare growing"])
+    bound = "the sync, and waking the flusher and back"
+    what = "SYNC_FLUSH, one put at a time: our time / "
+    return [
+        Result("P8.bare", what + "a bare pwrite+fdatasync loop", own / loop, 1.25, True, 1.05, bound, detail),
+        Result("P8.java", "SYNC_FLUSH, one put at a time: Java's time / ours", found["java"] / own, 2.0, False, 5.0,
+               bound, detail),
+    ]  # fmt: skip
+
+
+# -- P16: memory ------------------------------------------------------------------------------------------------------
+
+MEMORY_SCRIPT = """
+import json, sys, time
+from flintmq import Message, MessageStore
+with MessageStore(sys.argv[1]) as store:
+    store.put(Message("Bench", b"x"))
+    time.sleep(1)
+    idle = store.stats().memory_bytes
+    most = 0
+    for number in range(int(sys.argv[2])):
+        store.put(Message(f"Bench{number % 8}", bytes(1000), tags="TagA", keys=f"k{number}", queue_id=number % 16))
+        if number % 1000 == 0:
+            most = max(most, store.stats().memory_bytes)
+    store.wait_dispatched(600)
+    print(json.dumps([idle, max(most, store.stats().memory_bytes)]))
+"""
+
+
+def p16(context: Context) -> list[Result]:
+    """A process of its own: memory that belongs to no mapped file, idle and while it puts."""
+    count, found = 20_000 if context.quick else 500_000, []
+    for _ in range(context.rounds):
+        with folder(context, "memory") as path:
+            words = [sys.executable, "-c", MEMORY_SCRIPT, str(path), str(count)]
+            found.append(json.loads(subprocess.run(words, check=True, capture_output=True, text=True).stdout))
+    if not found[0][0]:
+        raise Unavailable("this system does not tell what memory a process has (Linux does)")
+    return [
+        Result(f"P16.{name}", f"MiB of a process with a store, {name}, mapped files left out",
+               statistics.median(pair[n] for pair in found) / (1 << 20), 64.0, True, 32.0, "Python itself",
+               {"puts": count if n else 1})
+        for n, name in enumerate(("idle", "load"))
+    ]  # fmt: skip
+
+
+# -- P18: other durable stores for Python -----------------------------------------------------------------------------
+
+
+def own_puts(context: Context, groups: int, size: int) -> float:
+    """Microseconds a message: groups of so many, each group durable before the next."""
+    with sync_store(context) as store:
+        began = time.perf_counter()
+        for _ in range(groups):
+            if size == 1:
+                store.put(Message("Bench", BODY, tags="TagA"))
+            else:
+                store.put_many([Message("Bench", BODY, tags="TagA") for _ in range(size)])
+        return (time.perf_counter() - began) / (groups * size) * 1e6
+
+
+def sqlite_puts(context: Context, groups: int, size: int) -> float:
+    """SQLite in WAL mode, each transaction synced."""
+    with folder(context, "sqlite") as path:
+        base = sqlite3.connect(path / "base", isolation_level=None)
+        base.execute("pragma journal_mode=wal")
+        base.execute("pragma synchronous=full")
+        base.execute("create table log (id integer primary key, body blob)")
+        began = time.perf_counter()
+        for _ in range(groups):
+            base.execute("begin")
+            base.executemany("insert into log (body) values (?)", [(BODY,)] * size)
+            base.execute("commit")
+        took = time.perf_counter() - began
+        base.close()
+        return took / (groups * size) * 1e6
+
+
+def lmdb_puts(context: Context, groups: int, size: int) -> float:
+    """LMDB, keys in order."""
+    import lmdb
+
+    with folder(context, "lmdb") as path, lmdb.open(str(path), map_size=1 << 30) as base:
+        number, began = 0, time.perf_counter()
+        for _ in range(groups):
+            with base.begin(write=True) as transaction:
+                for _ in range(size):
+                    transaction.put(number.to_bytes(8, "big"), BODY, append=True)
+                    number += 1
+        return (time.perf_counter() - began) / (groups * size) * 1e6
+
+
+def rocks_puts(context: Context, groups: int, size: int) -> float:
+    """RocksDB, keys in order, its log synced at each write."""
+    import rocksdict
+
+    with folder(context, "rocks") as path:
+        base = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
+        options = rocksdict.WriteOptions()
+        options.sync = True
+        base.set_write_options(options)
+        number, began = 0, time.perf_counter()
+        for _ in range(groups):
+            batch = rocksdict.WriteBatch(raw_mode=True)
+            for _ in range(size):
+                batch.put(number.to_bytes(8, "big"), BODY)
+                number += 1
+            base.write(batch, options)
+        took = time.perf_counter() - began
+        base.close()
+        return took / (groups * size) * 1e6
+
+
+PEERS = {"sqlite3": sqlite_puts, "lmdb": lmdb_puts, "rocksdict": rocks_puts}
+
+
+def p18(context: Context) -> list[Result]:
+    """One a call, and 64 a sync; against the best of those that are installed."""
+    there = {name: peer for name, peer in PEERS.items() if installed(name)}
+    if not there:
+        raise Unavailable(f"none of {', '.join(PEERS)} is installed")
+    results, groups = [], 300 if context.quick else 3_000
+    for size, bar, moonshot in ((1, 0.7, 1.5), (64, 0.8, 1.5)):
+        cases = {"flintmq": lambda size=size: own_puts(context, groups, size)}
+        for name, peer in there.items():
+            cases[name] = lambda size=size, peer=peer: peer(context, groups, size)
+        found = rounds(context, cases)  # type: ignore[arg-type]
+        best = min(there, key=lambda name: found[name])
+        detail = {f"{name} us": round(value, 1) for name, value in found.items()}
+        what = f"durable, {size} a sync, 100 B: time of {best}, the best of {', '.join(there)} / ours"
+        results.append(
+            Result(f"P18.{size}", what, found[best] / found["flintmq"], bar, False, moonshot, "the disk", detail)
+        )
+    return results
+
+
+def installed(name: str) -> bool:
+    """Whether a package can be imported."""
+    try:
+        __import__(name)
+    except ImportError:
+        return False
+    return True
+
+
+# -- A1: what each of them changes ----------------------------------------------------------------------------------
+
+
+class Unlocked(Effects):
+    """The real disk, without memory locks."""
+
+    def lock_memory(self, map_: Any, *, on_fault: bool = False) -> None:
+        """Done, it says."""
+
+    def unlock_memory(self, map_: Any) -> None:
+        """Done."""
+
+
+def putting(context: Context, keys: dict[str, Any], change: Callable[[MessageStore], None], effects: Effects) -> Any:
+    """Put 1 KB messages over a few files: microseconds a put, processor microseconds of the whole process, and the
+    time in ms below which 999 of 1000 puts stayed, warm-up of the first file left out."""
+    count = context.mib * 1024 // 4
+    with folder(context, "pages") as path, MessageStore(path, keys, effects=effects) as store:
+        change(store)
+        message = Message("Bench", bytes(1000), tags="TagA")
+        store.put(message)
+        time.sleep(0.2 if context.quick else 1.0)  # files ahead are there, as they are in a store that runs for long
+        took = []
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        began = last = time.perf_counter()
+        for _ in range(count):
+            store.put(message)
+            now = time.perf_counter()
+            took.append(now - last)
+            last = now
+        wall = last - began
+        store.wait_dispatched(60)
+        after = resource.getrusage(resource.RUSAGE_SELF)
+        cpu = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime
+    took.sort()
+    return wall / count * 1e6, cpu / count * 1e6, took[count * 999 // 1000] * 1e3, took[-1] * 1e3
+
+
+def nothing_ahead(store: MessageStore) -> None:
+    """Files are made by the put that needs them."""
+    allocation, store._files.allocation = store._files.allocation, None
+    if allocation is not None:
+        allocation.stop()
+
+
+def not_populated(store: MessageStore) -> None:
+    """Files are made ahead, and nothing else."""
+    allocation = store._files.allocation
+    if allocation is not None and allocation.ahead is not None:
+        allocation.ahead.populate = False
+
+
+def as_it_is(store: MessageStore) -> None:
+    """Everything that is on by default."""
+
+
+def a1(context: Context) -> list[Result]:
+    """Files of 64 MiB, so that every case rolls over; each case against the one it adds something to."""
+    size = {"mappedFileSizeCommitLog": (16 if context.quick else 64) << 20}
+    real, warm = Effects(), {**size, "warmMapedFileEnable": True}
+    cases: dict[str, tuple[dict[str, Any], Callable[[MessageStore], None], Effects]] = {
+        "nothing": (size, nothing_ahead, real),
+        "allocation ahead": (size, not_populated, real),
+        "populating ahead": (size, as_it_is, real),
+        "warm-up": (warm, not_populated, Unlocked()),
+        "warm-up with mlock": (warm, not_populated, real),
+        "transient pool": ({**size, "transientStorePoolEnable": True}, as_it_is, real),
+    }
+    found: dict[str, list[Any]] = {name: [] for name in cases}
+    for _ in range(context.rounds):
+        for name, words in cases.items():
+            found[name].append(putting(context, *words))
+    middle = {name: [statistics.median(values) for values in zip(*runs, strict=True)] for name, runs in found.items()}
+    base, results = middle["nothing"], []
+    for number, (name, (wall, cpu, late, worst)) in enumerate(middle.items()):
+        detail = {
+            "wall us": round(wall, 2),
+            "cpu us": round(cpu, 2),
+            "p99.9 ms": round(late, 3),
+            "max ms": round(worst, 1),
+        }
+        results.append(
+            Result(f"A1.{number}", f"1 KB puts, {name}: wall with nothing / with this", base[0] / wall, 0.0,
+                   bound="no bar: what each changes", detail=detail)
+        )  # fmt: skip
+    return results
+
+
+LINES = {"P7": p7, "P8": p8, "P16": p16, "P18": p18, "A1": a1}

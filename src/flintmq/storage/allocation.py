@@ -1,0 +1,248 @@
+"""Make log files ahead of the writer. Source: upstream AllocateMappedFileService; store behaviour 3.
+
+A writer that needs a file asks for it and for the one behind it. It waits for the first; the second is made meanwhile,
+so that the next roll-over finds it ready. One thread makes files, lowest offset first: a crash may leave files that are
+not yet used behind the end of the log (recovery removes them, as RocketMQ does), but never a gap.
+"""
+
+from __future__ import annotations
+
+import errno
+import heapq
+import logging
+import threading
+from collections.abc import Callable
+
+from flintmq.storage.effects import Effects
+from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.transient_pool import TransientStorePool
+from flintmq.storage.warm_up import Ahead, WarmUp
+
+log = logging.getLogger("flintmq.allocation")
+
+WAIT_S = 5.0  # how long a put waits for a file
+OPEN_REQUESTS = 2  # without the pool's limit: the next file and the one behind it
+
+
+class Request:
+    """A file that is wanted.
+
+    Attributes:
+        start: its log offset.
+        window: bytes of it to allocate at once; None for what a file in use takes.
+        done: set when `file` or `error` is.
+    """
+
+    def __init__(self, start: int, window: int | None) -> None:
+        self.start, self.window = start, window
+        self.done = threading.Event()
+        self.file: MappedFile | None = None
+        self.error: OSError | None = None
+
+
+class AllocationService:
+    """Makes the files of one log.
+
+    Args:
+        make: makes the file that begins at a log offset, and allocates so many bytes of it.
+        file_size: bytes of each.
+        effects: the disk and the clock.
+        warm: prepares each new file; None: warmMapedFileEnable is off.
+        ahead: follows the writer; None: nobody does.
+        pool: where new files borrow a buffer; None: transientStorePoolEnable is off.
+        fast_fail: fastFailIfNoBufferInStorePool: no file without a buffer.
+        wait_s: how long `file_at` waits.
+
+    Thread: `file_at` and `used` under the put lock; the steps one at a time; the rest any.
+    """
+
+    def __init__(
+        self,
+        make: Callable[[int, int | None], MappedFile],
+        file_size: int,
+        effects: Effects,
+        *,
+        warm: WarmUp | None = None,
+        ahead: Ahead | None = None,
+        pool: TransientStorePool | None = None,
+        fast_fail: bool = False,
+        wait_s: float = WAIT_S,
+    ) -> None:
+        self.make, self.file_size, self.effects = make, file_size, effects
+        self.warm, self.ahead, self.pool = warm, ahead, pool
+        self.fast_fail, self.wait_s = fast_fail, wait_s
+        self._lock = threading.Lock()
+        self._table: dict[int, Request] = {}  # by start: asked for and not yet in use
+        self._queue: list[int] = []  # starts to make, lowest first
+        self._full: list[MappedFile] = []
+        self._wake = threading.Event()
+        self._stop = False
+        self._thread: threading.Thread | None = None
+
+    # -- the writer's side ------------------------------------------------------------------------------------------
+
+    def file_at(self, start: int) -> MappedFile:
+        """The file that begins at this log offset, and a request for the one behind it.
+
+        It stays in the table until `used`, so that an exception in between loses nothing.
+
+        Raises:
+            OSError: it could not be made (a later call tries again), took longer than wait_s (a later call may find
+                it), or must not be made because the transient pool has no buffer.
+        """
+        with self._lock:
+            room = self._room()
+            request = self._table.get(start)
+            if request is None:
+                if room <= 0:
+                    raise OSError(errno.ENOBUFS, "the transient pool has no free buffer")
+                request = self._submit(start, None)
+                room -= 1
+            if start + self.file_size not in self._table and room > 0:
+                self._submit(start + self.file_size, 0)
+        if self._thread is None:
+            while not request.done.is_set() and self.allocate_once():
+                pass
+        self._wake.set()
+        if not request.done.wait(self.wait_s):
+            raise OSError(errno.ETIMEDOUT, f"not there after {self.wait_s:g} s")
+        if request.error is not None:
+            raise request.error
+        assert request.file is not None
+        return request.file
+
+    def used(self, below: int) -> None:
+        """Files that begin below this log offset belong to the log now."""
+        with self._lock:
+            for start in [start for start in self._table if start < below]:
+                del self._table[start]
+
+    def asked(self, file: MappedFile, position: int) -> None:
+        """The writer is here (MappedFile.asked)."""
+        if self.ahead is not None and self.ahead.asked(file, position):
+            self._wake.set()
+
+    def full(self, file: MappedFile) -> None:
+        """No record will be put into this file any more."""
+        if self.warm is not None and file.hold():
+            with self._lock:
+                self._full.append(file)
+            self._wake.set()
+
+    def _room(self) -> int:
+        """How many requests may be added (upstream canSubmitRequests)."""
+        if self.pool is None or not self.fast_fail:
+            return OPEN_REQUESTS
+        return self.pool.available - len(self._queue)
+
+    def _submit(self, start: int, window: int | None) -> Request:
+        request = self._table[start] = Request(start, window)
+        heapq.heappush(self._queue, start)
+        return request
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    def allocate_once(self) -> bool:
+        """Make one file that was asked for; True if there was any to make.
+
+        A failure is told to all who wait: a file behind one that could not be made would leave a gap.
+
+        Thread: one at a time. Durability: the file exists after power loss.
+        """
+        with self._lock:
+            if not self._queue:
+                return False
+            request = self._table.get(heapq.heappop(self._queue))
+        if request is None:
+            return True
+        began = self.effects.monotonic()
+        try:
+            file = self._made(request)
+        except OSError as error:
+            self._fail(request, error)
+            return True
+        except BaseException:  # an interrupt, where no thread makes files
+            with self._lock:
+                heapq.heappush(self._queue, request.start)
+            raise
+        log.info("made %s in %d ms", file.path, (self.effects.monotonic() - began) * 1000)
+        with self._lock:
+            request.file = file
+        request.done.set()
+        return True
+
+    def _made(self, request: Request) -> MappedFile:
+        """The new file, with a buffer and warm where that is wanted."""
+        file = self.make(request.start, request.window)
+        try:
+            if self.warm is not None:
+                self.warm.warm_up(file)
+            buffer = self.pool.borrow() if self.pool is not None else None
+        except OSError:
+            file.close()
+            self.effects.unlink(file.path)
+            raise
+        if buffer is not None:
+            file.borrow(buffer)
+        return file
+
+    def _fail(self, request: Request, error: OSError) -> None:
+        log.warning("the log file at offset %d cannot be made (%s)", request.start, error.strerror)
+        with self._lock:
+            failed = [request, *(self._table[start] for start in self._queue if start in self._table)]
+            self._queue.clear()
+            for one in failed:
+                del self._table[one.start]
+        for one in failed:
+            one.error = error
+            one.done.set()
+
+    def step(self) -> bool:
+        """One of whatever is to do: a file, a step ahead of the writer, a full file; True if there was anything."""
+        if self.allocate_once():
+            return True
+        with self._lock:
+            full = self._full.pop() if self._full else None
+        if full is not None:
+            assert self.warm is not None
+            self.warm.retire(full)
+            full.release()
+            return True
+        return self.ahead is not None and self.ahead.ahead_once()
+
+    # -- thread -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread. Without it `file_at` makes files itself."""
+        self._thread = threading.Thread(target=self._run, name="flintmq-allocation", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread and remove files that were made and never used, the last one first. May be called again."""
+        self._stop = True
+        self._wake.set()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+        while self._full:
+            self._full.pop().release()
+        with self._lock:
+            left, self._queue = sorted(self._table.values(), key=lambda request: -request.start), []
+            self._table = {}
+        for request in left:
+            if request.file is not None:
+                self._remove(request.file)
+
+    def _remove(self, file: MappedFile) -> None:
+        try:
+            if self.effects.is_named(file.fd, file.path):  # RocketMQ, started beside this, may have made another
+                self.effects.unlink(file.path)
+        except OSError as error:
+            log.warning("%s was made ahead and cannot be removed (%s)", file.path, error.strerror)
+        file.close()
+
+    def _run(self) -> None:
+        while not self._stop:
+            self._wake.wait()
+            self._wake.clear()
+            while not self._stop and self.step():
+                pass

@@ -1,0 +1,74 @@
+"""Calls about mapped memory that Python's mmap does not have, or has with the GIL held (reliability B6).
+
+They go to libc by ctypes, which gives the GIL up. Each raises OSError where the system refuses or does not know it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import functools
+import mmap
+import os
+import sys
+
+MADV_RANDOM = 1
+MADV_WILLNEED = 3
+MADV_POPULATE_WRITE = 23  # Linux 5.14
+MLOCK_ONFAULT = 1
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, "locking and populating mapped memory are Linux's")
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _call(name: str, memory: mmap.mmap, position: int, count: int, *rest: int) -> None:
+    """Call a function of libc on a range of a map; the map cannot be closed meanwhile."""
+    if position % mmap.PAGESIZE or position < 0 or count < 0 or position + count > len(memory):
+        raise ValueError(f"{name}: bytes {position} to {position + count} are no pages of a map of {len(memory)}")
+    export = ctypes.c_char.from_buffer(memory, position) if count else None
+    if export is None:
+        return
+    function = getattr(_libc(), name, None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    failed = function(ctypes.c_void_p(ctypes.addressof(export)), ctypes.c_size_t(count), *rest) != 0
+    del export  # an error's traceback would keep the map from being closed
+    if failed:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def advise(memory: mmap.mmap, position: int, count: int, advice: int) -> None:
+    """madvise; MADV_POPULATE_WRITE makes the pages present and writable and changes no byte of them.
+
+    Args:
+        memory: a map.
+        position: a multiple of the page size.
+        count: bytes.
+        advice: one of this module's MADV_ numbers.
+
+    Raises:
+        OSError: refused, or unknown to this kernel (EINVAL).
+    """
+    _call("madvise", memory, position, count, advice)
+
+
+def lock(memory: mmap.mmap, *, on_fault: bool = False) -> None:
+    """Keep a map from being swapped out; with `on_fault` each page from its first touch on.
+
+    Raises:
+        OSError: over the limit of locked memory (ENOMEM), or not permitted.
+    """
+    if on_fault:
+        _call("mlock2", memory, 0, len(memory), MLOCK_ONFAULT)
+    else:
+        _call("mlock", memory, 0, len(memory))
+
+
+def unlock(memory: mmap.mmap) -> None:
+    """Let a map be swapped out again."""
+    _call("munlock", memory, 0, len(memory))

@@ -1,0 +1,157 @@
+"""Make a log file's pages present before records are stored into them. Source: upstream warmMappedFile;
+store behaviour 4.
+
+Two ways. *Warm-up* (`warmMapedFileEnable`) prepares a whole file before its first use and locks it in memory, as
+RocketMQ does. *Populating ahead* follows a fast writer through the file and keeps the next tenth of a second of its
+pages ready. Both run in the allocation thread and change no byte. What the system refuses costs speed, never a put: it
+is told in one warning, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.mapped_file import WINDOW, MappedFile
+
+log = logging.getLogger("flintmq.warmup")
+
+PAGE = 4096
+STEP = 4 << 20  # bytes made present at once: long enough to be cheap, short enough to give way
+AHEAD_S = 0.1  # populate what a writer needs in so many seconds
+SLOW = STEP / AHEAD_S  # bytes a second; a slower writer takes its page faults itself
+
+
+class WarmUp:
+    """Prepares whole files.
+
+    Args:
+        sync_pages: sync after so many pages (flushLeastPagesWhenWarmMapedFile), for a store that syncs each put: else
+            its first syncs would have to write the whole file; 0: leave it to the kernel.
+        effects: the disk.
+    """
+
+    def __init__(self, sync_pages: int, effects: Effects = REAL) -> None:
+        self.sync_pages, self.effects = sync_pages, effects
+        self._warned: set[str] = set()
+
+    def warm_up(self, file: MappedFile) -> None:
+        """Allocate a new file as a whole, make every page present, lock it in memory.
+
+        Raises:
+            OSError: no space, or a sync failed; the file must not be used.
+        """
+        began = self.effects.monotonic()
+        while file.allocated < file.size:
+            file.allocate(file.allocated + 1)
+        file.reserved = file.allocated
+        dirty = 0
+        for position in range(0, file.size, STEP):
+            count = min(STEP, file.size - position)
+            if not self._softly("populated", lambda at=position, n=count: self.effects.populate(file.map, at, n)):  # type: ignore[misc]
+                self._touch(file, position, count)
+            self.effects.sleep(0)  # others may run
+            dirty += count // PAGE
+            if self.sync_pages and dirty >= self.sync_pages:
+                self.effects.sync(file.fd)
+                dirty = 0
+        if self.sync_pages and dirty:
+            self.effects.sync(file.fd)
+        self._softly("locked in memory", lambda: self.effects.lock_memory(file.map))
+        self._softly("announced to the kernel", lambda: self.effects.advise_needed(file.map))
+        log.info("%s is warm after %d ms", file.path, (self.effects.monotonic() - began) * 1000)
+
+    def retire(self, file: MappedFile) -> None:
+        """A full file may be swapped out again."""
+        self._softly("unlocked", lambda: self.effects.unlock_memory(file.map))
+
+    def _touch(self, file: MappedFile, position: int, count: int) -> None:
+        """Where pages cannot be populated: store a zero into each. The file is new, so nothing changes."""
+        pages = -(-count // PAGE)
+        file.view[position : position + count : PAGE] = bytes(pages)
+        self.effects.wrote(file.fd, position, count)
+
+    def _softly(self, what: str, call: Callable[[], None]) -> bool:
+        """Do it; if the system refuses, warn the first time."""
+        try:
+            call()
+        except OSError as error:
+            if what not in self._warned:
+                self._warned.add(what)
+                log.warning("log files cannot be %s (%s); puts may be slower", what, error.strerror)
+            return False
+        return True
+
+
+class Ahead:
+    """Follows the writer of a log: the next window is allocated, and the next pages are present, before it comes there.
+
+    The writer tells where it is each time it asks a file for room (every MiB). From how fast it asks comes how far to
+    populate: what it needs in AHEAD_S, a window at most. A slow writer gets none: pages that are populated and not yet
+    used are written to disk as zeros by the next flush and have to be made writable again.
+
+    Args:
+        effects: the disk and the clock.
+        populate: False only allocates; for a store that syncs each put, which would write the populated pages, too.
+    """
+
+    def __init__(self, effects: Effects = REAL, *, populate: bool = True) -> None:
+        self.effects, self.populate = effects, populate
+        self._file: MappedFile | None = None
+        self._position = 0
+        self._asked_at = 0.0
+        self._goal = 0  # position up to which pages are wanted
+        self._present = 0  # position up to which they are
+
+    def asked(self, file: MappedFile, position: int) -> bool:
+        """The writer is here; True if there is something to do.
+
+        Thread: the one that holds the put lock.
+        """
+        now = self.effects.monotonic()
+        if file is not self._file:
+            self._file, self._present, self._goal = file, 0, 0
+        elif self.populate:
+            rate = (position - self._position) / max(now - self._asked_at, 1e-6)
+            reach = min(int(rate * AHEAD_S), WINDOW) if rate >= SLOW else 0
+            self._goal = min(position + reach, file.size)
+        self._position, self._asked_at = position, now
+        return self._position + WINDOW // 2 > file.allocated < file.size or self._goal > self._present
+
+    def ahead_once(self) -> bool:
+        """Allocate or populate one step; True if something was done.
+
+        Thread: the allocation thread.
+        """
+        file = self._file
+        if file is None or not file.hold():
+            return False
+        try:
+            return self._allocate(file) or self._populate(file)
+        finally:
+            file.release()
+
+    def _allocate(self, file: MappedFile) -> bool:
+        if file.allocated >= file.size or self._position + WINDOW // 2 <= file.allocated:
+            return False
+        try:
+            file.allocate(file.allocated + 1)
+        except OSError as error:  # the writer meets the full disk itself, if it comes that far
+            log.info("%s: the next window cannot be allocated yet (%s)", file.path, error.strerror)
+            return False
+        return True
+
+    def _populate(self, file: MappedFile) -> bool:
+        begin = max(self._present, -(-self._position // PAGE) * PAGE)
+        if begin >= min(self._goal, file.allocated):
+            return False
+        count = min(STEP, file.allocated - begin)
+        try:
+            self.effects.populate(file.map, begin, count)
+        except OSError as error:
+            log.info("pages are not populated ahead of the writer (%s)", error.strerror)
+            self.populate, self._goal = False, 0
+            return False
+        self._present = begin + count
+        return True

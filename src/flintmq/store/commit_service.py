@@ -1,0 +1,103 @@
+"""Bring records from the transient pool's buffers into the log's files. Source: upstream CommitRealTimeService; store
+behaviour 5.
+
+Committing is not flushing: afterwards the kernel has the records, and readers and the dispatcher may see them. Before,
+only this process has them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from flintmq.config import StoreConfig
+from flintmq.storage.effects import Effects
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.commit_log import CommitLog
+from flintmq.store.poison import Poison
+from flintmq.store.signal import Signal
+
+PAGE = 4096
+
+
+class CommitService:
+    """Commits one log.
+
+    Args:
+        files: of the log.
+        commit_log: tells how far it is put.
+        config: intervals and pages.
+        poison: of the store; a write that fails sets it.
+        effects: the clock.
+        committed: called after each commit.
+
+    Attributes:
+        done: (store time in ms of the last record, log offset behind it) of what is committed; always read together.
+    """
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        commit_log: CommitLog,
+        config: StoreConfig,
+        poison: Poison,
+        effects: Effects,
+        committed: Callable[[], None],
+    ) -> None:
+        self.files, self.commit_log, self.config = files, commit_log, config
+        self.poison, self.effects, self.committed = poison, effects, committed
+        self.done = commit_log.last_time, commit_log.end
+        self._least = config.commit_commit_log_least_pages
+        self._step = threading.Lock()
+        self._wake = Signal()
+        self._stop = False
+        self._last_thorough = effects.monotonic()
+        self._thread = threading.Thread(target=self._run, name="flintmq-commit", daemon=True)
+
+    def commit_once(self, least_pages: int = 0) -> bool:
+        """Commit if at least so many pages wait, or anything at all with 0; True if something was committed.
+
+        Thread: any; one at a time. Durability: the kernel has everything put before the call, on return of True.
+        """
+        with self._step:
+            time = self.commit_log.last_time  # before the end, so that it is never too young
+            target = self.commit_log.end
+            waiting = target // PAGE - self.done[1] // PAGE
+            if self.poison or target <= self.done[1] or waiting < least_pages:
+                return False
+            try:
+                self.files.commit(target)
+            except OSError as error:
+                self.poison.set(f"the transient pool could not be written to the commit log ({error.strerror})")
+                return False
+            self.done = time, target
+        self.committed()
+        return True
+
+    def put(self, end: int) -> None:
+        """A record was put that ends at this log offset."""
+        if self.config.wake_commit_when_put_message and end - self.done[1] >= self._least * PAGE:
+            self._wake.set()
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread after a last commit of everything."""
+        self._stop = True
+        self._wake.set()
+        if self._thread.is_alive():
+            self._thread.join()
+        self.commit_once()
+
+    def _run(self) -> None:
+        interval = self.config.commit_interval_commit_log / 1000
+        thorough = self.config.commit_commit_log_thorough_interval / 1000
+        while not self._stop:
+            self._wake.wait(interval)
+            now = self.effects.monotonic()
+            everything = now - self._last_thorough >= thorough
+            if everything:
+                self._last_thorough = now
+            self.commit_once(0 if everything else self._least)

@@ -1,0 +1,106 @@
+"""What a put is besides its record: refused, appended, waited for, counted. `message_store` offers it to users."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Iterable
+
+from flintmq.config import StoreConfig
+from flintmq.message import Message, PutMessageStatus, PutResult
+from flintmq.store.commit_log import CommitLog
+from flintmq.store.commit_service import CommitService
+from flintmq.store.dispatch_service import DispatchService
+from flintmq.store.flush import FlushService, unflushed
+from flintmq.store.poison import Poison
+from flintmq.store.stats import Counters
+
+OK = PutMessageStatus.PUT_OK
+
+
+class Puts:
+    """Puts into one store.
+
+    Args:
+        config: of the store.
+        log, flush, dispatch: its parts.
+        commits: its transient pool's committer, if it has one.
+        poison, counters: of the store.
+
+    Thread: any.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        flush: FlushService,
+        commits: CommitService | None,
+        dispatch: DispatchService,
+        poison: Poison,
+        counters: Counters,
+    ) -> None:
+        self.config, self.log, self.flush, self.commits, self.dispatch = config, log, flush, commits, dispatch
+        self.poison, self.counters = poison, counters
+
+    def put(self, message: Message) -> PutResult:
+        """One message; returns when its flushDiskType has been kept."""
+        result = self._append(message)
+        if result.status is not OK:
+            return result
+        if not (self.flush.sync and message.wait):
+            self._carry_on(result)
+        elif not self.flush.wait_flushed(result.physical_offset + result.size):
+            result = self._unflushed(result)
+        return result
+
+    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+        """Messages in order, with one wait for the disk at the end."""
+        messages = list(messages)
+        results = [self._append(message) for message in messages]
+        stored = [r for r in results if r.status is OK]
+        if not stored:
+            return results
+        if not (self.flush.sync and any(message.wait for message in messages)):
+            self._carry_on(stored[-1])
+        elif not self.flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
+            results = [self._unflushed(r) if r.status is OK else r for r in results]
+        return results
+
+    def put_async(self, message: Message) -> Awaitable[PutResult]:
+        """One message, appended now; an awaitable of its answer."""
+        from flintmq.store import async_puts  # asyncio is not loaded for those who do not use it
+
+        loop = async_puts.running_loop()  # before anything is stored
+        result = self._append(message)
+        if result.status is OK and self.flush.sync and message.wait:
+            return async_puts.flushed_future(self.flush, result.physical_offset + result.size, result, loop)
+        if result.status is OK:
+            self._carry_on(result)
+        return async_puts.answered(result, loop)
+
+    def _append(self, message: Message) -> PutResult:
+        """The message in the log, or why not."""
+        if self.poison or self.config.broker_role == "SLAVE":
+            result = PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        elif self.log.slow.since and self.log.slow.busy(self.config.os_page_cache_busy_time_out_mills):
+            result = PutResult(PutMessageStatus.OS_PAGE_CACHE_BUSY)
+        else:
+            result = self.log.put(message)
+        if result.status is not OK:
+            self.counters.refused(result.status.name)
+        return result
+
+    def _unflushed(self, result: PutResult) -> PutResult:
+        late = unflushed(result)
+        self.counters.refused(late.status.name)
+        return late
+
+    def _carry_on(self, result: PutResult) -> None:
+        """Nobody waits for the disk: wake who takes the record from here."""
+        if self.flush.sync:
+            self.flush.wake()
+        elif self.commits is not None:
+            self.commits.put(result.physical_offset + result.size)
+        else:
+            self.dispatch.wake()
+            if self.config.wake_flush_when_put_message:
+                self.flush.wake()

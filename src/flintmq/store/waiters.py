@@ -1,0 +1,101 @@
+"""Puts that wait for the disk. Source: upstream GroupCommitService and FlushDiskWatcher; store behaviour 7.
+
+Two lists: one takes new requests while the flush for the other runs, then they are swapped. One flush answers
+everybody who had appended before it began. A thread waits on a lock of its own, which costs least; puts of an event
+loop are collected and answered by one call into the loop for the whole group.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from flintmq.store.async_puts import AsyncGroup
+
+
+class Request:
+    """A thread that waits until the log is durable up to `end`.
+
+    Attributes:
+        end: log offset.
+        flushed: the answer.
+    """
+
+    __slots__ = ("end", "flushed", "latch")
+
+    def __init__(self, end: int) -> None:
+        self.end, self.flushed = end, False
+        self.latch = threading.Lock()
+        self.latch.acquire()
+
+
+class Group:
+    """Requests that one flush answers.
+
+    Attributes:
+        requests: of threads.
+        loops: of event loops, together for each.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.loops: dict[asyncio.AbstractEventLoop, AsyncGroup] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self.loops)
+
+    def __len__(self) -> int:
+        return len(self.requests) + sum(len(group.puts) for group in self.loops.values())
+
+    def answer(self, durable: int) -> None:
+        """Tell everybody; the log is durable up to the offset `durable`, -1 if nobody can tell."""
+        for request in self.requests:
+            request.flushed = request.end <= durable
+            request.latch.release()
+        for loop, group in self.loops.items():
+            try:
+                loop.call_soon_threadsafe(group.complete, durable)
+            except RuntimeError:  # the loop is closed, and nobody waits any more
+                continue
+
+
+class Waiters:
+    """The list that takes requests.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._group = Group()
+
+    def __len__(self) -> int:
+        return len(self._group)
+
+    def add(self, end: int) -> Request:
+        """A thread will wait."""
+        request = Request(end)
+        with self._lock:
+            self._group.requests.append(request)
+        return request
+
+    def add_async(
+        self, end: int, result: Any, loop: asyncio.AbstractEventLoop, new: Callable[..., AsyncGroup], flush: Any
+    ) -> Any:
+        """A put of an event loop will wait; gives its future. Called in the loop's thread, for the loop's first put of
+        a group with `new(loop, flush)`."""
+        with self._lock:
+            group = self._group.loops.get(loop)
+            if group is None:
+                group = self._group.loops[loop] = new(loop, flush)
+            return group.add(end, result)
+
+    def take(self) -> Group:
+        """Everybody who waits by now; who comes later is in the next group."""
+        with self._lock:
+            group, self._group = self._group, Group()
+        return group

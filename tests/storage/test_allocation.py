@@ -1,0 +1,257 @@
+"""Files ahead of the writer: made in order, waited for, told when they fail, removed when nobody used them."""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.config import StoreConfig
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from tests.storage.faults import Faulty
+
+SIZE = 16384
+
+
+def queue_of(folder: Path, effects: Faulty | None = None, places: tuple[str, ...] = ("log",), **keys: Any):
+    config = StoreConfig.from_keys({"mappedFileSizeCommitLog": SIZE} | keys)
+    return MappedFileQueue.of([str(folder / place) for place in places], config, effects or Faulty())
+
+
+def names(folder: Path) -> list[int]:
+    """Numbers of the files that are there."""
+    return sorted(int(path.name) // SIZE for path in folder.rglob("0*"))
+
+
+def allocation(queue: MappedFileQueue) -> Any:
+    service = queue.allocation
+    assert service is not None
+    return service
+
+
+def test_the_file_that_is_wanted_is_made_first_and_the_one_behind_it_later(tmp_path: Path):
+    queue = queue_of(tmp_path)
+    assert queue.append_file(0).start == 0
+    assert names(tmp_path) == [0], "without a thread, what is needed and no more"
+    assert allocation(queue).step()
+    assert names(tmp_path) == [0, 1] and not allocation(queue).step()
+    assert queue.append_file(SIZE).start == SIZE
+    while allocation(queue).step():
+        pass
+    assert names(tmp_path) == [0, 1, 2] and [f.start for f in queue.files] == [0, SIZE]
+    queue.close()
+    assert names(tmp_path) == [0, 1], "what nobody used is removed"
+
+
+def test_a_file_made_ahead_takes_no_blocks_until_it_is_used(tmp_path: Path):
+    queue = queue_of(tmp_path)
+    queue.append_file(0)
+    allocation(queue).step()
+    assert (tmp_path / "log" / f"{SIZE:020d}").stat().st_blocks == 0
+    file = queue.append_file(SIZE)
+    assert file.reserved == 0
+    file.reserve(10)
+    assert (tmp_path / "log" / f"{SIZE:020d}").stat().st_blocks * 512 >= SIZE
+    queue.close()
+
+
+def test_the_thread_has_the_next_file_ready(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects)
+    queue.start()
+    queue.append_file(0)
+    limit = time.monotonic() + 5
+    while names(tmp_path) != [0, 1] and time.monotonic() < limit:
+        time.sleep(0.005)
+    effects.before = lambda name, path: time.sleep(1) if name == "create" else None
+    began = time.monotonic()
+    assert queue.append_file(SIZE).start == SIZE
+    assert time.monotonic() - began < 0.5, "it was there"
+    effects.before = None
+    queue.close()
+    assert names(tmp_path) == [0, 1]
+
+
+def test_a_file_that_takes_too_long_is_an_error_and_is_found_by_a_later_call(tmp_path: Path):
+    effects, let_go = Faulty(), threading.Event()
+    queue = queue_of(tmp_path, effects)
+    allocation(queue).wait_s = 0.05
+    queue.start()
+    effects.before = lambda name, path: let_go.wait(5) if name == "create" else None
+    with pytest.raises(OSError, match="not there after"):
+        queue.append_file(0)
+    allocation(queue).wait_s = 5
+    let_go.set()
+    assert queue.append_file(0).start == 0 and len(queue.files) == 1
+    queue.close()
+
+
+@pytest.mark.parametrize("call", ["create", "allocate", "sync", "sync_dir", "map_write"])
+def test_a_failure_is_told_and_a_later_call_may_succeed(tmp_path: Path, call: str):
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects)
+    effects.mkdirs(str(tmp_path / "log"))
+    queue.start()
+    effects.refuse(call, error=errno.ENOSPC, times=1)
+    with pytest.raises(OSError, match="space"):
+        queue.append_file(0)
+    assert queue.files == () and names(tmp_path) == []
+    assert queue.append_file(0).start == 0
+    queue.close()
+
+
+def test_no_file_is_made_behind_one_that_failed(tmp_path: Path):
+    """A crash would leave a gap, which recovery refuses."""
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects, places=("a", "b"))
+    effects.refuse("create", "/a/", error=errno.ENOSPC)
+    with pytest.raises(OSError):
+        queue.append_file(0)
+    assert not allocation(queue).step() and names(tmp_path) == []
+    queue.close()
+
+
+def test_a_failure_ahead_is_nobodys_until_the_file_is_needed(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects)
+    queue.append_file(0)
+    effects.refuse("create", error=errno.ENOSPC, times=1)
+    assert allocation(queue).step() and names(tmp_path) == [0]
+    assert queue.append_file(SIZE).start == SIZE
+    queue.close()
+
+
+def test_a_file_that_somebody_removed_is_made_again(tmp_path: Path):
+    """RocketMQ started beside a running store deletes what it takes for leftovers, then finds the lock (B13)."""
+    queue = queue_of(tmp_path)
+    queue.append_file(0)
+    allocation(queue).step()
+    (tmp_path / "log" / f"{SIZE:020d}").unlink()
+    file = queue.append_file(SIZE)
+    file.reserve(5)
+    file.buffer[:5] = b"hello"
+    assert (tmp_path / "log" / f"{SIZE:020d}").read_bytes()[:5] == b"hello"
+    queue.close()
+
+
+def test_what_somebody_else_made_is_not_removed(tmp_path: Path):
+    queue = queue_of(tmp_path)
+    queue.append_file(0)
+    allocation(queue).step()
+    path = tmp_path / "log" / f"{SIZE:020d}"
+    path.unlink()
+    path.write_bytes(b"another's")
+    queue.close()
+    assert path.read_bytes() == b"another's"
+
+
+def test_an_interrupt_between_the_steps_loses_no_file(tmp_path: Path):
+    """The table keeps a file until the log has it."""
+    queue = queue_of(tmp_path)
+    service, used = allocation(queue), allocation(queue).used
+    calls = 0
+
+    def interrupted(below: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 2:
+            raise KeyboardInterrupt
+        used(below)
+
+    service.used = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        queue.append_file(0)
+    assert [f.start for f in queue.files] == [0]
+    service.used = used
+    queue.append_file(SIZE)
+    assert [f.start for f in queue.files] == [0, SIZE]
+    queue.close()
+    assert names(tmp_path) == [0, 1]
+
+
+def test_an_interrupt_while_a_file_is_made_leaves_it_to_the_next_call(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects)
+
+    def interrupt(name: str, path: str) -> None:
+        if name == "sync":
+            effects.before = None
+            raise KeyboardInterrupt
+
+    effects.before = interrupt
+    with pytest.raises(KeyboardInterrupt):
+        queue.append_file(0)
+    assert queue.append_file(0).start == 0
+    queue.close()
+    assert names(tmp_path) == [0]
+
+
+def test_fast_fail_refuses_a_file_without_a_buffer(tmp_path: Path):
+    keys = {"transientStorePoolEnable": "true", "transientStorePoolSize": "1", "fastFailIfNoBufferInStorePool": "true"}
+    queue = queue_of(tmp_path, **keys)
+    file = queue.append_file(0)
+    assert file.buffer is not file.view
+    assert not allocation(queue).step(), "no buffer, so nothing is made ahead"
+    with pytest.raises(OSError, match="no free buffer"):
+        queue.append_file(SIZE)
+    file.wrote = SIZE
+    queue.commit(SIZE)
+    assert queue.append_file(SIZE).start == SIZE
+    queue.close()
+    assert names(tmp_path) == [0, 1]
+
+
+def test_without_fast_fail_a_file_without_a_buffer_is_written_by_its_map(tmp_path: Path):
+    """D3: upstream's can be put into and never read."""
+    queue = queue_of(tmp_path, transientStorePoolEnable="true", transientStorePoolSize="1")
+    first, second = queue.append_file(0), queue.append_file(SIZE)
+    assert first.buffer is not first.view and second.buffer is second.view
+    second.reserve(5)
+    second.buffer[:5] = b"hello"
+    second.wrote = 5
+    assert second.committed == 5 and queue.read(SIZE, 5) == b"hello"
+    queue.close()
+
+
+def test_a_slave_has_no_pool(tmp_path: Path):
+    assert queue_of(tmp_path, transientStorePoolEnable="true", brokerRole="SLAVE").pool is None
+
+
+def test_warm_files_are_retired_when_they_are_full(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects, warmMapedFileEnable="true")
+    queue.append_file(0)
+    assert effects.count("lock_memory") == 1
+    while allocation(queue).step():
+        pass
+    queue.append_file(SIZE)
+    while allocation(queue).step():
+        pass
+    assert effects.count("unlock_memory") == 1
+    queue.close()
+
+
+def test_a_warm_up_that_fails_leaves_no_file(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects, warmMapedFileEnable="true", flushDiskType="SYNC_FLUSH")
+    effects.mkdirs(str(tmp_path / "log"))
+    effects.refuse("sync", after=1, times=1)
+    with pytest.raises(OSError):
+        queue.append_file(0)
+    assert names(tmp_path) == []
+    queue.close()
+
+
+@pytest.mark.parametrize(("disk", "read_ahead", "count"), [
+    ("SYNC_FLUSH", "true", 1), ("ASYNC_FLUSH", "true", 0), ("ASYNC_FLUSH", "false", 1),
+])  # fmt: skip
+def test_small_pages_where_syncs_are_frequent(tmp_path: Path, disk: str, read_ahead: str, count: int):
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects, flushDiskType=disk, dataReadAheadEnable=read_ahead)
+    queue.append_file(0)
+    assert effects.count("advise_random") == count
+    queue.close()
