@@ -6,13 +6,14 @@ the one schema (the same in scan, Arrow, Spark and JSON), in the same meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any
 
 from flintmq.format import message_id, properties, record
 from flintmq.format.text import java_decode
+from flintmq.kernels.appender import MessageFields, PutFields
 from flintmq.kernels.fetch import RecordBytes
 
 # A log names few topics and hosts, again and again.
@@ -43,6 +44,24 @@ COLUMNS = (
     "prepared_transaction_offset",
     "body_crc",
 )
+
+
+MESSAGE_FIELDS = (
+    "topic",
+    "body",
+    "tags",
+    "keys",
+    "properties",
+    "queue_id",
+    "flag",
+    "wait",
+    "born_timestamp",
+    "sys_flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "properties_bytes",
+)
+RESULT_FIELDS = ("status", "queue_offset", "physical_offset", "size", "store_timestamp", "store_host")
 
 
 class StoredMessage(RecordBytes):
@@ -245,8 +264,7 @@ class GetMessageStatus(Enum):
     OFFSET_RESET = "OFFSET_RESET"
 
 
-@dataclass(slots=True)
-class Message:
+class Message(MessageFields):
     """A message to put.
 
     Attributes:
@@ -262,26 +280,31 @@ class Message:
         sys_flag: system flag bits (compression, transaction type).
         reconsume_times, prepared_transaction_offset: stored as given.
         properties_bytes: the whole property string, encoded; replaces tags, keys and properties.
+
+    Raises:
+        TypeError, OverflowError: a number that is none, or over 64 bits (compiled; else the put raises).
+
+    Thread: may be put by several threads, while nobody changes it.
     """
 
-    topic: str
-    body: bytes = b""
-    tags: str | None = None
-    keys: str | None = None
-    properties: dict[str, str] | None = None
-    queue_id: int = 0
-    flag: int = 0
-    wait: bool = True
-    born_timestamp: int | None = None
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
-    properties_bytes: bytes | None = None
+    __slots__ = ()
+    __hash__ = None  # type: ignore[assignment]  # it can be changed
+
+    def __reduce__(self) -> tuple[type[Message], tuple[Any, ...]]:
+        """Pickled and copied by its fields."""
+        return type(self), _values(self, MESSAGE_FIELDS)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when all fields are."""
+        same = type(other) is type(self)
+        return _values(self, MESSAGE_FIELDS) == _values(other, MESSAGE_FIELDS) if same else NotImplemented
+
+    def __repr__(self) -> str:
+        return _told(self, MESSAGE_FIELDS)
 
 
-@dataclass(frozen=True, slots=True)
-class PutResult:
-    """What became of a put.
+class PutResult(PutFields):
+    """What became of a put. Not to be changed.
 
     Attributes:
         status: RocketMQ's status.
@@ -292,12 +315,9 @@ class PutResult:
         store_host: raw address and port, for the offset message id.
     """
 
+    __slots__ = ()
+
     status: PutMessageStatus
-    queue_offset: int = -1
-    physical_offset: int = -1
-    size: int = 0
-    store_timestamp: int = 0
-    store_host: bytes = field(default=b"", repr=False)
 
     @property
     def outcome(self) -> Outcome:
@@ -310,6 +330,33 @@ class PutResult:
     def offset_msg_id(self) -> str:
         """Store host and physical offset, upper-case hex; empty if nothing was stored."""
         return message_id.offset_msg_id(self.store_host, self.physical_offset) if self.physical_offset >= 0 else ""
+
+    def with_status(self, status: PutMessageStatus) -> PutResult:
+        """The same with another status."""
+        return PutResult(status, *_values(self, RESULT_FIELDS)[1:])
+
+    def __reduce__(self) -> tuple[type[PutResult], tuple[Any, ...]]:
+        """Pickled and copied by its fields."""
+        return type(self), _values(self, RESULT_FIELDS)
+
+    def __eq__(self, other: object) -> bool:
+        """Equal when all fields are."""
+        same = type(other) is type(self)
+        return _values(self, RESULT_FIELDS) == _values(other, RESULT_FIELDS) if same else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(_values(self, RESULT_FIELDS))
+
+    def __repr__(self) -> str:
+        return _told(self, RESULT_FIELDS[:-1])
+
+
+def _values(one: object, names: tuple[str, ...]) -> tuple[Any, ...]:
+    return tuple(getattr(one, name) for name in names)
+
+
+def _told(one: object, names: tuple[str, ...]) -> str:
+    return f"{type(one).__name__}({', '.join(f'{name}={getattr(one, name)!r}' for name in names)})"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import threading
 
+from flintmq.kernels.appender import Target
 from flintmq.storage.effects import REAL, Effects
 
 WINDOW = 64 << 20  # bytes of log that are allocated at once
 
 
-class MappedFile:
+class MappedFile(Target):
     """A file of full size, open and mapped for writing.
 
     Attributes:
@@ -33,6 +34,7 @@ class MappedFile:
         self.buffer = memoryview(self.map)
         self.wrote = self.flushed = 0
         self.reserved = 0
+        self.attach(self.buffer)
         self._holders = 1
         self._lock = threading.Lock()
 
@@ -115,6 +117,7 @@ class MappedFile:
             self._holders -= 1
             last = self._holders == 0
         if last:
+            self.detach()
             self.buffer.release()
             self.map.close()
             self.effects.close(self.fd)

@@ -22,6 +22,8 @@ from flintmq.store.recovery import Facts
 log = logging.getLogger("flintmq.dispatch")
 
 IDLE_S = 0.05  # how long an idle dispatcher sleeps when nobody wakes it
+LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
+LINGERS = 20  # so many times without anything new, then it sleeps
 
 
 class DispatchService:
@@ -37,6 +39,7 @@ class DispatchService:
         position: log offset up to which everything is dispatched.
         last_time: store time in ms of the last dispatched record.
         stopped_at: the damage that stopped dispatch, or None.
+        sleeps: whether somebody who puts has to `wake` it.
     """
 
     def __init__(
@@ -52,6 +55,7 @@ class DispatchService:
         self.queues, self.index, self.dispatcher = queues, index, dispatcher
         self.position, self.last_time = begin, 0
         self.stopped_at: Exception | None = None
+        self.sleeps = False
         self._wake = threading.Event()
         self._stop = False
         self._step = threading.Lock()
@@ -117,8 +121,15 @@ class DispatchService:
             pass
 
     def _run(self) -> None:
+        """While puts come, one look a millisecond takes many of them at once, and none of them pays for a wake-up."""
+        looks = 0
         while not self._stop:
-            self._wake.wait(IDLE_S)
+            looks = 0 if self.dispatch_once() else looks + 1
+            if looks < LINGERS:
+                self._wake.wait(LINGER_S)
+            else:
+                self.sleeps = True
+                if self.confirmed() <= self.position or self.stopped_at is not None:
+                    self._wake.wait(IDLE_S)
+                self.sleeps = False
             self._wake.clear()
-            while self.dispatch_once() and not self._stop:
-                pass

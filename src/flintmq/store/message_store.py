@@ -133,6 +133,9 @@ class MessageStore:
             self._small.write(state.end, self._small.known._replace(physic_timestamp=self._flushed_time))
         self._flush = FlushService(self._files, self._log, self.config, self._poison, effects, self._note_flushed)
         self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
+        wakes = self._flush.sync or self.config.wake_flush_when_put_message
+        self._waits_for_nothing = not wakes and self.config.broker_role != "SLAVE"
+        self._append = self._log.appender.put
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
         self._flush.start()
@@ -173,6 +176,16 @@ class MessageStore:
 
         Thread: any. Durability: as the store's flushDiskType says.
         """
+        if self._waits_for_nothing and not self._poison.reason:
+            result: PutResult | None = self._append(message)
+            if result is not None:
+                if self._dispatch.sleeps:
+                    self._dispatch.wake()
+                return result
+        return self._put_and_wait(message)
+
+    def _put_and_wait(self, message: Message) -> PutResult:
+        """Put a message that is not plain, or that waits for the disk."""
         self._check_open()
         if self._poison or self.config.broker_role == "SLAVE":
             return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
@@ -182,7 +195,7 @@ class MessageStore:
         if self._flush.sync and message.wait:
             flushed = self._flush.wait_flushed(result.physical_offset + result.size)
             if not flushed:
-                result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+                result = result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
         elif self._flush.sync or self.config.wake_flush_when_put_message:
             self._flush.wake()
         self._dispatch.wake()
@@ -203,12 +216,12 @@ class MessageStore:
         messages = list(messages)
         if self._poison or self.config.broker_role == "SLAVE":
             return [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE) for _ in messages]
-        results = [self._log.put(message) for message in messages]
+        results = self._log.put_many(messages)
         stored = [r for r in results if r.status is PutMessageStatus.PUT_OK]
         waiting = self._flush.sync and any(message.wait for message in messages)
         if stored and waiting and not self._flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
             results = [
-                replace(r, status=PutMessageStatus.FLUSH_DISK_TIMEOUT) if r.status is PutMessageStatus.PUT_OK else r
+                r.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT) if r.status is PutMessageStatus.PUT_OK else r
                 for r in results
             ]
         self._dispatch.wake()
