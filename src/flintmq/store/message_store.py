@@ -33,7 +33,8 @@ from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.flush import FlushService, Poison
 from flintmq.store.key_index import KeyIndex
-from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.log_files import LogFiles
+from flintmq.store.log_tail import LogTail
 from flintmq.store.queues import queue_names
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
@@ -132,7 +133,9 @@ class MessageStore:
         if facts.mark != state.end:  # everything that recovery kept is on disk
             self._small.write(state.end, self._small.known._replace(physic_timestamp=self._flushed_time))
         self._flush = FlushService(self._files, self._log, self.config, self._poison, effects, self._note_flushed)
-        self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
+        self._dispatch = DispatchService(
+            LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end
+        )
         wakes = self._flush.sync or self.config.wake_flush_when_put_message
         self._waits_for_nothing = not wakes and self.config.broker_role != "SLAVE"
         self._append = self._log.appender.put
@@ -150,11 +153,6 @@ class MessageStore:
             self.effects.unlink(files.files[-1].path)
             files = LogFiles.discover(self._places, effects=self.effects)
         return files
-
-    def _written(self) -> LogFiles:
-        """The log's files as this store has them open, for the dispatcher's walk."""
-        files = tuple(LogFile(f.path, f.start, f.size) for f in self._files.files)
-        return LogFiles(files, self._files.file_size, self._files.file_size, (), self.effects)
 
     def _confirmed(self) -> int:
         return self._files.flushed_where if self._flush.sync else self._log.end
@@ -179,7 +177,7 @@ class MessageStore:
         if self._waits_for_nothing and not self._poison.reason:
             result: PutResult | None = self._append(message)
             if result is not None:
-                if self._dispatch.sleeps:
+                if self._dispatch.needs_wake:
                     self._dispatch.wake()
                 return result
         return self._put_and_wait(message)
@@ -198,7 +196,8 @@ class MessageStore:
                 result = result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
         elif self._flush.sync or self.config.wake_flush_when_put_message:
             self._flush.wake()
-        self._dispatch.wake()
+        if self._dispatch.needs_wake:
+            self._dispatch.wake()
         return result
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
@@ -224,7 +223,8 @@ class MessageStore:
                 r.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT) if r.status is PutMessageStatus.PUT_OK else r
                 for r in results
             ]
-        self._dispatch.wake()
+        if self._dispatch.needs_wake:
+            self._dispatch.wake()
         return results
 
     def flush(self) -> None:
