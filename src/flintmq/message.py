@@ -13,8 +13,9 @@ from typing import Any
 
 from flintmq.format import message_id, properties, record
 from flintmq.format.text import java_decode
-from flintmq.kernels.appender import MessageFields, PutFields
 from flintmq.kernels.fetch import RecordBytes
+from flintmq.kernels.message import Message as Message
+from flintmq.kernels.message import PutResult as PutResult
 
 # A log names few topics and hosts, again and again.
 _topic_text = lru_cache(1024)(java_decode)
@@ -44,24 +45,6 @@ COLUMNS = (
     "prepared_transaction_offset",
     "body_crc",
 )
-
-
-MESSAGE_FIELDS = (
-    "topic",
-    "body",
-    "tags",
-    "keys",
-    "properties",
-    "queue_id",
-    "flag",
-    "wait",
-    "born_timestamp",
-    "sys_flag",
-    "reconsume_times",
-    "prepared_transaction_offset",
-    "properties_bytes",
-)
-RESULT_FIELDS = ("status", "queue_offset", "physical_offset", "size", "store_timestamp", "store_host")
 
 
 class StoredMessage(RecordBytes):
@@ -248,6 +231,12 @@ class PutMessageStatus(Enum):
     WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"
     WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
 
+    def outcome(self, stored: bool) -> Outcome:
+        """What is certain about a put with this status, given whether its record was written."""
+        if self is PutMessageStatus.PUT_OK:
+            return Outcome.OK
+        return Outcome.UNKNOWN if stored else Outcome.FAILED
+
 
 class GetMessageStatus(Enum):
     """RocketMQ's statuses of a get, by their names."""
@@ -262,101 +251,6 @@ class GetMessageStatus(Enum):
     NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
     OFFSET_RESET = "OFFSET_RESET"
-
-
-class Message(MessageFields):
-    """A message to put.
-
-    Attributes:
-        topic: where to; a name that can be a directory's, at most 127 bytes (255 for `%RETRY%` and `%DLQ%`).
-        body: what to store, as it is.
-        tags: property TAGS, or None.
-        keys: property KEYS: one text with keys separated by spaces, or None.
-        properties: further properties; neither names nor values may hold the characters 01 and 02.
-        queue_id: queue of the topic.
-        flag: the sender's own number, 32 bits signed.
-        wait: wait for the disk under SYNC_FLUSH.
-        born_timestamp: sender's clock in ms; None for the store's clock.
-        sys_flag: system flag bits (compression, transaction type).
-        reconsume_times, prepared_transaction_offset: stored as given.
-        properties_bytes: the whole property string, encoded; replaces tags, keys and properties.
-
-    Raises:
-        TypeError, OverflowError: a number that is none, or over 64 bits (compiled; else the put raises).
-
-    Thread: may be put by several threads, while nobody changes it.
-    """
-
-    __slots__ = ()
-    __hash__ = None  # type: ignore[assignment]  # it can be changed
-
-    def __reduce__(self) -> tuple[type[Message], tuple[Any, ...]]:
-        """Pickled and copied by its fields."""
-        return type(self), _values(self, MESSAGE_FIELDS)
-
-    def __eq__(self, other: object) -> bool:
-        """Equal when all fields are."""
-        same = type(other) is type(self)
-        return _values(self, MESSAGE_FIELDS) == _values(other, MESSAGE_FIELDS) if same else NotImplemented
-
-    def __repr__(self) -> str:
-        return _told(self, MESSAGE_FIELDS)
-
-
-class PutResult(PutFields):
-    """What became of a put. Not to be changed.
-
-    Attributes:
-        status: RocketMQ's status.
-        queue_offset: index in the queue; -1 if nothing was stored.
-        physical_offset: byte offset in the log; -1 if nothing was stored.
-        size: bytes of the record; 0 if nothing was stored.
-        store_timestamp: store time in ms.
-        store_host: raw address and port, for the offset message id.
-    """
-
-    __slots__ = ()
-
-    status: PutMessageStatus
-
-    @property
-    def outcome(self) -> Outcome:
-        """OK, FAILED (certainly not stored) or UNKNOWN (may or may not be there after a restart)."""
-        if self.status is PutMessageStatus.PUT_OK:
-            return Outcome.OK
-        return Outcome.FAILED if self.physical_offset < 0 else Outcome.UNKNOWN
-
-    @property
-    def offset_msg_id(self) -> str:
-        """Store host and physical offset, upper-case hex; empty if nothing was stored."""
-        return message_id.offset_msg_id(self.store_host, self.physical_offset) if self.physical_offset >= 0 else ""
-
-    def with_status(self, status: PutMessageStatus) -> PutResult:
-        """The same with another status."""
-        return PutResult(status, *_values(self, RESULT_FIELDS)[1:])
-
-    def __reduce__(self) -> tuple[type[PutResult], tuple[Any, ...]]:
-        """Pickled and copied by its fields."""
-        return type(self), _values(self, RESULT_FIELDS)
-
-    def __eq__(self, other: object) -> bool:
-        """Equal when all fields are."""
-        same = type(other) is type(self)
-        return _values(self, RESULT_FIELDS) == _values(other, RESULT_FIELDS) if same else NotImplemented
-
-    def __hash__(self) -> int:
-        return hash(_values(self, RESULT_FIELDS))
-
-    def __repr__(self) -> str:
-        return _told(self, RESULT_FIELDS[:-1])
-
-
-def _values(one: object, names: tuple[str, ...]) -> tuple[Any, ...]:
-    return tuple(getattr(one, name) for name in names)
-
-
-def _told(one: object, names: tuple[str, ...]) -> str:
-    return f"{type(one).__name__}({', '.join(f'{name}={getattr(one, name)!r}' for name in names)})"
 
 
 @dataclass(frozen=True, slots=True)

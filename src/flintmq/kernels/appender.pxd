@@ -4,10 +4,9 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, int32_t, int64_t
 from flintmq.kernels.append cimport crc_property_room, put_record, record_size
 from flintmq.kernels.crc cimport any_below, clock_ms, copy_bytes, find_either, u32be
+from flintmq.kernels.message cimport Message, PutResult
 
 cdef extern from "Python.h":
-    ctypedef struct PyTypeObject:
-        object (*tp_new)(PyTypeObject *kind, PyObject *arguments, PyObject *names)
     Py_ssize_t PyUnicode_GET_LENGTH(PyObject *text)
     const char *PyUnicode_AsUTF8AndSize(PyObject *text, Py_ssize_t *size)  # NULL with an error set
     bint PyUnicode_CheckExact(PyObject *value)
@@ -30,7 +29,3 @@ cdef inline const uint8_t *utf8(PyObject *text, long long *size):
         PyErr_Clear()
     size[0] = count
     return <const uint8_t *>p
-
-cdef inline object blank(PyTypeObject *kind):
-    """A new object of an extension type, without its __init__."""
-    return kind.tp_new(kind, <PyObject *>(), NULL)

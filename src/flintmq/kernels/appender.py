@@ -11,9 +11,11 @@ The state of the append side (`Appender`, `Place`, `Target`) lives here, once; t
 import cython
 
 if not cython.compiled:  # the fast way is the compiled one
+    from flintmq.kernels.message import Message, PutResult
+
     PyBytes_AS_STRING = PyBytes_CheckExact = PyBytes_GET_SIZE = PyDict_CheckExact = PyDict_Next = None
-    PyLong_AsLongLongAndOverflow = PyLong_CheckExact = PyObject = PyTypeObject = None
-    PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = blank = clock_ms = copy_bytes = None
+    PyLong_AsLongLongAndOverflow = PyLong_CheckExact = PyObject = None
+    PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = clock_ms = copy_bytes = None
     crc_property_room = find_either = put_record = record_size = u32be = utf8 = None
 
 CLOCK_SET_BACK_MS = 3_600_000  # from here on a clock behind the last record is believed
@@ -35,72 +37,6 @@ def forked() -> None:
     """This process is a fork's child: no appender made before it puts anything from now on."""
     global _forks
     _forks += 1
-
-
-@cython.freelist(64)
-@cython.cclass
-class MessageFields:
-    """What a message to put says; see flintmq.message.Message, which derives from it."""
-
-    topic = cython.declare(object, visibility="public")
-    body = cython.declare(object, visibility="public")
-    tags = cython.declare(object, visibility="public")
-    keys = cython.declare(object, visibility="public")
-    properties = cython.declare(object, visibility="public")
-    queue_id = cython.declare(cython.longlong, visibility="public")
-    flag = cython.declare(cython.longlong, visibility="public")
-    wait = cython.declare(cython.bint, visibility="public")
-    born_timestamp = cython.declare(object, visibility="public")
-    sys_flag = cython.declare(cython.longlong, visibility="public")
-    reconsume_times = cython.declare(cython.longlong, visibility="public")
-    prepared_transaction_offset = cython.declare(cython.longlong, visibility="public")
-    properties_bytes = cython.declare(object, visibility="public")
-
-    def __init__(
-        self,
-        topic,
-        body=b"",
-        tags=None,
-        keys=None,
-        properties=None,
-        queue_id: cython.longlong = 0,
-        flag: cython.longlong = 0,
-        wait: cython.bint = True,
-        born_timestamp=None,
-        sys_flag: cython.longlong = 0,
-        reconsume_times: cython.longlong = 0,
-        prepared_transaction_offset: cython.longlong = 0,
-        properties_bytes=None,
-    ):
-        self.topic, self.body, self.tags, self.keys, self.properties = topic, body, tags, keys, properties
-        self.queue_id, self.flag, self.wait, self.born_timestamp = queue_id, flag, wait, born_timestamp
-        self.sys_flag, self.reconsume_times = sys_flag, reconsume_times
-        self.prepared_transaction_offset, self.properties_bytes = prepared_transaction_offset, properties_bytes
-
-
-@cython.no_gc
-@cython.cclass
-class PutFields:
-    """What became of a put; see flintmq.message.PutResult, which derives from it. It holds no container: no GC."""
-
-    status = cython.declare(object, visibility="readonly")
-    queue_offset = cython.declare(cython.longlong, visibility="readonly")
-    physical_offset = cython.declare(cython.longlong, visibility="readonly")
-    size = cython.declare(cython.longlong, visibility="readonly")
-    store_timestamp = cython.declare(cython.longlong, visibility="readonly")
-    store_host = cython.declare(bytes, visibility="readonly")
-
-    def __init__(
-        self,
-        status,
-        queue_offset: cython.longlong = -1,
-        physical_offset: cython.longlong = -1,
-        size: cython.longlong = 0,
-        store_timestamp: cython.longlong = 0,
-        store_host: bytes = b"",
-    ):
-        self.status, self.queue_offset, self.physical_offset = status, queue_offset, physical_offset
-        self.size, self.store_timestamp, self.store_host = size, store_timestamp, store_host
 
 
 @cython.cclass
@@ -155,7 +91,6 @@ class Appender:
     """The append side of one log.
 
     Args:
-        kind: class of the results, derived from PutFields.
         stored: status of a put that succeeded.
         hosts: raw born host and store host, both of 8 or both of 20 bytes.
         max_body: bytes of the largest body.
@@ -178,7 +113,6 @@ class Appender:
     held = cython.declare(cython.bint, visibility="public")
     closed = cython.declare(cython.bint, visibility="public")
     begun = cython.declare(object, visibility="public")
-    _kind: object
     _stored: object
     _hosts: bytes
     _host: bytes
@@ -192,7 +126,6 @@ class Appender:
 
     def __init__(
         self,
-        kind: type,
         stored: object,
         hosts: bytes,
         max_body: cython.longlong,
@@ -200,9 +133,9 @@ class Appender:
         end: cython.longlong,
         last_time: cython.longlong,
     ) -> None:
-        if not issubclass(kind, PutFields) or len(hosts) not in (16, 40):
-            raise ValueError("results derive from PutFields, and hosts are two of 8 bytes or two of 20")
-        self._kind, self._stored, self._hosts, self._host = kind, stored, hosts, hosts[: len(hosts) // 2]
+        if len(hosts) not in (16, 40):
+            raise ValueError("hosts are two of 8 bytes or two of 20")
+        self._stored, self._hosts, self._host = stored, hosts, hosts[: len(hosts) // 2]
         self._host_flags = 0x30 if len(hosts) == 40 else 0
         self._max_body, self._crc_property = max_body, crc_property
         self.end, self.last_time, self.topics = end, last_time, {}
@@ -215,7 +148,7 @@ class Appender:
         """Whether this process is the child of a fork that came after this object was made."""
         return self._made_after != _forks
 
-    def put(self, message: MessageFields):
+    def put(self, message: Message):
         """Append one message.
 
         Returns:
@@ -244,7 +177,7 @@ class Appender:
             return at
         now: cython.longlong = clock_ms()
         while at < len(messages):
-            message: MessageFields = messages[at]
+            message: Message = messages[at]
             if message is None:
                 raise TypeError("None is no message")
             result = self._put(message, now)
@@ -255,7 +188,7 @@ class Appender:
         return at
 
     @cython.cfunc
-    def _put(self, m: MessageFields, now: cython.longlong):
+    def _put(self, m: Message, now: cython.longlong):
         """Append one message; None if it has to go the slow way. Everything that can fail comes before the record."""
         file: Target = self.target
         topic: Topic = self._find(m.topic)
@@ -301,7 +234,7 @@ class Appender:
             )
             if overflow != 0:
                 return None
-        result: PutFields = blank(cython.cast(cython.pointer(PyTypeObject), self._kind))
+        result: PutResult = PutResult.__new__(PutResult)
         put_record(
             file._p, at, file.start + at, cython.cast(cython.p_uchar, PyBytes_AS_STRING(body)), 0, body_size,
             cython.cast(cython.p_uchar, topic.raw), 0, topic_size, properties, 0, properties_size,
@@ -332,7 +265,7 @@ class Appender:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _encode(self, m: MessageFields) -> cython.longlong:
+    def _encode(self, m: Message) -> cython.longlong:
         """The property string into the scratch buffer, as put_checks.encode_properties does; -1: the slow way."""
         n: cython.longlong = 0
         at: cython.Py_ssize_t = 0

@@ -94,7 +94,6 @@ class CommitLog:
         self.lock = threading.Lock()
         self.fast = not effects.watches  # whether messages may go the fast way
         self.appender = Appender(
-            PutResult,
             PutMessageStatus.PUT_OK,
             self.hosts,
             config.max_message_size,
@@ -131,7 +130,7 @@ class CommitLog:
 
         Thread: any. Durability: the kernel has it; nothing is on disk yet.
         """
-        result: PutResult | None = self.appender.put(message)
+        result = self.appender.put(message)
         return result if result is not None else self._put_slowly(message)
 
     def put_many(self, messages: Sequence[Message]) -> list[PutResult]:

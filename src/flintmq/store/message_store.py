@@ -175,7 +175,7 @@ class MessageStore:
         Thread: any. Durability: as the store's flushDiskType says.
         """
         if self._waits_for_nothing and not self._poison.reason:
-            result: PutResult | None = self._append(message)
+            result = self._append(message)
             if result is not None:
                 if self._dispatch.needs_wake:
                     self._dispatch.wake()
@@ -216,13 +216,11 @@ class MessageStore:
         if self._poison or self.config.broker_role == "SLAVE":
             return [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE) for _ in messages]
         results = self._log.put_many(messages)
-        stored = [r for r in results if r.status is PutMessageStatus.PUT_OK]
-        waiting = self._flush.sync and any(message.wait for message in messages)
-        if stored and waiting and not self._flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
-            results = [
-                r.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT) if r.status is PutMessageStatus.PUT_OK else r
-                for r in results
-            ]
+        if self._flush.sync and any(message.wait for message in messages):
+            stored = [r for r in results if r.status is PutMessageStatus.PUT_OK]
+            if stored and not self._flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
+                late = PutMessageStatus.FLUSH_DISK_TIMEOUT
+                results = [r.with_status(late) if r.status is PutMessageStatus.PUT_OK else r for r in results]
         if self._dispatch.needs_wake:
             self._dispatch.wake()
         return results
