@@ -6,7 +6,7 @@ the one schema (the same in scan, Arrow, Spark and JSON), in the same meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -14,6 +14,8 @@ from typing import Any
 from flintmq.format import message_id, properties, record
 from flintmq.format.text import java_decode
 from flintmq.kernels.fetch import RecordBytes
+from flintmq.kernels.message import Message as Message
+from flintmq.kernels.message import PutResult as PutResult
 
 # A log names few topics and hosts, again and again.
 _topic_text = lru_cache(1024)(java_decode)
@@ -229,6 +231,12 @@ class PutMessageStatus(Enum):
     WHEEL_TIMER_MSG_ILLEGAL = "WHEEL_TIMER_MSG_ILLEGAL"
     WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
 
+    def outcome(self, stored: bool) -> Outcome:
+        """What is certain about a put with this status, given whether its record was written."""
+        if self is PutMessageStatus.PUT_OK:
+            return Outcome.OK
+        return Outcome.UNKNOWN if stored else Outcome.FAILED
+
 
 class GetMessageStatus(Enum):
     """RocketMQ's statuses of a get, by their names."""
@@ -243,73 +251,6 @@ class GetMessageStatus(Enum):
     NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
     OFFSET_RESET = "OFFSET_RESET"
-
-
-@dataclass(slots=True)
-class Message:
-    """A message to put.
-
-    Attributes:
-        topic: where to; a name that can be a directory's, at most 127 bytes (255 for `%RETRY%` and `%DLQ%`).
-        body: what to store, as it is.
-        tags: property TAGS, or None.
-        keys: property KEYS: one text with keys separated by spaces, or None.
-        properties: further properties; neither names nor values may hold the characters 01 and 02.
-        queue_id: queue of the topic.
-        flag: the sender's own number, 32 bits signed.
-        wait: wait for the disk under SYNC_FLUSH.
-        born_timestamp: sender's clock in ms; None for the store's clock.
-        sys_flag: system flag bits (compression, transaction type).
-        reconsume_times, prepared_transaction_offset: stored as given.
-        properties_bytes: the whole property string, encoded; replaces tags, keys and properties.
-    """
-
-    topic: str
-    body: bytes = b""
-    tags: str | None = None
-    keys: str | None = None
-    properties: dict[str, str] | None = None
-    queue_id: int = 0
-    flag: int = 0
-    wait: bool = True
-    born_timestamp: int | None = None
-    sys_flag: int = 0
-    reconsume_times: int = 0
-    prepared_transaction_offset: int = 0
-    properties_bytes: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class PutResult:
-    """What became of a put.
-
-    Attributes:
-        status: RocketMQ's status.
-        queue_offset: index in the queue; -1 if nothing was stored.
-        physical_offset: byte offset in the log; -1 if nothing was stored.
-        size: bytes of the record; 0 if nothing was stored.
-        store_timestamp: store time in ms.
-        store_host: raw address and port, for the offset message id.
-    """
-
-    status: PutMessageStatus
-    queue_offset: int = -1
-    physical_offset: int = -1
-    size: int = 0
-    store_timestamp: int = 0
-    store_host: bytes = field(default=b"", repr=False)
-
-    @property
-    def outcome(self) -> Outcome:
-        """OK, FAILED (certainly not stored) or UNKNOWN (may or may not be there after a restart)."""
-        if self.status is PutMessageStatus.PUT_OK:
-            return Outcome.OK
-        return Outcome.FAILED if self.physical_offset < 0 else Outcome.UNKNOWN
-
-    @property
-    def offset_msg_id(self) -> str:
-        """Store host and physical offset, upper-case hex; empty if nothing was stored."""
-        return message_id.offset_msg_id(self.store_host, self.physical_offset) if self.physical_offset >= 0 else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,13 @@ import pytest
 from flintmq.config import StoreConfig
 from flintmq.message import Message
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store import dispatch_service
 from flintmq.store.commit_log import CommitLog, LogState
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.key_index import KeyIndex
-from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.log_tail import LogTail
 from flintmq.store.report import Report
 from tests.storage.faults import Faulty
 from tests.store.engine import FILE_SIZE, KEYS, check_derived, message, units
@@ -36,13 +38,9 @@ class Setup:
         self.index = KeyIndex(str(root), config, self.effects)
         self.confirmed: int | None = None
         self.dispatch = DispatchService(
-            self.list, lambda: self.log.end if self.confirmed is None else self.confirmed, self.queues, self.index,
-            Dispatcher(DispatchRules.of(config)), 0,
+            LogTail(self.files), lambda: self.log.end if self.confirmed is None else self.confirmed,
+            self.queues, self.index, Dispatcher(DispatchRules.of(config)), 0,
         )  # fmt: skip
-
-    def list(self) -> LogFiles:
-        files = tuple(LogFile(f.path, f.start, f.size) for f in self.files.files)
-        return LogFiles(files, FILE_SIZE, FILE_SIZE, (), self.effects)
 
     def put(self, *numbers: int, **rest: Any) -> list[int]:
         """The ends of new records."""
@@ -121,6 +119,46 @@ def test_the_thread_dispatches_what_comes_and_wakes_who_waits(s: Setup):
         assert s.dispatch.wait(end, 5)
         assert s.queues.find(b"T", 0).max_offset == n + 1
     s.dispatch.stop()
+
+
+def test_puts_need_no_wake_while_it_looks_by_itself_and_one_when_it_sleeps(s: Setup):
+    s.dispatch.start()
+    wait_until(lambda: s.dispatch.needs_wake)
+    [end] = s.put(0)
+    s.dispatch.wake()
+    wait_until(lambda: s.dispatch.position == end)
+    for n in range(1, 50):  # nobody wakes it from here on
+        [end] = s.put(n)
+        wait_until(lambda end=end: s.dispatch.position == end)
+    wait_until(lambda: s.dispatch.needs_wake)
+    s.dispatch.stop()
+
+
+def test_who_puts_waits_while_dispatch_is_far_behind(s: Setup, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(dispatch_service, "FAR", 2 * FILE_SIZE)
+    seen, slept = [], []
+    take = s.queues.take
+    monkeypatch.setattr(
+        s.queues, "take", lambda *a: (seen.append((s.dispatch.behind, s.dispatch.needs_wake)), take(*a))
+    )
+    monkeypatch.setattr(dispatch_service.time, "sleep", slept.append)
+    s.put(*range(200))
+    assert s.dispatch.dispatch_once()
+    # What was told to those who put before each block is what the block before left behind.
+    assert [told for _, told in seen[1:]] == [behind > 2 * FILE_SIZE for behind, _ in seen[1:]]
+    assert {told for _, told in seen[1:]} == {True, False} and not s.dispatch.needs_wake
+    s.dispatch.wake()
+    assert slept == []
+    s.dispatch._far = True
+    s.dispatch.wake()
+    assert slept == [dispatch_service.YIELD_S]
+
+
+def wait_until(true: Callable[[], bool], seconds: float = 10) -> None:
+    limit = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < limit
+        time.sleep(0.0005)
 
 
 def test_wait_gives_up(s: Setup):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import threading
 from array import array
 from pathlib import Path
+
+import pytest
 
 from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
 from flintmq.format.consume_queue import UNIT, Unit
 from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.report import Report
+from tests.storage.faults import Faulty
 
 BLANK = Unit(0, 0x7FFFFFFF, 0)
 EMPTY = Unit(0, 0, 0)
@@ -133,3 +137,29 @@ def test_batch_units_are_appended_and_never_cut(tmp_path: Path) -> None:
     one, two = sorted((tmp_path / "batchconsumequeue" / "T" / "0").iterdir())
     assert one.read_bytes() == BATCH_UNIT.pack(units[0]) + BATCH_UNIT.pack(units[1]) + bytes(8)
     assert (two.name, two.read_bytes()[:46]) == (f"{100:020d}", BATCH_UNIT.pack(units[2]))
+
+
+def test_a_flush_does_not_hold_up_who_writes_and_forgets_nothing(tmp_path: Path):
+    effects = Faulty()
+    files = OpenFiles(effects)
+    path = str(tmp_path / "queue" / "0")
+    files.write(path, 100, b"a", 0)
+
+    def before(call: str, at: str) -> None:
+        if call == "sync" and at == path:
+            effects.before = None
+            writer = threading.Thread(target=files.write, args=(path, 100, b"b", 1), daemon=True)
+            writer.start()
+            writer.join(10)
+            assert not writer.is_alive(), "it can write while the disk works"
+
+    effects.before = before
+    files.flush()
+    assert files.dirty == {path}, "what came meanwhile is for the next flush"
+    effects.refuse("sync", path, times=1)
+    with pytest.raises(OSError):
+        files.flush()
+    assert files.dirty == {path}
+    files.flush()
+    assert files.dirty == set()
+    files.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+import time
 import zlib
 from typing import Any
 
@@ -132,3 +133,11 @@ def crc32_at_level(p: Any, at: int, n: int, most: int) -> int:
 def crc_level() -> int:
     """-1: uncompiled, zlib's."""
     return -1
+
+
+def any_below(p: Any, at: int, n: int, limit: int) -> bool:
+    return any(byte < limit for byte in bytes(p[at : at + n]))
+
+
+def clock_ms() -> int:
+    return time.time_ns() // 1_000_000

@@ -10,6 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <string.h>
+#include <time.h>
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
 #define FMQ_X86 1
@@ -192,6 +193,30 @@ static inline int64_t seeded_hash(const uint8_t *p, int64_t at, int64_t n, int64
     for (; n >= 8; at += 8, n -= 8) { memcpy(&v, p + at, 8); h = fmq_fold(h ^ FMQ_BE64(v), secret) + seed; }
     if (n > 0) { v = 0; memcpy(&v, p + at, n); h = fmq_fold(h ^ FMQ_BE64(v), secret) + seed; }
     return (int64_t)(fmq_fold(h ^ (uint64_t)more, secret) >> 1);
+}
+
+/* Whether one of n bytes is less than `limit`, at most 128. Eight bytes a step: only such a byte borrows or lacks bit 7. */
+static inline int any_below(const uint8_t *p, int64_t at, int64_t n, uint8_t limit) {
+    const uint64_t ones = 0x0101010101010101ull, tops = 0x8080808080808080ull;
+    uint64_t v;
+    for (; n >= 8; at += 8, n -= 8) {
+        memcpy(&v, p + at, 8);
+        if ((v - ones * limit) & ~v & tops) return 1;
+    }
+    for (; n > 0; at++, n--)
+        if (p[at] < limit) return 1;
+    return 0;
+}
+
+/* Wall clock in Unix ms, as of the last tick of the kernel where it offers that: a store time needs no more. */
+static inline int64_t clock_ms(void) {
+    struct timespec t;
+#ifdef CLOCK_REALTIME_COARSE
+    clock_gettime(CLOCK_REALTIME_COARSE, &t);
+#else
+    clock_gettime(CLOCK_REALTIME, &t);
+#endif
+    return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
 /* ---- CRC-32 ---- */

@@ -28,3 +28,5 @@ cdef extern from "crc.h" nogil:
     uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n)
     uint32_t crc32_at_level(const uint8_t *p, int64_t at, int64_t n, int most)
     int crc_level()
+    bint any_below(const uint8_t *p, int64_t at, int64_t n, uint8_t limit)
+    int64_t clock_ms()

@@ -30,6 +30,14 @@ class Effects:
     Thread: all methods may be called from any thread; positions are always explicit.
     """
 
+    @property
+    def watches(self) -> bool:
+        """Whether every store into a map and every look at the clock must come through here.
+
+        False for the real disk: there a put may do both within one kernel call.
+        """
+        return type(self) is not Effects
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def open_read(self, path: str, below: str | None = None) -> int:

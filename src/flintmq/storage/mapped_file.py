@@ -12,6 +12,7 @@ import os
 import threading
 from collections.abc import Callable
 
+from flintmq.kernels.appender import Target
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.transient_pool import PoolBuffer
 
@@ -19,7 +20,7 @@ WINDOW = 64 << 20  # bytes of log that are allocated at once
 ASK = 1 << 20  # a writer asks again after so many bytes, which tells where it is
 
 
-class MappedFile:
+class MappedFile(Target):
     """A file of full size, open and mapped for writing.
 
     Attributes:
@@ -43,6 +44,7 @@ class MappedFile:
         self.asked: Callable[[MappedFile, int], None] | None = None
         self._borrowed: PoolBuffer | None = None
         self._committed = 0
+        self.attach(self.buffer)
         self._holders = 1
         self._lock = threading.Lock()
         self._grow = threading.Lock()
@@ -130,6 +132,7 @@ class MappedFile:
     def borrow(self, buffer: PoolBuffer) -> None:
         """Store records into this buffer from now on. Only for a file that is empty."""
         self._borrowed, self.buffer = buffer, buffer.view
+        self.attach(self.buffer)
 
     def commit(self, target: int) -> None:
         """Bring what was put below the file position `target` into the file; a full file gives its buffer back.
@@ -147,6 +150,7 @@ class MappedFile:
         self._committed = target
         if target == self.size:
             self.buffer, self._borrowed = self.view, None
+            self.attach(self.buffer)
             borrowed.give_back()
 
     def end_here(self, position: int) -> None:
@@ -182,6 +186,7 @@ class MappedFile:
             self._holders -= 1
             last = self._holders == 0
         if last:
+            self.detach()
             self.view.release()
             self.map.close()
             self.effects.close(self.fd)

@@ -5,12 +5,17 @@ Source: upstream CommitLog.asyncPutMessage; store behaviour 6.
 One lock, the put lock, covers the choice of the queue offset and the bytes of the record. (Upstream has a second one
 per queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A record's queue
 offset counts as taken only once the record is in the map.
+
+Plain messages go the fast way, one kernel call (kernels/appender.py), which does not take the lock: it holds the GIL,
+and leaves everything to the slow way while somebody has the lock. Both ways write the same bytes.
 """
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -20,6 +25,7 @@ from flintmq.format.message_id import parse_host
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.text import java_encode
 from flintmq.kernels import put as kernel
+from flintmq.kernels.appender import CLOCK_SET_BACK_MS, Appender, Place, Topic, forked
 from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file import MappedFile
@@ -29,8 +35,8 @@ from flintmq.store.slow_part import SlowPart
 
 log = logging.getLogger("flintmq.commitlog")
 
-CLOCK_SET_BACK_MS = 3_600_000  # from here on a clock behind the last record is believed
 DEFAULT_HOST = "127.0.0.1:10911"
+os.register_at_fork(after_in_child=forked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +60,14 @@ class Begun(NamedTuple):
     Attributes:
         file, position: where the record goes.
         bound: position in the file before which it surely ends.
-        place: topic and queue whose next offset it takes; None if it takes none.
+        place: topic and queue id whose next offset it takes; None if it takes none.
         time: its store time in ms.
     """
 
     file: MappedFile
     position: int
     bound: int
-    place: tuple[bytes, int] | None
+    place: tuple[Topic, int] | None
     time: int
 
 
@@ -76,10 +82,7 @@ class CommitLog:
         host: `ip:port` that records carry as store host, and as born host where the message has none.
 
     Attributes:
-        end: log offset behind the last whole record; everything below it may be read.
-        last_time: store time in ms of the last record.
-        next_offsets: (topic, queue id) -> queue offset of the next record.
-        closed: set under the lock; every later put is refused.
+        appender: where the log ends, and the queues: the state that both ways share.
         slow: the part of a put that may keep the others waiting.
     """
 
@@ -87,16 +90,38 @@ class CommitLog:
         self, files: MappedFileQueue, config: StoreConfig, state: LogState, effects: Effects, host: str = DEFAULT_HOST
     ) -> None:
         self.files, self.config, self.effects = files, config, effects
-        self.end, self.last_time, self.next_offsets = state.end, state.last_time, state.next_offsets
         self.host = parse_host(host)
         self.hosts = self.host + self.host
         self.host_flags = 0x30 if len(self.host) == 20 else 0
         self.lock = threading.Lock()
         self.slow = SlowPart(effects)
-        self.closed = False
-        self._begun: Begun | None = None
-        self._topics: dict[str, bytes] = {}
-        self._warned_clock = False
+        self.fast = not effects.watches  # whether messages may go the fast way
+        self.appender = Appender(
+            PutMessageStatus.PUT_OK,
+            self.hosts,
+            config.max_message_size,
+            config.enabled_append_prop_crc,
+            state.end,
+            state.last_time,
+        )
+        self._by_raw: dict[bytes, Topic] = {}
+        for (raw, queue_id), offset in state.next_offsets.items():
+            self._by_raw.setdefault(raw, Topic(raw)).places[queue_id] = Place(offset)
+
+    @property
+    def end(self) -> int:
+        """Log offset behind the last whole record; everything below it may be read."""
+        return self.appender.end
+
+    @property
+    def last_time(self) -> int:
+        """Store time in ms of the last record."""
+        return self.appender.last_time
+
+    @property
+    def next_offsets(self) -> dict[tuple[bytes, int], int]:
+        """(topic, queue id) -> queue offset of the next record: a picture of now."""
+        return {(raw, q): place.next for raw, topic in list(self._by_raw.items()) for q, place in topic.places.items()}
 
     def put(self, message: Message) -> PutResult:
         """Append one message.
@@ -108,7 +133,24 @@ class CommitLog:
 
         Thread: any. Durability: the kernel has it; nothing is on disk yet.
         """
-        topic = self._topics.get(message.topic) or self._topic(message.topic)
+        result = self.appender.put(message)
+        return result if result is not None else self._put_slowly(message)
+
+    def put_many(self, messages: Sequence[Message]) -> list[PutResult]:
+        """Append messages in order; a result each, as `put` gives them.
+
+        Thread: any. Others' messages may come between. Durability: as for put.
+        """
+        results: list[PutResult] = []
+        rest, at = list(messages), 0
+        while (at := self.appender.put_list(rest, at, results)) < len(rest):
+            results.append(self._put_slowly(rest[at]))
+            at += 1
+        return results
+
+    def _put_slowly(self, message: Message) -> PutResult:
+        """The way of every message that is not plain, and of the first one of a queue or a window."""
+        topic = self.appender.topics.get(message.topic) or self._topic(message.topic)
         properties = encode_properties(message)
         if topic is None or properties is None:
             return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
@@ -116,33 +158,38 @@ class CommitLog:
         if refused is not None:
             return PutResult(refused)
         with self.lock:
-            if self.closed:
+            if self.appender.closed or self.appender.forked:
                 return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-            return self._append(message, topic, properties)
+            self.appender.held = True
+            try:
+                return self._append(message, topic, properties)
+            finally:
+                self.appender.held = False
 
-    def _topic(self, name: str) -> bytes | None:
-        """A topic's bytes, known from now on; None if it is refused."""
+    def _topic(self, name: str) -> Topic | None:
+        """A topic, known from now on; None if it is refused."""
         raw = java_encode(name)
         if topic_status(name, raw) is not None:
             return None
-        self._topics[name] = raw
-        return raw
+        topic = self._by_raw.setdefault(raw, Topic(raw))
+        self.appender.topics[name] = topic
+        return topic
 
-    def _append(self, message: Message, topic: bytes, properties: bytes) -> PutResult:
+    def _append(self, message: Message, topic: Topic, properties: bytes) -> PutResult:
         """Write the record. The put lock is held."""
-        if self._begun is not None:
-            self._settle(self._begun)
+        if self.appender.begun is not None:
+            self._settle(self.appender.begun)
         now = self._store_time()
         kind = message.sys_flag & TRANSACTION_MASK
         counted = kind in (TRANSACTION_NONE, TRANSACTION_COMMIT)
-        place = topic, message.queue_id
-        queue_offset = self.next_offsets.get(place, 0) if counted else 0
+        place = topic.places.get(message.queue_id) if counted else None
+        queue_offset = place.next if place is not None else 0
         for _ in range(2):
             file = self._file()
             if file is None:
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
             at = file.wrote
-            bound = min(at + 4096 + len(message.body) + len(topic) + len(properties), file.size)
+            bound = min(at + 4096 + len(message.body) + len(topic.raw) + len(properties), file.size)
             try:
                 if bound > file.reserved:
                     with self.slow:
@@ -150,13 +197,14 @@ class CommitLog:
             except OSError as error:
                 log.warning("%s: no space for the next records (%s)", file.path, error.strerror)
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
-            self._begun = Begun(file, at, bound, place if counted else None, now)
+            begun = Begun(file, at, bound, (topic, message.queue_id) if counted else None, now)
+            self.appender.begun = begun
             end = kernel.put(
                 file.buffer,
                 at,
                 file.start + at,
                 message.body,
-                topic,
+                topic.raw,
                 properties,
                 self.hosts,
                 message.queue_id,
@@ -170,13 +218,14 @@ class CommitLog:
                 self.config.enabled_append_prop_crc,
             )
             if end == kernel.REFUSED:
-                self._begun = None
+                self.appender.begun = None
                 return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
             if end == kernel.FULL:
                 self._rolled(file, at)
-                self._begun = None
+                self.appender.begun = None
                 continue
-            self._appended(self._begun, end, queue_offset)
+            self._appended(begun, end, queue_offset)
+            self.appender.target = file if self.fast else None
             return PutResult(PutMessageStatus.PUT_OK, queue_offset, file.start + at, end - at, now, self.host)
         raise AssertionError("a record that fits an empty file did not fit one")
 
@@ -186,15 +235,16 @@ class CommitLog:
         self.effects.wrote(file.fd, begun.position, end - begun.position)
         file.wrote = end
         if begun.place is not None:
-            self.next_offsets[begun.place] = queue_offset + 1
-        self.last_time, self.end = begun.time, file.start + end
-        self._begun = None
+            topic, queue_id = begun.place
+            topic.places.setdefault(queue_id, Place(0)).next = queue_offset + 1
+        self.appender.last_time, self.appender.end = begun.time, file.start + end
+        self.appender.begun = None
 
     def close(self) -> None:
         """Refuse every later put, after an append that a signal broke off was settled. The put lock is held."""
-        if self._begun is not None:
-            self._settle(self._begun)
-        self.closed = True
+        self.appender.closed = True
+        if self.appender.begun is not None:
+            self._settle(self.appender.begun)
 
     def _settle(self, begun: Begun) -> None:
         """Finish an append that a signal broke off: its record counts if it is whole, else nothing of it stays.
@@ -209,7 +259,7 @@ class CommitLog:
                 self._rolled(file, at)
             else:
                 file.buffer[at : begun.bound] = bytes(begun.bound - at)
-            self._begun = None
+            self.appender.begun = None
             return
         self._appended(begun, at + found.size, found.queue_offset)
 
@@ -218,7 +268,7 @@ class CommitLog:
         self.effects.wrote(file.fd, at, 8)
         file.end_here(at + 8)
         file.wrote = file.size
-        self.end = file.start + file.size
+        self.appender.end = file.start + file.size
         log.info("%s is full", file.path)
 
     def _file(self) -> MappedFile | None:
@@ -236,15 +286,10 @@ class CommitLog:
 
     def _store_time(self) -> int:
         """The clock, never behind the last record, unless it was set back by more than an hour."""
-        now = self.effects.now_ms()
-        if now >= self.last_time:
-            self._warned_clock = False
+        now, last = self.effects.now_ms(), self.last_time
+        if now >= last:
             return now
-        if self.last_time - now < CLOCK_SET_BACK_MS:
-            return self.last_time
-        if not self._warned_clock:
-            log.warning(
-                "the clock is %d s behind the last record; store times follow it", (self.last_time - now) // 1000
-            )
-            self._warned_clock = True
+        if last - now < CLOCK_SET_BACK_MS:
+            return last
+        log.warning("the clock is %d s behind the last record; store times follow it", (last - now) // 1000)
         return now

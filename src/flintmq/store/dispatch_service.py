@@ -10,28 +10,30 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from flintmq.errors import CorruptStoreError
-from flintmq.format import record
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex
-from flintmq.store.log import MAX_ROWS, PIECE_BYTES, LogWalk
-from flintmq.store.log_files import LogFiles
+from flintmq.store.log import LogWalk, Piece
+from flintmq.store.log_tail import LogTail
 from flintmq.store.recovery import Facts
 
 log = logging.getLogger("flintmq.dispatch")
 
 IDLE_S = 0.05  # how long an idle dispatcher sleeps when nobody wakes it
-PAUSE_S = 0.001  # between two passes, as upstream: a pass for every single put would cost more than the put
+LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
+LINGERS = 20  # so many times without anything new, then it sleeps
+FAR = 32 << 20  # bytes that dispatch may be behind before puts wait for it
+YIELD_S = 0.0005  # how long such a put waits
 
 
 class DispatchService:
     """Dispatches one store's log.
 
     Args:
-        files: lists the log's files as they are now.
+        log: the log's files.
         confirmed: log offset up to which records may be dispatched.
         queues, index, dispatcher: of the store; this service is their only writer from now on.
         begin: log offset up to which everything is dispatched.
@@ -40,21 +42,23 @@ class DispatchService:
         position: log offset up to which everything is dispatched.
         last_time: store time in ms of the last dispatched record.
         stopped_at: the damage that stopped dispatch, or None.
+        needs_wake: whether somebody who puts has to call `wake`: it sleeps, or is far behind.
     """
 
     def __init__(
         self,
-        files: Callable[[], LogFiles],
+        log: LogTail,
         confirmed: Callable[[], int],
         queues: ConsumeQueues,
         index: KeyIndex | None,
         dispatcher: Dispatcher,
         begin: int,
     ) -> None:
-        self.files, self.confirmed = files, confirmed
+        self.log, self.confirmed = log, confirmed
         self.queues, self.index, self.dispatcher = queues, index, dispatcher
         self.position, self.last_time = begin, 0
         self.stopped_at: Exception | None = None
+        self.needs_wake = self._far = False
         self._wake = threading.Event()
         self._stop = False
         self._step = threading.Lock()
@@ -70,28 +74,32 @@ class DispatchService:
             if self.position >= end or self.stopped_at is not None:
                 return False
             try:
-                waiting = end - self.position  # a pass for one record does not ask for memory for thousands
-                rows, size = waiting // record.MIN_SIZE + 1, max(waiting, 4096)
-                walk = LogWalk(
-                    self.files(), Facts(), self.position, end, check_crc=False,
-                    max_rows=min(rows, MAX_ROWS), piece_bytes=min(size, PIECE_BYTES),
-                )  # fmt: skip
-                for piece in walk:
-                    for block in self.dispatcher.blocks(piece):
-                        if self.index is not None:
-                            self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
-                            self.index.begin(block.last_time)
-                        self.queues.take(block, self.dispatcher)
-                        self.last_time = block.last_time
-                    self.position = piece.base + piece.end
-                self.position = max(self.position, min(walk.position, end))
+                self._take(self.log.pieces(self.position, end))
+                self.position = max(self.position, min(self.log.position, end))
+                if self.position < end:  # something is odd there: let the walk judge that judges for everybody
+                    walk = LogWalk(self.log.listed(), Facts(), self.position, end, check_crc=False)
+                    self._take(walk)
+                    self.position = max(self.position, min(walk.position, end))
             except (CorruptStoreError, OSError) as error:
                 self.stopped_at = error
+                self.needs_wake = self._far = False
                 log.error("dispatch stands still at log offset %d: %s", self.position, error)
                 return False
             with self.queues.changed:
                 self.queues.changed.notify_all()
             return True
+
+    def _take(self, pieces: Iterable[Piece]) -> None:
+        """Write the units and items of these records."""
+        for piece in pieces:
+            for block in self.dispatcher.blocks(piece):
+                if self.index is not None:
+                    self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+                    self.index.begin(block.last_time)
+                self.queues.take(block, self.dispatcher)
+                self.last_time = block.last_time
+            self.position = piece.base + piece.end
+            self.needs_wake = self._far = self.behind > FAR
 
     @property
     def behind(self) -> int:
@@ -99,7 +107,12 @@ class DispatchService:
         return max(0, self.confirmed() - self.position)
 
     def wake(self) -> None:
-        """Something was put."""
+        """Something was put. Whoever puts faster than can be dispatched waits a moment here.
+
+        (A thread that only puts keeps the GIL for milliseconds at a time; dispatch needs it between two kernel calls.)
+        """
+        if self._far:
+            time.sleep(YIELD_S)
         if not self._wake.is_set():
             self._wake.set()
 
@@ -125,8 +138,15 @@ class DispatchService:
             pass
 
     def _run(self) -> None:
+        """While puts come, one look a millisecond takes many of them at once, and none of them pays for a wake-up."""
+        looks = 0
         while not self._stop:
-            self._wake.wait(IDLE_S)
+            looks = 0 if self.dispatch_once() else looks + 1
+            if looks < LINGERS:
+                self._wake.wait(LINGER_S)
+            else:
+                self.needs_wake = True
+                if self.confirmed() <= self.position or self.stopped_at is not None:
+                    self._wake.wait(IDLE_S)
+                self.needs_wake = False
             self._wake.clear()
-            while self.dispatch_once() and not self._stop:
-                time.sleep(PAUSE_S)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from dataclasses import replace
 
 from flintmq.config import StoreConfig
 from flintmq.message import PutMessageStatus, PutResult
@@ -30,7 +29,7 @@ PAGE = 4096
 
 def unflushed(result: PutResult) -> PutResult:
     """The answer to a put that is stored and not known to be on disk."""
-    return replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+    return result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
 
 class FlushService:

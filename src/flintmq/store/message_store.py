@@ -34,7 +34,8 @@ from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.flush import FlushService
 from flintmq.store.key_index import KeyIndex
-from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.log_files import LogFiles
+from flintmq.store.log_tail import LogTail
 from flintmq.store.poison import Poison
 from flintmq.store.puts import Puts
 from flintmq.store.queues import queue_names
@@ -139,10 +140,15 @@ class MessageStore:
         words = self._files, self._log, self.config, self._poison, effects
         self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
         self._flush = FlushService(*words, self._note_flushed, self._commits)
-        self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
+        self._dispatch = DispatchService(
+            LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end
+        )
         self._puts = Puts(
             self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters
         )
+        wakes = self._flush.sync or self._commits is not None or self.config.wake_flush_when_put_message
+        self._waits_for_nothing = not wakes and self.config.broker_role != "SLAVE"
+        self._append = self._log.appender.put
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
         self._files.start()
@@ -160,11 +166,6 @@ class MessageStore:
             self.effects.unlink(files.files[-1].path)
             files = LogFiles.discover(self._places, effects=self.effects)
         return files
-
-    def _written(self) -> LogFiles:
-        """The log's files as this store has them open, for the dispatcher's walk."""
-        files = tuple(LogFile(f.path, f.start, f.size) for f in self._files.files)
-        return LogFiles(files, self._files.file_size, self._files.file_size, (), self.effects)
 
     def _confirmed(self) -> int:
         if self._flush.sync:
@@ -195,6 +196,16 @@ class MessageStore:
 
         Thread: any. Durability: as the store's flushDiskType says.
         """
+        if self._waits_for_nothing and not self._poison.reason:
+            result = self._append(message)
+            if result is not None:
+                if self._dispatch.needs_wake:
+                    self._dispatch.wake()
+                return result
+        return self._put_and_wait(message)
+
+    def _put_and_wait(self, message: Message) -> PutResult:
+        """Put a message that is not plain, or that waits for the disk."""
         self._check_open()
         return self._puts.put(message)
 

@@ -55,7 +55,7 @@ class Puts:
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Messages in order, with one wait for the disk at the end."""
         messages = list(messages)
-        results = [self._append(message) for message in messages]
+        results = self._append_all(messages)
         stored = [r for r in results if r.status is OK]
         if not stored:
             return results
@@ -79,15 +79,28 @@ class Puts:
 
     def _append(self, message: Message) -> PutResult:
         """The message in the log, or why not."""
-        if self.poison or self.config.broker_role == "SLAVE":
-            result = PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        elif self.log.slow.since and self.log.slow.busy(self.config.os_page_cache_busy_time_out_mills):
-            result = PutResult(PutMessageStatus.OS_PAGE_CACHE_BUSY)
-        else:
-            result = self.log.put(message)
+        refusal = self._refusal()
+        result = self.log.put(message) if refusal is None else PutResult(refusal)
         if result.status is not OK:
             self.counters.refused(result.status.name)
         return result
+
+    def _append_all(self, messages: list[Message]) -> list[PutResult]:
+        """The messages in the log, or why not."""
+        refusal = self._refusal()
+        results = self.log.put_many(messages) if refusal is None else [PutResult(refusal) for _ in messages]
+        for result in results:
+            if result.status is not OK:
+                self.counters.refused(result.status.name)
+        return results
+
+    def _refusal(self) -> PutMessageStatus | None:
+        """Why nothing can be put now, if so."""
+        if self.poison or self.config.broker_role == "SLAVE":
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        if self.log.slow.since and self.log.slow.busy(self.config.os_page_cache_busy_time_out_mills):
+            return PutMessageStatus.OS_PAGE_CACHE_BUSY
+        return None
 
     def _unflushed(self, result: PutResult) -> PutResult:
         late = unflushed(result)
@@ -101,6 +114,7 @@ class Puts:
         elif self.commits is not None:
             self.commits.put(result.physical_offset + result.size)
         else:
-            self.dispatch.wake()
+            if self.dispatch.needs_wake:
+                self.dispatch.wake()
             if self.config.wake_flush_when_put_message:
                 self.flush.wake()

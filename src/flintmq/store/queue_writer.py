@@ -74,17 +74,21 @@ class OpenFiles:
             OSError: the disk refused; what was written since the last flush may be lost.
         """
         with self._lock:
-            for path in sorted(self.dirty):
-                fd = self.open.get(path, -1)
-                borrowed = fd < 0
-                if borrowed:
-                    fd = self.effects.open_write(path)
-                try:
-                    self.effects.sync(fd)
-                finally:
-                    if borrowed:
-                        self.effects.close(fd)
-            self.dirty.clear()
+            paths = sorted(self.dirty)
+        for path in paths:
+            with self._lock:
+                if path not in self.dirty:
+                    continue
+                fd = self.effects.open_write(path)
+                self.dirty.discard(path)
+            try:  # without the lock: whoever writes meanwhile makes the file dirty again
+                self.effects.sync(fd)
+            except OSError:
+                self.dirty.add(path)
+                raise
+            finally:
+                self.effects.close(fd)
+        with self._lock:
             for folder in sorted(self.grown):
                 self.effects.sync_dir(folder)
             self.grown.clear()

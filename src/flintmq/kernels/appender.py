@@ -1,0 +1,358 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""The fast way of a put: a plain message into the mapped file within one call that holds the GIL throughout.
+
+While it runs nobody else does, so the GIL is its lock: it runs no code of Python's and gives nothing back before the
+record stands and its end is published. What is not plain it leaves to store/commit_log.py: it answers None and has
+touched nothing. Not compiled, that is always its answer.
+
+The state of the append side (`Appender`, `Place`, `Target`) lives here, once; the slow way works on the same objects.
+"""
+
+import cython
+
+if not cython.compiled:  # the fast way is the compiled one
+    from flintmq.kernels.message import Message, PutResult
+
+    PyBytes_AS_STRING = PyBytes_CheckExact = PyBytes_GET_SIZE = PyDict_CheckExact = PyDict_Next = None
+    PyLong_AsLongLongAndOverflow = PyLong_CheckExact = PyObject = None
+    PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = clock_ms = copy_bytes = None
+    crc_property_room = find_either = put_record = record_size = u32be = utf8 = None
+
+CLOCK_SET_BACK_MS = 3_600_000  # from here on a clock behind the last record is believed
+MOST_BODY = 1 << 16  # bytes of the largest body that is copied with the GIL held
+
+_HOUR = cython.declare(cython.longlong, 3_600_000)
+_MOST_BODY = cython.declare(cython.longlong, 65536)
+_MOST_PROPERTIES = cython.declare(cython.longlong, 32767)
+_KEYS = cython.declare(cython.longlong, 0x4B455953)
+_TAGS = cython.declare(cython.longlong, 0x54414753)
+_WAIT = cython.declare(cython.longlong, 0x57414954)
+_DELA = cython.declare(cython.longlong, 0x44454C41)
+_TIME = cython.declare(cython.longlong, 0x54494D45)
+
+_forks = cython.declare(cython.longlong, 0)
+
+
+def forked() -> None:
+    """This process is a fork's child: no appender made before it puts anything from now on."""
+    global _forks
+    _forks += 1
+
+
+@cython.cclass
+class Target:
+    """The part of a mapped file that appends look at; flintmq.storage.mapped_file.MappedFile derives from it."""
+
+    start = cython.declare(cython.longlong, visibility="public")
+    size = cython.declare(cython.longlong, visibility="public")
+    wrote = cython.declare(cython.longlong, visibility="public")
+    reserved = cython.declare(cython.longlong, visibility="public")
+    _p: cython.p_uchar
+
+    def attach(self, buffer: cython.uchar[::1]) -> None:
+        """Take the file's bytes. They must stay where they are until `detach`."""
+        if len(buffer) < self.size:
+            raise ValueError("the buffer is smaller than the file")
+        if cython.compiled:
+            self._p = cython.address(buffer[0])
+
+    def detach(self) -> None:
+        """The bytes go away."""
+        if cython.compiled:
+            self._p = cython.NULL
+
+
+@cython.final
+@cython.cclass
+class Place:
+    """One queue: the queue offset of its next record."""
+
+    next = cython.declare(cython.longlong, visibility="public")
+
+    def __init__(self, next: cython.longlong) -> None:
+        self.next = next
+
+
+@cython.final
+@cython.cclass
+class Topic:
+    """A topic that was found legal: its bytes, and its queues by queue id."""
+
+    raw = cython.declare(bytes, visibility="readonly")
+    places = cython.declare(dict, visibility="readonly")
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw, self.places = raw, {}
+
+
+@cython.final
+@cython.cclass
+class Appender:
+    """The append side of one log.
+
+    Args:
+        stored: status of a put that succeeded.
+        hosts: raw born host and store host, both of 8 or both of 20 bytes.
+        max_body: bytes of the largest body.
+        crc_property: end records with the checksum property.
+
+    Attributes:
+        end: log offset behind the last whole record.
+        last_time: its store time in ms.
+        topics: name -> Topic, of those that were found legal.
+        target: the file that takes records the fast way, or None: then every put is left to the slow way.
+        held: somebody has the put lock and may give the GIL away.
+        closed: every put is refused.
+        begun: an append that a signal broke off and that must be settled first, or None.
+    """
+
+    end = cython.declare(cython.longlong, visibility="public")
+    last_time = cython.declare(cython.longlong, visibility="public")
+    topics = cython.declare(dict, visibility="readonly")
+    target = cython.declare(Target, visibility="public")
+    held = cython.declare(cython.bint, visibility="public")
+    closed = cython.declare(cython.bint, visibility="public")
+    begun = cython.declare(object, visibility="public")
+    _stored: object
+    _hosts: bytes
+    _host: bytes
+    _host_flags: cython.longlong
+    _max_body: cython.longlong
+    _crc_property: cython.bint
+    _made_after: cython.longlong
+    _name: object
+    _topic: Topic
+    _scratch: cython.uchar[33000]
+
+    def __init__(
+        self,
+        stored: object,
+        hosts: bytes,
+        max_body: cython.longlong,
+        crc_property: cython.bint,
+        end: cython.longlong,
+        last_time: cython.longlong,
+    ) -> None:
+        if len(hosts) not in (16, 40):
+            raise ValueError("hosts are two of 8 bytes or two of 20")
+        self._stored, self._hosts, self._host = stored, hosts, hosts[: len(hosts) // 2]
+        self._host_flags = 0x30 if len(hosts) == 40 else 0
+        self._max_body, self._crc_property = max_body, crc_property
+        self.end, self.last_time, self.topics = end, last_time, {}
+        self.target = self.begun = self._name = self._topic = None
+        self.held = self.closed = False
+        self._made_after = _forks
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is the child of a fork that came after this object was made."""
+        return self._made_after != _forks
+
+    def put(self, message: Message):
+        """Append one message.
+
+        Returns:
+            The result; None if nothing was done and the slow way has to see to it.
+
+        Thread: any. Durability: the kernel has the record.
+        """
+        if not cython.compiled:
+            return None
+        if self.target is None or self.held or self.closed or self.begun is not None or self._made_after != _forks:
+            return None
+        return self._put(message, clock_ms())
+
+    def put_list(self, messages: list, at: cython.Py_ssize_t, results: list):
+        """Append messages[at:] in order, up to the first that the slow way has to see to; results are appended.
+
+        Returns:
+            Where in the list the first message stands that was not put.
+
+        Raises:
+            TypeError: something in the list is no message; those before it are put.
+        """
+        if not cython.compiled:
+            return at
+        if self.target is None or self.held or self.closed or self.begun is not None or self._made_after != _forks:
+            return at
+        now: cython.longlong = clock_ms()
+        while at < len(messages):
+            message: Message = messages[at]
+            if message is None:
+                raise TypeError("None is no message")
+            result = self._put(message, now)
+            if result is None:
+                break
+            results.append(result)
+            at += 1
+        return at
+
+    @cython.cfunc
+    def _put(self, m: Message, now: cython.longlong):
+        """Append one message; None if it has to go the slow way. Everything that can fail comes before the record."""
+        file: Target = self.target
+        topic: Topic = self._find(m.topic)
+        body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
+        if file._p == cython.NULL or topic is None or not PyBytes_CheckExact(body) or m.sys_flag & 4:
+            return None
+        place: Place = topic.places.get(m.queue_id)
+        if place is None:
+            return None
+        body_size: cython.longlong = PyBytes_GET_SIZE(body)
+        topic_size: cython.longlong = len(topic.raw)
+        properties: cython.pointer(cython.const[cython.uchar]) = self._scratch
+        properties_size: cython.longlong
+        if m.properties_bytes is None:
+            properties_size = self._encode(m)
+        else:
+            properties_size = _ready(m.properties_bytes)
+            if properties_size > 0:
+                properties = cython.cast(
+                    cython.pointer(cython.const[cython.uchar]), cython.cast(bytes, m.properties_bytes)
+                )
+        if properties_size < 0 or body_size > self._max_body or body_size > _MOST_BODY:
+            return None
+        extra: cython.longlong = crc_property_room(properties, 0, properties_size) if self._crc_property else 0
+        bits: cython.int = cython.cast(cython.int, m.sys_flag | self._host_flags)
+        if properties_size + extra > _MOST_PROPERTIES or bits & 0x30 != self._host_flags:
+            return None
+        at: cython.longlong = file.wrote
+        size: cython.longlong = record_size(body_size, topic_size, properties_size + extra, bits)
+        if size > file.size - 8 - at or size > file.reserved - at:
+            return None
+        if now < self.last_time:
+            if self.last_time - now >= _HOUR:
+                return None
+            now = self.last_time
+        born: cython.longlong = now
+        overflow: cython.int = 0
+        if m.born_timestamp is not None:
+            if not PyLong_CheckExact(cython.cast(cython.pointer(PyObject), m.born_timestamp)):
+                return None
+            born = PyLong_AsLongLongAndOverflow(
+                cython.cast(cython.pointer(PyObject), m.born_timestamp), cython.address(overflow)
+            )
+            if overflow != 0:
+                return None
+        result: PutResult = PutResult.__new__(PutResult)
+        put_record(
+            file._p, at, file.start + at, cython.cast(cython.p_uchar, PyBytes_AS_STRING(body)), 0, body_size,
+            cython.cast(cython.p_uchar, topic.raw), 0, topic_size, properties, 0, properties_size,
+            cython.cast(cython.p_uchar, self._hosts), 0, len(self._host), cython.cast(cython.int, m.queue_id),
+            place.next, cython.cast(cython.int, m.flag), bits, born, now, cython.cast(cython.int, m.reconsume_times),
+            m.prepared_transaction_offset, self._crc_property,
+        )  # fmt: skip
+        result.status, result.store_host = self._stored, self._host
+        result.queue_offset, result.physical_offset = place.next, file.start + at
+        result.size, result.store_timestamp = size, now
+        place.next += 1
+        file.wrote = at + size
+        self.last_time, self.end = now, file.start + at + size
+        return result
+
+    @cython.cfunc
+    @cython.inline
+    def _find(self, name: object) -> Topic:
+        """A topic that was met before, by its name; None else."""
+        if name is self._name:  # mostly that of the message before
+            return self._topic
+        if not PyUnicode_CheckExact(cython.cast(cython.pointer(PyObject), name)):
+            return None
+        found: Topic = self.topics.get(name)
+        if found is not None:
+            self._name, self._topic = name, found
+        return found
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _encode(self, m: Message) -> cython.longlong:
+        """The property string into the scratch buffer, as put_checks.encode_properties does; -1: the slow way."""
+        n: cython.longlong = 0
+        at: cython.Py_ssize_t = 0
+        name: cython.pointer(PyObject) = cython.NULL
+        value: cython.pointer(PyObject) = cython.NULL
+        p: cython.pointer(cython.const[cython.uchar])
+        size: cython.longlong = 0
+        if m.properties is not None:
+            if not PyDict_CheckExact(cython.cast(cython.pointer(PyObject), m.properties)):
+                return -1
+            while n >= 0 and PyDict_Next(
+                cython.cast(cython.pointer(PyObject), m.properties),
+                cython.address(at), cython.address(name), cython.address(value),
+            ):  # fmt: skip
+                p = utf8(name, cython.address(size))
+                if p == cython.NULL or (size >= 4 and _special(u32be(p, 0))):
+                    return -1
+                n = self._pair(n, p, size, value)
+        if n >= 0 and _is_given(m.keys):
+            n = self._pair(n, b"KEYS", 4, cython.cast(cython.pointer(PyObject), m.keys))
+        if n >= 0 and _is_given(m.tags):
+            n = self._pair(n, b"TAGS", 4, cython.cast(cython.pointer(PyObject), m.tags))
+        if n >= 0 and not m.wait:
+            n = self._pair(n, b"WAIT", 4, cython.cast(cython.pointer(PyObject), "false"))
+        return n
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _pair(
+        self,
+        n: cython.longlong,
+        name: cython.pointer(cython.const[cython.uchar]),
+        name_size: cython.longlong,
+        value: cython.pointer(PyObject),
+    ) -> cython.longlong:
+        """Add a property behind the n bytes that there are; gives the new number, -1 for the slow way."""
+        size: cython.longlong = 0
+        p: cython.pointer(cython.const[cython.uchar]) = utf8(value, cython.address(size))
+        if p == cython.NULL or size > _MOST_PROPERTIES or name_size > _MOST_PROPERTIES - n - size - 2:
+            return -1
+        if any_below(name, 0, name_size, 3) or any_below(p, 0, size, 3):
+            return -1  # 0, 1 and 2 can stand in no property
+        copy_bytes(self._scratch, n, name, 0, name_size)
+        self._scratch[n + name_size] = 1
+        copy_bytes(self._scratch, n + name_size + 1, p, 0, size)
+        n += name_size + size + 2
+        self._scratch[n - 1] = 2
+        return n
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_given(text: object) -> cython.bint:
+    """Whether tags or keys are there: neither None nor an empty str."""
+    p: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), text)
+    return text is not None and not (PyUnicode_CheckExact(p) and PyUnicode_GET_LENGTH(p) == 0)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _special(word: cython.uint) -> cython.bint:
+    """Whether a property's name begins like one that does something: KEYS, TAGS, WAIT, DELAY, TIMER_*."""
+    return word == _KEYS or word == _TAGS or word == _WAIT or word == _DELA or word == _TIME
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _ready(properties: object) -> cython.longlong:
+    """Size of a property string that may be stored as it is; -1 for the slow way."""
+    at: cython.longlong = 0
+    raw: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), properties)
+    if not PyBytes_CheckExact(raw):
+        return -1
+    size: cython.longlong = PyBytes_GET_SIZE(raw)
+    if size == 0:
+        return 0
+    p: cython.pointer(cython.const[cython.uchar]) = cython.cast(
+        cython.pointer(cython.const[cython.uchar]), PyBytes_AS_STRING(raw)
+    )
+    if any_below(p, 0, size, 1):
+        return -1
+    # A name stands at the beginning or behind a 2. Those that delay a message begin so.
+    while at + 4 <= size:
+        if u32be(p, at) == _DELA or u32be(p, at) == _TIME:
+            return -1
+        at = find_either(p, at, size, 2, 2) + 1
+    return size

@@ -1,0 +1,50 @@
+from typing import Any, Final
+
+from flintmq.kernels.message import Message, PutResult
+
+CLOCK_SET_BACK_MS: Final = 3_600_000
+MOST_BODY: Final = 65_536
+
+def forked() -> None: ...
+
+class Target:
+    start: int
+    size: int
+    wrote: int
+    reserved: int
+    def attach(self, buffer: memoryview) -> None: ...
+    def detach(self) -> None: ...
+
+class Place:
+    next: int
+    def __init__(self, next: int) -> None: ...
+
+class Topic:
+    @property
+    def raw(self) -> bytes: ...
+    @property
+    def places(self) -> dict[int, Place]: ...
+    def __init__(self, raw: bytes) -> None: ...
+
+class Appender:
+    end: int
+    last_time: int
+    target: Target | None
+    held: bool
+    closed: bool
+    begun: Any
+    @property
+    def topics(self) -> dict[str, Topic]: ...
+    @property
+    def forked(self) -> bool: ...
+    def __init__(
+        self,
+        stored: Any,
+        hosts: bytes,
+        max_body: int,
+        crc_property: bool,
+        end: int,
+        last_time: int,
+    ) -> None: ...
+    def put(self, message: Message) -> PutResult | None: ...
+    def put_list(self, messages: list[Message], at: int, results: list[PutResult]) -> int: ...

@@ -1,0 +1,12 @@
+# C types of message.py.
+cimport cython
+
+cdef class Message:
+    cdef public object topic, body, tags, keys, properties, born_timestamp, properties_bytes
+    cdef public long long queue_id, flag, sys_flag, reconsume_times, prepared_transaction_offset
+    cdef public bint wait
+
+cdef class PutResult:
+    cdef readonly object status
+    cdef readonly bytes store_host
+    cdef readonly long long queue_offset, physical_offset, size, store_timestamp

@@ -1,0 +1,60 @@
+from typing import Any
+
+class Message:
+    topic: str
+    body: bytes
+    tags: str | None
+    keys: str | None
+    properties: dict[str, str] | None
+    queue_id: int
+    flag: int
+    wait: bool
+    born_timestamp: int | None
+    sys_flag: int
+    reconsume_times: int
+    prepared_transaction_offset: int
+    properties_bytes: bytes | None
+    def __init__(
+        self,
+        topic: str,
+        body: bytes = b"",
+        tags: str | None = None,
+        keys: str | None = None,
+        properties: dict[str, str] | None = None,
+        queue_id: int = 0,
+        flag: int = 0,
+        wait: bool = True,
+        born_timestamp: int | None = None,
+        sys_flag: int = 0,
+        reconsume_times: int = 0,
+        prepared_transaction_offset: int = 0,
+        properties_bytes: bytes | None = None,
+    ) -> None: ...
+
+class PutResult:
+    @property
+    def status(self) -> Any: ...
+    @property
+    def queue_offset(self) -> int: ...
+    @property
+    def physical_offset(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def store_timestamp(self) -> int: ...
+    @property
+    def store_host(self) -> bytes: ...
+    @property
+    def outcome(self) -> Any: ...
+    @property
+    def offset_msg_id(self) -> str: ...
+    def __init__(
+        self,
+        status: Any,
+        queue_offset: int = -1,
+        physical_offset: int = -1,
+        size: int = 0,
+        store_timestamp: int = 0,
+        store_host: bytes = b"",
+    ) -> None: ...
+    def with_status(self, status: Any) -> PutResult: ...
