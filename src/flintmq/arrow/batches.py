@@ -67,8 +67,8 @@ def record_batches(
     Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body on top.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
-    oddities = _Oddities(decompress, strict, report if report is not None else Report())
-    gatherer = _Gatherer(schema, oddities, min(batch_bytes, LARGEST_BATCH), max(1, max_rows), rates or Rates())
+    oddities = Oddities(decompress, strict, report if report is not None else Report())
+    gatherer = Gatherer(schema, oddities, min(batch_bytes, LARGEST_BATCH), max(1, max_rows), rates or Rates())
     for piece in pieces:
         count = piece.count if selector is None else selector.select(piece)
         if count:
@@ -81,10 +81,10 @@ def joined(parts: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
     return parts if len(parts) < 2 else pa.Table.from_batches(parts).combine_chunks().to_batches()
 
 
-class _Gatherer:
-    """Fills blocks from pieces, and makes batches of them."""
+class Gatherer:
+    """Fills blocks from pieces, and makes batches of them. What `record_batches` makes of one stream of pieces."""
 
-    def __init__(self, schema: pa.Schema, oddities: _Oddities, batch_bytes: int, max_rows: int, rates: Rates) -> None:
+    def __init__(self, schema: pa.Schema, oddities: Oddities, batch_bytes: int, max_rows: int, rates: Rates) -> None:
         self.envelope, self.oddities, self.rates = envelope_of(schema), oddities, rates
         self.batch_bytes, self.max_rows = batch_bytes, max_rows
         self.layout: Layout | None = None
@@ -109,7 +109,7 @@ class _Gatherer:
                 yield from self._close(block, why)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left."""
+        """What is left; more may be taken afterwards."""
         if self.block is not None and self.block.count:
             yield from self._close(self.block, kernel.DONE)
         yield from self._join()
@@ -176,7 +176,7 @@ _MOST_PARTS = 8
 _SPARE = 64 << 10
 
 
-class _Oddities:
+class Oddities:
     """Values of rows that the kernel does not decode."""
 
     def __init__(self, decompress: bool, strict: bool, report: Report) -> None:

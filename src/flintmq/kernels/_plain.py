@@ -58,6 +58,10 @@ def prefetch_write(p: Any, at: int) -> None:
     """Nothing to do: a hint to the processor."""
 
 
+def all_ascii(p: Any, at: int, n: int) -> bool:
+    return bytes(p[at : at + n]).isascii()
+
+
 def first_non_ascii(p: Any, at: int, end: int) -> int:
     text = bytes(p[at:end])
     if text.isascii():

@@ -42,7 +42,15 @@ static inline int64_t i64be(const uint8_t *p, int64_t at) { uint64_t v; memcpy(&
 static inline void put16be(uint8_t *p, int64_t at, int64_t x) { uint16_t v = FMQ_BE16((uint16_t)x); memcpy(p + at, &v, 2); }
 static inline void put32be(uint8_t *p, int64_t at, int64_t x) { uint32_t v = FMQ_BE32((uint32_t)x); memcpy(p + at, &v, 4); }
 static inline void put64be(uint8_t *p, int64_t at, int64_t x) { uint64_t v = FMQ_BE64((uint64_t)x); memcpy(p + at, &v, 8); }
-static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t from, int64_t n) { return memcmp(p + at, q + from, n) == 0; }
+/* Whether two runs of n bytes are equal. Names are short: a call of memcmp takes longer than they do. */
+static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t from, int64_t n) {
+    uint64_t a, b, other = 0;
+    p += at; q += from;
+    if (n < 8 || n > 64) return memcmp(p, q, n) == 0;
+    for (int64_t i = 0; i < n - 8; i += 8) { memcpy(&a, p + i, 8); memcpy(&b, q + i, 8); other |= a ^ b; }
+    memcpy(&a, p + n - 8, 8); memcpy(&b, q + n - 8, 8); /* overlaps the one before */
+    return (other | (a ^ b)) == 0;
+}
 static inline void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) { memcpy(to + at, p + from, n); }
 /* The lines of n bytes (of 4096 at most) from p + at on, which may lie behind the end of what there is. */
 static inline void prefetch_lines(const uint8_t *p, int64_t at, int64_t n) {
@@ -55,6 +63,25 @@ static inline int64_t first_non_ascii(const uint8_t *p, int64_t at, int64_t end)
     for (uint64_t v; at + 8 <= end; at += 8) { memcpy(&v, p + at, 8); if (v & 0x8080808080808080ull) break; }
     while (at < end && p[at] < 0x80) at++;
     return at;
+}
+
+/* Whether n bytes are all below 0x80. */
+static inline int all_ascii(const uint8_t *p, int64_t at, int64_t n) {
+    const uint64_t tops = 0x8080808080808080ull;
+    uint64_t v, seen = 0;
+    uint32_t a, b;
+    p += at;
+    if (n >= 8) {
+        for (int64_t i = 0; i < n - 8; i += 8) { memcpy(&v, p + i, 8); seen |= v; }
+        memcpy(&v, p + n - 8, 8); /* overlaps the one before */
+        return ((seen | v) & tops) == 0;
+    }
+    if (n >= 4) {
+        memcpy(&a, p, 4); memcpy(&b, p + n - 4, 4);
+        return ((a | b) & (uint32_t)tops) == 0;
+    }
+    while (n-- > 0) seen |= *p++;
+    return (seen & 0x80) == 0;
 }
 
 /* Bit i is set where p[at + i], i < 64, is 01 or 02 (they separate properties) or not ASCII. Reads p[at:at + 64]. */

@@ -15,6 +15,7 @@ cdef extern from "crc.h" nogil:
     void prefetch_lines(const uint8_t *p, int64_t at, int64_t n)
     void prefetch_write(const uint8_t *p, int64_t at)
     int64_t first_non_ascii(const uint8_t *p, int64_t at, int64_t end)
+    bint all_ascii(const uint8_t *p, int64_t at, int64_t n)
     uint64_t odd_bytes(const uint8_t *p, int64_t at)
     uint64_t equal_bytes(const uint8_t *p, int64_t at, int64_t other)
     int lowest_bit(uint64_t bits)

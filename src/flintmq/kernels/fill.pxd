@@ -1,7 +1,7 @@
 # C types of fill.py.
 cimport cython
 from libc.stdint cimport uint8_t
-from flintmq.kernels.crc cimport u32be, i32be, i64be, copy_by_32, copy_bytes, first_non_ascii, put_hex8, put_host4, same_bytes
+from flintmq.kernels.crc cimport u32be, i32be, i64be, copy_by_32, copy_bytes, all_ascii, put_hex8, put_host4, same_bytes
 from flintmq.kernels.parts cimport is_utf8
 from flintmq.kernels.shapes cimport split_like
 

@@ -10,9 +10,9 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import (
+        all_ascii,
         copy_by_32,
         copy_bytes,
-        first_non_ascii,
         i32be,
         i64be,
         put_hex8,
@@ -134,7 +134,7 @@ def topics(p, limit, spans, n, ints, to, out, start, room, notes, index, column)
         if used + size > room:
             return i
         if size != last_size or not same_bytes(p, at, p, last, size):
-            if first_non_ascii(p, at, at + size) != at + size and not is_utf8(p, at, at + size):
+            if not all_ascii(p, at, size) and not is_utf8(p, at, at + size):
                 _note(notes, index + i, column)
                 last_size = -1
                 ints[to + i + 1] = used

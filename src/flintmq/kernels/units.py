@@ -17,6 +17,7 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import (
+        all_ascii,
         find_either,
         first_non_ascii,
         hash_ascii,
@@ -65,6 +66,8 @@ _INNER = cython.declare(cython.uint, 0x494E4E45)  # "INNE"
 
 def hash_text(h, p, at, n):
     """Java's String.hashCode of well-formed UTF-8 text, continued from h: an unsigned 32-bit value."""
+    if all_ascii(p, at, n):
+        return hash_ascii(cython.cast(cython.uint, h), p, at, n)
     end: cython.longlong = at + n
     i: cython.longlong = first_non_ascii(p, at, end)
     value: cython.longlong = hash_ascii(cython.cast(cython.uint, h), p, at, i - at)
@@ -286,6 +289,8 @@ def derive(
     split_pairs: cython.longlong[864]
     named: cython.longlong[6]
     known: cython.longlong[128]
+    recent: cython.longlong[64]
+    near: cython.longlong
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
         at: cython.pointer(cython.longlong) = cython.address(positions[0])
@@ -296,7 +301,9 @@ def derive(
         kp: cython.pointer(cython.int) = cython.address(key_hashes[0])
     else:
         p, at, sp, qp, np, up, kp = buf, positions, slots, queues, names, unit_bytes, key_hashes
-        spans, split_pairs, named, known = [0] * 8, [0] * 864, [0] * 6, [0] * 128
+        spans, split_pairs, named, known, recent = [0] * 8, [0] * 864, [0] * 6, [0] * 128, [0] * 64
+    for near in range(64):
+        recent[near] = -1
     forget(known)
     with cython.nogil:
         while i < count:
@@ -309,7 +316,9 @@ def derive(
             time: cython.longlong = i64be(p, spans[1] + 56)
             topic: cython.longlong = spans[6] - spans[5]
 
-            # The queue: mostly that of the record before, or one that the table finds.
+            # The queue: mostly one that a record of this call had, or else one that the table finds.
+            near = (queue_id * 5 + topic + (p[spans[6] - 1] if topic else 0)) & 63
+            q = recent[near]
             if (
                 q < 0
                 or qp[q * 8 + 2] != queue_id
@@ -320,6 +329,7 @@ def derive(
                 if q < 0:
                     why = _NEW_QUEUE
                     break
+                recent[near] = q
             pairs, first_pair, move = split_like(p, spans[6] + 2, spans[7], n, False, split_pairs, named, 0, known)
             if (
                 qp[q * 8 + 5] == _BATCH

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from flintmq.arrow.apart import topics_apart
 from flintmq.arrow.batches import record_batches
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.errors import StoreError
@@ -53,15 +54,17 @@ def plan_scan(options: ReadOptions, report: Report) -> Plan:
 
 
 def scan_range(
-    plan: Plan, part: LogRange, schema: pa.Schema, report: Report, batch_bytes: int = BATCH_BYTES
+    plan: Plan, part: LogRange, schema: pa.Schema, report: Report, batch_bytes: int = BATCH_BYTES, apart: bool = False
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of one range in log order, in batches of about `batch_bytes`. Gives the same rows every time.
+    """The rows of one range in log order (but see `apart`), in batches. Gives the same rows every time.
 
     Args:
         plan: the read.
         part: one of its ranges.
         schema: the columns wanted, all of SPARK_SCHEMA; they may be declared not nullable.
         report: takes damage that was passed over, and notes.
+        batch_bytes: about how many bytes the columns of a batch take.
+        apart: frequent topics in batches of their own; rows are then in log order within each topic.
 
     Raises:
         CorruptStoreError: (failOnDataLoss) damage, with file and position.
@@ -80,7 +83,7 @@ def scan_range(
         report=report,
     )
     ours = narrow(schema.names, SPARK_SCHEMA)
-    batches = record_batches(
+    batches = (topics_apart if apart else record_batches)(
         walk,
         with_needed(ours) if options.explode else ours,
         before_exploding(options.predicate) if options.explode else options.predicate,

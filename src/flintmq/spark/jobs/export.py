@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
-SCAN_BYTES = 8 << 20  # of a batch: large ones are cheaper to sort by topic
+SCAN_BYTES = 8 << 20  # of a batch of many topics: large ones are cheaper to sort by topic
 CHOICES = ("topics", "decompress", "explode")
 
 
@@ -184,11 +184,11 @@ def export_range(plan: Plan, tasks: str, compression: str, part: LogRange) -> di
     report = Report()
     writer = PartitionedWriter(folder, SPARK_SCHEMA, compression)
     rows, last = 0, None
-    for batch in scan_range(plan, part, SPARK_SCHEMA, report, SCAN_BYTES):
+    for batch in scan_range(plan, part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True):
         if batch.num_rows:
             writer.write(batch)
             rows += batch.num_rows
-            last = batch.column("physical_offset")[-1].as_py()
+            last = max(last or 0, batch.column("physical_offset")[-1].as_py())
     writer.close()
     anchor = None
     if last is not None:
