@@ -11,6 +11,7 @@ from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
 
 FILE_SIZE = 4096
+FIRST_LOG = "commitlog/" + "0" * 20  # a log file that is in use, for faults that must not hit one that is made ahead
 KEYS: dict[str, Any] = {  # small files, so that everything rolls over
     "mappedFileSizeCommitLog": FILE_SIZE,
     "mappedFileSizeConsumeQueue": 200,

@@ -15,7 +15,7 @@ from flintmq.errors import UsageError
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
 from tests.storage.faults import Faulty
-from tests.store.engine import check_derived, message, open_small
+from tests.store.engine import FIRST_LOG, check_derived, message, open_small
 
 OK = PutMessageStatus.PUT_OK
 LATE = PutMessageStatus.FLUSH_DISK_TIMEOUT
@@ -80,7 +80,7 @@ def test_a_failed_sync_is_told_to_everybody(tmp_path: Path):
     effects = Faulty()
     with open_sync(tmp_path, effects) as store:
         store.put(message(0))
-        effects.refuse("sync", "commitlog", error=errno.EIO)
+        effects.refuse("sync", FIRST_LOG, error=errno.EIO)
         results = asyncio.run(put_all(store, 20))
         assert {(r.status, r.outcome) for r in results} <= {
             (LATE, Outcome.UNKNOWN),

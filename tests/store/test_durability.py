@@ -13,7 +13,7 @@ from flintmq.errors import StoreError
 from flintmq.format import checkpoint
 from flintmq.message import GetMessageStatus, Message, Outcome, PutMessageStatus
 from tests.storage.faults import Faulty
-from tests.store.engine import check_derived, message, open_small, put_all, records
+from tests.store.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
 from tests.store.interrupts import interrupted_at
 
 OK = PutMessageStatus.PUT_OK
@@ -21,12 +21,12 @@ OK = PutMessageStatus.PUT_OK
 
 def test_a_sync_put_is_on_disk_before_it_is_answered(tmp_path: Path):
     effects = Faulty()
-    with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH") as store:
+    with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH", mappedFileSizeCommitLog=1 << 20) as store:
         for n in range(50):
-            before = effects.count("sync", "commitlog")
+            before = effects.count("sync", FIRST_LOG)
             [result] = put_all(store, 1, first=n)
             assert store._files.flushed_where >= result.physical_offset + result.size
-            assert effects.count("sync", "commitlog") > before
+            assert effects.count("sync", FIRST_LOG) > before
 
 
 def test_wait_false_does_not_wait_and_is_flushed_soon(tmp_path: Path):
@@ -53,11 +53,11 @@ def test_d1_a_failed_flush_is_never_ok_and_ends_all_puts(tmp_path: Path):
     store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
     put_all(store, 3)
     store.wait_dispatched(10)
-    effects.refuse("sync", "commitlog", error=errno.EIO, times=1)
+    effects.refuse("sync", FIRST_LOG, error=errno.EIO, times=1)
     failed = store.put(message(3))
     assert (failed.status, failed.outcome) == (PutMessageStatus.FLUSH_DISK_TIMEOUT, Outcome.UNKNOWN)
     assert failed.physical_offset > 0, "stored, but who knows where"
-    syncs = effects.count("sync", "commitlog")
+    syncs = effects.count("sync", FIRST_LOG)
     for result in (store.put(message(4)), *store.put_many([message(5)]), store.put(Message("T", b"", wait=False))):
         assert (result.status, result.outcome) == (PutMessageStatus.SERVICE_NOT_AVAILABLE, Outcome.FAILED)
     with pytest.raises(StoreError, match="could not be flushed"):
@@ -65,7 +65,7 @@ def test_d1_a_failed_flush_is_never_ok_and_ends_all_puts(tmp_path: Path):
     assert [m.queue_offset for m in store.get("T", 0, 0).messages] == [0, 1, 2], "reading goes on"
     time.sleep(0.05)
     store.close()
-    assert effects.count("sync", "commitlog") == syncs, "no sync is tried again"
+    assert effects.count("sync", FIRST_LOG) == syncs, "no sync is tried again"
     assert (tmp_path / "abort").exists()
     with open_small(tmp_path) as again:
         assert len(list(again)) in (3, 4)
@@ -83,7 +83,7 @@ def test_d1_with_many_threads_waiting(tmp_path: Path, error: int):
             result = store.put(message(n, queue_id=number))
             told.append((result.status, result.physical_offset))
 
-    effects.refuse("sync", "commitlog", error=error, after=20, times=1)
+    effects.refuse("sync", FIRST_LOG, error=error, after=20, times=1)
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:
         thread.start()
@@ -103,7 +103,7 @@ def test_an_async_store_too_takes_no_puts_after_a_failed_flush(tmp_path: Path):
     store = open_small(tmp_path, effects, flushIntervalCommitLog=5, flushCommitLogThoroughInterval=5)
     put_all(store, 1)
     store.flush()
-    effects.refuse("sync", "commitlog/" + "0" * 20, times=1)
+    effects.refuse("sync", FIRST_LOG, times=1)
     put_all(store, 1, first=1)
     limit = time.monotonic() + 10
     while store.put(message(2)).status is OK and time.monotonic() < limit:
@@ -117,7 +117,7 @@ def test_the_last_flush_of_a_stop_may_fail(tmp_path: Path):
     effects = Faulty()
     store = open_small(tmp_path, effects, flushIntervalCommitLog=60_000)
     put_all(store, 1)
-    effects.refuse("sync", "commitlog/0")
+    effects.refuse("sync", FIRST_LOG)
     store.close()
     assert (tmp_path / "abort").exists(), "not flushed: not stopped cleanly"
 

@@ -162,3 +162,34 @@ def test_an_empty_file_is_taken_away(tmp_path: Path):
     assert found.end_offset >= 0
     found.close()
     assert len(files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("stores", range(6))
+@pytest.mark.parametrize("stops", [1, 2, 5, 12])
+def test_a_kill_between_any_two_stores_of_an_insertion(tmp_path: Path, stops: int, stores: int):
+    """Hash, offset, seconds, number before, slot: so many of them came into the file; the count did not."""
+    keys = keys_of(20, seed=3)
+    whole = never_stopped(tmp_path / "whole", keys)
+    cut = next(n for n, key in enumerate(keys) if key[1] > 100 * stops)
+    found = opened(tmp_path / "killed")
+    insert(found, keys[:cut])
+    found.close()
+    [path] = (tmp_path / "killed" / "index").iterdir()
+    data, number, (hash_, offset, time) = bytearray(path.read_bytes()), cut + 1, keys[cut]
+    slot = index.slot_position(hash_ % SLOTS)
+    before = index.SLOT.unpack(data, slot).item
+    at = index.item_position(number, SLOTS)
+    parts = [
+        (at, hash_.to_bytes(4, "big")),
+        (at + 4, offset.to_bytes(8, "big")),
+        (at + 12, ((time - keys[0][2]) // 1000).to_bytes(4, "big")),
+        (at + 16, before.to_bytes(4, "big")),
+        (slot, number.to_bytes(4, "big")),
+    ]
+    for place, part in parts[:stores]:
+        data[place : place + len(part)] = part
+    path.write_bytes(data)
+    found = opened(tmp_path / "killed")
+    insert(found, [key for key in keys if key[1] > found.end_offset])
+    found.close()
+    assert list(files(tmp_path / "killed").values()) == list(whole.values())

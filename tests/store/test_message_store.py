@@ -20,7 +20,7 @@ from flintmq.storage.lock import is_live
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery import read_facts
 from tests.storage.faults import Faulty
-from tests.store.engine import check_derived, message, open_small, put_all, records
+from tests.store.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
 
 OK = PutMessageStatus.PUT_OK
 
@@ -236,7 +236,7 @@ def test_put_many_after_a_failed_flush_is_unknown(tmp_path: Path):
     effects = Faulty()
     store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
     put_all(store, 1)
-    effects.refuse("sync", "commitlog", times=1)
+    effects.refuse("sync", FIRST_LOG, times=1)
     results = store.put_many([message(1), Message("a/b", b"x"), message(2)])
     assert [r.outcome for r in results] == [Outcome.UNKNOWN, Outcome.FAILED, Outcome.UNKNOWN]
     store.close()

@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.message import Message, PutMessageStatus
 from tests.storage.faults import Faulty
-from tests.store.engine import message, open_small
+from tests.store.engine import FIRST_LOG, message, open_small
 
 OK = PutMessageStatus.PUT_OK
 
@@ -17,12 +17,11 @@ OK = PutMessageStatus.PUT_OK
 def test_many_messages_wait_for_one_sync(tmp_path: Path):
     effects = Faulty()
     with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH", mappedFileSizeCommitLog="1048576") as store:
-        first = "commitlog/" + "0" * 20
         store.put(message(0))
-        before = effects.count("sync", first)
+        before = effects.count("sync", FIRST_LOG)
         results = store.put_many([message(n) for n in range(1, 50)])
         assert {r.status for r in results} == {OK} and [r.queue_offset for r in results] == list(range(1, 50))
-        assert effects.count("sync", first) == before + 1
+        assert effects.count("sync", FIRST_LOG) == before + 1
         assert store._files.flushed_where == results[-1].physical_offset + results[-1].size
 
 
@@ -39,7 +38,7 @@ def test_all_of_many_are_unknown_after_a_failed_sync(tmp_path: Path):
     effects = Faulty()
     store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
     store.put(message(0))
-    effects.refuse("sync", "commitlog/" + "0" * 20, error=errno.EIO)
+    effects.refuse("sync", FIRST_LOG, error=errno.EIO)
     results = store.put_many([message(1), message(2)])
     assert {r.status for r in results} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
     assert store.stats().puts_refused == {"FLUSH_DISK_TIMEOUT": 2}

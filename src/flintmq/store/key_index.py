@@ -89,7 +89,10 @@ class KeyIndex:
             item = writer.item(number)
             self.taken_back = item.physical_offset
             place = index.slot_position(item.key_hash % slots)
-            writer.map[place : place + SLOT.size] = SLOT.pack(index.Slot(item.previous))
+            slot = SLOT.unpack(writer.map[place : place + SLOT.size])
+            if slot.item == number:  # else the kill came before the slot was stored, and it is right as it is
+                writer.map[place : place + SLOT.size] = SLOT.pack(index.Slot(item.previous))
+        for number in range(low, min(newest + 1, writer.items)):  # of the last one only the hash may be there
             place = index.item_position(number, slots)
             writer.map[place : place + ITEM.size] = bytes(ITEM.size)
         writer.shorten(low)
