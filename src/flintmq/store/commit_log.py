@@ -147,7 +147,7 @@ class CommitLog:
 
     def _put_slowly(self, message: Message) -> PutResult:
         """The way of every message that is not plain, and of the first one of a queue or a window."""
-        topic = self.appender.topics.get(message.topic) or self._topic(message.topic)
+        topic = self.known_topic(message.topic)
         properties = encode_properties(message)
         if topic is None or properties is None:
             return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
@@ -163,6 +163,39 @@ class CommitLog:
             finally:
                 self.appender.held = False
 
+    def known_topic(self, name: str) -> Topic | None:
+        """A topic; None if it is refused.
+
+        Thread: any.
+        """
+        return self.appender.topics.get(name) or self._topic(name)
+
+    def settled_time(self) -> int:
+        """Store time in ms of the next record, after an append that a signal broke off was settled.
+
+        Thread: the one that holds the put lock.
+        """
+        if self.appender.begun is not None:
+            self._settle(self.appender.begun)
+        return self._store_time()
+
+    def writable_file(self, room: int) -> MappedFile | None:
+        """The file that takes the next record, so many bytes behind its last one reserved (as far as it goes).
+
+        Returns:
+            None where there is no space, or no file can be made.
+
+        Thread: the one that holds the put lock.
+        """
+        file = self._file()
+        try:
+            if file is not None:
+                file.reserve(min(file.wrote + room, file.size))
+        except OSError as error:
+            log.warning("%s: no space for the next records (%s)", file.path if file else "", error.strerror)
+            return None
+        return file
+
     def _topic(self, name: str) -> Topic | None:
         """A topic, known from now on; None if it is refused."""
         raw = java_encode(name)
@@ -174,24 +207,18 @@ class CommitLog:
 
     def _append(self, message: Message, topic: Topic, properties: bytes) -> PutResult:
         """Write the record. The put lock is held."""
-        if self.appender.begun is not None:
-            self._settle(self.appender.begun)
-        now = self._store_time()
+        now = self.settled_time()
         kind = message.sys_flag & TRANSACTION_MASK
         counted = kind in (TRANSACTION_NONE, TRANSACTION_COMMIT)
         place = topic.places.get(message.queue_id) if counted else None
         queue_offset = place.next if place is not None else 0
         for _ in range(2):
-            file = self._file()
+            room = 4096 + len(message.body) + len(topic.raw) + len(properties)
+            file = self.writable_file(room)
             if file is None:
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
             at = file.wrote
-            bound = min(at + 4096 + len(message.body) + len(topic.raw) + len(properties), file.size)
-            try:
-                file.reserve(bound)
-            except OSError as error:
-                log.warning("%s: no space for the next records (%s)", file.path, error.strerror)
-                return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
+            bound = min(at + room, file.size)
             begun = Begun(file, at, bound, (topic, message.queue_id) if counted else None, now)
             self.appender.begun = begun
             end = kernel.put(

@@ -17,11 +17,11 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.message import GetResult, Message, PutMessageStatus, PutResult, StoredMessage
+from flintmq.message import ColumnsResult, GetResult, Message, PutMessageStatus, PutResult, StoredMessage
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
@@ -35,6 +35,7 @@ from flintmq.store.flush import FlushService, Poison
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFiles
 from flintmq.store.log_tail import LogTail
+from flintmq.store.put_columns import put_columns
 from flintmq.store.queues import queue_names
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
@@ -224,6 +225,33 @@ class MessageStore:
         if self._dispatch.needs_wake:
             self._dispatch.wake()
         return results
+
+    def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
+        """Store the rows of a pyarrow.RecordBatch as messages of one topic, in order, without an object a row.
+
+        Args:
+            topic: of all of them.
+            batch: columns by name: `body` (binary or string); optional `tags` and `keys` (string; null or empty for
+                none), `queue_id` (int32, below 65,536; default 0), `born_timestamp` (int64 or timestamp[ms]; default
+                the store's clock), `properties` (map<string, string>, without KEYS, TAGS, WAIT, DELAY and TIMER_*).
+
+        Returns:
+            How many rows are stored and where. Rows that make no message refuse the whole batch.
+
+        Raises:
+            UsageError: a column that is missing, unknown or of another type; the store is closed.
+
+        Thread: any. Durability: as for put, for all of them when it returns.
+        """
+        self._check_open()
+        if self._poison or self.config.broker_role == "SLAVE":
+            return ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        result = put_columns(self._log, topic, batch)
+        if self._flush.sync and result.count and not self._flush.wait_flushed(result.end):
+            result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        if self._dispatch.needs_wake:
+            self._dispatch.wake()
+        return result
 
     def flush(self) -> None:
         """Make everything that was put so far durable.
