@@ -22,6 +22,11 @@ from harness import Context, Result, Unavailable
 
 # Line -> the module whose LINES has it. Modules are imported when they are needed: some start a JVM.
 MODULES = {
+    "P1": "put_lines",
+    "P2": "put_lines",
+    "P3": "put_lines",
+    "P4": "put_lines",
+    "P5": "put_lines",
     "P9b": "read_lines",
     "P10": "rebuild_lines",
     "P11": "read_lines",

@@ -159,7 +159,7 @@ class CommitLog:
                 return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
             self.appender.held = True
             try:
-                return self._append(message, topic, properties)
+                return self.append(message, topic, properties)
             finally:
                 self.appender.held = False
 
@@ -205,8 +205,11 @@ class CommitLog:
         self.appender.topics[name] = topic
         return topic
 
-    def _append(self, message: Message, topic: Topic, properties: bytes) -> PutResult:
-        """Write the record. The put lock is held."""
+    def append(self, message: Message, topic: Topic, properties: bytes) -> PutResult:
+        """Write the record of a message that was checked.
+
+        Thread: the one that holds the put lock and has set `appender.held`.
+        """
         now = self.settled_time()
         kind = message.sys_flag & TRANSACTION_MASK
         counted = kind in (TRANSACTION_NONE, TRANSACTION_COMMIT)

@@ -17,6 +17,7 @@ from flintmq.kernels import put_columns as kernel
 from flintmq.kernels.appender import Place, Topic
 from flintmq.message import ColumnsResult, Message, PutMessageStatus
 from flintmq.store.commit_log import CommitLog
+from flintmq.store.put_checks import encode_properties, message_status
 
 log = logging.getLogger("flintmq.commitlog")
 
@@ -30,6 +31,7 @@ WANTED = {
     "born_timestamp": ("int64", "timestamp[ms]", "timestamp[ms, tz=UTC]"),
     "properties": ("map<string, string>",),
 }
+RESERVED = ("KEYS", "TAGS", "WAIT", "DELA", "TIME")  # how names of properties begin that the kernel refuses
 STATUSES = {
     kernel.ILLEGAL: PutMessageStatus.MESSAGE_ILLEGAL,
     kernel.LONG: PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
@@ -63,7 +65,7 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     if topic is None:
         return ColumnsResult(PutMessageStatus.MESSAGE_ILLEGAL)
     if not kernel.COMPILED:
-        return _one_by_one(commit_log, name, batch)
+        return _one_by_one(commit_log, topic, name, batch)
     columns = columns_of(topic.raw, batch)
     config, seen = commit_log.config, bytearray(kernel.QUEUES)
     row, what = columns.check(config.max_message_size, commit_log.files.file_size, config.enabled_append_prop_crc, seen)
@@ -173,25 +175,34 @@ def _numbers(batch: Any, name: str, kind: Literal["i", "q"]) -> memoryview | arr
     return _bytes(column.buffers()[1]).cast(kind)[column.offset : column.offset + len(column)]
 
 
-def _one_by_one(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
-    """The same by single puts, where the kernels are not compiled: slow, and it stops at a row that is refused."""
-    results = []
+def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> ColumnsResult:
+    """The same by objects, where the kernels are not compiled."""
+    checked = []
     for message in messages_of(name, batch):
-        result = commit_log.put(message)
-        if result.status is not PutMessageStatus.PUT_OK:
-            break
-        results.append((message.queue_id, result))
-    status = PutMessageStatus.PUT_OK if len(results) == batch.num_rows else result.status
+        properties = encode_properties(message)
+        if properties is None or any(key.startswith(RESERVED) for key in message.properties or ()):
+            return ColumnsResult(PutMessageStatus.MESSAGE_ILLEGAL)
+        refused = message_status(message, properties, commit_log.config)
+        if refused is not None:
+            return ColumnsResult(refused)
+        checked.append((message, properties))
+    results, status = [], PutMessageStatus.PUT_OK
+    first: dict[int, int] = {}
+    with commit_log.lock:
+        if commit_log.appender.closed or commit_log.appender.forked:
+            return ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        for message, properties in checked:
+            result = commit_log.append(message, topic, properties)
+            if result.status is not PutMessageStatus.PUT_OK:
+                status = result.status
+                break
+            first.setdefault(message.queue_id, result.queue_offset)
+            results.append(result)
     if not results:
         return ColumnsResult(status)
-    first: dict[int, int] = {}
-    for queue_id, result in results:
-        first.setdefault(queue_id, result.queue_offset)
-    last = results[-1][1]
+    begin, last = results[0].physical_offset, results[-1]
     end = last.physical_offset + last.size
-    return ColumnsResult(
-        status, len(results), results[0][1].physical_offset, end, first, last.store_timestamp, last.store_host
-    )
+    return ColumnsResult(status, len(results), begin, end, first, last.store_timestamp, last.store_host)
 
 
 def messages_of(name: str, batch: Any) -> Iterator[Message]:
