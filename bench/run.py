@@ -24,6 +24,11 @@ from harness import Context, Result, Unavailable
 # Line -> the module whose LINES has it. Modules are imported when they are needed: some start a JVM.
 MODULES = {
     "A1": "flush_lines",
+    "P1": "put_lines",
+    "P2": "put_lines",
+    "P3": "put_lines",
+    "P4": "put_lines",
+    "P5": "put_lines",
     "P7": "flush_lines",
     "P8": "flush_lines",
     "P9b": "read_lines",

@@ -30,6 +30,7 @@ from flintmq.errors import (
 )
 from flintmq.message import (
     COLUMNS,
+    ColumnsResult,
     GetMessageStatus,
     GetResult,
     Message,
@@ -48,6 +49,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "COLUMNS",
+    "ColumnsResult",
     "ConfigError",
     "CorruptStoreError",
     "FlintError",

@@ -6,7 +6,7 @@ the one schema (the same in scan, Arrow, Spark and JSON), in the same meaning.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import lru_cache
 from typing import Any
@@ -251,6 +251,35 @@ class GetMessageStatus(Enum):
     NO_MATCHED_LOGIC_QUEUE = "NO_MATCHED_LOGIC_QUEUE"
     NO_MESSAGE_IN_QUEUE = "NO_MESSAGE_IN_QUEUE"
     OFFSET_RESET = "OFFSET_RESET"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnsResult:
+    """What became of a put of columns.
+
+    Attributes:
+        status: RocketMQ's status.
+        count: how many rows, from the first on, are stored: all of them if the status is PUT_OK. Of rows that make no
+            message none is stored; fewer than all are where the disk is full.
+        physical_offset: byte offset in the log of the first; -1 if nothing was stored.
+        end: byte offset behind the last; -1 if nothing was stored.
+        queue_offsets: queue id -> index in the queue of its first row here; its others follow one by one.
+        store_timestamp: store time of all in ms.
+        store_host: raw address and port.
+    """
+
+    status: PutMessageStatus
+    count: int = 0
+    physical_offset: int = -1
+    end: int = -1
+    queue_offsets: dict[int, int] = field(default_factory=dict)
+    store_timestamp: int = 0
+    store_host: bytes = field(default=b"", repr=False)
+
+    @property
+    def outcome(self) -> Outcome:
+        """What is certain about the rows: OK for all; FAILED: none is stored; UNKNOWN: the first `count` may be."""
+        return self.status.outcome(self.count > 0)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 # C types of appender.py.
 cimport cython
 from cpython.object cimport PyObject
-from libc.stdint cimport uint8_t, int32_t, int64_t
+from libc.stdint cimport uint8_t, int32_t, int64_t, uint32_t
 from flintmq.kernels.append cimport crc_property_room, put_record, record_size
 from flintmq.kernels.crc cimport any_below, clock_ms, copy_bytes, find_either, u32be
 from flintmq.kernels.message cimport Message, PutResult
@@ -29,3 +29,33 @@ cdef inline const uint8_t *utf8(PyObject *text, long long *size):
         PyErr_Clear()
     size[0] = count
     return <const uint8_t *>p
+
+cdef class Target:
+    cdef public int64_t start, size, wrote, reserved
+    cdef uint8_t *_p
+
+cdef class Place:
+    cdef public int64_t next
+
+cdef class Topic:
+    cdef readonly bytes raw
+    cdef readonly dict places
+
+cdef class Appender:
+    cdef public int64_t end, last_time
+    cdef readonly dict topics
+    cdef public Target target
+    cdef public bint held, closed
+    cdef public object begun
+    cdef object _stored, _name
+    cdef bytes _hosts, _host
+    cdef int64_t _host_flags, _max_body, _made_after
+    cdef bint _crc_property
+    cdef Topic _topic
+    cdef uint8_t _scratch[33000]
+    cdef object _put(self, Message m, int64_t now)
+    cdef Topic _find(self, object name)
+    cdef int64_t _encode(self, Message m) noexcept
+    cdef int64_t _pair(self, int64_t n, const uint8_t *name, int64_t name_size, PyObject *value) noexcept
+
+cdef bint _special(uint32_t word) noexcept nogil

@@ -43,12 +43,6 @@ def forked() -> None:
 class Target:
     """The part of a mapped file that appends look at; flintmq.storage.mapped_file.MappedFile derives from it."""
 
-    start = cython.declare(cython.longlong, visibility="public")
-    size = cython.declare(cython.longlong, visibility="public")
-    wrote = cython.declare(cython.longlong, visibility="public")
-    reserved = cython.declare(cython.longlong, visibility="public")
-    _p: cython.p_uchar
-
     def attach(self, buffer: cython.uchar[::1]) -> None:
         """Take the file's bytes. They must stay where they are until `detach`."""
         if len(buffer) < self.size:
@@ -67,8 +61,6 @@ class Target:
 class Place:
     """One queue: the queue offset of its next record."""
 
-    next = cython.declare(cython.longlong, visibility="public")
-
     def __init__(self, next: cython.longlong) -> None:
         self.next = next
 
@@ -77,9 +69,6 @@ class Place:
 @cython.cclass
 class Topic:
     """A topic that was found legal: its bytes, and its queues by queue id."""
-
-    raw = cython.declare(bytes, visibility="readonly")
-    places = cython.declare(dict, visibility="readonly")
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.places = raw, {}
@@ -105,24 +94,6 @@ class Appender:
         closed: every put is refused.
         begun: an append that a signal broke off and that must be settled first, or None.
     """
-
-    end = cython.declare(cython.longlong, visibility="public")
-    last_time = cython.declare(cython.longlong, visibility="public")
-    topics = cython.declare(dict, visibility="readonly")
-    target = cython.declare(Target, visibility="public")
-    held = cython.declare(cython.bint, visibility="public")
-    closed = cython.declare(cython.bint, visibility="public")
-    begun = cython.declare(object, visibility="public")
-    _stored: object
-    _hosts: bytes
-    _host: bytes
-    _host_flags: cython.longlong
-    _max_body: cython.longlong
-    _crc_property: cython.bint
-    _made_after: cython.longlong
-    _name: object
-    _topic: Topic
-    _scratch: cython.uchar[33000]
 
     def __init__(
         self,
@@ -187,8 +158,7 @@ class Appender:
             at += 1
         return at
 
-    @cython.cfunc
-    def _put(self, m: Message, now: cython.longlong):
+    def _put(self, m, now):
         """Append one message; None if it has to go the slow way. Everything that can fail comes before the record."""
         file: Target = self.target
         topic: Topic = self._find(m.topic)
@@ -250,9 +220,7 @@ class Appender:
         self.last_time, self.end = now, file.start + at + size
         return result
 
-    @cython.cfunc
-    @cython.inline
-    def _find(self, name: object) -> Topic:
+    def _find(self, name):
         """A topic that was met before, by its name; None else."""
         if name is self._name:  # mostly that of the message before
             return self._topic
@@ -263,9 +231,7 @@ class Appender:
             self._name, self._topic = name, found
         return found
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _encode(self, m: Message) -> cython.longlong:
+    def _encode(self, m):
         """The property string into the scratch buffer, as put_checks.encode_properties does; -1: the slow way."""
         n: cython.longlong = 0
         at: cython.Py_ssize_t = 0
@@ -292,16 +258,7 @@ class Appender:
             n = self._pair(n, b"WAIT", 4, cython.cast(cython.pointer(PyObject), "false"))
         return n
 
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def _pair(
-        self,
-        n: cython.longlong,
-        name: cython.pointer(cython.const[cython.uchar]),
-        name_size: cython.longlong,
-        value: cython.pointer(PyObject),
-    ) -> cython.longlong:
+    def _pair(self, n, name, name_size, value):
         """Add a property behind the n bytes that there are; gives the new number, -1 for the slow way."""
         size: cython.longlong = 0
         p: cython.pointer(cython.const[cython.uchar]) = utf8(value, cython.address(size))
@@ -326,10 +283,7 @@ def _is_given(text: object) -> cython.bint:
     return text is not None and not (PyUnicode_CheckExact(p) and PyUnicode_GET_LENGTH(p) == 0)
 
 
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _special(word: cython.uint) -> cython.bint:
+def _special(word):
     """Whether a property's name begins like one that does something: KEYS, TAGS, WAIT, DELAY, TIMER_*."""
     return word == _KEYS or word == _TAGS or word == _WAIT or word == _DELA or word == _TIME
 

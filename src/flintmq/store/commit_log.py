@@ -150,7 +150,7 @@ class CommitLog:
 
     def _put_slowly(self, message: Message) -> PutResult:
         """The way of every message that is not plain, and of the first one of a queue or a window."""
-        topic = self.appender.topics.get(message.topic) or self._topic(message.topic)
+        topic = self.known_topic(message.topic)
         properties = encode_properties(message)
         if topic is None or properties is None:
             return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
@@ -162,9 +162,43 @@ class CommitLog:
                 return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
             self.appender.held = True
             try:
-                return self._append(message, topic, properties)
+                return self.append(message, topic, properties)
             finally:
                 self.appender.held = False
+
+    def known_topic(self, name: str) -> Topic | None:
+        """A topic; None if it is refused.
+
+        Thread: any.
+        """
+        return self.appender.topics.get(name) or self._topic(name)
+
+    def settled_time(self) -> int:
+        """Store time in ms of the next record, after an append that a signal broke off was settled.
+
+        Thread: the one that holds the put lock.
+        """
+        if self.appender.begun is not None:
+            self._settle(self.appender.begun)
+        return self._store_time()
+
+    def writable_file(self, room: int) -> MappedFile | None:
+        """The file that takes the next record, so many bytes behind its last one reserved (as far as it goes).
+
+        Returns:
+            None where there is no space, or no file can be made.
+
+        Thread: the one that holds the put lock.
+        """
+        file = self._file()
+        try:
+            if file is not None and min(file.wrote + room, file.size) > file.reserved:
+                with self.slow:
+                    file.reserve(min(file.wrote + room, file.size))
+        except OSError as error:
+            log.warning("%s: no space for the next records (%s)", file.path if file else "", error.strerror)
+            return None
+        return file
 
     def _topic(self, name: str) -> Topic | None:
         """A topic, known from now on; None if it is refused."""
@@ -175,28 +209,23 @@ class CommitLog:
         self.appender.topics[name] = topic
         return topic
 
-    def _append(self, message: Message, topic: Topic, properties: bytes) -> PutResult:
-        """Write the record. The put lock is held."""
-        if self.appender.begun is not None:
-            self._settle(self.appender.begun)
-        now = self._store_time()
+    def append(self, message: Message, topic: Topic, properties: bytes) -> PutResult:
+        """Write the record of a message that was checked.
+
+        Thread: the one that holds the put lock and has set `appender.held`.
+        """
+        now = self.settled_time()
         kind = message.sys_flag & TRANSACTION_MASK
         counted = kind in (TRANSACTION_NONE, TRANSACTION_COMMIT)
         place = topic.places.get(message.queue_id) if counted else None
         queue_offset = place.next if place is not None else 0
         for _ in range(2):
-            file = self._file()
+            room = 4096 + len(message.body) + len(topic.raw) + len(properties)
+            file = self.writable_file(room)
             if file is None:
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
             at = file.wrote
-            bound = min(at + 4096 + len(message.body) + len(topic.raw) + len(properties), file.size)
-            try:
-                if bound > file.reserved:
-                    with self.slow:
-                        file.reserve(bound)
-            except OSError as error:
-                log.warning("%s: no space for the next records (%s)", file.path, error.strerror)
-                return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
+            bound = min(at + room, file.size)
             begun = Begun(file, at, bound, (topic, message.queue_id) if counted else None, now)
             self.appender.begun = begun
             end = kernel.put(

@@ -17,11 +17,11 @@ import threading
 from collections.abc import Awaitable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.message import GetResult, Message, PutResult, StoredMessage
+from flintmq.message import ColumnsResult, GetResult, Message, PutResult, StoredMessage
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
@@ -240,6 +240,26 @@ class MessageStore:
         """
         self._check_open()
         return self._puts.put_many(messages)
+
+    def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
+        """Store the rows of a pyarrow.RecordBatch as messages of one topic, in order, without an object a row.
+
+        Args:
+            topic: of all of them.
+            batch: columns by name: `body` (binary or string); optional `tags` and `keys` (string; null or empty for
+                none), `queue_id` (int32, below 65,536; default 0), `born_timestamp` (int64 or timestamp[ms]; default
+                the store's clock), `properties` (map<string, string>, without KEYS, TAGS, WAIT, DELAY and TIMER_*).
+
+        Returns:
+            How many rows are stored and where. Rows that make no message refuse the whole batch.
+
+        Raises:
+            UsageError: a column that is missing, unknown or of another type; the store is closed.
+
+        Thread: any. Durability: as for put, for all of them when it returns.
+        """
+        self._check_open()
+        return self._puts.put_columns(topic, batch)
 
     def flush(self) -> None:
         """Make everything that was put so far durable.

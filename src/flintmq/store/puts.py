@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Iterable
+from dataclasses import replace
+from typing import Any
 
 from flintmq.config import StoreConfig
-from flintmq.message import Message, PutMessageStatus, PutResult
+from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutResult
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.flush import FlushService, unflushed
 from flintmq.store.poison import Poison
+from flintmq.store.put_columns import put_columns
 from flintmq.store.stats import Counters
 
 OK = PutMessageStatus.PUT_OK
@@ -47,7 +50,7 @@ class Puts:
         if result.status is not OK:
             return result
         if not (self.flush.sync and message.wait):
-            self._carry_on(result)
+            self._carry_on(result.physical_offset + result.size)
         elif not self.flush.wait_flushed(result.physical_offset + result.size):
             result = self._unflushed(result)
         return result
@@ -60,10 +63,22 @@ class Puts:
         if not stored:
             return results
         if not (self.flush.sync and any(message.wait for message in messages)):
-            self._carry_on(stored[-1])
+            self._carry_on(stored[-1].physical_offset + stored[-1].size)
         elif not self.flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
             results = [self._unflushed(r) if r.status is OK else r for r in results]
         return results
+
+    def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
+        """Arrow columns, with one wait for the disk at the end."""
+        refusal = self._refusal()
+        result = put_columns(self.log, topic, batch) if refusal is None else ColumnsResult(refusal)
+        if result.count and not self.flush.sync:
+            self._carry_on(result.end)
+        elif result.count and not self.flush.wait_flushed(result.end):
+            result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        if result.status is not OK:
+            self.counters.refused(result.status.name)
+        return result
 
     def put_async(self, message: Message) -> Awaitable[PutResult]:
         """One message, appended now; an awaitable of its answer."""
@@ -74,7 +89,7 @@ class Puts:
         if result.status is OK and self.flush.sync and message.wait:
             return async_puts.flushed_future(self.flush, result.physical_offset + result.size, result, loop)
         if result.status is OK:
-            self._carry_on(result)
+            self._carry_on(result.physical_offset + result.size)
         return async_puts.answered(result, loop)
 
     def _append(self, message: Message) -> PutResult:
@@ -107,12 +122,12 @@ class Puts:
         self.counters.refused(late.status.name)
         return late
 
-    def _carry_on(self, result: PutResult) -> None:
-        """Nobody waits for the disk: wake who takes the record from here."""
+    def _carry_on(self, end: int) -> None:
+        """Nobody waits for the disk: wake who takes the records below this log offset from here."""
         if self.flush.sync:
             self.flush.wake()
         elif self.commits is not None:
-            self.commits.put(result.physical_offset + result.size)
+            self.commits.put(end)
         else:
             if self.dispatch.needs_wake:
                 self.dispatch.wake()

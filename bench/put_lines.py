@@ -1,0 +1,153 @@
+"""P1 to P5: what a put costs, against Java's store under its default configuration (ASYNC_FLUSH, mapped files).
+
+Both sides are processes of their own that put into a new store, dispatch and index included. Java's processor time is
+the difference of a long run and one that only warms up, so neither its start nor its compiler counts; its wall clock is
+what the oracle tells for the messages behind the warm-up, the wait for dispatch included.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import shutil
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import java
+from harness import Context, Result
+
+PEER = Path(__file__).resolve().parent / "put_peer.py"
+RECORD = 91 + len("Bench") + len("TAGS\x01TagA\x02")  # bytes of a record beside its body
+Cost = dict[str, float]  # seconds, user, system: of all messages
+
+
+def flint(context: Context, kind: str, size: int, count: int, warm: int) -> Cost:
+    """One run of put_peer."""
+    store = context.scratch / "put-flint"
+    words = [sys.executable, str(PEER), str(store), kind, str(size), str(count), str(warm)]
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    shutil.rmtree(store)
+    found: Cost = json.loads(done.stdout)
+    return found
+
+
+def oracle(context: Context, size: int, count: int, warm: int, threads: int = 1) -> Cost:
+    """One run of Java's, with what the whole process took."""
+    store = context.scratch / "put-java"
+    store.mkdir()
+    words = ["--size", size, "--count", count, "--warmup", warm, "--threads", threads]
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    [row] = java.oracle(context, "bench", store, None, *map(str, words))
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    shutil.rmtree(store)
+    if row["failed"]:
+        raise RuntimeError(f"{row['failed']} puts of Java's failed")
+    return {
+        "seconds": row["seconds"] + row["dispatch_lag_seconds"],
+        "user": after.ru_utime - before.ru_utime,
+        "system": after.ru_stime - before.ru_stime,
+    }
+
+
+def rounds(context: Context, cases: dict[str, Callable[[], Cost]]) -> dict[str, Cost]:
+    """Medians of interleaved rounds, another case beginning each time."""
+    names, found = list(cases), {name: list[Cost]() for name in cases}
+    for number in range(context.rounds):
+        for name in names[number % len(names) :] + names[: number % len(names)]:
+            found[name].append(cases[name]())
+    keys = ("seconds", "user", "system")
+    return {name: {key: statistics.median(c[key] for c in costs) for key in keys} for name, costs in found.items()}
+
+
+def small(context: Context) -> dict[str, dict[str, float]]:
+    """Microseconds a message of 100 B: Java, single puts, columns. Measured once for P1, P2 and P5."""
+    if "put.small" not in context.shared:
+        count, warm = (300_000, 400_000) if context.quick else (2_000_000, 400_000)
+        cost = rounds(
+            context,
+            {
+                "java": lambda: oracle(context, 100, count, warm),
+                "start": lambda: oracle(context, 100, 1000, warm),
+                "one": lambda: flint(context, "one", 100, count, 50_000),
+                "columns": lambda: flint(context, "columns", 100, count, 65_536),
+            },
+        )
+        cost["java"] = {key: cost["java"][key] - cost["start"][key] for key in ("user", "system")}
+        per = {name: {key: value / count * 1e6 for key, value in cost[name].items()} for name in ("java", "one")}
+        whole = count // 65_536 * 65_536
+        per["columns"] = {key: value / whole * 1e6 for key, value in cost["columns"].items()}
+        context.shared["put.small"] = per
+    found: dict[str, dict[str, float]] = context.shared["put.small"]
+    return found
+
+
+def detail(cost: dict[str, dict[str, float]], *names: str) -> dict[str, float]:
+    return {f"{name}_{key}_us": round(cost[name][key], 4) for name in names for key in ("user", "system")}
+
+
+def p1(context: Context) -> list[Result]:
+    cost = small(context)
+    one, peer = (cost[name]["user"] + cost[name]["system"] for name in ("one", "java"))
+    return [
+        Result("P1.mapped", "put 100 B, one at a time, processor time / Java's", one / peer, 1 / 5, at_most=True,
+               moonshot=1 / 12, bound="first touch of pages; calls of Python", detail=detail(cost, "one", "java"))
+    ]  # fmt: skip
+
+
+def p2(context: Context) -> list[Result]:
+    cost = small(context)
+    ratio = cost["one"]["user"] / cost["java"]["user"]
+    return [
+        Result("P2.mapped", "the same, user time alone", ratio, 1 / 8, at_most=True, moonshot=1 / 14,
+               bound="the call of a method of Python's, dispatch", detail=detail(cost, "one", "java"))
+    ]  # fmt: skip
+
+
+def p3(context: Context) -> list[Result]:
+    count = context.mib * (1 << 20) // (RECORD + 1024) + 1
+    warm = 400_000 if not context.quick else 100_000
+    cost = rounds(
+        context,
+        {
+            "java": lambda: oracle(context, 1024, count, warm),
+            "flint": lambda: flint(context, "one", 1024, count, 50_000),
+        },
+    )
+    ratio = cost["java"]["seconds"] / cost["flint"]["seconds"]
+    seconds = {name: round(cost[name]["seconds"], 3) for name in cost}
+    return [
+        Result("P3.mapped", f"put 1 KB, {context.mib} MiB, dispatch included: speed / Java's", ratio, 2.0, moonshot=10.0,
+               bound="getting the pages of new files", detail=seconds)
+    ]  # fmt: skip
+
+
+def p4(context: Context) -> list[Result]:
+    count, warm = (400_000, 400_000) if context.quick else (2_000_000, 400_000)
+    cost = rounds(
+        context,
+        {
+            "java": lambda: oracle(context, 100, count, warm, threads=4),
+            "flint": lambda: flint(context, "four", 100, count, 50_000),
+        },
+    )
+    ratio = cost["java"]["seconds"] / cost["flint"]["seconds"]
+    seconds = {name: round(cost[name]["seconds"], 3) for name in cost}
+    return [
+        Result("P4", "put 100 B in four threads: speed / Java's", ratio, 5.0, moonshot=15.0,
+               bound="the interpreter's lock: four threads put as one", detail=seconds)
+    ]  # fmt: skip
+
+
+def p5(context: Context) -> list[Result]:
+    cost = small(context)
+    ratio = cost["columns"]["user"] / cost["java"]["user"]
+    return [
+        Result("P5", "put 100 B from Arrow columns, user time / that of Java's single puts", ratio, 1 / 50, at_most=True,
+               bound="dispatch, which reads every record once more", detail=detail(cost, "columns", "java"))
+    ]  # fmt: skip
+
+
+LINES = {"P1": p1, "P2": p2, "P3": p3, "P4": p4, "P5": p5}

@@ -1,0 +1,337 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Put many messages of one topic that come as Arrow columns: no object a row, and no GIL while they are written.
+
+Only compiled; store/put_columns.py puts them one by one where it is not.
+"""
+
+import cython
+
+if not cython.compiled:  # nothing here runs uncompiled
+    from flintmq.kernels.appender import Appender, Place, Target, _special
+
+    any_below = copy_bytes = put_blank_record = put_record = record_size = u32be = None
+
+COMPILED = cython.compiled
+QUEUES = 65_536  # queue ids below this can be put as a column
+
+# What `check` finds wrong with a row.
+GOOD = 0
+ILLEGAL = 1  # a body, a queue id, or a record that is too large; a property that cannot stand in a property string
+LONG = 2  # the property string is too long
+RESERVED = 3  # a property that has a column of its own, or that delays the message
+
+_MOST_PROPERTIES = cython.declare(cython.longlong, 32767)
+_QUEUES = cython.declare(cython.longlong, 65536)
+
+
+@cython.final
+@cython.cclass
+class Texts:
+    """A column of bytes in Arrow's form.
+
+    Args:
+        data: the bytes of all rows.
+        offsets: int32, or int64 if `wide`, in the machine's order: where each row begins, and where the last one ends.
+        valid: one bit a row, the lowest first; empty if every row has a value.
+        wide: see offsets.
+        first, rows: the rows meant are entries [first, first + rows).
+
+    Raises:
+        ValueError: the buffers do not hold these rows.
+    """
+
+    _data: cython.const[cython.uchar][::1]
+    _offsets: cython.const[cython.uchar][::1]
+    _valid: cython.const[cython.uchar][::1]
+    _narrow_p: cython.pointer(cython.const[cython.int])
+    _wide_p: cython.pointer(cython.const[cython.longlong])
+    _first: cython.longlong
+    _rows: cython.longlong
+    _p: cython.pointer(cython.const[cython.uchar])
+
+    def __init__(
+        self,
+        data: cython.const[cython.uchar][::1],
+        offsets: cython.const[cython.uchar][::1],
+        valid: cython.const[cython.uchar][::1],
+        wide: cython.bint,
+        first: cython.longlong,
+        rows: cython.longlong,
+    ) -> None:
+        if first < 0 or rows < 0 or first > (1 << 40) or rows > (1 << 40):
+            raise ValueError("first and rows must not be negative")
+        if len(offsets) < (first + rows + 1) * (8 if wide else 4):
+            raise ValueError("the offsets have fewer entries than the column has rows")
+        if 0 < len(valid) * 8 < first + rows:
+            raise ValueError("the validity has fewer bits than the column has rows")
+        self._data, self._offsets, self._valid, self._first, self._rows = data, offsets, valid, first, rows
+        self._p = cython.NULL
+        self._narrow_p = cython.NULL
+        self._wide_p = cython.NULL
+        if len(data) > 0:
+            self._p = cython.address(data[0])
+        if wide:
+            self._wide_p = cython.cast(cython.pointer(cython.const[cython.longlong]), cython.address(offsets[0]))
+        else:
+            self._narrow_p = cython.cast(cython.pointer(cython.const[cython.int]), cython.address(offsets[0]))
+        i: cython.longlong
+        last: cython.longlong = 0
+        good: cython.bint = True
+        with cython.nogil:
+            for i in range(rows + 1):
+                if self._offset(i) < last:
+                    good = False
+                last = self._offset(i)
+        if not good or last > len(data):
+            raise ValueError("the offsets step back or lead behind the data")
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _offset(self, i: cython.longlong) -> cython.longlong:
+        return self._wide_p[self._first + i] if self._wide_p != cython.NULL else self._narrow_p[self._first + i]
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _size(self, i: cython.longlong) -> cython.longlong:
+        """Bytes of row i; 0 where it has no value."""
+        bit: cython.longlong = self._first + i
+        if len(self._valid) > 0 and not self._valid[bit >> 3] >> (bit & 7) & 1:
+            return 0
+        return self._offset(i + 1) - self._offset(i)
+
+
+@cython.final
+@cython.cclass
+class Columns:
+    """The messages of one topic.
+
+    Args:
+        topic: its bytes.
+        bodies: a column.
+        tags, keys: columns, or None. A row without a value, or with an empty one, has none.
+        maps: offsets of the rows' entries in names and values (a column whose data are not looked at), or None.
+        names, values: columns of the properties.
+        queue_ids: one a row; empty for queue 0.
+        born_times: ms, one a row; empty for the store's clock.
+
+    Raises:
+        ValueError: the columns have different numbers of rows.
+    """
+
+    rows = cython.declare(cython.longlong, visibility="readonly")
+    _topic: bytes
+    _topic_size: cython.longlong
+    _bodies: Texts
+    _tags: Texts
+    _keys: Texts
+    _maps: Texts
+    _names: Texts
+    _values: Texts
+    _queue_ids: cython.const[cython.int][::1]
+    _born_times: cython.const[cython.longlong][::1]
+    _last_queue: cython.longlong
+    _scratch: cython.uchar[33000]
+
+    def __init__(self, topic: bytes, bodies: Texts, tags, keys, maps, names, values, queue_ids, born_times) -> None:
+        self._topic, self._bodies, self._tags, self._keys = topic, bodies, tags, keys
+        self._maps, self._names, self._values = maps, names, values
+        self._queue_ids, self._born_times = queue_ids, born_times
+        self.rows, self._topic_size = bodies._rows, len(topic)
+        for column in (tags, keys, maps):
+            if column is not None and cython.cast(Texts, column)._rows != self.rows:
+                raise ValueError("the columns have different numbers of rows")
+        if len(self._queue_ids) not in (0, self.rows) or len(self._born_times) not in (0, self.rows):
+            raise ValueError("the columns have different numbers of rows")
+        if maps is not None and not self._maps._offset(self.rows) <= self._names._rows == self._values._rows:
+            raise ValueError("the properties' names and values are fewer than their rows say")
+
+    def check(
+        self, max_body: cython.longlong, file_size: cython.longlong, crc_property: cython.bint, seen: cython.uchar[::1]
+    ):
+        """Whether every row makes a record.
+
+        Args:
+            max_body: bytes of the largest body.
+            file_size: of a log file.
+            crc_property: records end with the checksum property.
+            seen: QUEUES bytes; takes 1 for each queue id that comes.
+
+        Returns:
+            (row, what): the first row that makes none and ILLEGAL, LONG or RESERVED; (rows, GOOD) if there is none.
+        """
+        i: cython.longlong = 0
+        what: cython.int = 0
+        if len(seen) < _QUEUES:
+            raise ValueError("seen is too small")
+        self._last_queue = 0
+        with cython.nogil:
+            while i < self.rows:
+                what = self._judge(i, max_body, file_size, crc_property)
+                if what != 0:
+                    break
+                seen[self._queue_id(i)] = 1
+                if self._queue_id(i) > self._last_queue:
+                    self._last_queue = self._queue_id(i)
+                i += 1
+        return i, what
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _queue_id(self, i: cython.longlong) -> cython.int:
+        return self._queue_ids[i] if len(self._queue_ids) > 0 else 0
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _judge(
+        self, i: cython.longlong, max_body: cython.longlong, file_size: cython.longlong, crc_property: cython.bint
+    ) -> cython.int:
+        size: cython.longlong = 0
+        k: cython.longlong
+        n: cython.longlong
+        if self._bodies._size(i) > max_body or not 0 <= self._queue_id(i) < _QUEUES:
+            return 1
+        if self._maps is not None and self._maps._size(i) > 0:
+            for k in range(self._maps._offset(i), self._maps._offset(i + 1)):
+                n = self._names._size(k)
+                if n >= 4 and _special(u32be(self._names._p, self._names._offset(k))):
+                    return 3
+                size += n + self._values._size(k) + 2
+                if size > _MOST_PROPERTIES:
+                    return 2
+                if _is_odd(self._names, k) or _is_odd(self._values, k):
+                    return 1
+        if self._keys is not None:
+            n = self._keys._size(i)
+            size += n + 6 if n > 0 else 0
+            if _is_odd(self._keys, i):
+                return 1
+        if self._tags is not None:
+            n = self._tags._size(i)
+            size += n + 6 if n > 0 else 0
+            if _is_odd(self._tags, i):
+                return 1
+        if size > _MOST_PROPERTIES:
+            return 2
+        size += 20 if crc_property else 0
+        if size > _MOST_PROPERTIES or record_size(self._bodies._size(i), self._topic_size, size, 0x30) > file_size - 8:
+            return 1
+        return 0
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _encode(self, i: cython.longlong) -> cython.longlong:
+        """The property string of a row that was found good, into the scratch buffer; its size."""
+        n: cython.longlong = 0
+        k: cython.longlong
+        if self._maps is not None and self._maps._size(i) > 0:
+            for k in range(self._maps._offset(i), self._maps._offset(i + 1)):
+                copy_bytes(self._scratch, n, self._names._p, self._names._offset(k), self._names._size(k))
+                n += self._names._size(k)
+                self._scratch[n] = 1
+                n = self._value(n + 1, self._values, k)
+        if self._keys is not None and self._keys._size(i) > 0:
+            copy_bytes(self._scratch, n, cython.cast(cython.pointer(cython.const[cython.uchar]), b"KEYS\x01"), 0, 5)
+            n = self._value(n + 5, self._keys, i)
+        if self._tags is not None and self._tags._size(i) > 0:
+            copy_bytes(self._scratch, n, cython.cast(cython.pointer(cython.const[cython.uchar]), b"TAGS\x01"), 0, 5)
+            n = self._value(n + 5, self._tags, i)
+        return n
+
+    @cython.cfunc
+    @cython.inline
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _value(self, n: cython.longlong, values: Texts, k: cython.longlong) -> cython.longlong:
+        copy_bytes(self._scratch, n, values._p, values._offset(k), values._size(k))
+        n += values._size(k)
+        self._scratch[n] = 2
+        return n + 1
+
+    def put(
+        self,
+        appender: Appender,
+        file: Target,
+        row: cython.longlong,
+        store_time: cython.longlong,
+        most: cython.longlong,
+        places: dict,
+        next_offsets: cython.longlong[::1],
+    ):
+        """Write records from this row on, until `most` bytes are written, or the window or the file is full.
+
+        Everything that counts is moved before this returns: the file's end, the log's, and the queues' next offsets. A
+        file that is full gets its blank record.
+
+        Args:
+            appender: of the log. The caller has the put lock and has set `held`.
+            file: its last file; nobody unmaps it meanwhile.
+            row: first row; `check` found all rows good.
+            store_time: ms.
+            most: about how many bytes to write.
+            places: queue id -> Place of every queue id that comes.
+            next_offsets: an entry for each queue id from 0 to the largest that comes, to work with.
+
+        Returns:
+            The first row that is not written. `file.wrote` tells the rest: it is `file.size` for a file that is full.
+
+        Raises:
+            ValueError: the file is not mapped, an argument lies outside.
+        """
+        if file._p == cython.NULL or row < 0 or len(next_offsets) <= self._last_queue or file.size - file.wrote < 8:
+            raise ValueError("the file takes no records, or an argument lies outside")
+        p: cython.p_uchar = file._p
+        topic: cython.p_uchar = cython.cast(cython.p_uchar, self._topic)
+        hosts: cython.p_uchar = cython.cast(cython.p_uchar, appender._hosts)
+        topic_size: cython.longlong = self._topic_size
+        born_host: cython.longlong = len(appender._host)
+        bits: cython.int = cython.cast(cython.int, appender._host_flags)
+        crc_property: cython.bint = appender._crc_property
+        at: cython.longlong = file.wrote
+        begin: cython.longlong = at
+        place: Place
+        for number, place in places.items():
+            next_offsets[number] = place.next
+        with cython.nogil:
+            while row < self.rows and at - begin < most:
+                properties: cython.longlong = self._encode(row)
+                body: cython.longlong = self._bodies._size(row)
+                queue_id: cython.int = self._queue_id(row)
+                size: cython.longlong = record_size(body, topic_size, properties + (20 if crc_property else 0), bits)
+                if size > file.size - 8 - at:
+                    put_blank_record(p, at, file.size - at)
+                    at = file.size
+                    break
+                if size > file.reserved - at:
+                    break
+                put_record(
+                    p, at, file.start + at, self._bodies._p, self._bodies._offset(row), body, topic, 0, topic_size,
+                    self._scratch, 0, properties, hosts, 0, born_host, queue_id, next_offsets[queue_id], 0, bits,
+                    self._born_times[row] if len(self._born_times) > 0 else store_time, store_time, 0, 0, crc_property,
+                )  # fmt: skip
+                next_offsets[queue_id] += 1
+                at += size
+                row += 1
+        for number, place in places.items():
+            place.next = next_offsets[number]
+        file.wrote = at
+        appender.end = file.start + at
+        appender.last_time = store_time
+        return row
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _is_odd(column: Texts, i: cython.longlong) -> cython.bint:
+    """Whether a value has a byte that cannot stand in a property string."""
+    return any_below(column._p, column._offset(i), column._size(i), 3)

@@ -1,0 +1,43 @@
+from array import array
+from typing import Final
+
+from flintmq.kernels.appender import Appender, Place, Target
+
+COMPILED: Final[bool]
+QUEUES: Final = 65_536
+GOOD: Final = 0
+ILLEGAL: Final = 1
+LONG: Final = 2
+RESERVED: Final = 3
+
+Bytes = bytes | bytearray | memoryview
+
+class Texts:
+    def __init__(self, data: Bytes, offsets: Bytes, valid: Bytes, wide: bool, first: int, rows: int) -> None: ...
+
+class Columns:
+    @property
+    def rows(self) -> int: ...
+    def __init__(
+        self,
+        topic: bytes,
+        bodies: Texts,
+        tags: Texts | None,
+        keys: Texts | None,
+        maps: Texts | None,
+        names: Texts | None,
+        values: Texts | None,
+        queue_ids: array[int] | memoryview,
+        born_times: array[int] | memoryview,
+    ) -> None: ...
+    def check(self, max_body: int, file_size: int, crc_property: bool, seen: bytearray) -> tuple[int, int]: ...
+    def put(
+        self,
+        appender: Appender,
+        file: Target,
+        row: int,
+        store_time: int,
+        most: int,
+        places: dict[int, Place],
+        next_offsets: array[int],
+    ) -> int: ...

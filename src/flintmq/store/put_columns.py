@@ -1,0 +1,222 @@
+"""Put Arrow columns: the messages of one topic, without an object a row. Source: none; RocketMQ has nothing like it.
+
+A record batch is taken as pyarrow gives it, by its buffers, so that nothing here imports pyarrow. All rows are checked
+before one is written.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from array import array
+from collections.abc import Iterator
+from typing import Any, Literal
+
+from flintmq.errors import UsageError
+from flintmq.kernels import put_columns as kernel
+from flintmq.kernels.appender import Place, Topic
+from flintmq.message import ColumnsResult, Message, PutMessageStatus
+from flintmq.store.commit_log import CommitLog
+from flintmq.store.put_checks import encode_properties, message_status
+
+log = logging.getLogger("flintmq.commitlog")
+
+AT_ONCE = 8 << 20  # bytes that are written between two moments at which others see the log's new end
+NARROW, WIDE = ("binary", "string"), ("large_binary", "large_string")
+WANTED = {
+    "body": (*NARROW, *WIDE),
+    "tags": ("string", "large_string"),
+    "keys": ("string", "large_string"),
+    "queue_id": ("int32",),
+    "born_timestamp": ("int64", "timestamp[ms]", "timestamp[ms, tz=UTC]"),
+    "properties": ("map<string, string>",),
+}
+RESERVED = ("KEYS", "TAGS", "WAIT", "DELA", "TIME")  # how names of properties begin that the kernel refuses
+STATUSES = {
+    kernel.ILLEGAL: PutMessageStatus.MESSAGE_ILLEGAL,
+    kernel.LONG: PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+    kernel.RESERVED: PutMessageStatus.MESSAGE_ILLEGAL,
+}
+WHY = {
+    kernel.ILLEGAL: "its body, queue id or record is too large, or a property holds a byte 0, 1 or 2",
+    kernel.LONG: "its property string is longer than 32,767 bytes",
+    kernel.RESERVED: "KEYS and TAGS have columns of their own, WAIT, DELAY and TIMER_* are for single puts",
+}
+
+
+def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
+    """Append the rows of a record batch as messages of one topic.
+
+    Args:
+        commit_log: the log.
+        name: topic.
+        batch: a pyarrow.RecordBatch, see MessageStore.put_columns.
+
+    Returns:
+        What became of it; see ColumnsResult.
+
+    Raises:
+        UsageError: a column is missing, unknown, of another type, or has nulls where a value must be.
+
+    Thread: any. Durability: the kernel has the records; nothing is on disk yet.
+    """
+    check_schema(batch)
+    topic = commit_log.known_topic(name)
+    if topic is None:
+        return ColumnsResult(PutMessageStatus.MESSAGE_ILLEGAL)
+    if (
+        not kernel.COMPILED or commit_log.files.pool is not None
+    ):  # a used buffer of the pool is not all zeros at its end
+        return _one_by_one(commit_log, topic, name, batch)
+    columns = columns_of(topic.raw, batch)
+    config, seen = commit_log.config, bytearray(kernel.QUEUES)
+    row, what = columns.check(config.max_message_size, commit_log.files.file_size, config.enabled_append_prop_crc, seen)
+    if what != kernel.GOOD:
+        log.warning("row %d of %d makes no message: %s", row, columns.rows, WHY[what])
+        return ColumnsResult(STATUSES[what])
+    with commit_log.lock:
+        if commit_log.appender.closed or commit_log.appender.forked:
+            return ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        commit_log.appender.held = True
+        try:
+            return _append(commit_log, topic, columns, [found.start() for found in re.finditer(b"\1", seen)])
+        finally:
+            commit_log.appender.held = False
+
+
+def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_ids: list[int]) -> ColumnsResult:
+    """Write the rows. The put lock is held."""
+    now, appender = commit_log.settled_time(), commit_log.appender
+    places = {q: topic.places.get(q) or Place(0) for q in queue_ids}
+    first = {q: place.next for q, place in places.items()}
+    topic.places.update(places)
+    next_offsets = array("q", bytes(8 * (max(queue_ids, default=0) + 1)))
+    row, begin, status = 0, -1, PutMessageStatus.PUT_OK
+    while row < columns.rows:
+        file = commit_log.writable_file(AT_ONCE + commit_log.config.max_message_size)
+        if file is None:
+            status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+            break
+        at = file.wrote
+        before, row = row, columns.put(appender, file, row, now, AT_ONCE, places, next_offsets)
+        if begin < 0 and row > before:
+            begin = file.start + at
+        commit_log.effects.wrote(file.fd, at, file.wrote - at)
+        if file.wrote == file.size:
+            log.info("%s is full", file.path)
+        elif row == before:
+            raise AssertionError("a row that was found good did not fit the window that was reserved for it")
+    if begin < 0:
+        return ColumnsResult(status)
+    return ColumnsResult(status, row, begin, appender.end, first, now, commit_log.host)
+
+
+def check_schema(batch: Any) -> None:
+    """Refuse what cannot be taken as it is.
+
+    Raises:
+        UsageError: naming the column and the types that it may have.
+    """
+    for name in batch.schema.names:
+        if name not in WANTED:
+            raise UsageError(f"column {name!r} is none of: {', '.join(WANTED)}; leave it out")
+        found = str(batch.column(name).type)
+        if found not in WANTED[name]:
+            raise UsageError(f"column {name!r} is {found}; cast it to {' or '.join(WANTED[name])}")
+        if name in ("body", "queue_id", "born_timestamp") and batch.column(name).null_count:
+            raise UsageError(f"column {name!r} has nulls; fill them")
+        if name == "properties" and batch.column(name).items.null_count:
+            raise UsageError("a property has the value null; leave it out")
+    if "body" not in batch.schema.names:
+        raise UsageError("there is no column 'body'; every message has one, if only of no bytes")
+
+
+def columns_of(topic: bytes, batch: Any) -> kernel.Columns:
+    """The columns as the kernel takes them: their buffers, not copied."""
+    names = set(batch.schema.names)
+    maps = batch.column("properties") if "properties" in names else None
+    return kernel.Columns(
+        topic,
+        _texts(batch.column("body")),
+        _texts(batch.column("tags")) if "tags" in names else None,
+        _texts(batch.column("keys")) if "keys" in names else None,
+        None if maps is None else _offsets(maps),
+        None if maps is None else _texts(maps.keys),
+        None if maps is None else _texts(maps.items),
+        _numbers(batch, "queue_id", "i"),
+        _numbers(batch, "born_timestamp", "q"),
+    )
+
+
+def _texts(column: Any) -> kernel.Texts:
+    valid, offsets, data = column.buffers()
+    rows = len(column)
+    mask = valid if column.null_count else None
+    begins = _bytes(offsets, 8 * (column.offset + rows + 1))
+    return kernel.Texts(_bytes(data), begins, _bytes(mask), str(column.type) in WIDE, column.offset, rows)
+
+
+def _offsets(column: Any) -> kernel.Texts:
+    """The rows' ranges of a map column: like the offsets of a text of one byte an entry."""
+    valid, offsets = column.buffers()[:2]
+    rows = len(column)
+    mask = valid if column.null_count else None
+    begins = _bytes(offsets, 4 * (column.offset + rows + 1))
+    return kernel.Texts(bytes(len(column.keys)), begins, _bytes(mask), False, column.offset, rows)
+
+
+def _bytes(buffer: Any, missing: int = 0) -> memoryview:
+    """A buffer of pyarrow's as unsigned bytes; so many zeros where there is none."""
+    return memoryview(bytes(missing) if buffer is None else buffer).cast("B")
+
+
+def _numbers(batch: Any, name: str, kind: Literal["i", "q"]) -> memoryview | array[int]:
+    if name not in batch.schema.names or not batch.num_rows:
+        return array(kind)
+    column = batch.column(name)
+    return _bytes(column.buffers()[1]).cast(kind)[column.offset : column.offset + len(column)]
+
+
+def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> ColumnsResult:
+    """The same by objects, where the kernels are not compiled."""
+    checked = []
+    for message in messages_of(name, batch):
+        properties = encode_properties(message)
+        if properties is None or any(key.startswith(RESERVED) for key in message.properties or ()):
+            return ColumnsResult(PutMessageStatus.MESSAGE_ILLEGAL)
+        refused = message_status(message, properties, commit_log.config)
+        if refused is not None:
+            return ColumnsResult(refused)
+        checked.append((message, properties))
+    results, status = [], PutMessageStatus.PUT_OK
+    first: dict[int, int] = {}
+    with commit_log.lock:
+        if commit_log.appender.closed or commit_log.appender.forked:
+            return ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        for message, properties in checked:
+            result = commit_log.append(message, topic, properties)
+            if result.status is not PutMessageStatus.PUT_OK:
+                status = result.status
+                break
+            first.setdefault(message.queue_id, result.queue_offset)
+            results.append(result)
+    if not results:
+        return ColumnsResult(status)
+    begin, last = results[0].physical_offset, results[-1]
+    end = last.physical_offset + last.size
+    return ColumnsResult(status, len(results), begin, end, first, last.store_timestamp, last.store_host)
+
+
+def messages_of(name: str, batch: Any) -> Iterator[Message]:
+    """The rows as messages."""
+    for row in batch.to_pylist():
+        body = row.pop("body")
+        born = row.pop("born_timestamp", None)
+        properties = dict(row.pop("properties", None) or ())
+        yield Message(
+            name,
+            body.encode() if isinstance(body, str) else body,
+            properties=properties,
+            born_timestamp=born if born is None or isinstance(born, int) else round(born.timestamp() * 1000),
+            **row,
+        )
