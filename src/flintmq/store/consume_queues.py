@@ -38,16 +38,20 @@ class RunningQueue:
 
     def units(self, offset: int, count: int) -> list[Unit]:
         """Up to `count` units from this offset on, all of one file (as upstream reads them)."""
+        return list(UNIT.iter(self.unit_bytes(offset, count)))
+
+    def unit_bytes(self, offset: int, count: int) -> bytes:
+        """The bytes of these units."""
         count = min(count, self.max_offset - offset)
         if count <= 0:
-            return []
+            return b""
         position = offset * UNIT_SIZE
         start = position - position % self.writer.file_size
         size = min(count * UNIT_SIZE, start + self.writer.file_size - position)
         with suppress(FileNotFoundError), self.effects.reading(os.path.join(self.folder, f"{start:020d}")) as fd:
             raw = self.effects.pread(fd, size, position - start)
-            return list(UNIT.iter(raw[: len(raw) - len(raw) % UNIT_SIZE]))
-        return []
+            return raw[: len(raw) - len(raw) % UNIT_SIZE]
+        return b""
 
 
 class ConsumeQueues:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import os
 import time
+from array import array
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
-from flintmq.format.consume_queue import UNIT_SIZE, Unit
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.text import java_encode, java_hash
+from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consume_queues import ConsumeQueues, RunningQueue
@@ -59,6 +61,7 @@ class Reader:
 
     def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, config: StoreConfig) -> None:
         self.files, self.queues, self.config = files, queues, config
+        self._position = array("q", [0])
 
     def get(
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
@@ -95,13 +98,14 @@ class Reader:
         """Walk the units of one queue file, as upstream does."""
         low, high = queue.min_offset, queue.max_offset
         limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
-        units = queue.units(offset, max(self.config.max_filter_message_size // UNIT_SIZE, most))
+        looked_at = most if codes is None else max(self.config.max_filter_message_size // UNIT_SIZE, most)
+        units = queue.unit_bytes(offset, max(looked_at, 1))
         if not units:
             per_file = queue.writer.file_size // UNIT_SIZE
             return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], offset - offset % per_file + per_file, low, high)
         messages: list[StoredMessage] = []
         size, at, matched = 0, offset, False
-        for unit in units:
+        for unit in UNIT.iter(units):
             if limits.reached(len(messages), size, unit, log_end):
                 break
             at += 1
@@ -125,6 +129,9 @@ class Reader:
         if raw is None or int.from_bytes(raw[:4], "big") != unit.size:
             return None
         message = StoredMessage(raw)
+        place = raw, unit.physical_offset, len(raw) + 8, len(raw), topic, queue_id, offset
+        if fetch.check(UNIT.pack(unit), 0, 1, *place, self._position)[0]:
+            return message
         own = message.fields.topic == topic and message.queue_id == queue_id and message.queue_offset == offset
         return message if own or b"INNER_MULTI" in message.fields.properties else None
 
