@@ -1,7 +1,7 @@
 # C types of units.py.
 cimport cython
 from libc.stdint cimport uint8_t
-from flintmq.kernels.crc cimport u32be, i32be, i64be, put32be, put64be, same_bytes, first_non_ascii, find_either, hash_ascii, seeded_hash
+from flintmq.kernels.crc cimport u32be, i32be, i64be, prefetch_read, put32be, put64be, same_bytes, first_non_ascii, find_either, hash_ascii, seeded_hash
 from flintmq.kernels.parts cimport locate, split
 
 cdef long long hash_text(long long h, const uint8_t *p, long long at, long long n) noexcept nogil

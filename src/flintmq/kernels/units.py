@@ -22,6 +22,7 @@ if not cython.compiled:
         hash_ascii,
         i32be,
         i64be,
+        prefetch_read,
         put32be,
         put64be,
         same_bytes,
@@ -48,6 +49,7 @@ LIGHT = 4  # stop at records that light queues (LMQ) take too
 
 COLUMNS = 8  # int64 a queue in the table
 
+_AHEAD = cython.declare(cython.longlong, 6)  # records: how far ahead they are fetched into the cache
 _SCHEDULE = cython.declare(cython.longlong, 1)
 _BATCH = cython.declare(cython.longlong, 2)
 _NEW_QUEUE = cython.declare(cython.int, 1)
@@ -293,6 +295,13 @@ def derive(
         spans, split_pairs, named = [0] * 8, [0] * 96, [0] * 6
     with cython.nogil:
         while i < count:
+            k = at[i + _AHEAD if i + _AHEAD < count else i]
+            if 0 <= k <= n - 320:
+                prefetch_read(p, k)
+                prefetch_read(p, k + 64)
+                prefetch_read(p, k + 128)
+                prefetch_read(p, k + 192)
+                prefetch_read(p, k + 256)
             if locate(p, n, at, i, 1, spans) == 0:
                 why = -1
                 break
@@ -313,7 +322,12 @@ def derive(
                 if q < 0:
                     why = _NEW_QUEUE
                     break
-            pairs = split(p, spans[6] + 2, spans[7], n, split_pairs, named, 0)
+            if spans[7] > spans[6] + 2:
+                pairs = split(p, spans[6] + 2, spans[7], n, split_pairs, named, 0)
+            else:
+                pairs = 0
+                for k in range(6):
+                    named[k] = 0
             if qp[q * 8 + 5] == _BATCH or pairs < 0 or (flags & 4 and is_light(p, split_pairs, pairs)):
                 why = _SPECIAL
                 break
