@@ -138,6 +138,7 @@ class Columns:
     _queue_ids: cython.const[cython.int][::1]
     _born_times: cython.const[cython.longlong][::1]
     _plain: cython.bint  # no row has properties
+    _good: cython.bint  # `check` has found all rows good
     _last_queue: cython.longlong
     _scratch: cython.uchar[33000]
 
@@ -190,6 +191,7 @@ class Columns:
                 if self._queue_id(i) > self._last_queue:
                     self._last_queue = self._queue_id(i)
                 i += 1
+        self._good = what == 0
         return i, what
 
     @cython.cfunc
@@ -305,10 +307,16 @@ class Columns:
             The first row that is not written. `file.wrote` tells the rest: it is `file.size` for a file that is full.
 
         Raises:
-            ValueError: the file is not mapped, an argument lies outside.
+            ValueError: the rows were not found good, the file is not mapped, or an argument lies outside.
         """
-        if file._p == cython.NULL or row < 0 or len(next_offsets) <= self._last_queue or file.size - file.wrote < 8:
-            raise ValueError("the file takes no records, or an argument lies outside")
+        if (
+            not self._good
+            or file._p == cython.NULL
+            or row < 0
+            or len(next_offsets) <= self._last_queue
+            or file.size - file.wrote < 8
+        ):
+            raise ValueError("unchecked rows, a file that takes no records, or an argument that lies outside")
         p: cython.p_uchar = file._p
         topic: cython.p_uchar = cython.cast(cython.p_uchar, self._topic)
         hosts: cython.p_uchar = cython.cast(cython.p_uchar, appender._hosts)
