@@ -15,8 +15,23 @@ from array import array
 from collections.abc import Callable
 from typing import Any
 
-from flintmq.kernels import append, columns, fetch, index, index_check, parts, put, runs, select, texts, units, walk
-from flintmq.message import StoredMessage
+from flintmq.kernels import (
+    append,
+    appender,
+    columns,
+    fetch,
+    index,
+    index_check,
+    parts,
+    put,
+    put_columns,
+    runs,
+    select,
+    texts,
+    units,
+    walk,
+)
+from flintmq.message import Message, StoredMessage
 from tests.hostile.records import LOG, record_starts
 
 _PAGE = mmap.PAGESIZE
@@ -300,6 +315,51 @@ class Tries:
             out, number(chance, len(out)), 0, *parts, hosts, 0, 0, 0, chance.choice((0, 0x10, 0x20, 0x30)),
             0, 0, 0, 0, chance.random() < 0.5,
         )  # fmt: skip
+
+    def _appender(self) -> tuple[appender.Appender, appender.Target]:
+        """An appender whose file ends, at some place before its end, where nobody may write further."""
+        chance, file = self.chance, appender.Target()
+        file.start, file.size = 0, chance.choice((8, 100, 200, 1500, 4096))
+        file.wrote, file.reserved = chance.randrange(file.size + 1), number(chance, file.size)
+        file.attach(self.output.last(file.size))
+        made = appender.Appender("stored", bytes(chance.choice((16, 40))), 2000, chance.random() < 0.5, 0, 0)
+        made.target = file
+        return made, file
+
+    def append_message(self) -> None:
+        chance, (made, _) = self.chance, self._appender()
+        made.topics["T"] = topic = appender.Topic(b"T" * chance.choice((1, 127, 128)))
+        topic.places[0] = appender.Place(0)
+        words = [chance.choice(("", "a", "k" * 300, "\x01", "\udc80", "报警" * 20, "DELAY")) for _ in range(4)]
+        message = Message("T", bytes(chance.randrange(300)), *words[:2], {words[2]: words[3]})
+        message.sys_flag, message.born_timestamp = number(chance, 0), number(chance, 0)
+        if chance.random() < 0.3:
+            message.properties_bytes = chance.randbytes(chance.randrange(40))
+        made.put(message)
+
+    def append_columns(self) -> None:
+        chance, rows, (made, file) = self.chance, self.chance.randrange(8), self._appender()
+        data = self.region.holding(
+            bytes(chance.randrange(2 if chance.random() < 0.001 else 3, 256) for _ in range(240))
+        )
+
+        def texts(most: int, count: int) -> put_columns.Texts:
+            ends = sorted(chance.randrange(most + 1) for _ in range(count + 1))
+            if chance.random() < 0.02:
+                ends[chance.randrange(count + 1)] = chance.choice((-1, 241, 0x7FFFFFFF))
+            valid = chance.randbytes(1) if chance.random() < 0.3 else b""
+            said = number(chance, count) if chance.random() < 0.02 else count
+            return put_columns.Texts(data, array("i", ends).tobytes(), valid, False, 0, said)
+
+        ids = array("i", (chance.choice((0, 1, 1, 65_535, 65_536)) for _ in range(rows * chance.randrange(2))))
+        keys = texts(240, rows) if chance.random() < 0.5 else None
+        maps = (texts(5, rows), texts(240, 5), texts(240, 5)) if chance.random() < 0.5 else (None, None, None)
+        columns_ = put_columns.Columns(b"T", texts(240, rows), None, keys, *maps, ids, array("q"))
+        seen = bytearray(put_columns.QUEUES)
+        row, what = columns_.check(2000, file.size, chance.random() < 0.5, seen)
+        places = {queue_id: appender.Place(0) for queue_id, there in enumerate(seen) if there}
+        if what == put_columns.GOOD:
+            columns_.put(made, file, chance.randrange(rows + 1), 0, 4096, places, array("q", bytes(8 << 16)))
 
 
 def stored_queue(data: memoryview, positions: array[int]) -> tuple[bytes, int] | None:

@@ -85,6 +85,8 @@ def test_it_writes_only_into_the_window_and_moves_nothing_else():
     file.size, file.start, file.wrote, file.reserved = 4096, 8192, 0, 150
     appender = Appender("ok", HOSTS, 1 << 20, False, 8192, 0)
     one, places = columns(), {0: Place(7)}
+    with pytest.raises(ValueError, match="unchecked"):
+        one.put(appender, file, 0, 5, 1 << 20, places, array("q", [0]))
     one.check(10, 4096, False, bytearray(kernel.QUEUES))
     with pytest.raises(ValueError, match="file"):
         one.put(appender, file, 0, 5, 1 << 20, places, array("q", [0]))

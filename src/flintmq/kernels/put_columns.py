@@ -43,6 +43,7 @@ class Texts:
     _data: cython.const[cython.uchar][::1]
     _offsets: cython.const[cython.uchar][::1]
     _valid: cython.const[cython.uchar][::1]
+    _valid_p: cython.pointer(cython.const[cython.uchar])
     _narrow_p: cython.pointer(cython.const[cython.int])
     _wide_p: cython.pointer(cython.const[cython.longlong])
     _first: cython.longlong
@@ -66,10 +67,13 @@ class Texts:
             raise ValueError("the validity has fewer bits than the column has rows")
         self._data, self._offsets, self._valid, self._first, self._rows = data, offsets, valid, first, rows
         self._p = cython.NULL
+        self._valid_p = cython.NULL
         self._narrow_p = cython.NULL
         self._wide_p = cython.NULL
         if len(data) > 0:
             self._p = cython.address(data[0])
+        if len(valid) > 0:
+            self._valid_p = cython.address(valid[0])
         if wide:
             self._wide_p = cython.cast(cython.pointer(cython.const[cython.longlong]), cython.address(offsets[0]))
         else:
@@ -99,7 +103,7 @@ class Texts:
     def _size(self, i: cython.longlong) -> cython.longlong:
         """Bytes of row i; 0 where it has no value."""
         bit: cython.longlong = self._first + i
-        if len(self._valid) > 0 and not self._valid[bit >> 3] >> (bit & 7) & 1:
+        if self._valid_p != cython.NULL and not self._valid_p[bit >> 3] >> (bit & 7) & 1:
             return 0
         return self._offset(i + 1) - self._offset(i)
 
@@ -133,6 +137,8 @@ class Columns:
     _values: Texts
     _queue_ids: cython.const[cython.int][::1]
     _born_times: cython.const[cython.longlong][::1]
+    _plain: cython.bint  # no row has properties
+    _good: cython.bint  # `check` has found all rows good
     _last_queue: cython.longlong
     _scratch: cython.uchar[33000]
 
@@ -140,6 +146,7 @@ class Columns:
         self._topic, self._bodies, self._tags, self._keys = topic, bodies, tags, keys
         self._maps, self._names, self._values = maps, names, values
         self._queue_ids, self._born_times = queue_ids, born_times
+        self._plain = tags is None and keys is None and maps is None
         self.rows, self._topic_size = bodies._rows, len(topic)
         for column in (tags, keys, maps):
             if column is not None and cython.cast(Texts, column)._rows != self.rows:
@@ -168,15 +175,23 @@ class Columns:
         if len(seen) < _QUEUES:
             raise ValueError("seen is too small")
         self._last_queue = 0
+        fixed: cython.longlong = record_size(0, self._topic_size, 20 if self._plain and crc_property else 0, 0x30)
+        most: cython.longlong = min(max_body, file_size - 8 - fixed)
         with cython.nogil:
-            while i < self.rows:
-                what = self._judge(i, max_body, file_size, crc_property)
+            if self._plain and len(self._queue_ids) == 0:  # only the bodies can be wrong
+                while i < self.rows and self._bodies._size(i) <= most:
+                    i += 1
+                what = 1 if i < self.rows else 0
+                seen[0] = self.rows > 0
+            while i < self.rows and what == 0:
+                what = self._judge(i, fixed, max_body, file_size, crc_property)
                 if what != 0:
                     break
                 seen[self._queue_id(i)] = 1
                 if self._queue_id(i) > self._last_queue:
                     self._last_queue = self._queue_id(i)
                 i += 1
+        self._good = what == 0
         return i, what
 
     @cython.cfunc
@@ -190,13 +205,21 @@ class Columns:
     @cython.nogil
     @cython.exceptval(check=False)
     def _judge(
-        self, i: cython.longlong, max_body: cython.longlong, file_size: cython.longlong, crc_property: cython.bint
+        self,
+        i: cython.longlong,
+        fixed: cython.longlong,
+        max_body: cython.longlong,
+        file_size: cython.longlong,
+        crc_property: cython.bint,
     ) -> cython.int:
+        """What is wrong with a row, whose record has `fixed` bytes beside its body and properties."""
         size: cython.longlong = 0
         k: cython.longlong
         n: cython.longlong
         if self._bodies._size(i) > max_body or not 0 <= self._queue_id(i) < _QUEUES:
             return 1
+        if self._plain:
+            return 1 if self._bodies._size(i) + fixed > file_size - 8 else 0
         if self._maps is not None and self._maps._size(i) > 0:
             for k in range(self._maps._offset(i), self._maps._offset(i + 1)):
                 n = self._names._size(k)
@@ -220,7 +243,7 @@ class Columns:
         if size > _MOST_PROPERTIES:
             return 2
         size += 20 if crc_property else 0
-        if size > _MOST_PROPERTIES or record_size(self._bodies._size(i), self._topic_size, size, 0x30) > file_size - 8:
+        if size > _MOST_PROPERTIES or self._bodies._size(i) + size + fixed > file_size - 8:
             return 1
         return 0
 
@@ -284,10 +307,16 @@ class Columns:
             The first row that is not written. `file.wrote` tells the rest: it is `file.size` for a file that is full.
 
         Raises:
-            ValueError: the file is not mapped, an argument lies outside.
+            ValueError: the rows were not found good, the file is not mapped, or an argument lies outside.
         """
-        if file._p == cython.NULL or row < 0 or len(next_offsets) <= self._last_queue or file.size - file.wrote < 8:
-            raise ValueError("the file takes no records, or an argument lies outside")
+        if (
+            not self._good
+            or file._p == cython.NULL
+            or row < 0
+            or len(next_offsets) <= self._last_queue
+            or file.size - file.wrote < 8
+        ):
+            raise ValueError("unchecked rows, a file that takes no records, or an argument that lies outside")
         p: cython.p_uchar = file._p
         topic: cython.p_uchar = cython.cast(cython.p_uchar, self._topic)
         hosts: cython.p_uchar = cython.cast(cython.p_uchar, appender._hosts)
@@ -295,6 +324,7 @@ class Columns:
         born_host: cython.longlong = len(appender._host)
         bits: cython.int = cython.cast(cython.int, appender._host_flags)
         crc_property: cython.bint = appender._crc_property
+        fixed: cython.longlong = record_size(0, topic_size, 20 if crc_property else 0, bits)
         at: cython.longlong = file.wrote
         begin: cython.longlong = at
         place: Place
@@ -302,10 +332,10 @@ class Columns:
             next_offsets[number] = place.next
         with cython.nogil:
             while row < self.rows and at - begin < most:
-                properties: cython.longlong = self._encode(row)
+                properties: cython.longlong = 0 if self._plain else self._encode(row)
                 body: cython.longlong = self._bodies._size(row)
                 queue_id: cython.int = self._queue_id(row)
-                size: cython.longlong = record_size(body, topic_size, properties + (20 if crc_property else 0), bits)
+                size: cython.longlong = body + properties + fixed
                 if size > file.size - 8 - at:
                     put_blank_record(p, at, file.size - at)
                     at = file.size

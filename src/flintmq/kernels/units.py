@@ -23,6 +23,7 @@ if not cython.compiled:
         hash_ascii,
         i32be,
         i64be,
+        prefetch_lines,
         put32be,
         put64be,
         same_bytes,
@@ -50,6 +51,7 @@ LIGHT = 4  # stop at records that light queues (LMQ) take too
 
 COLUMNS = 8  # int64 a queue in the table
 
+_AHEAD = cython.declare(cython.longlong, 6)  # records: how far ahead they are fetched into the cache
 _SCHEDULE = cython.declare(cython.longlong, 1)
 _BATCH = cython.declare(cython.longlong, 2)
 _NEW_QUEUE = cython.declare(cython.int, 1)
@@ -307,6 +309,9 @@ def derive(
     forget(known)
     with cython.nogil:
         while i < count:
+            k = at[i + _AHEAD if i + _AHEAD < count else i]
+            if 0 <= k <= n - 320:
+                prefetch_lines(p, k, 320)
             if locate(p, n, at, i, 1, spans) == 0:
                 why = -1
                 break
