@@ -27,14 +27,14 @@ from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import geometry
 from flintmq.store.commit_log import CommitLog
-from flintmq.store.config_files import read_config
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.flush import FlushService, Poison
+from flintmq.store.keeping import Keeping
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFile, LogFiles
-from flintmq.store.queues import queue_names
+from flintmq.store.opening import batch_topics, given_config, with_queue_size
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
 from flintmq.store.recovery import read_facts
@@ -44,12 +44,6 @@ from flintmq.store.view import StoreView, open_store
 
 log = logging.getLogger("flintmq.store")
 
-SMALL = {  # dev=True: files that fit a laptop's test
-    "mappedFileSizeCommitLog": 1 << 20,
-    "mappedFileSizeConsumeQueue": 20_000,
-    "maxHashSlotNum": 1_000,
-    "maxIndexNum": 4_000,
-}
 HOUSEKEEPING_S = 1.0
 
 
@@ -85,7 +79,7 @@ class MessageStore:
     ) -> None:
         self.root = os.path.abspath(os.fspath(path))
         self.effects = effects
-        self.config = _config(config, dev, keys)
+        self.config = given_config(config, dev, keys)
         effects.mkdirs(os.path.join(self.root, geometry.LOG))
         geometry.open_root(self.root, self.config, effects)
         self._lock = StoreLock(self.root)
@@ -103,13 +97,14 @@ class MessageStore:
         files = self._list()
         if files.files and "mappedFileSizeCommitLog" not in self.config.given:
             self.config = self.config.with_keys({"mappedFileSizeCommitLog": files.file_size})
-        self.config = _with_queue_size(self.root, self.config, effects)
+        self.config = with_queue_size(self.root, self.config, effects)
         facts = replace(read_facts(self.root, effects), live=False)
         self._small = StoreFiles(self.root, effects)
         self._report = Report()
         self._queues = ConsumeQueues(self.root, self.config, effects, self._report)
         index = KeyIndex(self.root, self.config, effects) if self.config.message_index_enable else None
-        dispatcher = Dispatcher(DispatchRules.of(self.config, _batch_topics(self.root, effects), peer))
+        batches = batch_topics(self.root, effects)
+        dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
         self.recovered = recover(
             self.root,
             files,
@@ -135,8 +130,12 @@ class MessageStore:
         self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
+        self._keeping = Keeping(
+            self.root, self.config, peer, effects, lambda: list(self._log.next_offsets), batches, self._flushed_all
+        )
         self._flush.start()
         self._dispatch.start()
+        self._keeping.start()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
         self._keeper.start()
 
@@ -288,6 +287,49 @@ class MessageStore:
             self._flush.flush_once()
         return self._dispatch.wait(end, 1e9 if timeout is None else timeout)
 
+    # -- topics and offsets -----------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, queues: int = 8) -> None:
+        """Make a topic, or give one that is there another number of queues.
+
+        A put makes its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see a topic's queues only.
+
+        Raises:
+            UsageError: no name for a topic, no number of queues, or the store is closed.
+            OSError: it could not be written; the store goes on trying.
+
+        Thread: any. Durability: on return.
+        """
+        self._check_open()
+        self._keeping.topics.create(name, queues)
+        self._keeping.save_once()
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note how far a consumer group has come: `offset` is that of the next message it wants.
+
+        Raises:
+            UsageError: a name or number that cannot be stored, or the store is closed.
+
+        Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
+        """
+        self._check_open()
+        self._keeping.offsets.commit(group, topic, queue_id, offset)
+
+    def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset of the next message that a consumer group wants of a queue; None if it has none there.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._check_open()
+        return self._keeping.offsets.get(group, topic, queue_id)
+
+    def _flushed_all(self) -> bool:
+        self._flush.flush_once()
+        return not self._poison
+
     # -- closing ----------------------------------------------------------------------------------------------------
 
     def close(self) -> None:
@@ -303,6 +345,7 @@ class MessageStore:
             self._closed.set()
             self._log.close()
         self._keeper.join()
+        self._keeping.stop()
         self._flush.stop()
         self._dispatch.stop()
         try:
@@ -310,6 +353,7 @@ class MessageStore:
                 if self._index is not None:
                     self._index.close()
                 self._checkpoint()
+                self._keeping.save_once()
                 self._small.remove_abort()
         except OSError as error:
             log.error("%s: could not be stopped cleanly (%s)", self.root, error)
@@ -357,39 +401,3 @@ class MessageStore:
     ) -> None:
         """Close it."""
         self.close()
-
-
-def _config(config: StoreConfig | Mapping[str, object] | None, dev: bool, keys: Mapping[str, object]) -> StoreConfig:
-    """The configuration from all three ways to give it."""
-    base = (
-        config
-        if isinstance(config, StoreConfig)
-        else StoreConfig.from_keys({**(SMALL if dev else {}), **(config or {})})
-    )
-    return base.with_keys({_camel(name): value for name, value in keys.items()}) if keys else base
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-def _batch_topics(root: str, effects: Effects) -> set[str]:
-    table = read_config(root, effects)
-    return {topic for topic in table.topics if table.is_batch(topic)} | {
-        name.topic for name in queue_names(root, geometry.BATCH_QUEUES, effects)
-    }
-
-
-def _with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:
-    """The size of queue files as the store has them, unless it was given."""
-    if "mappedFileSizeConsumeQueue" in config.given:
-        return config
-    folder = os.path.join(root, geometry.QUEUES)
-    for name in queue_names(root, geometry.QUEUES, effects):
-        place = os.path.join(folder, name.topic, str(name.queue_id))
-        for file in effects.listdir(place, folder):
-            size = effects.size(os.path.join(place, file))
-            if size:
-                return config.with_keys({"mappedFileSizeConsumeQueue": size})
-    return config

@@ -1,0 +1,81 @@
+"""What a broker does around its store: keep topics and offsets, deliver what is due, delete what is old.
+
+This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do the work, `upkeep` calls them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container, Iterable
+
+from flintmq.config import StoreConfig
+from flintmq.storage.effects import Effects
+from flintmq.store import config_files
+from flintmq.store.config_store import ConfigFile, save
+from flintmq.store.consumer_offsets import GROUPS, OFFSETS, ConsumerOffsets
+from flintmq.store.topics import TABLE, Topics
+from flintmq.store.upkeep import Upkeep
+
+
+class Keeping:
+    """The services of one open store that no put waits for.
+
+    Args:
+        root, config, peer, effects: of the store.
+        places: (topic, queue id) of every queue that has a record.
+        batch: topics whose queues are of type BatchCQ.
+        flush: makes the log durable up to now; False if it cannot.
+
+    Attributes:
+        topics, offsets: the tables.
+
+    Thread: any.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        config: StoreConfig,
+        peer: str,
+        effects: Effects,
+        places: Callable[[], Iterable[tuple[bytes, int]]],
+        batch: Container[str],
+        flush: Callable[[], bool],
+    ) -> None:
+        def file(name: str, *tables: str) -> ConfigFile:
+            return ConfigFile(root, name, tables, effects, peer)
+
+        self.config, self.places, self.batch, self.flush = config, places, batch, flush
+        topics, groups = file(config_files.TOPICS, TABLE), file(config_files.GROUPS, GROUPS, "forbiddenTable")
+        offsets = file(config_files.LMQ_OFFSETS if config.enable_lmq else config_files.OFFSETS, OFFSETS)
+        self.files = topics, groups, offsets
+        self.topics = Topics(topics, config.default_topic_queue_nums, len(config.delay_ms))
+        self.offsets = ConsumerOffsets(offsets, groups)
+        self._places_seen = -1
+        self._saving = threading.Lock()
+        self._upkeep = Upkeep("flintmq-upkeep", effects)
+        self._upkeep.every(config.flush_consumer_offset_interval, self.save_once)
+
+    def save_once(self) -> bool:
+        """Take up new topics and write what changed in config/; False, as nothing is left to do.
+
+        Raises:
+            OSError: the disk refused; the next call tries again.
+
+        Thread: any. Durability: on return.
+        """
+        with self._saving:
+            places = list(self.places())
+            if len(places) != self._places_seen:
+                self.topics.learn(places, self.batch)
+                self._places_seen = len(places)
+            save(self.files, self.flush)
+        return False
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._upkeep.start()
+
+    def stop(self) -> None:
+        """Stop them. What changed since is not written yet: call `save_once` when nothing changes any more."""
+        self._upkeep.stop()
