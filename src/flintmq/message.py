@@ -262,6 +262,7 @@ class Message:
         sys_flag: system flag bits (compression, transaction type).
         reconsume_times, prepared_transaction_offset: stored as given.
         properties_bytes: the whole property string, encoded; replaces tags, keys and properties.
+        delay_level: 0, or the level from 1 (messageDelayLevel) whose time passes before the message can be read.
     """
 
     topic: str
@@ -277,6 +278,7 @@ class Message:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     properties_bytes: bytes | None = None
+    delay_level: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,10 +9,13 @@ import threading
 from collections.abc import Callable, Container, Iterable
 
 from flintmq.config import StoreConfig
+from flintmq.message import Message, PutResult
 from flintmq.storage.effects import Effects
-from flintmq.store import config_files
+from flintmq.store import config_files, delay
 from flintmq.store.config_store import ConfigFile, save
+from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.consumer_offsets import GROUPS, OFFSETS, ConsumerOffsets
+from flintmq.store.delay import DelayService, Lookup
 from flintmq.store.topics import TABLE, Topics
 from flintmq.store.upkeep import Upkeep
 
@@ -25,9 +28,11 @@ class Keeping:
         places: (topic, queue id) of every queue that has a record.
         batch: topics whose queues are of type BatchCQ.
         flush: makes the log durable up to now; False if it cannot.
+        queues, lookup, put: as DelayService wants them.
 
     Attributes:
         topics, offsets: the tables.
+        delay: the service of delayed messages.
 
     Thread: any.
     """
@@ -41,6 +46,9 @@ class Keeping:
         places: Callable[[], Iterable[tuple[bytes, int]]],
         batch: Container[str],
         flush: Callable[[], bool],
+        queues: ConsumeQueues,
+        lookup: Lookup,
+        put: Callable[[Message], PutResult],
     ) -> None:
         def file(name: str, *tables: str) -> ConfigFile:
             return ConfigFile(root, name, tables, effects, peer)
@@ -48,13 +56,18 @@ class Keeping:
         self.config, self.places, self.batch, self.flush = config, places, batch, flush
         topics, groups = file(config_files.TOPICS, TABLE), file(config_files.GROUPS, GROUPS, "forbiddenTable")
         offsets = file(config_files.LMQ_OFFSETS if config.enable_lmq else config_files.OFFSETS, OFFSETS)
-        self.files = topics, groups, offsets
+        delays = file(config_files.DELAYS, delay.TABLE)
+        self.files = topics, groups, offsets, delays
         self.topics = Topics(topics, config.default_topic_queue_nums, len(config.delay_ms))
         self.offsets = ConsumerOffsets(offsets, groups)
         self._places_seen = -1
         self._saving = threading.Lock()
         self._upkeep = Upkeep("flintmq-upkeep", effects)
-        self._upkeep.every(config.flush_consumer_offset_interval, self.save_once)
+        self.delay = DelayService(queues, lookup, put, delays, config, effects)
+        interval = min(config.flush_consumer_offset_interval, config.flush_delay_offset_interval)
+        self._upkeep.every(max(interval, delay.STEP_MS), self.save_once)
+        if config.broker_role != "SLAVE":  # a master delivers, and its slaves get what it delivered
+            self._upkeep.every(delay.STEP_MS, self.delay.deliver_once)
 
     def save_once(self) -> bool:
         """Take up new topics and write what changed in config/; False, as nothing is left to do.

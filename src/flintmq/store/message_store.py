@@ -28,6 +28,7 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import geometry
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.delay import scheduled
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.flush import FlushService, Poison
@@ -131,7 +132,16 @@ class MessageStore:
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
         self._keeping = Keeping(
-            self.root, self.config, peer, effects, lambda: list(self._log.next_offsets), batches, self._flushed_all
+            self.root,
+            self.config,
+            peer,
+            effects,
+            lambda: list(self._log.next_offsets),
+            batches,
+            self._flushed_all,
+            self._queues,
+            self._reader.record,
+            self._put_delivered,
         )
         self._flush.start()
         self._dispatch.start()
@@ -175,6 +185,8 @@ class MessageStore:
         self._check_open()
         if self._poison or self.config.broker_role == "SLAVE":
             return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        if message.delay_level > 0:
+            message = scheduled(message, self.config)
         result = self._log.put(message)
         if result.status is not PutMessageStatus.PUT_OK:
             return result
@@ -202,6 +214,7 @@ class MessageStore:
         messages = list(messages)
         if self._poison or self.config.broker_role == "SLAVE":
             return [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE) for _ in messages]
+        messages = [scheduled(message, self.config) if message.delay_level > 0 else message for message in messages]
         results = [self._log.put(message) for message in messages]
         stored = [r for r in results if r.status is PutMessageStatus.PUT_OK]
         waiting = self._flush.sync and any(message.wait for message in messages)
@@ -325,6 +338,14 @@ class MessageStore:
         """
         self._check_open()
         return self._keeping.offsets.get(group, topic, queue_id)
+
+    def _put_delivered(self, message: Message) -> PutResult:
+        """Put a message whose delay is over."""
+        if self._poison:
+            return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        result = self._log.put(message)
+        self._dispatch.wake()
+        return result
 
     def _flushed_all(self) -> bool:
         self._flush.flush_once()
