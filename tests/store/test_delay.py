@@ -209,7 +209,7 @@ def test_at_least_once_after_kills(tmp_path):
             store = open_small(tmp_path / "s", messageDelayLevel="1s", flushDelayOffsetInterval=100)
             if life == 0:
                 store.put_many([Message("T", b"%d" % n, delay_level=1) for n in range(60)])
-            time.sleep((0.2, 0.95, 0.3, 0.12)[life])
+            time.sleep((0.2, 1.1, 1.3, 1.0)[life])
             os.kill(os.getpid(), 9)
         os.waitpid(child, 0)
     with open_small(tmp_path / "s", messageDelayLevel="1s") as store:

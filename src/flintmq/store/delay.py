@@ -29,6 +29,7 @@ log = logging.getLogger("flintmq.delay")
 
 TABLE = "offsetTable"
 STEP_MS = 100  # how often upstream looks what is due
+FIRST_MS = 1000  # after the start, as upstream
 AT_ONCE = 1000  # units of one level before the others have their turn
 RAW_TOPIC = SCHEDULE_TOPIC.encode()
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"

@@ -31,8 +31,9 @@ from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.delay import scheduled
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
+from flintmq.store.expiry import Expiry
 from flintmq.store.flush import FlushService, Poison
-from flintmq.store.keeping import Keeping
+from flintmq.store.keeping import Keeping, KeptStore
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.opening import batch_topics, given_config, with_queue_size
@@ -40,6 +41,7 @@ from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
+from flintmq.store.retention import Retention
 from flintmq.store.small_files import StoreFiles
 from flintmq.store.view import StoreView, open_store
 
@@ -48,7 +50,7 @@ log = logging.getLogger("flintmq.store")
 HOUSEKEEPING_S = 1.0
 
 
-class MessageStore:
+class MessageStore(KeptStore):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
@@ -131,6 +133,16 @@ class MessageStore:
         self._dispatch = DispatchService(self._written, self._confirmed, self._queues, index, dispatcher, state.end)
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
+        self._retention = Retention(
+            self._files,
+            self._log.lock,
+            lambda: self._dispatch.position,
+            self._places,
+            self.root,
+            Expiry(self.root, self.config, self._queues, effects).follow,
+            self.config,
+            effects,
+        )
         self._keeping = Keeping(
             self.root,
             self.config,
@@ -142,6 +154,7 @@ class MessageStore:
             self._queues,
             self._reader.record,
             self._put_delivered,
+            self._retention,
         )
         self._flush.start()
         self._dispatch.start()
@@ -183,7 +196,7 @@ class MessageStore:
         Thread: any. Durability: as the store's flushDiskType says.
         """
         self._check_open()
-        if self._poison or self.config.broker_role == "SLAVE":
+        if self._refuses:
             return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         if message.delay_level > 0:
             message = scheduled(message, self.config)
@@ -212,7 +225,7 @@ class MessageStore:
         """
         self._check_open()
         messages = list(messages)
-        if self._poison or self.config.broker_role == "SLAVE":
+        if self._refuses:
             return [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE) for _ in messages]
         messages = [scheduled(message, self.config) if message.delay_level > 0 else message for message in messages]
         results = [self._log.put(message) for message in messages]
@@ -300,52 +313,17 @@ class MessageStore:
             self._flush.flush_once()
         return self._dispatch.wait(end, 1e9 if timeout is None else timeout)
 
-    # -- topics and offsets -----------------------------------------------------------------------------------------
-
-    def create_topic(self, name: str, queues: int = 8) -> None:
-        """Make a topic, or give one that is there another number of queues.
-
-        A put makes its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see a topic's queues only.
-
-        Raises:
-            UsageError: no name for a topic, no number of queues, or the store is closed.
-            OSError: it could not be written; the store goes on trying.
-
-        Thread: any. Durability: on return.
-        """
-        self._check_open()
-        self._keeping.topics.create(name, queues)
-        self._keeping.save_once()
-
-    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note how far a consumer group has come: `offset` is that of the next message it wants.
-
-        Raises:
-            UsageError: a name or number that cannot be stored, or the store is closed.
-
-        Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
-        """
-        self._check_open()
-        self._keeping.offsets.commit(group, topic, queue_id, offset)
-
-    def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The offset of the next message that a consumer group wants of a queue; None if it has none there.
-
-        Raises:
-            UsageError: the store is closed.
-
-        Thread: any.
-        """
-        self._check_open()
-        return self._keeping.offsets.get(group, topic, queue_id)
-
     def _put_delivered(self, message: Message) -> PutResult:
         """Put a message whose delay is over."""
-        if self._poison:
+        if self._refuses:
             return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         result = self._log.put(message)
         self._dispatch.wake()
         return result
+
+    @property
+    def _refuses(self) -> bool:
+        return bool(self._poison) or self._retention.full or self.config.broker_role == "SLAVE"
 
     def _flushed_all(self) -> bool:
         self._flush.flush_once()
