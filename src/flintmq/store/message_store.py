@@ -58,6 +58,8 @@ class MessageStore(KeptStore):
         config: RocketMQ's keys (`{"flushDiskType": "SYNC_FLUSH"}`) or a StoreConfig.
         dev: small files, for trying things.
         peer: whose habits to follow on disk, "5.3.3" or "5.4.0".
+        dispatch: "thread": a thread of this store writes queues and index. "external": nobody here does, another
+            process makes them from the log; `get`, `wait_dispatched` and delivery after a delay are not to be had.
         effects: the disk and the clock.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
@@ -65,6 +67,7 @@ class MessageStore(KeptStore):
         StoreLockedError: another process has it open.
         CorruptStoreError: damage that is no tail; nothing was touched.
         ConfigError: an unknown key or an impossible value.
+        UsageError: `dispatch` is neither.
         OSError: the disk refused.
 
     Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError.
@@ -77,12 +80,16 @@ class MessageStore(KeptStore):
         *,
         dev: bool = False,
         peer: str = "5.3.3",
+        dispatch: str = "thread",
         effects: Effects = REAL,
         **keys: object,
     ) -> None:
         self.root = os.path.abspath(os.fspath(path))
         self.effects = effects
         self.config = given_config(config, dev, keys)
+        if dispatch not in ("thread", "external"):
+            raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
+        self._external = dispatch == "external"
         effects.mkdirs(os.path.join(self.root, geometry.LOG))
         geometry.open_root(self.root, self.config, effects)
         self._lock = StoreLock(self.root)
@@ -105,7 +112,8 @@ class MessageStore(KeptStore):
         self._small = StoreFiles(self.root, effects)
         self._report = Report()
         self._queues = ConsumeQueues(self.root, self.config, effects, self._report)
-        index = KeyIndex(self.root, self.config, effects) if self.config.message_index_enable else None
+        indexed = self.config.message_index_enable and not self._external
+        index = KeyIndex(self.root, self.config, effects) if indexed else None
         batches = batch_topics(self.root, effects)
         dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
         self.recovered = recover(
@@ -114,7 +122,7 @@ class MessageStore(KeptStore):
             facts,
             self._small.known,
             self.config,
-            self._queues,
+            None if self._external else self._queues,
             index,
             dispatcher,
             effects,
@@ -136,7 +144,7 @@ class MessageStore(KeptStore):
         self._retention = Retention(
             self._files,
             self._log.lock,
-            lambda: self._dispatch.position,
+            lambda: self._log.end if self._external else self._dispatch.position,
             self._places,
             self.root,
             Expiry(self.root, self.config, self._queues, effects).follow,
@@ -157,7 +165,8 @@ class MessageStore(KeptStore):
             self._retention,
         )
         self._flush.start()
-        self._dispatch.start()
+        if not self._external:
+            self._dispatch.start()
         self._keeping.start()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
         self._keeper.start()
@@ -176,6 +185,8 @@ class MessageStore(KeptStore):
         return LogFiles(files, self._files.file_size, self._files.file_size, (), self.effects)
 
     def _confirmed(self) -> int:
+        if self._external:
+            return 0  # nothing is ever dispatched here
         return self._files.flushed_where if self._flush.sync else self._log.end
 
     def _note_flushed(self, store_time: int) -> None:
@@ -274,11 +285,11 @@ class MessageStore(KeptStore):
             wait_ms: if the queue has nothing there yet, wait so long for it (RocketMQ's clients wait up to 30000).
 
         Raises:
-            UsageError: the store is closed.
+            UsageError: the store is closed, or its dispatch is left to another process.
 
         Thread: any.
         """
-        self._check_open()
+        self._check_dispatched("get")
         return self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
 
     def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
@@ -290,6 +301,23 @@ class MessageStore(KeptStore):
         self._check_open()
         with self.view() as view:
             return view.query(topic, key, begin, end, self.config.max_msgs_num_batch)
+
+    def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str = "lower") -> int:
+        """The offset in a queue that belongs to a store time, as RocketMQ tells it.
+
+        Args:
+            topic, queue_id: which queue.
+            ms: Unix milliseconds.
+            boundary: "lower": the first message not older; "upper": the last one not younger.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._check_open()
+        with self.view() as view:
+            return view.offset_at_time(topic, queue_id, ms, boundary)
 
     def view(self) -> StoreView:
         """A read-only view of this store as it is now."""
@@ -305,9 +333,9 @@ class MessageStore(KeptStore):
         """Wait until everything put so far can be read; False if `timeout` seconds were not enough.
 
         Raises:
-            UsageError: the store is closed.
+            UsageError: the store is closed, or its dispatch is left to another process.
         """
-        self._check_open()
+        self._check_dispatched("wait_dispatched")
         end = self._log.end
         if self._flush.sync:
             self._flush.flush_once()
@@ -390,6 +418,11 @@ class MessageStore(KeptStore):
         if self._closed.is_set() or not self._lock.held:
             why = "is closed" if self._closed.is_set() else "was opened by the process that forked this one"
             raise UsageError(f"{self.root}: this store {why}; open it again")
+
+    def _check_dispatched(self, method: str) -> None:
+        self._check_open()
+        if self._external:
+            raise UsageError(f'{self.root}: {method} needs queues, which dispatch="external" leaves out; use view()')
 
     def __enter__(self) -> Self:
         """The store itself."""
