@@ -57,6 +57,15 @@ def test_queues_follow(tmp_path, caplog):
     assert len(told) == 3 and all(f"before log offset {begin}" in line and "last written 20" in line for line in told)
 
 
+def test_d13_offset_0_of_a_log_that_begins_later(tmp_path):
+    """Upstream answers a unit that points at log offset 0 with the first record there is."""
+    with filled(tmp_path) as store:
+        first = store._queues.find(b"Old", 0).units(0, 1)[0]
+        assert first.physical_offset == 0 and store._reader.record(first, b"Old", 0, 0) is not None
+        drop(store, keep=3)
+        assert store._reader.record(first, b"Old", 0, 0) is None
+
+
 def test_the_index_follows(tmp_path):
     with filled(tmp_path) as store:
         before = sorted(os.listdir(tmp_path / "index"))
