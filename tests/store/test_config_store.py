@@ -1,11 +1,13 @@
 """Configuration files that are changed: replaced safely, other fields kept, `.bak` as a second chance."""
 
 import errno
+import os
 
 import pytest
 
 from flintmq.format import config_json
 from flintmq.store.config_store import ConfigFile, save
+from tests.crash.lives import Dying
 from tests.storage.faults import Faulty
 
 NAME = "topics.json"
@@ -121,3 +123,29 @@ def test_the_order_of_a_safe_replacement(tmp_path, disk):
     save([file], lambda: True)
     steps = [name for name, path in disk.calls if name in ("pwrite", "sync", "rename", "sync_dir")]
     assert steps == ["pwrite", "sync", "rename", "sync_dir"] * 2
+
+
+def test_killed_at_any_call(tmp_path):
+    """The old or the new table is read back, whatever call the process dies at; the next writer goes on."""
+    for call in range(30):
+        root = tmp_path / str(call)
+        root.mkdir()
+        holding(root, JAVA)
+        child = os.fork()
+        if child == 0:
+            file = opened(root, Dying(call))
+            for topic in ("b", "c"):
+                change(file, topic)
+                save([file], lambda: True)
+            os._exit(0)
+        _, status = os.waitpid(child, 0)
+        seen = set(opened(root, Faulty()).value["topicConfigTable"])
+        assert seen in ({"a"}, {"a", "b"}, {"a", "b", "c"}), call
+        file = opened(root, Faulty())
+        change(file, "d")
+        assert save([file], lambda: True) == 1
+        assert set(opened(root, Faulty()).value["topicConfigTable"]) == seen | {"d"}
+        if status == 0:  # it got to its end
+            assert seen == {"a", "b", "c"} and call > 12
+            return
+    raise AssertionError("more calls than this test looks at")
