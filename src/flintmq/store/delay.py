@@ -123,6 +123,7 @@ class DelayService:
         self.queues, self.lookup, self.put, self.file = queues, lookup, put, file
         self.delay_ms, self.effects = config.delay_ms, effects
         self._step = threading.Lock()
+        self._heads: dict[int, tuple[int, int]] = {}  # level -> (queue offset, time of delivery) of what it waits for
 
     def offset(self, level: int) -> int:
         """Queue offset of the next message of a level (from 1) to deliver; 0 if nothing is known.
@@ -151,6 +152,9 @@ class DelayService:
         if offset != told:
             log.warning("level %d: offset %d is outside of its queue; delivery goes on at %d", level, told, offset)
             self._note(level, offset)
+        head, due = self._heads.get(level, (-1, 0))
+        if head == offset and self._waits(due, delay):
+            return False
         units = queue.units(offset, AT_ONCE)
         if not units and offset < queue.max_offset:  # a file that is missing: on to the next one
             self._note(level, min(self._next_file(queue, offset), queue.max_offset))
@@ -174,10 +178,8 @@ class DelayService:
         if consume_queue_ext.is_address(due):  # the ext queue holds the time; the record tells it too
             waiting = self.lookup(unit, RAW_TOPIC, level - 1, offset)
             due = waiting.store_timestamp + delay if waiting is not None else 0
-        now = self.effects.now_ms()
-        # Units further ahead than their delay are of a clock that was set back. Upstream delivers them at once. Here
-        # store times never step back by less than this, and such units are waited for.
-        if now < due <= now + delay + CLOCK_SET_BACK_MS:
+        if self._waits(due, delay):
+            self._heads[level] = offset, due
             return False
         waiting = waiting or self.lookup(unit, RAW_TOPIC, level - 1, offset)
         if waiting is None:  # expired, or a hole of the queue
@@ -193,6 +195,15 @@ class DelayService:
                 offset, level, message.topic[:100], result.status.name,
             )  # fmt: skip
         return result.physical_offset >= 0 or result.status in _REFUSED
+
+    def _waits(self, due: int, delay: int) -> bool:
+        """Whether a time of delivery is still to come.
+
+        Units further ahead than their delay are of a clock that was set back. Upstream delivers them at once. Here
+        store times never step back by less than an hour, and such units are waited for.
+        """
+        now = self.effects.now_ms()
+        return now < due <= now + delay + CLOCK_SET_BACK_MS
 
     def _note(self, level: int, offset: int) -> None:
         with self.file.lock:
