@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.format.properties import encode, parse, parse_bytes
+from flintmq.format.properties import encode, java_order, parse, parse_bytes
 from flintmq.format.record import decode
 from tests.compat.stores import Golden
 from tests.format.logs import records
@@ -81,3 +81,12 @@ def test_round_trip(pairs: dict[str, str]) -> None:
 def test_time_is_linear() -> None:
     """Half a million parts without a name's end: the search for one stays within its part."""
     assert parse("abcd\x02" * 500_000 + "A\x01b") == {"A": "b"}
+
+
+def test_the_order_of_javas_hash_map():
+    """As a broker's stores have it (golden delay): bucket (h ^ h >>> 16) & 127; one bucket keeps its order."""
+    names = ["REAL_TOPIC", "REAL_QID", "TRACE_ON", "WAIT", "KEYS", "TAGS", "DELAY", "UNIQ_KEY", "CLUSTER", "MSG_REGION"]
+    ordered = java_order(dict.fromkeys(names, "v"))
+    assert [*ordered] == ["MSG_REGION", "UNIQ_KEY", "CLUSTER", "DELAY", "TAGS", "KEYS", "WAIT", "TRACE_ON",
+                          "REAL_TOPIC", "REAL_QID"]  # fmt: skip
+    assert [*java_order({"BB": "1", "Aa": "2"})] == ["BB", "Aa"], "equal hashes"

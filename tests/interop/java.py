@@ -68,24 +68,26 @@ class Java:
 
     def words(
         self, command: str, store: Path, keys: dict[str, Any], ops: Iterable[dict[str, Any]], topics: Iterable[str],
-        folder: Path,
+        folder: Path, more: dict[str, Any] | None = None,
     ) -> list[str]:  # fmt: skip
-        """The command line; configuration and script are written into the folder."""
+        """The command line; configuration (`more`: its other parts) and script are written into the folder."""
         config, script = folder / "config.json", folder / "ops.jsonl"
-        config.write_text(json.dumps({"store": keys, "topics": {topic: {"queues": 4} for topic in topics}}))
+        parts = {"store": keys, "topics": {topic: {"queues": 4} for topic in topics}}
+        config.write_text(json.dumps(parts | (more or {})))
         script.write_text("".join(json.dumps(op) + "\n" for op in ops))
         path = f"{self.built}/target/oracle.jar:{self.built}/lib/*"
         words = ["java", "-cp", path, "flintmq.oracle.Oracle", command, "--store", str(store), "--config", str(config)]
-        return [*words, *(["--ops", str(script)] if command == "run" else [])]
+        return [*words, *(["--ops", str(script)] if command in ("run", "broker") else [])]
 
     def __call__(
         self, command: str, store: Path, keys: dict[str, Any], ops: Iterable[dict[str, Any]] = (),
-        topics: Iterable[str] = (), ask: Iterable[str] = (),
+        topics: Iterable[str] = (), ask: Iterable[str] = (), timeout: int = 120,
+        more: dict[str, Any] | None = None,
     ) -> list[dict[str, Any]]:  # fmt: skip
         """Run one command of the oracle on a store directory; its rows. A script that ends in `halt` dies with it."""
         with tempfile.TemporaryDirectory() as folder:
-            words = self.words(command, store, keys, ops, topics, Path(folder))
+            words = self.words(command, store, keys, ops, topics, Path(folder), more)
             words += [word for key in ask for word in ("--key", key)]
-            done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=timeout)
         assert done.returncode in (0, 9), done.stderr[-2000:]
         return [json.loads(line) for line in done.stdout.splitlines()]

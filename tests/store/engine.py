@@ -20,9 +20,11 @@ KEYS: dict[str, Any] = {  # small files, so that everything rolls over
 }
 
 
-def open_small(root: Path | str, effects: Any = None, **keys: Any) -> MessageStore:
+def open_small(root: Path | str, effects: Any = None, dispatch: str = "thread", **keys: Any) -> MessageStore:
     """A store of small files; further keys by RocketMQ's names."""
-    return MessageStore(root, config=KEYS | keys, **({} if effects is None else {"effects": effects}))
+    return MessageStore(
+        root, config=KEYS | keys, dispatch=dispatch, **({} if effects is None else {"effects": effects})
+    )
 
 
 def message(number: int, topic: str = "T", queue_id: int = 0, size: int = 20) -> Message:

@@ -42,8 +42,23 @@ def test_hello(tmp_path: Path):
         assert m.store_timestamp == result.store_timestamp and m.size == result.size
         assert [m.body for m in store.query("orders", "order-1")] == [b"hello"]
     assert sorted(os.listdir(tmp_path / "store")) == [
-        "checkpoint", "commitlog", "consumequeue", "flintmq.mark", "index", "lock",
+        "checkpoint", "commitlog", "config", "consumequeue", "flintmq.mark", "index", "lock",
     ]  # fmt: skip
+
+
+def test_offset_at_time(tmp_path: Path):
+    """Rows of store behaviour 13: before, at and after the messages' times."""
+    disk = Faulty()
+    with open_small(tmp_path, disk) as store:
+        for disk.clock in (1000, 2000, 2000, 3000):
+            store.put(Message("T", b"x"))
+        assert store.wait_dispatched(10)
+        lower = {ms: store.offset_at_time("T", 0, ms) for ms in (0, 1000, 1500, 2000, 3000, 3001)}
+        assert lower == {0: 0, 1000: 0, 1500: 1, 2000: 1, 3000: 3, 3001: 4}
+        upper = {ms: store.offset_at_time("T", 0, ms, "upper") for ms in (0, 1000, 2500, 2000, 9000)}
+        assert upper == {0: 0, 1000: 0, 2500: 2, 2000: 2, 9000: 3}
+    with pytest.raises(UsageError):
+        store.offset_at_time("T", 0, 0)
 
 
 def test_a_first_put_is_quick_and_small(tmp_path: Path):

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flintmq.format.text import java_decode, java_encode
+from flintmq.format.text import java_decode, java_encode, java_hash
 
 NAME_END = "\x01"
 VALUE_END = "\x02"
@@ -64,3 +64,20 @@ def encode(pairs: Mapping[str, str | None]) -> bytes:
     """The property string of `pairs` in their order. A value of None leaves the pair out; empty values are written."""
     kept = ((name, value) for name, value in pairs.items() if value is not None)
     return java_encode("".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in kept))
+
+
+def java_order(pairs: Mapping[str, str]) -> dict[str, str]:
+    """The pairs in the order in which upstream writes them again after it has read them from a property string.
+
+    string2messageProperties puts them into a HashMap of 128 buckets, which doubles beyond 3/4; messageProperties2String
+    takes them bucket by bucket. Pairs of one bucket keep their order.
+    """
+    buckets = 128
+    while 4 * len(pairs) > 3 * buckets:
+        buckets *= 2
+
+    def bucket(name: str) -> int:
+        spread = java_hash(name) & 0xFFFFFFFF
+        return (spread ^ spread >> 16) & (buckets - 1)
+
+    return {name: pairs[name] for name in sorted(pairs, key=bucket)}

@@ -45,7 +45,7 @@ cdef class Appender:
     cdef public int64_t end, last_time
     cdef readonly dict topics
     cdef public Target target
-    cdef public bint held, closed
+    cdef public bint held, refusing, closed
     cdef public object begun
     cdef object _stored, _name
     cdef bytes _hosts, _host

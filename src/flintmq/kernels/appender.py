@@ -91,6 +91,7 @@ class Appender:
         topics: name -> Topic, of those that were found legal.
         target: the file that takes records the fast way, or None: then every put is left to the slow way.
         held: somebody has the put lock and may give the GIL away.
+        refusing: puts are refused for now, which the slow way says.
         closed: every put is refused.
         begun: an append that a signal broke off and that must be settled first, or None.
     """
@@ -111,7 +112,7 @@ class Appender:
         self._max_body, self._crc_property = max_body, crc_property
         self.end, self.last_time, self.topics = end, last_time, {}
         self.target = self.begun = self._name = self._topic = None
-        self.held = self.closed = False
+        self.held = self.refusing = self.closed = False
         self._made_after = _forks
 
     @property
@@ -129,7 +130,7 @@ class Appender:
         """
         if not cython.compiled:
             return None
-        if self.target is None or self.held or self.closed or self.begun is not None or self._made_after != _forks:
+        if not self._is_open():
             return None
         return self._put(message, clock_ms())
 
@@ -144,7 +145,7 @@ class Appender:
         """
         if not cython.compiled:
             return at
-        if self.target is None or self.held or self.closed or self.begun is not None or self._made_after != _forks:
+        if not self._is_open():
             return at
         now: cython.longlong = clock_ms()
         while at < len(messages):
@@ -164,6 +165,8 @@ class Appender:
         topic: Topic = self._find(m.topic)
         body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
         if file._p == cython.NULL or topic is None or not PyBytes_CheckExact(body) or m.sys_flag & 4:
+            return None
+        if m.delay_level != 0 or m.born_host is not None:
             return None
         place: Place = topic.places.get(m.queue_id)
         if place is None:

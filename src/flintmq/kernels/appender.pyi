@@ -31,6 +31,7 @@ class Appender:
     last_time: int
     target: Target | None
     held: bool
+    refusing: bool
     closed: bool
     begun: Any
     @property

@@ -2,8 +2,8 @@
 cimport cython
 
 cdef class Message:
-    cdef public object topic, body, tags, keys, properties, born_timestamp, properties_bytes
-    cdef public long long queue_id, flag, sys_flag, reconsume_times, prepared_transaction_offset
+    cdef public object topic, body, tags, keys, properties, born_timestamp, properties_bytes, born_host
+    cdef public long long queue_id, flag, sys_flag, reconsume_times, prepared_transaction_offset, delay_level
     cdef public bint wait
 
 cdef class PutResult:

@@ -7,7 +7,7 @@ from flintmq.format.message_id import offset_msg_id
 
 _MESSAGE = (
     "topic", "body", "tags", "keys", "properties", "queue_id", "flag", "wait", "born_timestamp", "sys_flag",
-    "reconsume_times", "prepared_transaction_offset", "properties_bytes",
+    "reconsume_times", "prepared_transaction_offset", "properties_bytes", "delay_level", "born_host",
 )  # fmt: skip
 _RESULT = ("status", "queue_offset", "physical_offset", "size", "store_timestamp", "store_host")
 _TOLD = ("status", "queue_offset", "physical_offset", "size", "store_timestamp")
@@ -41,6 +41,8 @@ class Message:
         sys_flag: system flag bits (compression, transaction type).
         reconsume_times, prepared_transaction_offset: stored as given.
         properties_bytes: the whole property string, encoded; replaces tags, keys and properties.
+        delay_level: 0, or the level from 1 (messageDelayLevel) whose time passes before the message can be read.
+        born_host: sender, `ip:port` or `[ipv6]:port`; None for the store's own.
 
     Raises:
         TypeError, OverflowError: (compiled) a number that is none, or has more than 64 bits.
@@ -63,6 +65,8 @@ class Message:
         reconsume_times: cython.longlong = 0,
         prepared_transaction_offset: cython.longlong = 0,
         properties_bytes=None,
+        delay_level: cython.longlong = 0,
+        born_host=None,
     ):
         self.topic = topic
         self.body = body
@@ -77,6 +81,8 @@ class Message:
         self.reconsume_times = reconsume_times
         self.prepared_transaction_offset = prepared_transaction_offset
         self.properties_bytes = properties_bytes
+        self.delay_level = delay_level
+        self.born_host = born_host
 
     def __reduce__(self):
         """Pickled and copied by its fields."""

@@ -14,6 +14,8 @@ class Message:
     reconsume_times: int
     prepared_transaction_offset: int
     properties_bytes: bytes | None
+    delay_level: int
+    born_host: str | None
     def __init__(
         self,
         topic: str,
@@ -29,6 +31,8 @@ class Message:
         reconsume_times: int = 0,
         prepared_transaction_offset: int = 0,
         properties_bytes: bytes | None = None,
+        delay_level: int = 0,
+        born_host: str | None = None,
     ) -> None: ...
 
 class PutResult:

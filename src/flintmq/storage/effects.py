@@ -126,6 +126,22 @@ class Effects:
         """Whether a directory stands there (a symbolic link to one counts)."""
         return os.path.isdir(path)
 
+    def modified_ms(self, path: str) -> int | None:
+        """When a file was last written, Unix milliseconds; None when there is none by this name."""
+        try:
+            return os.stat(path, follow_symlinks=False).st_mtime_ns // 1_000_000
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+
+    def disk_used(self, path: str) -> int:
+        """Percent, rounded up, of the file system below a path that is used, of what users other than root may use.
+
+        Source: upstream UtilAll.getDiskPartitionSpaceUsedPercent.
+        """
+        found = os.statvfs(path)
+        used = found.f_blocks - found.f_bfree
+        return -(-100 * used // max(used + found.f_bavail, 1))
+
     def size_of(self, fd: int) -> int:
         """Bytes of an open file."""
         return os.fstat(fd).st_size

@@ -172,6 +172,11 @@ class MappedFile(Target):
             self.effects.sync(self.fd)
             self.flushed = target
 
+    @property
+    def is_held(self) -> bool:
+        """Whether its owner or a reader still has it mapped."""
+        return self._holders > 0
+
     def hold(self) -> bool:
         """Keep the file mapped until `release`; False if it is being closed."""
         with self._lock:

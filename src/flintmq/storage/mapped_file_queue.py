@@ -156,6 +156,16 @@ class MappedFileQueue:
         number = bisect_right(files, offset, key=lambda f: f.start) - 1
         return files[number] if number >= 0 and offset < files[number].start + self.file_size else None
 
+    def drop_first(self) -> MappedFile:
+        """Take the oldest file out, so that nobody finds it any more. It stays mapped while somebody holds it.
+
+        Thread: the one that holds the put lock.
+        """
+        first, *rest = self.files
+        self.files = tuple(rest)
+        first.close()
+        return first
+
     def read(self, offset: int, size: int) -> bytes | None:
         """Bytes of the log, copied; None where they are not all written or not there any more."""
         file = self.find(offset)

@@ -20,9 +20,16 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from flintmq.config import StoreConfig
+from flintmq.errors import FormatError
 from flintmq.format import record
 from flintmq.format.message_id import parse_host
-from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from flintmq.format.record import (
+    BORN_HOST_V6,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+)
 from flintmq.format.text import java_encode
 from flintmq.kernels import put as kernel
 from flintmq.kernels.appender import CLOCK_SET_BACK_MS, Appender, Place, Topic, forked
@@ -31,6 +38,7 @@ from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.put_checks import encode_properties, message_status, topic_status
+from flintmq.store.schedule import scheduled
 from flintmq.store.slow_part import SlowPart
 
 log = logging.getLogger("flintmq.commitlog")
@@ -92,7 +100,7 @@ class CommitLog:
         self.files, self.config, self.effects = files, config, effects
         self.host = parse_host(host)
         self.hosts = self.host + self.host
-        self.host_flags = 0x30 if len(self.host) == 20 else 0
+        self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
         self.lock = threading.Lock()
         self.slow = SlowPart(effects)
         self.fast = not effects.watches  # whether messages may go the fast way
@@ -150,9 +158,12 @@ class CommitLog:
 
     def _put_slowly(self, message: Message) -> PutResult:
         """The way of every message that is not plain, and of the first one of a queue or a window."""
+        if message.delay_level > 0:
+            message = scheduled(message, self.config)
         topic = self.known_topic(message.topic)
         properties = encode_properties(message)
-        if topic is None or properties is None:
+        hosts = self.hosts if message.born_host is None else self._with_born_host(message.born_host)
+        if topic is None or properties is None or hosts is None:
             return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
         refused = message_status(message, properties, self.config)
         if refused is not None:
@@ -162,9 +173,16 @@ class CommitLog:
                 return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
             self.appender.held = True
             try:
-                return self.append(message, topic, properties)
+                return self.append(message, topic, properties, hosts)
             finally:
                 self.appender.held = False
+
+    def refuse(self, refusing: bool) -> None:
+        """Let no put go the fast way for now; the slow way is asked whether it may put.
+
+        Thread: any.
+        """
+        self.appender.refusing = refusing
 
     def known_topic(self, name: str) -> Topic | None:
         """A topic; None if it is refused.
@@ -209,8 +227,15 @@ class CommitLog:
         self.appender.topics[name] = topic
         return topic
 
-    def append(self, message: Message, topic: Topic, properties: bytes) -> PutResult:
-        """Write the record of a message that was checked.
+    def _with_born_host(self, text: str) -> bytes | None:
+        """Raw born host and store host; None if the text is no host."""
+        try:
+            return parse_host(text) + self.host
+        except FormatError:
+            return None
+
+    def append(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> PutResult:
+        """Write the record of a message that was checked; `hosts` are its raw born host and store host.
 
         Thread: the one that holds the put lock and has set `appender.held`.
         """
@@ -219,6 +244,7 @@ class CommitLog:
         counted = kind in (TRANSACTION_NONE, TRANSACTION_COMMIT)
         place = topic.places.get(message.queue_id) if counted else None
         queue_offset = place.next if place is not None else 0
+        host_flags = (BORN_HOST_V6 if len(hosts) - len(self.host) == 20 else 0) | self.host_flag
         for _ in range(2):
             room = 4096 + len(message.body) + len(topic.raw) + len(properties)
             file = self.writable_file(room)
@@ -235,11 +261,11 @@ class CommitLog:
                 message.body,
                 topic.raw,
                 properties,
-                self.hosts,
+                hosts,
                 message.queue_id,
                 queue_offset,
                 message.flag,
-                message.sys_flag | self.host_flags,
+                message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | host_flags,
                 now if message.born_timestamp is None else message.born_timestamp,
                 now,
                 message.reconsume_times,

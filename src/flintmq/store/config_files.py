@@ -87,7 +87,7 @@ def read_config(root: str, effects: Effects = REAL) -> BrokerConfig:
     Raises:
         Nothing for what the files hold or lack: `problems` tells.
     """
-    reader = _Reader(os.path.join(root, geometry.CONFIG), effects)
+    reader = ConfigReader(os.path.join(root, geometry.CONFIG), effects)
     offsets = reader.load(LMQ_OFFSETS) or reader.load(OFFSETS)
     topics = _objects(reader.load(TOPICS).get("topicConfigTable"))
     return BrokerConfig(
@@ -105,7 +105,7 @@ def read_config(root: str, effects: Effects = REAL) -> BrokerConfig:
     )
 
 
-class _Reader:
+class ConfigReader:
     """Loads files with their `.bak` as a second chance, and keeps what went wrong."""
 
     def __init__(self, folder: str, effects: Effects) -> None:

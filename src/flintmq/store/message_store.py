@@ -28,37 +28,33 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import geometry
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
-from flintmq.store.config_files import read_config
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
+from flintmq.store.expiry import Expiry
 from flintmq.store.flush import FlushService
+from flintmq.store.keeping import Keeping, KeptStore
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFiles
 from flintmq.store.log_tail import LogTail
+from flintmq.store.opening import batch_topics, given_config, with_queue_size
 from flintmq.store.poison import Poison
 from flintmq.store.puts import Puts
-from flintmq.store.queues import queue_names
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
+from flintmq.store.retention import Retention
 from flintmq.store.small_files import StoreFiles
 from flintmq.store.stats import Counters, StoreStats
 from flintmq.store.view import StoreView, open_store
 
 log = logging.getLogger("flintmq.store")
 
-SMALL = {  # dev=True: files that fit a laptop's test
-    "mappedFileSizeCommitLog": 1 << 20,
-    "mappedFileSizeConsumeQueue": 20_000,
-    "maxHashSlotNum": 1_000,
-    "maxIndexNum": 4_000,
-}
 HOUSEKEEPING_S = 1.0
 
 
-class MessageStore:
+class MessageStore(KeptStore):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
@@ -66,6 +62,8 @@ class MessageStore:
         config: RocketMQ's keys (`{"flushDiskType": "SYNC_FLUSH"}`) or a StoreConfig.
         dev: small files, for trying things.
         peer: whose habits to follow on disk, "5.3.3" or "5.4.0".
+        dispatch: "thread": a thread of this store writes queues and index. "external": nobody here does, another
+            process makes them from the log; `get`, `wait_dispatched` and delivery after a delay are not to be had.
         effects: the disk and the clock.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
@@ -73,6 +71,7 @@ class MessageStore:
         StoreLockedError: another process has it open.
         CorruptStoreError: damage that is no tail; nothing was touched.
         ConfigError: an unknown key or an impossible value.
+        UsageError: `dispatch` is neither.
         OSError: the disk refused.
 
     Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError.
@@ -85,12 +84,16 @@ class MessageStore:
         *,
         dev: bool = False,
         peer: str = "5.3.3",
+        dispatch: str = "thread",
         effects: Effects = REAL,
         **keys: object,
     ) -> None:
         self.root = os.path.abspath(os.fspath(path))
         self.effects = effects
-        self.config = _config(config, dev, keys)
+        self.config = given_config(config, dev, keys)
+        if dispatch not in ("thread", "external"):
+            raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
+        self._external = dispatch == "external"
         effects.mkdirs(os.path.join(self.root, geometry.LOG))
         geometry.open_root(self.root, self.config, effects)
         self._lock = StoreLock(self.root)
@@ -108,20 +111,22 @@ class MessageStore:
         files = self._list()
         if files.files and "mappedFileSizeCommitLog" not in self.config.given:
             self.config = self.config.with_keys({"mappedFileSizeCommitLog": files.file_size})
-        self.config = _with_queue_size(self.root, self.config, effects)
+        self.config = with_queue_size(self.root, self.config, effects)
         facts = replace(read_facts(self.root, effects), live=False)
         self._small = StoreFiles(self.root, effects)
         self._report = Report()
         self._queues = ConsumeQueues(self.root, self.config, effects, self._report)
-        index = KeyIndex(self.root, self.config, effects) if self.config.message_index_enable else None
-        dispatcher = Dispatcher(DispatchRules.of(self.config, _batch_topics(self.root, effects), peer))
+        indexed = self.config.message_index_enable and not self._external
+        index = KeyIndex(self.root, self.config, effects) if indexed else None
+        batches = batch_topics(self.root, effects)
+        dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
         self.recovered = recover(
             self.root,
             files,
             facts,
             self._small.known,
             self.config,
-            self._queues,
+            None if self._external else self._queues,
             index,
             dispatcher,
             effects,
@@ -151,11 +156,37 @@ class MessageStore:
         self._append = self._log.appender.put
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
+        self._retention = Retention(
+            self._files,
+            self._log.lock,
+            lambda: self._log.end if self._external else self._dispatch.position,
+            self._places,
+            self.root,
+            Expiry(self.root, self.config, self._queues, effects).follow,
+            self.config,
+            effects,
+            self._log.refuse,
+        )
+        self._keeping = Keeping(
+            self.root,
+            self.config,
+            peer,
+            effects,
+            lambda: list(self._log.next_offsets),
+            batches,
+            self._flushed_all,
+            self._queues,
+            self._reader.record,
+            self._puts.put,
+            self._retention,
+        )
         self._files.start()
         if self._commits is not None:
             self._commits.start()
         self._flush.start()
-        self._dispatch.start()
+        if not self._external:
+            self._dispatch.start()
+        self._keeping.start()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
         self._keeper.start()
 
@@ -168,6 +199,8 @@ class MessageStore:
         return files
 
     def _confirmed(self) -> int:
+        if self._external:
+            return 0  # nothing is ever dispatched here
         if self._flush.sync:
             return self._files.flushed_where
         return self._log.end if self._commits is None else self._commits.done[1]
@@ -296,11 +329,11 @@ class MessageStore:
             wait_ms: if the queue has nothing there yet, wait so long for it (RocketMQ's clients wait up to 30000).
 
         Raises:
-            UsageError: the store is closed.
+            UsageError: the store is closed, or its dispatch is left to another process.
 
         Thread: any.
         """
-        self._check_open()
+        self._check_dispatched("get")
         return self._counters.got(self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms))
 
     def stats(self) -> StoreStats:
@@ -334,6 +367,23 @@ class MessageStore:
         with self.view() as view:
             return view.query(topic, key, begin, end, self.config.max_msgs_num_batch)
 
+    def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str = "lower") -> int:
+        """The offset in a queue that belongs to a store time, as RocketMQ tells it.
+
+        Args:
+            topic, queue_id: which queue.
+            ms: Unix milliseconds.
+            boundary: "lower": the first message not older; "upper": the last one not younger.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._check_open()
+        with self.view() as view:
+            return view.offset_at_time(topic, queue_id, ms, boundary)
+
     def view(self) -> StoreView:
         """A read-only view of this store as it is now."""
         self._check_open()
@@ -348,15 +398,19 @@ class MessageStore:
         """Wait until everything put so far can be read; False if `timeout` seconds were not enough.
 
         Raises:
-            UsageError: the store is closed.
+            UsageError: the store is closed, or its dispatch is left to another process.
         """
-        self._check_open()
+        self._check_dispatched("wait_dispatched")
         end = self._log.end
         if self._flush.sync:
             self._flush.flush_once()
         elif self._commits is not None:
             self._commits.commit_once()
         return self._dispatch.wait(end, 1e9 if timeout is None else timeout)
+
+    def _flushed_all(self) -> bool:
+        self._flush.flush_once()
+        return not self._poison
 
     # -- closing ----------------------------------------------------------------------------------------------------
 
@@ -373,6 +427,7 @@ class MessageStore:
             self._closed.set()
             self._log.close()
         self._keeper.join()
+        self._keeping.stop()
         if self._commits is not None:
             self._commits.stop()
         self._flush.stop()
@@ -382,6 +437,7 @@ class MessageStore:
                 if self._index is not None:
                     self._index.close()
                 self._checkpoint()
+                self._keeping.save_once()
                 self._small.remove_abort()
         except OSError as error:
             log.error("%s: could not be stopped cleanly (%s)", self.root, error)
@@ -420,6 +476,11 @@ class MessageStore:
             why = "is closed" if self._closed.is_set() else "was opened by the process that forked this one"
             raise UsageError(f"{self.root}: this store {why}; open it again")
 
+    def _check_dispatched(self, method: str) -> None:
+        self._check_open()
+        if self._external:
+            raise UsageError(f'{self.root}: {method} needs queues, which dispatch="external" leaves out; use view()')
+
     def __enter__(self) -> Self:
         """The store itself."""
         return self
@@ -429,39 +490,3 @@ class MessageStore:
     ) -> None:
         """Close it."""
         self.close()
-
-
-def _config(config: StoreConfig | Mapping[str, object] | None, dev: bool, keys: Mapping[str, object]) -> StoreConfig:
-    """The configuration from all three ways to give it."""
-    base = (
-        config
-        if isinstance(config, StoreConfig)
-        else StoreConfig.from_keys({**(SMALL if dev else {}), **(config or {})})
-    )
-    return base.with_keys({_camel(name): value for name, value in keys.items()}) if keys else base
-
-
-def _camel(name: str) -> str:
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
-
-
-def _batch_topics(root: str, effects: Effects) -> set[str]:
-    table = read_config(root, effects)
-    return {topic for topic in table.topics if table.is_batch(topic)} | {
-        name.topic for name in queue_names(root, geometry.BATCH_QUEUES, effects)
-    }
-
-
-def _with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:
-    """The size of queue files as the store has them, unless it was given."""
-    if "mappedFileSizeConsumeQueue" in config.given:
-        return config
-    folder = os.path.join(root, geometry.QUEUES)
-    for name in queue_names(root, geometry.QUEUES, effects):
-        place = os.path.join(folder, name.topic, str(name.queue_id))
-        for file in effects.listdir(place, folder):
-            size = effects.size(os.path.join(place, file))
-            if size:
-                return config.with_keys({"mappedFileSizeConsumeQueue": size})
-    return config

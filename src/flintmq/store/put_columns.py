@@ -194,7 +194,7 @@ def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> C
         if commit_log.appender.closed or commit_log.appender.forked:
             return ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         for message, properties in checked:
-            result = commit_log.append(message, topic, properties)
+            result = commit_log.append(message, topic, properties, commit_log.hosts)
             if result.status is not PutMessageStatus.PUT_OK:
                 status = result.status
                 break

@@ -30,6 +30,7 @@ from flintmq.store.key_index import KeyIndex
 from flintmq.store.log import SALVAGE, LogWalk, find_end
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.places import places
+from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
 from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
@@ -317,13 +318,31 @@ def _next_indexed(files: LogFiles, last: int, end: int) -> int:
     return last if message is None else last + message.size
 
 
+def offsets_of_log(root: str, files: LogFiles, dispatcher: Dispatcher, end: int) -> dict[tuple[bytes, int], int]:
+    """The next queue offset of every queue: from the log, or from its files if it has no record there any more."""
+    found: dict[tuple[bytes, int], int] = {}
+    for piece in LogWalk(files, Facts(), files.min_offset, end):
+        for block in dispatcher.blocks(piece):
+            for number, _, last in block.queues:
+                key = dispatcher.queues.keys[number]
+                found[key.topic, key.queue_id] = block.offsets[last - 1] + 1
+            for number, unit in block.batch_units:
+                key = dispatcher.queues.keys[number]
+                found[key.topic, key.queue_id] = unit.base_offset + unit.messages
+    for name in queue_names(root, geometry.QUEUES, files.effects):
+        place = os.fsencode(name.topic), name.queue_id
+        if place not in found:
+            found[place] = plain_queue(root, name, files.effects).end()
+    return found
+
+
 def recover(
     root: str,
     files: LogFiles,
     facts: Facts,
     known: Checkpoint,
     config: StoreConfig,
-    queues: ConsumeQueues,
+    queues: ConsumeQueues | None,
     index: KeyIndex | None,
     dispatcher: Dispatcher,
     effects: Effects,
@@ -331,7 +350,8 @@ def recover(
 ) -> Recovered:
     """Recover a store; see the module's text. The store's lock is held.
 
-    `before_writing` is called once it is decided what to do, before anything is changed.
+    `before_writing` is called once it is decided what to do, before anything is changed. Without `queues` the derived
+    files are left alone, and the whole log is read for the next queue offsets.
 
     Raises:
         CorruptStoreError: damage that is no tail; nothing was touched then.
@@ -342,6 +362,9 @@ def recover(
     end, last_time, verdict = recovery.find_end()
     before_writing()
     recovery.cut(end)
+    if queues is None:
+        state = LogState(end, last_time, offsets_of_log(root, files, dispatcher, end))
+        return Recovered(state, verdict, recovery.decisions)
     begin = begin_of_dispatch(files, recovery.facts, known)
     records = load_derived(files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean)
     recovery.tell(f"{records} records were dispatched again")

@@ -1,0 +1,149 @@
+"""What a broker does around its store: keep topics and offsets, deliver what is due, delete what is old.
+
+This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do the work, `upkeep` calls them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Container, Iterable
+
+from flintmq.config import StoreConfig
+from flintmq.message import Message, PutResult
+from flintmq.storage.effects import Effects
+from flintmq.store import config_files, delay
+from flintmq.store.config_store import ConfigFile, save
+from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.consumer_offsets import GROUPS, OFFSETS, ConsumerOffsets
+from flintmq.store.delay import DelayService, Lookup
+from flintmq.store.retention import FIRST_MS, Retention
+from flintmq.store.topics import TABLE, Topics
+from flintmq.store.upkeep import Upkeep
+
+
+class Keeping:
+    """The services of one open store that no put waits for.
+
+    Args:
+        root, config, peer, effects: of the store.
+        places: (topic, queue id) of every queue that has a record.
+        batch: topics whose queues are of type BatchCQ.
+        flush: makes the log durable up to now; False if it cannot.
+        queues, lookup, put: as DelayService wants them.
+        retention: deletes what is old.
+
+    Attributes:
+        topics, offsets: the tables.
+        delay: the service of delayed messages.
+
+    Thread: any.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        config: StoreConfig,
+        peer: str,
+        effects: Effects,
+        places: Callable[[], Iterable[tuple[bytes, int]]],
+        batch: Container[str],
+        flush: Callable[[], bool],
+        queues: ConsumeQueues,
+        lookup: Lookup,
+        put: Callable[[Message], PutResult],
+        retention: Retention,
+    ) -> None:
+        def file(name: str, *tables: str) -> ConfigFile:
+            return ConfigFile(root, name, tables, effects, peer)
+
+        self.config, self.places, self.batch, self.flush = config, places, batch, flush
+        topics, groups = file(config_files.TOPICS, TABLE), file(config_files.GROUPS, GROUPS, "forbiddenTable")
+        offsets = file(config_files.LMQ_OFFSETS if config.enable_lmq else config_files.OFFSETS, OFFSETS)
+        delays = file(config_files.DELAYS, delay.TABLE)
+        self.files = topics, groups, offsets, delays
+        self.topics = Topics(topics, config.default_topic_queue_nums, len(config.delay_ms))
+        self.offsets = ConsumerOffsets(offsets, groups)
+        self._places_seen = -1
+        self._saving = threading.Lock()
+        self._upkeep = Upkeep("flintmq-upkeep", effects)
+        self.delay = DelayService(queues, lookup, put, delays, config, effects)
+        interval = min(config.flush_consumer_offset_interval, config.flush_delay_offset_interval)
+        self._upkeep.every(max(interval, delay.STEP_MS), self.save_once)
+        self.retention = retention
+        self._cleaning = Upkeep("flintmq-retention", effects)  # waits between deletions, so it has its own thread
+        self._cleaning.every(max(config.clean_resource_interval, 1), retention.clean_once, first_ms=FIRST_MS)
+        if config.broker_role != "SLAVE":  # a master delivers, and its slaves get what it delivered
+            self._upkeep.every(delay.STEP_MS, self.delay.deliver_once, delay.FIRST_MS)
+
+    def save_once(self) -> bool:
+        """Take up new topics and write what changed in config/; False, as nothing is left to do.
+
+        Raises:
+            OSError: the disk refused; the next call tries again.
+
+        Thread: any. Durability: on return.
+        """
+        with self._saving:
+            places = list(self.places())
+            if len(places) != self._places_seen:
+                self.topics.learn(places, self.batch)
+                self._places_seen = len(places)
+            save(self.files, self.flush)
+        return False
+
+    def start(self) -> None:
+        """Start the threads."""
+        self._upkeep.start()
+        self._cleaning.start()
+
+    def stop(self) -> None:
+        """Stop them. What changed since is not written yet: call `save_once` when nothing changes any more."""
+        self._upkeep.stop()
+        self._cleaning.stop()
+
+
+class KeptStore:
+    """What a store lets its users do with its keeping."""
+
+    _keeping: Keeping
+
+    def _check_open(self) -> None:
+        """Raise UsageError if the store is closed."""
+        raise NotImplementedError
+
+    def create_topic(self, name: str, queues: int = 8) -> None:
+        """Make a topic, or give one that is there another number of queues.
+
+        A put makes its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see a topic's queues only.
+
+        Raises:
+            UsageError: no name for a topic, no number of queues, or the store is closed.
+            OSError: it could not be written; the store goes on trying.
+
+        Thread: any. Durability: on return.
+        """
+        self._check_open()
+        self._keeping.topics.create(name, queues)
+        self._keeping.save_once()
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note how far a consumer group has come: `offset` is that of the next message it wants.
+
+        Raises:
+            UsageError: a name or number that cannot be stored, or the store is closed.
+
+        Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
+        """
+        self._check_open()
+        self._keeping.offsets.commit(group, topic, queue_id, offset)
+
+    def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset of the next message that a consumer group wants of a queue; None if it has none there.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._check_open()
+        return self._keeping.offsets.get(group, topic, queue_id)

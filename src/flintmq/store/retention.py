@@ -1,0 +1,184 @@
+"""Delete what is old, and what a full disk needs. Source: upstream CleanCommitLogService, CleanConsumeQueueService;
+store behaviour 12.
+
+The rules, for the log's files, oldest first, never the last one, at most ten a step:
+
+*   in an hour of `deleteWhen`, or when the disk is fuller than `diskMaxUsedSpaceRatio`: files that were last written
+    longer ago than `fileReservedTime`;
+*   when it is fuller than `diskSpaceCleanForciblyRatio`: whatever their age, if `cleanFileForciblyEnable`;
+*   when it is fuller than `diskSpaceWarningLevelRatio`: the same, and no put is taken until there is room again.
+
+A file that is not on disk or not dispatched as a whole stays. Queues and index follow the log's new beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from flintmq.config import StoreConfig
+from flintmq.storage.effects import Effects
+from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.expiry import remove
+
+log = logging.getLogger("flintmq.retention")
+
+HOUR_MS = 3_600_000
+FIRST_MS = 60_000  # after the start, as upstream
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A file that left the log while somebody held it.
+
+    Attributes:
+        file: it; unmapped once nobody holds it.
+        rule: why it is deleted.
+        since: seconds of the monotonic clock.
+    """
+
+    file: MappedFile
+    rule: str
+    since: float
+
+
+class Retention:
+    """Cleans one store.
+
+    Args:
+        files, lock: of the log, and its put lock.
+        dispatched: log offset below which everything has its queue units and index items.
+        paths: directories of the log.
+        root: of the store, for the disk that queues are on.
+        follow: lets queues and index begin at a log offset.
+        config, effects: of the store.
+        refuse: is told whether puts are to be refused, each time that this changes.
+
+    Attributes:
+        full: whether puts are refused because a disk is too full.
+
+    Thread: `clean_once` any, one at a time.
+    """
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        lock: threading.Lock,
+        dispatched: Callable[[], int],
+        paths: Sequence[str],
+        root: str,
+        follow: Callable[[int], None],
+        config: StoreConfig,
+        effects: Effects,
+        refuse: Callable[[bool], None] = lambda full: None,
+    ) -> None:
+        self.refuse = refuse
+        self.files, self.lock, self.dispatched, self.paths, self.root = files, lock, dispatched, paths, root
+        self.follow, self.config, self.effects = follow, config, effects
+        self.hanging: list[Hanging] = []
+        self._full_log = self._full_queues = False
+        self._followed = files.min_offset
+        self._step = threading.Lock()
+
+    @property
+    def full(self) -> bool:
+        """Whether a disk is so full that puts are refused."""
+        return self._full_log or self._full_queues
+
+    def clean_once(self) -> bool:
+        """Delete what may go now; False, as the rest is for the next time.
+
+        Raises:
+            OSError: a file could not be deleted; the next call tries again.
+
+        Durability: a deletion may come back with a power cut, and is then done again.
+        """
+        with self._step:
+            space, at_once = self._space()
+            if space or self._is_time():
+                deleted = self._delete(space if at_once and self.config.clean_file_forcibly_enable else "")
+                if space and not deleted:
+                    log.warning("%s: %s, and no file can be deleted", self.root, space)
+            self._unlink_hanging()
+            begin = self.hanging[0].file.start if self.hanging else self.files.min_offset
+            if begin != self._followed:
+                self.follow(begin)
+                self._followed = begin
+        return False
+
+    # -- when -------------------------------------------------------------------------------------------------------
+
+    def _is_time(self) -> bool:
+        """Whether this hour, in local time, is one of deleteWhen."""
+        hour = datetime.fromtimestamp(self.effects.now_ms() / 1000).hour
+        told = (text.strip() for text in self.config.delete_when.split(";"))
+        return any(text.isdecimal() and int(text) == hour for text in told)
+
+    def _space(self) -> tuple[str, bool]:
+        """(why space is needed, or nothing; whether files go whatever their age). Sets or clears `full`."""
+        warning = min(max(self.config.disk_space_warning_level_ratio, 35), 90)
+        forcibly = min(max(self.config.disk_space_clean_forcibly_ratio, 30), 85)
+        most = min(max(self.config.disk_max_used_space_ratio, 10), 95)
+        log_used = min(self.effects.disk_used(path) for path in self.paths)
+        queues_used = self.effects.disk_used(self.root)
+        was_full = self.full
+        self._full_log = log_used > (forcibly if self._full_log else warning)
+        self._full_queues = queues_used > (forcibly if self._full_queues else warning)
+        if self.full != was_full:
+            self.refuse(self.full)
+            log.error("%s: the disk is %d %% full, puts are %s", self.root, max(log_used, queues_used),
+                      "refused" if self.full else "taken again")  # fmt: skip
+        used = max(log_used, queues_used)
+        return (f"disk {used} % full" if used > min(forcibly, most) else ""), used > forcibly
+
+    # -- what -------------------------------------------------------------------------------------------------------
+
+    def _delete(self, forced: str) -> int:
+        """Take files out of the log; how many. `forced`: the rule that does not ask for a file's age, or nothing."""
+        deleted = 0
+        while deleted < self.config.delete_file_batch_max:
+            rule = forced or self._expired()
+            if not rule or not self._may_go():
+                break
+            if deleted:
+                self.effects.sleep(self.config.delete_commit_log_files_interval / 1000)
+            with self.lock:
+                file = self.files.drop_first()
+            self.hanging.append(Hanging(file, rule, self.effects.monotonic()))
+            deleted += 1
+        return deleted
+
+    def _expired(self) -> str:
+        """The rule by which the first file is too old, or nothing."""
+        files, hours = self.files.files, self.config.file_reserved_time
+        written = self.effects.modified_ms(files[0].path) if files else None
+        old = written is not None and written + hours * HOUR_MS <= self.effects.now_ms()
+        return f"older than {hours} h" if old else ""
+
+    def _may_go(self) -> bool:
+        """Whether the first file is not the last, and nobody needs it to become durable or dispatched."""
+        files = self.files.files
+        safe = min(self.files.flushed_where, self.dispatched())
+        return len(files) > 1 and files[0].start + files[0].size <= safe
+
+    def _unlink_hanging(self) -> None:
+        """Remove the names of files that left the log, once nobody holds them.
+
+        After destroyMapedFileIntervalForcibly the name goes anyway. Upstream then unmaps the file under its readers;
+        here they keep it, and the system frees its space with their last hold.
+        """
+        limit = self.config.destroy_maped_file_interval_forcibly / 1000
+        kept: list[Hanging] = []
+        for hanging in self.hanging:
+            file, held = hanging.file, hanging.file.is_held
+            if (held and self.effects.monotonic() - hanging.since < limit) or kept:  # in order: a gap is damage
+                kept.append(hanging)
+                continue
+            remove(file.path, hanging.rule + ", still held" * held, self.effects)
+            self.effects.sync_dir(os.path.dirname(file.path))
+        self.hanging = kept

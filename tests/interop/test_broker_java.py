@@ -1,0 +1,155 @@
+"""A whole broker, with real clients, on a directory of FlintMQ, and the other way round: topics, offsets, delays."""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.message import Message, StoredMessage
+from flintmq.store.config_files import read_config
+from flintmq.store.delay import delivered
+from flintmq.store.message_store import MessageStore
+from flintmq.store.view import open_store
+from tests.interop.java import Java, home
+from tests.storage.faults import Faulty
+
+pytestmark = pytest.mark.slow
+
+KEYS: dict[str, Any] = {
+    "mappedFileSizeCommitLog": 65536,
+    "mappedFileSizeConsumeQueue": 2000,
+    "maxHashSlotNum": 500,
+    "maxIndexNum": 2000,
+    "flushDelayOffsetInterval": 1000,
+    "messageDelayLevel": "1s 2s 3s 600s",
+}
+SCHEDULE = "SCHEDULE_TOPIC_XXXX"
+WAIT_MS = 600_000  # of level 4
+
+
+def peer(version: str) -> Java:
+    """The real broker of this version, or a skip."""
+    built, why = home(version)
+    if built is None:
+        pytest.skip(f"RocketMQ {version}: {why}")
+    return Java(version, built)
+
+
+def free_ports() -> tuple[int, int]:
+    """A port for the name server and one for the broker, which takes the two before and the one behind it too."""
+    chance = random.Random()
+    while True:
+        port = chance.randrange(20_000, 30_000)
+        try:
+            for other in range(port, port + 6):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", other))
+        except OSError:
+            continue
+        return port, port + 4
+
+
+def broker(java: Java, root: Path, ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Run a broker and clients on a store; the answers."""
+    names, port = free_ports()
+    more = {
+        "broker": {"brokerClusterName": "C", "brokerName": "b", "flushConsumerOffsetInterval": 1000},
+        "namesrv_port": names,
+        "broker_port": port,
+    }
+    return java("broker", root, KEYS, ops, ["Later"], more=more)
+
+
+def messages(root: Path) -> tuple[list[StoredMessage], list[StoredMessage]]:
+    """The waiting messages, and those of topic Later, in the order of the log."""
+    with open_store(root, set=KEYS) as view:
+        found = list(view.messages())
+    return [m for m in found if m.topic == SCHEDULE], [m for m in found if m.topic == "Later"]
+
+
+def flint_writes(root: Path, peer: str, killed: bool) -> None:
+    """12 messages that wait seconds, 2 that wait long, 10 plain ones of which group G has consumed 4."""
+    child = os.fork()
+    if child == 0:
+        store = MessageStore(root, config=KEYS, peer=peer)
+        store._keeping.delay.put = lambda message: pytest.fail("delivered too early for this test")
+        for n in range(14):
+            level = 1 + n % 3 if n < 12 else 4
+            store.put(Message("Later", b"%d" % n, tags="a", keys=f"k{n}", queue_id=n % 2, delay_level=level))
+        for n in range(10):
+            store.put(Message("Plain", b"%d" % n))
+        store.wait_dispatched(10)
+        store.commit_offset("G", "Plain", 0, 4)
+        store._keeping.save_once()
+        if killed:
+            os.kill(os.getpid(), 9)
+        store.close()
+        os._exit(0)
+    _, status = os.waitpid(child, 0)
+    assert status == (9 if killed else 0)
+
+
+# A broker and its clients take half a minute, so each version has one way to stop in each direction.
+
+
+@pytest.mark.parametrize(("version", "how"), [("5.3.3", "killed"), ("5.4.0", "closed")])
+def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, how: str):
+    """It delivers what waits, byte for byte as FlintMQ would; its consumer goes on at the group's offset."""
+    java = peer(version)
+    root = tmp_path / "store"
+    flint_writes(root, java.version, how == "killed")
+    answers = broker(java, root, [
+        {"op": "consume", "topic": "Later", "group": "L", "count": 12, "timeout_ms": 20_000},
+        {"op": "consume", "topic": "Plain", "group": "G", "count": 6, "timeout_ms": 20_000},
+    ])  # fmt: skip
+    assert [row.get("consumed") for row in answers] == [12, 6], "each once, and none of the four again"
+    waiting, arrived = messages(root)
+    assert len(waiting) == 14 and len(arrived) == 12
+    of = {m.keys: m for m in waiting}
+    for m in arrived:
+        made = delivered(of[m.keys])
+        assert made is not None
+        assert (made.topic, made.queue_id, made.properties_bytes, made.body, made.flag, made.born_timestamp) == (
+            m.topic, m.queue_id, m.fields.properties, m.body, m.flag, m.born_timestamp,
+        )  # fmt: skip
+        assert made.sys_flag == m.sys_flag and made.reconsume_times == m.reconsume_times
+    clock = Faulty()
+    clock.clock = waiting[-1].store_timestamp + 3_000_000
+    with MessageStore(root, config=KEYS, peer=java.version, effects=clock) as store:
+        assert store.consumer_offset("G", "Plain", 0) == 10
+        assert [store._keeping.delay.offset(level) for level in (1, 2, 3, 4)] == [4, 4, 4, 0]
+        store._keeping.delay.deliver_once()
+    assert sorted(m.body for m in messages(root)[1]) == sorted(b"%d" % n for n in range(14)), "the rest, and once"
+
+
+@pytest.mark.parametrize(("version", "how"), [("5.3.3", "closed"), ("5.4.0", "halted")])
+def test_flintmq_goes_on_where_a_broker_stopped(tmp_path: Path, version: str, how: str):
+    """What a broker left waiting is delivered once by FlintMQ, and not again by the next broker."""
+    java = peer(version)
+    root = tmp_path / "store"
+    send = {"op": "send", "topic": "Later", "tags": "a", "delay_level": 4}
+    ops = [send | {"keys": f"k{n}", "body": f"{n}"} for n in range(8)]
+    ops += [{"op": "sleep", "ms": 1500}] + ([{"op": "halt"}] if how == "halted" else [])
+    answers = broker(java, root, ops)
+    assert [row["status"] for row in answers[:8]] == ["SEND_OK"] * 8
+    waiting, arrived = messages(root)
+    assert len(waiting) == 8 and arrived == []
+    clock = Faulty()
+    clock.clock = waiting[0].store_timestamp + WAIT_MS - 1
+    with MessageStore(root, config=KEYS, peer=java.version, effects=clock) as store:
+        store._keeping.delay.deliver_once()
+        assert store._keeping.delay.offset(4) == 0, "not early"
+        clock.clock = waiting[-1].store_timestamp + WAIT_MS
+        store._keeping.delay.deliver_once()
+        store.put(Message("Plain", b"x"))
+    assert "Plain" in read_config(str(root)).topics and "TBW102" in read_config(str(root)).topics
+    answers = broker(java, root, [{"op": "consume", "topic": "Later", "group": "L", "count": 8, "timeout_ms": 20_000}])
+    assert answers[0]["consumed"] == 8
+    _, arrived = messages(root)
+    assert sorted(m.body for m in arrived) == [b"%d" % n for n in range(8)], "no broker delivers them again"
+    assert {m.keys: m.born_timestamp for m in arrived} == {m.keys: m.born_timestamp for m in waiting}

@@ -1,0 +1,24 @@
+"""The short form of tests/interop/differential.py. The long one's figures stand in docs/reliability.md."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.interop.differential import run
+from tests.interop.java import VERSIONS, Java, home
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_seeded_operations_give_the_same_bytes(tmp_path: Path, version: str):
+    """Log, queues and index, byte for byte, with a clean stop of both in the middle."""
+    built, why = home(version)
+    if built is None:
+        pytest.skip(f"RocketMQ {version}: {why}")
+    found = run(tmp_path, Java(version, built), seed=3, rounds=2, per_round=800)
+    assert found.operations == 1600 and found.refused > 0
+    assert found.compared["log"] > 300_000 and found.compared["queues"] > 20_000 and found.compared["index"] > 40_000
+    assert found.answers == [] and found.differing == [], str(found)
