@@ -27,6 +27,7 @@ MODULES = {
     "P3": "put_lines",
     "P4": "put_lines",
     "P5": "put_lines",
+    "P6": "put_lines",
     "P9b": "read_lines",
     "P10": "rebuild_lines",
     "P11": "read_lines",
