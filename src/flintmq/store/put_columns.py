@@ -99,7 +99,7 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
         before, row = row, columns.put(appender, file, row, now, AT_ONCE, places, next_offsets)
         if begin < 0 and row > before:
             begin = file.start + at
-        commit_log.effects.wrote(file.fd, at, file.wrote - at)
+        commit_log.effects.wrote(file.fd, at, columns.behind - at)
         if file.wrote == file.size:
             log.info("%s is full", file.path)
         elif row == before:
