@@ -29,6 +29,7 @@ MODULES = {
     "P3": "put_lines",
     "P4": "put_lines",
     "P5": "put_lines",
+    "P6": "put_lines",
     "P7": "flush_lines",
     "P8": "flush_lines",
     "P9b": "read_lines",

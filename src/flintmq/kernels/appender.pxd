@@ -53,6 +53,7 @@ cdef class Appender:
     cdef bint _crc_property
     cdef Topic _topic
     cdef uint8_t _scratch[33000]
+    cdef bint _is_open(self) noexcept
     cdef object _put(self, Message m, int64_t now)
     cdef Topic _find(self, object name)
     cdef int64_t _encode(self, Message m) noexcept

@@ -159,6 +159,11 @@ class Appender:
             at += 1
         return at
 
+    def _is_open(self):
+        """Whether the fast way is open."""
+        shut: cython.bint = self.held or self.refusing or self.closed or self._made_after != _forks
+        return not shut and self.target is not None and self.begun is None
+
     def _put(self, m, now):
         """Append one message; None if it has to go the slow way. Everything that can fail comes before the record."""
         file: Target = self.target

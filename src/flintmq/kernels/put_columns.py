@@ -122,11 +122,16 @@ class Columns:
         queue_ids: one a row; empty for queue 0.
         born_times: ms, one a row; empty for the store's clock.
 
+    Attributes:
+        rows: their number.
+        behind: position in the file behind the last byte that `put` wrote.
+
     Raises:
         ValueError: the columns have different numbers of rows.
     """
 
     rows = cython.declare(cython.longlong, visibility="readonly")
+    behind = cython.declare(cython.longlong, visibility="readonly")
     _topic: bytes
     _topic_size: cython.longlong
     _bodies: Texts
@@ -327,6 +332,7 @@ class Columns:
         fixed: cython.longlong = record_size(0, topic_size, 20 if crc_property else 0, bits)
         at: cython.longlong = file.wrote
         begin: cython.longlong = at
+        behind: cython.longlong = at
         place: Place
         for number, place in places.items():
             next_offsets[number] = place.next
@@ -338,6 +344,7 @@ class Columns:
                 size: cython.longlong = body + properties + fixed
                 if size > file.size - 8 - at:
                     put_blank_record(p, at, file.size - at)
+                    behind = at + 8
                     at = file.size
                     break
                 if size > file.reserved - at:
@@ -349,12 +356,14 @@ class Columns:
                 )  # fmt: skip
                 next_offsets[queue_id] += 1
                 at += size
+                behind = at
                 row += 1
         for number, place in places.items():
             place.next = next_offsets[number]
         file.wrote = at
         appender.end = file.start + at
         appender.last_time = store_time
+        self.behind = behind
         return row
 
 

@@ -18,6 +18,8 @@ class Texts:
 class Columns:
     @property
     def rows(self) -> int: ...
+    @property
+    def behind(self) -> int: ...
     def __init__(
         self,
         topic: bytes,

@@ -3,10 +3,8 @@
     from flintmq import Message, MessageStore
     with MessageStore("store") as store:
         result = store.put(Message("orders", b"hello", tags="paid", keys="order-1"))
-        got = store.get("orders", 0, result.queue_offset)
 
-The way of a message: `puts` -> `commit_log` (checks, queue offset, record) -> `flush` (durable) -> `dispatch_service`
-(queue units, index items) -> `read`.
+ARCHITECTURE.md tells the way of a message.
 """
 
 from __future__ import annotations
@@ -14,18 +12,18 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Iterable, Mapping
 from dataclasses import replace
-from types import TracebackType
 from typing import Any, Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.message import ColumnsResult, GetResult, Message, PutResult, StoredMessage
+from flintmq.message import ColumnsResult, GetResult, Message, PutResult
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import geometry
+from flintmq.store.answers import Answers
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
 from flintmq.store.consume_queues import ConsumeQueues
@@ -47,14 +45,13 @@ from flintmq.store.report import Report
 from flintmq.store.retention import Retention
 from flintmq.store.small_files import StoreFiles
 from flintmq.store.stats import Counters, StoreStats
-from flintmq.store.view import StoreView, open_store
 
 log = logging.getLogger("flintmq.store")
 
 HOUSEKEEPING_S = 1.0
 
 
-class MessageStore(KeptStore):
+class MessageStore(KeptStore, Answers):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
@@ -357,43 +354,6 @@ class MessageStore(KeptStore):
             pool_buffers_free=self._files.pool.available if self._files.pool is not None else -1,
         )
 
-    def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
-        """The newest messages that have a key, at most maxMsgsNumBatch, in the order of the log.
-
-        Raises:
-            UsageError: the store is closed.
-        """
-        self._check_open()
-        with self.view() as view:
-            return view.query(topic, key, begin, end, self.config.max_msgs_num_batch)
-
-    def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str = "lower") -> int:
-        """The offset in a queue that belongs to a store time, as RocketMQ tells it.
-
-        Args:
-            topic, queue_id: which queue.
-            ms: Unix milliseconds.
-            boundary: "lower": the first message not older; "upper": the last one not younger.
-
-        Raises:
-            UsageError: the store is closed.
-
-        Thread: any.
-        """
-        self._check_open()
-        with self.view() as view:
-            return view.offset_at_time(topic, queue_id, ms, boundary)
-
-    def view(self) -> StoreView:
-        """A read-only view of this store as it is now."""
-        self._check_open()
-        return open_store(self.root, config=self.config, effects=self.effects)
-
-    def __iter__(self) -> Iterator[StoredMessage]:
-        """All messages of the log, in its order."""
-        with self.view() as view:
-            yield from view.messages()
-
     def wait_dispatched(self, timeout: float | None = None) -> bool:
         """Wait until everything put so far can be read; False if `timeout` seconds were not enough.
 
@@ -485,8 +445,6 @@ class MessageStore(KeptStore):
         """The store itself."""
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close it."""
         self.close()

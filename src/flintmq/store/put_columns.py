@@ -64,9 +64,7 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     topic = commit_log.known_topic(name)
     if topic is None:
         return ColumnsResult(PutMessageStatus.MESSAGE_ILLEGAL)
-    if (
-        not kernel.COMPILED or commit_log.files.pool is not None
-    ):  # a used buffer of the pool is not all zeros at its end
+    if not kernel.COMPILED:
         return _one_by_one(commit_log, topic, name, batch)
     columns = columns_of(topic.raw, batch)
     config, seen = commit_log.config, bytearray(kernel.QUEUES)
@@ -101,8 +99,9 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
         before, row = row, columns.put(appender, file, row, now, AT_ONCE, places, next_offsets)
         if begin < 0 and row > before:
             begin = file.start + at
-        commit_log.effects.wrote(file.fd, at, file.wrote - at)
+        commit_log.effects.wrote(file.fd, at, columns.behind - at)
         if file.wrote == file.size:
+            file.end_here(columns.behind)
             log.info("%s is full", file.path)
         elif row == before:
             raise AssertionError("a row that was found good did not fit the window that was reserved for it")

@@ -111,7 +111,7 @@ class Puts:
 
     def _refusal(self) -> PutMessageStatus | None:
         """Why nothing can be put now, if so."""
-        if self.poison or self.config.broker_role == "SLAVE":
+        if self.poison or self.log.appender.refusing or self.config.broker_role == "SLAVE":
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if self.log.slow.since and self.log.slow.busy(self.config.os_page_cache_busy_time_out_mills):
             return PutMessageStatus.OS_PAGE_CACHE_BUSY

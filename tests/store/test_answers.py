@@ -1,0 +1,36 @@
+"""What an open store answers through a view."""
+
+from pathlib import Path
+
+import pytest
+
+from flintmq import Message
+from flintmq.errors import UsageError
+from tests.store.engine import open_small
+
+
+def test_by_key_by_order_and_by_view(tmp_path: Path):
+    with open_small(tmp_path / "s") as store:
+        store.put_many([Message("T", b"%d" % n, keys=f"k{n % 2}", queue_id=n % 3) for n in range(6)])
+        assert store.wait_dispatched(10)
+        assert [m.body for m in store.query("T", "k1")] == [b"1", b"3", b"5"]
+        assert store.query("T", "none") == []
+        assert [m.body for m in store] == [b"%d" % n for n in range(6)]
+        with store.view() as view:
+            assert view.get("T", 2, 1).body == b"5"
+    for call in (
+        lambda: store.query("T", "k1"),
+        store.view,
+        lambda: list(store),
+        lambda: store.offset_at_time("T", 0, 1),
+    ):
+        with pytest.raises(UsageError, match="is closed"):
+            call()
+
+
+def test_messages_put_later_are_in_the_next_view(tmp_path: Path):
+    with open_small(tmp_path / "s") as store:
+        store.put(Message("T", b"first"))
+        assert [m.body for m in store] == [b"first"]
+        store.put(Message("T", b"second"))
+        assert [m.body for m in store] == [b"first", b"second"]
