@@ -34,7 +34,7 @@ ONLY_WRITE = {"put", "appender", "put_columns", "message"}
 
 def test_every_kernel_is_tried():
     """A kernel that is new has to be added to guard.py."""
-    tried = {"fill", "walk", "columns", "select", "units", "parts", "texts", "runs", "index", "index_check"}
+    tried = {"fill", "shapes", "walk", "columns", "select", "units", "parts", "texts", "runs", "index", "index_check"}
     assert set(_select.state()) - ONLY_WRITE == tried | {"append", "fetch"}
 
 
