@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -221,16 +222,25 @@ def rebuild(
     done = Rebuilt()
     size = sum(file.size for file in plan.log.files)
     last = (-1, 0)
-    for piece in walk:
-        done.records += piece.count
-        for block in dispatcher.blocks(piece, hold=True):
-            builder.take(block, dispatcher)
+
+    def blocks() -> Iterator[Block]:
+        for piece in walk:
+            done.records += piece.count
+            yield from dispatcher.blocks(piece, hold=True)
+            if progress:
+                progress(piece.base + piece.end - plan.log.min_offset, size)
+        yield from dispatcher.rest()
+
+    # Two threads: one reads the log, the other writes what it gives. Kernels and calls of the system hold no GIL.
+    with ThreadPoolExecutor(1, "flintmq-rebuild") as writer:
+        written: Future[None] | None = None
+        for block in blocks():
+            if written is not None:
+                written.result()
             last = block.last_offset, block.last_time
-        if progress:
-            progress(piece.base + piece.end - plan.log.min_offset, size)
-    for block in dispatcher.rest():
-        builder.take(block, dispatcher)
-        last = block.last_offset, block.last_time
+            written = writer.submit(builder.take, block, dispatcher)
+        if written is not None:
+            written.result()
     done.log_bytes = walk.position - plan.log.min_offset
     builder.finish(*last)
     publish(plan, effects)

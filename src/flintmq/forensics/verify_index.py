@@ -12,7 +12,6 @@ recovery began, items of an expired part of the log.
 
 from __future__ import annotations
 
-from array import array
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -25,6 +24,7 @@ from flintmq.format.properties import TAGS
 from flintmq.format.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from flintmq.kernels import index_check as kernel
 from flintmq.message import stored_message
+from flintmq.store.index_writer import Numbers
 from flintmq.store.log import Piece
 
 CALM = 8  # records without a surprise, one by one, before the kernel goes on
@@ -53,9 +53,9 @@ class KeyBlock(NamedTuple):
 
     piece: Piece
     last_offset: int
-    hashes: array[int]
-    offsets: array[int]
-    times: array[int]
+    hashes: Numbers
+    offsets: Numbers
+    times: Numbers
     keys: int
 
     def records(self, behind: int) -> Iterator[RecordKeys]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
+from typing import Literal
 
 from flintmq.config import StoreConfig
 from flintmq.format import batch_queue, consume_queue, properties
@@ -22,6 +23,7 @@ from flintmq.format.text import java_decode, java_encode, java_hash
 from flintmq.kernels import runs
 from flintmq.kernels import units as kernel
 from flintmq.message import StoredMessage, stored_message
+from flintmq.store.index_writer import Numbers
 from flintmq.store.log import Piece
 from flintmq.store.places import light_places
 
@@ -130,9 +132,24 @@ class Queues:
         self.slots[at] = number
 
 
+class _Given:
+    """The arrays that a block shows. There are two sets, used in turn."""
+
+    def __init__(self) -> None:
+        self.offset, self.time = _zeros("q", MOST_UNITS), _zeros("q", MOST_UNITS)
+        self.bytes = bytearray(20 * MOST_UNITS)
+        self.key_hashes = _zeros("i", MOST_KEYS)
+        self.key_offsets, self.key_times = _zeros("q", MOST_KEYS), _zeros("q", MOST_KEYS)
+
+
+def _zeros(kind: Literal["i", "q"], count: int) -> memoryview:
+    """Numbers in memory that is not touched before it is used."""
+    return memoryview(bytearray(count * (4 if kind == "i" else 8))).cast(kind)
+
+
 @dataclass(slots=True)
 class Block:
-    """Units and keys of some records, in log order. Its arrays are used again for the next block.
+    """Units and keys of some records, in log order. Good until the next block but one is taken.
 
     Attributes:
         queues: (queue number, first, end) of each plain queue that has units here: they stand in offsets[first:end].
@@ -150,9 +167,9 @@ class Block:
     times: memoryview
     units: memoryview
     batch_units: list[tuple[int, batch_queue.BatchUnit]]
-    key_hashes: array[int]
-    key_offsets: array[int]
-    key_times: array[int]
+    key_hashes: Numbers
+    key_offsets: Numbers
+    key_times: Numbers
     keys: int
     last_offset: int
     last_time: int
@@ -171,10 +188,7 @@ class Dispatcher:
         self.unit_queue = array("i", bytes(4 * MOST_UNITS))
         self.unit_offset, self.unit_time = array("q", bytes(8 * MOST_UNITS)), array("q", bytes(8 * MOST_UNITS))
         self.unit_bytes = bytearray(20 * MOST_UNITS)
-        self.sorted_offset, self.sorted_time = array("q", bytes(8 * MOST_UNITS)), array("q", bytes(8 * MOST_UNITS))
-        self.sorted_bytes = bytearray(20 * MOST_UNITS)
-        self.key_hashes = array("i", bytes(4 * MOST_KEYS))
-        self.key_offsets, self.key_times = array("q", bytes(8 * MOST_KEYS)), array("q", bytes(8 * MOST_KEYS))
+        self.given, self.spare = _Given(), _Given()
         self.batch_units: list[tuple[int, batch_queue.BatchUnit]] = []
         self.units = self.keys = 0
         self._held: tuple[int, int] | None = None  # log offset and store time of the last record held back
@@ -213,9 +227,9 @@ class Dispatcher:
                 self.unit_time,
                 self.unit_bytes,
                 self.units,
-                self.key_hashes,
-                self.key_offsets,
-                self.key_times,
+                self.given.key_hashes,
+                self.given.key_offsets,
+                self.given.key_times,
                 self.keys,
             )
             if why == kernel.NEW_QUEUE:
@@ -257,6 +271,7 @@ class Dispatcher:
 
     def _collected(self, last_offset: int, last_time: int) -> Block:
         """What is collected, sorted by queue; the collection begins anew."""
+        given, self.given, self.spare = self.given, self.spare, self.given
         starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
         runs.group(
             self.unit_queue,
@@ -265,19 +280,19 @@ class Dispatcher:
             self.unit_bytes,
             self.units,
             starts,
-            self.sorted_offset,
-            self.sorted_time,
-            self.sorted_bytes,
+            given.offset,
+            given.time,
+            given.bytes,
         )
         block = Block(
             [(n, starts[n], starts[n + 1]) for n in range(len(starts) - 1) if starts[n] != starts[n + 1]],
-            memoryview(self.sorted_offset),
-            memoryview(self.sorted_time),
-            memoryview(self.sorted_bytes),
+            given.offset,
+            given.time,
+            memoryview(given.bytes),
             self.batch_units,
-            self.key_hashes,
-            self.key_offsets,
-            self.key_times,
+            given.key_hashes,
+            given.key_offsets,
+            given.key_times,
             self.keys,
             last_offset,
             last_time,
@@ -293,9 +308,9 @@ class Dispatcher:
         """Units and keys of one record by the clear rules of `format/`."""
         if self.rules.index:
             for key in keys_of(message.properties, message.sys_flag, self.rules.peer):
-                self.key_hashes[self.keys] = key_hash(message.topic, key)
-                self.key_offsets[self.keys] = message.physical_offset
-                self.key_times[self.keys] = message.store_timestamp
+                self.given.key_hashes[self.keys] = key_hash(message.topic, key)
+                self.given.key_offsets[self.keys] = message.physical_offset
+                self.given.key_times[self.keys] = message.store_timestamp
                 self.keys += 1
         if message.fields.transaction not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
             return

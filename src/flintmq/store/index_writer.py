@@ -10,6 +10,7 @@ import mmap
 import os
 from array import array
 from datetime import datetime
+from typing import TypeAlias
 
 from flintmq.format import index
 from flintmq.format.index import Header
@@ -38,6 +39,9 @@ def file_name(store_time: int, taken: dict[str, int]) -> str:
     for other in (*passed, name):
         taken[other] = store_time + 1
     return name
+
+
+Numbers: TypeAlias = "array[int] | memoryview"  # 32 or 64 bits each
 
 
 class IndexFileWriter:
@@ -112,7 +116,7 @@ class IndexFileWriter:
         """Whether no item fits any more."""
         return self.count >= self.items
 
-    def insert(self, hashes: array[int], offsets: array[int], times: array[int], start: int, end: int) -> int:
+    def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
         """Append items for keys [start, end) while there is room; gives the first that is not in."""
         while start < end and not self.full:
             last = min(end, start + self.items - self.count, start + WINDOW // index.ITEM.size)
@@ -148,7 +152,7 @@ class IndexWriter:
         self.end_offset = self.end_time = 0
         effects.mkdirs(directory)
 
-    def insert(self, hashes: array[int], offsets: array[int], times: array[int], count: int) -> None:
+    def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, count: int) -> None:
         """Append items for the first `count` keys, making files as they are needed."""
         start = 0
         while start < count:

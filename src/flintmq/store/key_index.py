@@ -9,14 +9,13 @@ loses the keys of older log files).
 from __future__ import annotations
 
 import os
-from array import array
 
 from flintmq.config import StoreConfig
 from flintmq.format import index
 from flintmq.format.index import ITEM, SLOT
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry, index_files
-from flintmq.store.index_writer import IndexFileWriter, IndexWriter
+from flintmq.store.index_writer import IndexFileWriter, IndexWriter, Numbers
 
 
 class KeyIndex:
@@ -103,7 +102,7 @@ class KeyIndex:
         """Log offset of the last record with an item; -1 if there is none."""
         return self.writer.end_offset if self.writer.current is not None else -1
 
-    def insert(self, hashes: array[int], offsets: array[int], times: array[int], keys: int) -> None:
+    def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, keys: int) -> None:
         """Append items. Keys of records at or before `end_offset` are in already and are left out."""
         first, end = 0, self.end_offset
         while first < keys and offsets[first] <= end:
