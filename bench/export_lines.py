@@ -21,8 +21,8 @@ def s5(context: Context) -> list[Result]:
         samples = measure(
             context,
             {
-                "df.write.parquet": lambda path=path: load(spark, path).write.parquet(str(out)),  # type: ignore[misc]
-                "export": lambda path=path: export(spark, path, str(out)),  # type: ignore[misc]
+                "df.write.parquet": lambda path=path: load(spark, path, access="map").write.parquet(str(out)),  # type: ignore[misc]
+                "export": lambda path=path: export(spark, path, str(out), access="map"),  # type: ignore[misc]
             },
             before=lambda: shutil.rmtree(out, ignore_errors=True),
         )

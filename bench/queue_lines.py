@@ -46,7 +46,7 @@ def read_raw(view: StoreView, batch: int = 16384) -> int:
     return seen
 
 
-def read_decoded(view: StoreView, batch: int = 2048) -> int:
+def read_decoded(view: StoreView, batch: int = 16384) -> int:
     """Every message of every queue as an object, its body taken; bytes of bodies."""
     seen = 0
     for queue in view.queues():

@@ -26,7 +26,7 @@ def p9b(context: Context) -> list[Result]:
         log = LogFiles.discover([str(written.path / "commitlog")])
 
         def walk(access: str, log: LogFiles = log) -> int:
-            return sum(piece.count for piece in LogWalk(log, access=access))
+            return sum(piece.count for piece in LogWalk(log, access=access, piece_bytes=8 << 20))
 
         assert walk("map") == walk("pread") == written.records
         peer = Memcpy(written)

@@ -22,7 +22,7 @@ def s1(context: Context) -> list[Result]:
             context,
             {
                 "ready": lambda ready=ready: noop(spark.read.format("ready").load(str(ready))),  # type: ignore[misc]
-                "flintmq": lambda written=written: noop(load(spark, written.path)),  # type: ignore[misc]
+                "flintmq": lambda written=written: noop(load(spark, written.path, access="map")),  # type: ignore[misc]
             },
         )
         shutil.rmtree(ready)
@@ -45,7 +45,7 @@ def s2(context: Context) -> list[Result]:
     spark, results = session(context), []
     for size, bar, moonshot in (("100B", 0.6, 0.9), ("1KB", 0.8, 1.1)):
         written = sized(context, size)
-        cases: dict[str, Any] = {"flintmq": lambda written=written: noop(load(spark, written.path))}  # type: ignore[misc]
+        cases: dict[str, Any] = {"flintmq": lambda written=written: noop(load(spark, written.path, access="map"))}  # type: ignore[misc]
         for codec in ("none", "snappy"):
             parquet = context.scratch / f"parquet-{size}-{codec}"
             load(spark, written.path).write.option("compression", codec).parquet(str(parquet))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
+from itertools import chain
 
 from flintmq.format.text import java_encode
 from flintmq.kernels import fetch
@@ -88,6 +89,9 @@ class QueueBatch:
 
     def __iter__(self) -> Iterator[StoredMessage]:
         """The messages, checked against the log."""
+        return chain.from_iterable(self._chunks())  # no Python code runs between two messages of a chunk
+
+    def _chunks(self) -> Iterator[list[StoredMessage]]:
         topic, positions, count = java_encode(self.topic), array("q", bytes(8 * CHUNK)), len(self)
         at = 0
         while at < count:
@@ -106,13 +110,13 @@ class QueueBatch:
                 self.offset + at,
                 positions,
             )
-            yield from fetch.take(StoredMessage, data, positions, good)
+            yield fetch.take(StoredMessage, data, positions, good)
             at += good
             if not good:
                 found = self._lookup.next_message(self._name, self.offset + at, self.next_offset)
                 if found is None:
                     return
-                yield found[1]
+                yield [found[1]]
                 at = found[0] + 1 - self.offset
 
     def _window(self, at: int, stop: int) -> tuple[bytes | memoryview, int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -113,6 +114,8 @@ class PartitionedWriter:
         self._groups: dict[Group, _Waiting] = {}
         self._pending = 0
         self._made = 0
+        self._syncer = ThreadPoolExecutor(1, "flintmq-sync")
+        self._syncing: Future[None] | None = None
         self._settings: dict[str, Any] = {
             "compression": compression,
             "use_dictionary": [name for name in _REPEATING if name in schema.names],
@@ -147,6 +150,9 @@ class PartitionedWriter:
         for group in list(self._groups):
             self._flush(group)
             self._finish(group)
+        if self._syncing is not None:
+            self._syncing.result()
+        self._syncer.shutdown()
 
     def _flush(self, group: Group) -> None:
         """Write the rows of a group that wait, as one row group."""
@@ -165,6 +171,15 @@ class PartitionedWriter:
         waiting.rows += table.num_rows
         self._pending -= waiting.size
         waiting.batches, waiting.size = [], 0
+        self._sync_behind(waiting.path)
+
+    def _sync_behind(self, path: str) -> None:
+        """Let the disk take what is written while the next row group is encoded, and not all of it at the end."""
+        if self._syncing is not None:
+            if not self._syncing.done():
+                return
+            self._syncing.result()
+        self._syncing = self._syncer.submit(_sync, path)
 
     def _finish(self, group: Group) -> None:
         """Close a group's file, if it has one, and make it durable."""
@@ -172,13 +187,16 @@ class PartitionedWriter:
         if waiting.writer is None:
             return
         waiting.writer.close()
-        with open(waiting.path, "rb+") as file:
-            os.fsync(file.fileno())
-            size = os.fstat(file.fileno()).st_size
-        self.files.append(Written(waiting.path, group.folder, waiting.rows, size))
+        _sync(waiting.path)
+        self.files.append(Written(waiting.path, group.folder, waiting.rows, os.stat(waiting.path).st_size))
         waiting.writer, waiting.rows = None, 0
         if not waiting.batches:
             del self._groups[group]
+
+
+def _sync(path: str) -> None:
+    with open(path, "rb+") as file:
+        os.fsync(file.fileno())
 
 
 def by_group(batch: pa.RecordBatch) -> Iterator[tuple[Group, pa.RecordBatch]]:

@@ -127,9 +127,12 @@ def stage_range(plan: RebuildPlan, log_end: int, access: str, part: LogRange) ->
     walk = LogWalk(plan.log, begin=part.begin, end=part.end, access=access)
     for piece in walk if part.begin < part.end else ():
         records += piece.count
-        for block in dispatcher.blocks(piece):
+        for block in dispatcher.blocks(piece, hold=True):
             writer.take(block)
             last = block.last_offset, block.last_time
+    for block in dispatcher.rest():
+        writer.take(block)
+        last = block.last_offset, block.last_time
     check_end(walk, plan.log, part.end, log_end)
     return {**writer.finish(dispatcher), "records": records, "last": last}
 
