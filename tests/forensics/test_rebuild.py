@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shutil
+import time
 from pathlib import Path
 
 import pytest
 
 from flintmq.config import StoreConfig
 from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError
-from flintmq.forensics.rebuild import RESULTS, STAGING, rebuild
+from flintmq.forensics.rebuild import RESULTS, STAGING, Builder, rebuild
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
+from flintmq.store import dispatch
 from tests.compat.stores import Golden
 
 QUEUES = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
@@ -61,6 +63,26 @@ def test_golden_stores_come_out_as_java_wrote_them(golden_store: Golden, tmp_pat
     if golden_store.expect.get("index", "exact") == "exact":
         assert list(files(into / "index").values()) == list(files(golden_store.path / "index").values())
     assert not (into / STAGING).exists()
+
+
+def test_many_blocks_are_written_while_the_next_ones_are_made(golden, tmp_path: Path, monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    """A block stays good until the next but one is taken: a writer that dawdles still writes Java's bytes."""
+    taken = []
+
+    def dawdling(self, block, dispatcher):  # type: ignore[no-untyped-def]
+        time.sleep(0.05)
+        taken.append(block.keys)
+        take(self, block, dispatcher)
+
+    take = Builder.take
+    monkeypatch.setattr(Builder, "take", dawdling)
+    monkeypatch.setattr(dispatch, "ENOUGH_UNITS", 1)
+    store = golden("basic")
+    rebuild(str(bare(store, tmp_path / "bare")), str(tmp_path / "into"), config(store), peer(store))
+    assert len(taken) >= 4
+    assert files(tmp_path / "into" / "consumequeue") == files(store.path / "consumequeue")
+    made, javas = files(tmp_path / "into" / "index"), files(store.path / "index")
+    assert list(made.values()) == list(javas.values())  # names are in local time
 
 
 def assert_logged(golden: Golden, ours: Path) -> None:

@@ -16,7 +16,7 @@ from flintmq.message import Message, Outcome, PutMessageStatus, PutResult
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog, LogState
 from tests.storage.faults import Faulty
-from tests.store.engine import FILE_SIZE, records
+from tests.store.engine import FILE_SIZE, open_small, records
 from tests.store.interrupts import interrupted_at
 
 LOCAL = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
@@ -250,3 +250,19 @@ def test_a_log_goes_on_where_it_ended(tmp_path: Path):
     result = again.put()
     assert (result.physical_offset, result.queue_offset, result.store_timestamp) == (end, 5, NOW + 3)
     assert len(again.records()) == 6
+
+
+def test_the_senders_host_is_stored(tmp_path: Path):
+    """Raw bytes by hand: address, then the port in four bytes; an IPv6 address sets the flag of the born host alone."""
+    with open_small(tmp_path / "s") as store:
+        four = store.put(Message("T", b"a", born_host="10.1.2.3:456"))
+        six = store.put(Message("T", b"b", born_host="[2001:db8::5]:70"))
+        own = store.put(Message("T", b"c"))
+        bad = store.put(Message("T", b"d", born_host="localhost:1"))
+        found = {m.physical_offset: m for m in store}
+    assert found[four.physical_offset].fields.born_host == bytes([10, 1, 2, 3, 0, 0, 1, 200])
+    six_raw = bytes.fromhex("20010db8000000000000000000000005") + bytes([0, 0, 0, 70])
+    assert found[six.physical_offset].fields.born_host == six_raw
+    assert [found[r.physical_offset].sys_flag for r in (four, six, own)] == [0, 0x10, 0]
+    assert found[own.physical_offset].born_host == "127.0.0.1:10911"
+    assert (bad.status, len(found)) == (PutMessageStatus.MESSAGE_ILLEGAL, 3)

@@ -1,6 +1,7 @@
 """Files by topic and store date: names, order, row groups, bounded memory."""
 
 import random
+import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -124,3 +125,20 @@ def test_parts_of_a_batch_do_not_keep_the_whole_of_it():
     whole = batch([("A", 1, n, bytes(1000)) for n in range(1000)] + [("B", 1, 0, b"small")])
     small = next(part for group, part in by_group(whole) if group.topic == "B")
     assert sum(buffer.size for column in small.columns for buffer in column.buffers() if buffer) < 10_000
+
+
+def test_a_sync_that_fails_behind_the_writer_is_told(tmp_path, monkeypatch):
+    """It ran on another thread, and a later sync of the same file that succeeds does not make it good."""
+    failed = []
+
+    def sync(path):
+        if threading.current_thread() is not threading.main_thread():
+            failed.append(path)
+            raise OSError(5, "the disk failed")
+
+    monkeypatch.setattr(parquet, "_sync", sync)
+    writer = PartitionedWriter(str(tmp_path), SPARK_SCHEMA)
+    writer.write(batch([("T", 1000, 0, b"x")]))
+    with pytest.raises(OSError, match="the disk failed"):
+        writer.close()
+    assert len(failed) == 1
