@@ -394,8 +394,7 @@ class Columns:
             unit_queue, unit_offset, unit_time, unit_bytes: take the units, see kernels.units.derive.
 
         Returns:
-            Log offset of the last row's record; -1 if a row has a tag that is not ASCII or properties beside tags,
-            which only `derive` knows how to read.
+            Log offset of the last row's record; -1 if a row has a tag that is not ASCII or more than a tag.
 
         Raises:
             ValueError: rows that `put` did not write, or arrays that are too small.
@@ -413,31 +412,31 @@ class Columns:
             raise ValueError("rows that were not written, or arrays that are too small")
         if self._keys is not None or self._maps is not None:
             return -1
-        i: cython.longlong
         k: cython.longlong = 0
         last: cython.longlong = physical_offset
         code: cython.longlong
         to: cython.p_uchar = cython.address(unit_bytes[0])
         with cython.nogil:
-            for i in range(row, end):
+            while row < end:
                 code = 0
                 properties: cython.longlong = 0
-                tag: cython.longlong = self._tags._size(i) if self._tags is not None else 0
+                tag: cython.longlong = self._tags._size(row) if self._tags is not None else 0
                 if tag > 0:
-                    if not all_ascii(self._tags._p, self._tags._offset(i), tag):
+                    if not all_ascii(self._tags._p, self._tags._offset(row), tag):
                         last = -1
                         break
                     properties = tag + 6
-                    code = hash_text(0, self._tags._p, self._tags._offset(i), tag)
+                    code = hash_text(0, self._tags._p, self._tags._offset(row), tag)
                     code -= (code >> 31) << 32  # Java's int
-                queue_id: cython.int = self._queue_id(i)
+                queue_id: cython.int = self._queue_id(row)
                 last = physical_offset
                 unit_queue[k] = numbers[queue_id]
                 unit_offset[k] = next_offsets[queue_id]
                 unit_time[k] = store_time
-                put_unit(to, 20 * k, physical_offset, self._bodies._size(i) + properties + self._fixed, code)
-                physical_offset += self._bodies._size(i) + properties + self._fixed
+                put_unit(to, 20 * k, physical_offset, self._bodies._size(row) + properties + self._fixed, code)
+                physical_offset += self._bodies._size(row) + properties + self._fixed
                 next_offsets[queue_id] += 1
+                row += 1
                 k += 1
         return last
 
