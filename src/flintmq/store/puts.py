@@ -123,7 +123,7 @@ class Puts:
         return late
 
     def _carry_on(self, size: int = 0) -> None:
-        """Nobody waits for the disk: wake who takes the new records from here, which are `size` bytes if they are many."""
+        """Nobody waits for the disk: wake who takes the new records (`size` bytes, if many) from here."""
         if self.flush.sync:
             self.flush.wake()
         elif self.commits is not None:
