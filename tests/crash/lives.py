@@ -46,7 +46,8 @@ class Life:
         at_call: it kills itself at this call that changes the disk; None: the parent does.
         after_s: when the parent kills it, in seconds from the fork.
         interrupts: how many SIGINT it gets before.
-        pool: it puts into the transient pool.
+        pool: it puts into the transient pool. Without a sync an answer then promises only what is committed, so the
+            ledger's answers tell how far that was.
     """
 
     number: int
@@ -165,7 +166,9 @@ def _puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers:
             digest=digest(message.topic, message.queue_id, message.body, message.tags, message.properties),
         )
         result = store.put(message)
+        pool_only = store._commits is not None and life.disk == "ASYNC_FLUSH"
         ledger.line(
             told=identity, outcome=result.outcome.value, status=result.status.name, queue_offset=result.queue_offset,
             place=result.physical_offset, size=result.size, time=result.store_timestamp,
+            committed=store._commits.done[1] if pool_only else None,
         )  # fmt: skip
