@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from flintmq.errors import CorruptStoreError
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex
@@ -80,7 +79,7 @@ class DispatchService:
                     walk = LogWalk(self.log.listed(), Facts(), self.position, end, check_crc=False)
                     self._take(walk)
                     self.position = max(self.position, min(walk.position, end))
-            except (CorruptStoreError, OSError) as error:
+            except Exception as error:  # of any kind: a thread that is gone without a word would be worse (D29)
                 self.stopped_at = error
                 self.needs_wake = self._far = False
                 log.error("dispatch stands still at log offset %d: %s", self.position, error)
