@@ -5,7 +5,6 @@ import time
 
 from flintmq.message import Message
 from flintmq.store.config_files import read_config
-from flintmq.store.message_store import MessageStore
 from tests.storage.faults import Faulty
 from tests.store.engine import open_small
 
@@ -73,10 +72,3 @@ def test_a_poisoned_store_writes_no_offsets(tmp_path):
     store._keeping.save_once()
     store.close()
     assert not (tmp_path / "s/config").exists()
-
-
-def test_one_put_and_closing_takes_less_than_a_second(tmp_path):
-    began = time.monotonic()
-    with MessageStore(tmp_path / "s") as store:
-        store.put(Message("hello", b"hello"))
-    assert time.monotonic() - began < 1
