@@ -18,8 +18,9 @@ import threading
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from flintmq.errors import CorruptStoreError, FlintError
 from flintmq.message import Outcome, PutResult
-from tests.storage.unplugged import Unplugged, write
+from tests.storage.unplugged import SECTOR, Unplugged, write
 from tests.store.engine import check_derived, message, open_small, records
 
 PUTS = 25  # of each thread
@@ -44,6 +45,7 @@ class Case:
         kernel_puts: puts may take the one kernel call.
         worst: nothing is left but what was synced; else any sectors are.
         sent: bodies that were ever put.
+        refused: images that were taken for damage.
     """
 
     seed: int
@@ -51,6 +53,7 @@ class Case:
     kernel_puts: bool
     worst: bool
     sent: set[bytes] = field(default_factory=set)
+    refused: int = 0
 
 
 def live(root: Path, case: Case, life: int, told: dict[bytes, PutResult]) -> list[Cut]:
@@ -90,8 +93,15 @@ def check(cut: Cut, root: Path, case: Case) -> dict[bytes, PutResult]:
     """Recover the image twice and compare; gives what is acknowledged and there."""
     write(cut.image, root)
     for _ in range(2):
-        with open_small(root):
-            pass
+        try:
+            open_small(root).close()
+        except CorruptStoreError as error:
+            # The one power cut that looks like damage: a record begins three bytes before a lost sector ends, and its
+            # size is read as another one. A flipped bit may look the same, so the start is refused.
+            assert error.position is not None and error.position % SECTOR == SECTOR - 3, error
+            shutil.rmtree(root)
+            case.refused += 1
+            return {}
         found = records(root)
         log = {r.body: r for r in found}
         assert len(log) == len(found) and log.keys() <= case.sent, "none twice, none that was not put"
@@ -117,8 +127,11 @@ def run(folder: Path, case: Case, lives: int = 3, most: int = 1 << 30) -> int:
         for cut in cuts if len(cuts) <= most else sorted(chance.sample(cuts, most), key=cuts.index):
             check(cut, folder / "cut", case)
             done += 1
+        refused = case.refused
         chosen = chance.choice(cuts)
         told = check(chosen, folder / "cut", case)
+        if case.refused > refused:
+            break
         write(chosen.image, folder / f"life{life + 1}")
     return done
 
@@ -137,11 +150,13 @@ def main() -> int:
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     done = run(Path(folder), case)
-                except AssertionError as error:
+                except (AssertionError, FlintError) as error:
                     print(f"{case.disk}, seed {seed}, kernel puts {case.kernel_puts}, worst {case.worst}: {error}")
                     return 1
             name = f"{disk}, {'nothing unsynced' if case.worst else 'any sectors'}"
             sums[name] = sums.get(name, 0) + done
+            if case.refused:
+                sums["refused"] = sums.get("refused", 0) + case.refused
         print(f"seed {seed}:", *(f"{name} {count:,};" for name, count in sums.items()), flush=True)
     return 0
 

@@ -48,8 +48,8 @@ class Unplugged(Effects):
         return not self.kernel_puts
 
     def create(self, path: str, size: int) -> int:
-        fd = super().create(path, size)
         with self.lock:
+            fd = super().create(path, size)
             self.data.pop(os.fstat(fd).st_ino, None)  # a number that an earlier file had
         return fd
 
