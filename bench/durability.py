@@ -42,7 +42,7 @@ def median_us(work: Callable[[], object], times: int) -> float:
 
 
 @contextmanager
-def new_file(folder: Path, size: int, *, allocate: bool = True, written: bool = False) -> Iterator[int]:
+def new_file(folder: Path, size: int, allocate: bool = True, written: bool = False) -> Iterator[int]:
     """A file of this size, with blocks or without, whose blocks were written before or not."""
     path = folder / "file"
     fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
@@ -109,25 +109,37 @@ def page_cache(folder: Path, mib: int) -> Iterator[tuple[str, str]]:
 
 
 def syncs(folder: Path) -> Iterator[tuple[str, str]]:
-    """One dirty page and a sync, in files of each history."""
-
-    def loop(fd: int, grows: bool = False) -> float:
-        place = iter(range(1 << 20))
-
-        def once() -> None:
-            os.pwrite(fd, b"x" * 1024, (os.fstat(fd).st_size if grows else next(place) * 4096))
-            os.fdatasync(fd)
-
-        return median_us(once, 300)
-
-    with new_file(folder, 0, allocate=False) as fd:
-        yield "1 KB and `fdatasync`, file grows with each", f"{loop(fd, True):,.0f} µs"
-    with new_file(folder, 8 * MIB, allocate=False) as fd:
-        yield "... sparse file of full size", f"{loop(fd):,.0f} µs"
-    with new_file(folder, 8 * MIB) as fd:
-        yield "... allocated before (`fallocate`)", f"{loop(fd):,.0f} µs"
-    with new_file(folder, 8 * MIB, written=True) as fd:
-        yield "... allocated and written before", f"{loop(fd):,.0f} µs"
+    """One dirty page and a sync, in files of each history and under each kind of page; they take turns."""
+    size, calls = 8 * MIB, 60
+    kinds: list[tuple[str, dict[str, int], str]] = [
+        ("1 KB by `pwrite` and `fdatasync`, file grows", {"size": 0, "allocate": False}, "grows"),
+        ("... sparse file of full size", {"size": size, "allocate": False}, "pwrite"),
+        ("... allocated before (`fallocate`)", {"size": size}, "pwrite"),
+        ("... allocated and written before", {"size": size, "written": True}, "pwrite"),
+        ("... through a map, large pages in the cache", {"size": size, "written": True}, "map"),
+        ("... through a map, `MADV_RANDOM`", {"size": size, "written": True}, "random"),
+    ]
+    times: list[list[float]] = [[] for _ in kinds]
+    dirtied: list[list[int]] = [[] for _ in kinds]
+    for _ in range(ROUNDS):
+        for number, (_text, keys, how) in enumerate(kinds):
+            with new_file(folder, **keys) as fd, mmap.mmap(fd, size) if keys["size"] else mmap.mmap(-1, 1) as map_:
+                if how == "random":
+                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+                    memory.advise(map_, 0, size, memory.MADV_RANDOM)
+                before = disk_bytes()
+                for n in range(calls):
+                    began = time.perf_counter()
+                    if how in ("map", "random"):
+                        map_[n * 4096 : n * 4096 + 1024] = b"y" * 1024
+                    else:
+                        os.pwrite(fd, b"y" * 1024, n * (1024 if how == "grows" else 4096))
+                    os.fdatasync(fd)
+                    times[number].append(time.perf_counter() - began)
+                dirtied[number].append((disk_bytes() - before) // calls)
+    for (text, _, _), found, wrote in zip(kinds, times, dirtied, strict=True):
+        each = f", {statistics.median(wrote) / 1024:,.0f} KiB to the disk" if "map" in text else ""
+        yield text, f"{1e6 * statistics.median(found):,.0f} µs{each}"
 
 
 def pages(folder: Path, mib: int) -> Iterator[tuple[str, str]]:
@@ -164,22 +176,6 @@ def pages(folder: Path, mib: int) -> Iterator[tuple[str, str]]:
     yield "1 KB by `pwrite`", f"{statistics.median(written):,.0f} ns"
     yield "populating ahead (`MADV_POPULATE_WRITE`)", f"{1e6 * statistics.median(populate) / mib:,.0f} µs/MiB"
     yield "`mlock` of present pages", f"{1e6 * statistics.median(locked) / mib:,.0f} µs/MiB" if locked else "refused"
-
-
-def folios(folder: Path) -> Iterator[tuple[str, str]]:
-    """Bytes that a sync writes for 1 KB stored through a map, with pages as large writes leave them and small ones."""
-    for text, small in (("1 KB stored and synced, large pages in the cache", False), ("... `MADV_RANDOM`", True)):
-        with new_file(folder, 8 * MIB, written=True) as fd:
-            with mmap.mmap(fd, 8 * MIB) as map_:
-                if small:
-                    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                    memory.advise(map_, 0, len(map_), memory.MADV_RANDOM)
-                before, times = disk_bytes(), []
-                for n in range(200):
-                    map_[n * 1024 : n * 1024 + 1024] = b"y" * 1024
-                    times.append(seconds(lambda: os.fdatasync(fd)))
-                each = (disk_bytes() - before) / 200
-        yield text, f"{each / 1024:,.1f} KiB, {1e6 * statistics.median(times):,.0f} µs"
 
 
 def store(folder: Path) -> Iterator[tuple[str, str]]:
@@ -233,13 +229,8 @@ def main() -> None:
     print("| what | figure |\n|---|---|")
     with tempfile.TemporaryDirectory(dir=words.scratch) as name:
         folder = Path(name)
-        for part in (
-            page_cache(folder, words.mib),
-            syncs(folder),
-            pages(folder, words.mib),
-            folios(folder),
-            store(folder),
-        ):
+        large = page_cache(folder, words.mib), pages(folder, words.mib)
+        for part in (*large, syncs(folder), store(folder)):
             for text, figure in part:
                 print(f"| {text} | {figure} |", flush=True)
 

@@ -6,7 +6,7 @@ import time
 from flintmq.message import Message
 from flintmq.store.config_files import read_config
 from tests.storage.faults import Faulty
-from tests.store.engine import open_small
+from tests.store.engine import FIRST_LOG, open_small
 
 
 def test_a_put_makes_its_topic(tmp_path):
@@ -58,7 +58,7 @@ def test_an_offset_waits_for_its_message_to_be_on_disk(tmp_path):
         store.put(Message("T", b"x"))
         store.commit_offset("g", "T", 0, 1)
         store._keeping.save_once()
-        synced = [n for n, call in enumerate(disk.calls) if call[0] == "sync" and "commitlog" in call[1]]
+        synced = [n for n, call in enumerate(disk.calls) if call[0] == "sync" and FIRST_LOG in call[1]]
         named = [n for n, call in enumerate(disk.calls) if call[0] == "rename" and "consumerOffset" in call[1]]
         assert synced[-1] < named[0] and store._flush.files.flushed_where == store._log.end
 
