@@ -87,6 +87,7 @@ def live(root: Path, case: Case, life: int, told: dict[bytes, PutResult]) -> lis
         thread.join()
     store.close()
     cut()
+    disk.forget()
     return cuts
 
 

@@ -35,6 +35,7 @@ class Unplugged(Effects):
         self.root, self.at_sync, self.kernel_puts = str(root), at_sync, kernel_puts
         self.boot = next(BOOTS)
         self.lock = threading.RLock()
+        self.held: list[int] = []
         self.data: dict[int, bytes] = {}  # inode -> bytes that a sync covered
         self.names: dict[str, dict[str, int]] = {}  # directory -> name -> inode, that a sync covered
         for folder, _, files in os.walk(self.root):
@@ -52,6 +53,25 @@ class Unplugged(Effects):
             fd = super().create(path, size)
             self.data.pop(os.fstat(fd).st_ino, None)  # a number that an earlier file had
         return fd
+
+    def unlink(self, path: str) -> None:
+        self._hold(path)
+        super().unlink(path)
+
+    def rename(self, old: str, new: str) -> None:
+        self._hold(new)
+        super().rename(old, new)
+
+    def _hold(self, path: str) -> None:
+        """Keep a file that loses its name: its number must not be given to another one, its name may come back."""
+        with self.lock:
+            if os.path.isfile(path):
+                self.held.append(os.open(path, os.O_RDONLY))
+
+    def forget(self) -> None:
+        """Let go of what was held."""
+        while self.held:
+            os.close(self.held.pop())
 
     def sync(self, fd: int) -> None:
         with self.lock:
