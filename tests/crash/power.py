@@ -1,6 +1,6 @@
 """The plug pulled before every sync of a store's lives, recovery included: lines 1, 2, 4 and 5 of the contract.
 
-    python -m tests.crash.power --seeds 100
+    python -m tests.crash.power --seeds 100        (make power SEEDS=100)
 
 A life opens the store and puts from two threads; before each sync and at the end it notes what a power cut would leave
 this moment (`tests.storage.unplugged`) and what was acknowledged. Every one of these images must recover to a whole
