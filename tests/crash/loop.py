@@ -45,12 +45,13 @@ def lives_of(number: int) -> list[Life]:
     found = []
     for n in range(LIVES):
         kind = chance.random()
+        rest = {"pool": pool, "kernel_puts": chance.random() < 0.75}
         if kind < 0.45:
-            found.append(Life(n, number * 100 + n, disk, at_call=int(chance.expovariate(1 / 60)), pool=pool))
+            found.append(Life(n, number * 100 + n, disk, at_call=int(chance.expovariate(1 / 60)), **rest))
         elif kind < 0.9:
-            found.append(Life(n, number * 100 + n, disk, after_s=chance.uniform(0.005, 0.12), pool=pool))
+            found.append(Life(n, number * 100 + n, disk, after_s=chance.uniform(0.005, 0.12), **rest))
         else:
-            found.append(Life(n, number * 100 + n, disk, after_s=0.1, interrupts=8, pool=pool))
+            found.append(Life(n, number * 100 + n, disk, after_s=0.1, interrupts=8, **rest))
     return [*found, Life(LIVES, number * 100 + LIVES, disk, after_s=0.1, pool=pool)]
 
 

@@ -45,6 +45,7 @@ class Case:
         disk: flushDiskType.
         kernel_puts: puts may take the one kernel call.
         worst: nothing is left but what was synced; else any sectors are.
+        pool: puts go to the transient pool first.
         sent: bodies that were ever put.
         refused: images that were taken for damage.
     """
@@ -53,6 +54,7 @@ class Case:
     disk: str
     kernel_puts: bool
     worst: bool
+    pool: bool = False
     sent: set[bytes] = field(default_factory=set)
     refused: int = 0
 
@@ -68,7 +70,9 @@ def live(root: Path, case: Case, life: int, told: dict[bytes, PutResult]) -> lis
 
     root.mkdir(parents=True, exist_ok=True)
     disk = Unplugged(root, cut, case.kernel_puts)
-    store = open_small(root, disk, flushDiskType=case.disk, flushIntervalCommitLog=5)
+    store = open_small(
+        root, disk, flushDiskType=case.disk, flushIntervalCommitLog=5, transientStorePoolEnable=case.pool
+    )
 
     def work(thread: int) -> None:
         sizes = random.Random(f"{case.seed}-{life}-{thread}")
@@ -149,14 +153,14 @@ def main() -> int:
     for seed in range(words.first, words.first + words.seeds):
         for number in range(8):
             disk = ("SYNC_FLUSH", "ASYNC_FLUSH")[number & 1]
-            case = Case(seed, disk, bool(number & 2), bool(number & 4))
+            case = Case(seed, disk, bool(number & 2), bool(number & 4), pool=seed % 2 == 1)
             with tempfile.TemporaryDirectory() as folder:
                 try:
                     done = run(Path(folder), case, most=words.most)
                 except (AssertionError, FlintError) as error:
                     print(f"{case.disk}, seed {seed}, kernel puts {case.kernel_puts}, worst {case.worst}: {error}")
                     return 1
-            name = f"{disk}, {'nothing unsynced' if case.worst else 'any sectors'}"
+            name = f"{disk}{', pool' if case.pool else ''}, {'nothing unsynced' if case.worst else 'any sectors'}"
             sums[name] = sums.get(name, 0) + done
             if case.refused:
                 sums["refused"] = sums.get("refused", 0) + case.refused

@@ -11,11 +11,11 @@ from tests.storage.unplugged import Unplugged
 
 
 @pytest.mark.parametrize("worst", [True, False], ids=["nothing-unsynced", "any-sectors"])
-@pytest.mark.parametrize("kernel_puts", [True, False], ids=["kernel", "slow"])
+@pytest.mark.parametrize(("kernel_puts", "pool"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("disk", ["SYNC_FLUSH", "ASYNC_FLUSH"])
-def test_power_lost_before_a_sync(tmp_path: Path, disk: str, kernel_puts: bool, worst: bool):
+def test_power_lost_before_a_sync(tmp_path: Path, disk: str, kernel_puts: bool, pool: bool, worst: bool):
     """Also during recovery, and again on what the first cut left."""
-    assert run(tmp_path, Case(5, disk, kernel_puts, worst), lives=2, most=8) == 16
+    assert run(tmp_path, Case(5, disk, kernel_puts, worst, pool), lives=2, most=6) == 12
 
 
 def test_the_disk_forgets_what_was_not_synced(tmp_path: Path):
