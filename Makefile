@@ -13,7 +13,7 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash docs coverage fuzz hostile sanitize clean distclean debian
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power docs coverage fuzz hostile sanitize clean distclean debian
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -59,6 +59,9 @@ bench: install ## Measure the ratios; writes bench/results.json and bench/RESULT
 
 crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on where it stopped; docs/reliability.md
 	$(BIN)/python -m tests.crash.loop --cycles $(or $(CYCLES),1000) --report docs/reliability.md
+
+power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
+	$(BIN)/python -m tests.crash.power --seeds $(or $(SEEDS),20)
 
 docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.format.docs --write

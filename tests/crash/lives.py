@@ -46,7 +46,9 @@ class Life:
         at_call: it kills itself at this call that changes the disk; None: the parent does.
         after_s: when the parent kills it, in seconds from the fork.
         interrupts: how many SIGINT it gets before.
-        pool: it puts into the transient pool.
+        pool: it puts into the transient pool. Without a sync an answer then promises only what is committed, so the
+            ledger's answers tell how far that was.
+        kernel_puts: plain messages take the one kernel call (where kernels are compiled); else all go the slow way.
     """
 
     number: int
@@ -56,6 +58,7 @@ class Life:
     after_s: float = 0.2
     interrupts: int = 0
     pool: bool = False
+    kernel_puts: bool = True
 
 
 def digest(*parts: object) -> str:
@@ -116,12 +119,17 @@ def _size(path: Path) -> int:
 
 
 class Dying(Faulty):
-    """The real disk, syncs included, whose process dies at a call."""
+    """The real disk, whose process dies at a call. (Syncs are not done: `kill -9` leaves the page cache as it is.)"""
 
-    def __init__(self, at_call: int | None) -> None:
+    def __init__(self, at_call: int | None, kernel_puts: bool) -> None:
         super().__init__()
+        self.kernel_puts = kernel_puts
         self.left = at_call
         self.before = self.maybe_die
+
+    @property
+    def watches(self) -> bool:
+        return not self.kernel_puts
 
     def maybe_die(self, name: str, path: str) -> None:
         """Count a call."""
@@ -152,7 +160,7 @@ def _child(root: Path, ledger: Ledger, life: Life) -> None:
 
 def _open(root: Path, life: Life) -> MessageStore:
     keys = KEYS | {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool}
-    return MessageStore(root, config=keys, effects=Dying(life.at_call))
+    return MessageStore(root, config=keys, effects=Dying(life.at_call, life.kernel_puts))
 
 
 def _puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: Iterator[int]) -> None:
@@ -165,7 +173,9 @@ def _puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers:
             digest=digest(message.topic, message.queue_id, message.body, message.tags, message.properties),
         )
         result = store.put(message)
+        pool_only = store._commits is not None and life.disk == "ASYNC_FLUSH"
         ledger.line(
             told=identity, outcome=result.outcome.value, status=result.status.name, queue_offset=result.queue_offset,
             place=result.physical_offset, size=result.size, time=result.store_timestamp,
+            committed=store._commits.done[1] if pool_only else None,
         )  # fmt: skip

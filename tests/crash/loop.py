@@ -17,13 +17,15 @@ import sys
 import time
 from pathlib import Path
 
-from tests.crash.contract import Told, check_contract
+from tests.crash.contract import Told, check_contract, read_ledger
 from tests.crash.lives import Life, live
 
 LIVES = 10  # of one store
+KINDS = (("ASYNC_FLUSH", False), ("SYNC_FLUSH", False), ("SYNC_FLUSH", True), ("ASYNC_FLUSH", True))
 COUNTS = (
     "acknowledged",
     "unknown",
+    "uncommitted",
     "stored",
     "lost",
     "phantom",
@@ -33,23 +35,24 @@ COUNTS = (
     "derived",
     "unserved",
 )
-HEAD = "| cycles | disk | " + " | ".join(COUNTS) + " | commit |"
+HEAD = "| cycles | of them while opening | disk, pool | " + " | ".join(COUNTS) + " | commit |"
 
 
 def lives_of(number: int) -> list[Life]:
     """The lives of store number `number`: ended at random moments or at chosen calls, some with interrupts."""
     chance = random.Random(number)
-    disk = ("ASYNC_FLUSH", "SYNC_FLUSH")[number % 2]
+    disk, pool = KINDS[number % len(KINDS)]
     found = []
     for n in range(LIVES):
         kind = chance.random()
+        rest = {"pool": pool, "kernel_puts": chance.random() < 0.75}
         if kind < 0.45:
-            found.append(Life(n, number * 100 + n, disk, at_call=int(chance.expovariate(1 / 60))))
+            found.append(Life(n, number * 100 + n, disk, at_call=int(chance.expovariate(1 / 60)), **rest))
         elif kind < 0.9:
-            found.append(Life(n, number * 100 + n, disk, after_s=chance.uniform(0.005, 0.12)))
+            found.append(Life(n, number * 100 + n, disk, after_s=chance.uniform(0.005, 0.12), **rest))
         else:
-            found.append(Life(n, number * 100 + n, disk, after_s=0.1, interrupts=8))
-    return [*found, Life(LIVES, number * 100 + LIVES, disk, after_s=0.1)]
+            found.append(Life(n, number * 100 + n, disk, after_s=0.1, interrupts=8, **rest))
+    return [*found, Life(LIVES, number * 100 + LIVES, disk, after_s=0.1, pool=pool)]
 
 
 def one_store(number: int, root: Path) -> Told:
@@ -82,10 +85,11 @@ def main() -> int:
         number = state["stores"]
         root = words.state / f"store{number}"
         found = one_store(number, root)
-        sums = state["sums"].setdefault(
-            ("ASYNC_FLUSH", "SYNC_FLUSH")[number % 2], dict.fromkeys(("cycles", *COUNTS), 0)
-        )
+        disk, pool = KINDS[number % len(KINDS)]
+        sums = state["sums"].setdefault(disk + ", pool" * pool, dict.fromkeys(("cycles", "opening", *COUNTS), 0))
         sums["cycles"] += LIVES + 1
+        sent, _ = read_ledger(root / "ledger")
+        sums["opening"] += LIVES + 1 - len({identity.partition("-")[0] for identity in sent})
         for name in COUNTS:
             sums[name] += getattr(found, name)
         state["stores"] += 1
@@ -107,17 +111,24 @@ def main() -> int:
 def table_row(disk: str, sums: dict[str, int]) -> str:
     """One line of the table."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    return (
-        f"| {sums['cycles']} | {disk} | " + " | ".join(f"{sums[name]:,}" for name in COUNTS) + f" | {commit or '-'} |"
+    words = (
+        f"{sums['cycles']:,}",
+        f"{sums['opening']:,}",
+        disk,
+        *(f"{sums[name]:,}" for name in COUNTS),
+        commit or "-",
     )
+    return f"| {' | '.join(words)} |"
 
 
 def append(report: Path, rows: list[str]) -> None:
-    """Put the rows behind the table of the report, which is the last thing in it."""
-    text = report.read_text().rstrip("\n")
+    """Put the rows at the end of the report's table; a report without one gets it."""
+    text = report.read_text()
     if HEAD not in text:
-        text += f"\n\n{HEAD}\n|{'---|' * (len(COUNTS) + 3)}"
-    report.write_text("\n".join([text, *rows]) + "\n")
+        text = f"{text.rstrip()}\n\n{HEAD}\n|{'---|' * (len(COUNTS) + 4)}\n"
+    before, after = text.split(HEAD)
+    table, gap, rest = after.partition("\n\n")
+    report.write_text(before + HEAD + "\n".join([table.rstrip("\n"), *rows]) + (gap + rest if gap else "\n"))
 
 
 if __name__ == "__main__":

@@ -22,6 +22,14 @@ def run(root: Path, lives: list[Life]) -> None:
     assert found.acknowledged > 0 and found.stored >= found.acknowledged
 
 
+def live_until_told(root: Path, *, pool: bool = False) -> None:
+    """One life that answered puts; on a busy machine some may be over before the first."""
+    for number in range(10):
+        assert live(root / "store", root / "ledger", Life(number, number, after_s=0.4 + number, pool=pool)) == "killed"
+        if read_ledger(root / "ledger")[1]:
+            return
+
+
 @pytest.mark.parametrize("disk", ["ASYNC_FLUSH", "SYNC_FLUSH"])
 def test_kill_at_random_moments(tmp_path: Path, disk: str):
     """Ten kills: some of them while the store is being recovered, most while it rolls over."""
@@ -45,14 +53,14 @@ def test_kill_with_the_pool_under_sync_flush(tmp_path: Path):
 
 def test_kill_with_the_pool_costs_the_end_that_was_not_committed(tmp_path: Path):
     """The price of the pool: what only the process had is lost, always the newest, and nothing else is wrong."""
-    assert live(tmp_path / "store", tmp_path / "ledger", Life(0, 0, after_s=0.5, pool=True)) == "killed"
+    live_until_told(tmp_path, pool=True)
     found = check_contract(tmp_path / "store", tmp_path / "ledger")
-    assert set(found.wrong) <= {"lost"} and found.stored > 0, found
+    assert found.wrong == {} and found.stored > 0, found
     _, told = read_ledger(tmp_path / "ledger")
     with MessageStore(tmp_path / "store", config=KEYS) as store:
         end = max(m.physical_offset + m.size for m in store)
     lost = [answer for answer in told.values() if answer["place"] >= end]
-    assert len(lost) == found.lost, "behind the end and nowhere else"
+    assert len(lost) == found.uncommitted, "behind the end and nowhere else"
     youngest = max(answer["time"] for answer in told.values())
     assert all(youngest - answer["time"] < 2000 for answer in lost), "200 ms, on a machine that is not busy"
 
@@ -64,7 +72,7 @@ def test_interrupts_inside_puts_take_nothing_apart(tmp_path: Path):
 
 
 def test_a_ledger_knows_what_was_sent_and_told(tmp_path: Path):
-    assert live(tmp_path / "store", tmp_path / "ledger", Life(0, 0, after_s=0.3)) == "killed"
+    live_until_told(tmp_path)
     sent, told = read_ledger(tmp_path / "ledger")
     assert sent and set(told) <= set(sent)
     assert len(sent) - len(told) <= 3, "one put under way in each thread at most"

@@ -205,7 +205,7 @@ def test_fast_fail_refuses_a_file_without_a_buffer(tmp_path: Path):
     assert names(tmp_path) == [0, 1]
 
 
-def test_without_fast_fail_a_file_without_a_buffer_is_written_by_its_map(tmp_path: Path):
+def test_d3_without_fast_fail_a_file_without_a_buffer_is_written_by_its_map(tmp_path: Path):
     """D3: upstream's can be put into and never read."""
     queue = queue_of(tmp_path, transientStorePoolEnable="true", transientStorePoolSize="1")
     first, second = queue.append_file(0), queue.append_file(SIZE)

@@ -91,7 +91,7 @@ def test_the_files_are_those_of_a_store_without_the_pool(tmp_path: Path, disk: s
     check_derived(tmp_path / "pool")
 
 
-def test_more_puts_than_buffers_are_all_readable(tmp_path: Path):
+def test_d3_more_puts_than_buffers_are_all_readable(tmp_path: Path):
     """D3: upstream acknowledges messages in a file without a buffer and never shows them."""
     with open_pool(tmp_path, transientStorePoolSize="1", **NEVER) as store:
         put_all(store, 200)
@@ -105,7 +105,7 @@ def test_more_puts_than_buffers_are_all_readable(tmp_path: Path):
     check_derived(tmp_path)
 
 
-def test_sync_flush_commits_first(tmp_path: Path):
+def test_d31_sync_flush_commits_first(tmp_path: Path):
     with open_pool(tmp_path, flushDiskType="SYNC_FLUSH", **NEVER) as store:
         began = time.monotonic()
         results = put_all(store, 20)

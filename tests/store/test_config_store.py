@@ -80,7 +80,7 @@ def test_a_new_file_has_all_tables(tmp_path, disk):
 
 
 @pytest.mark.parametrize("main", [None, b"", b'{"topicConfigTable":{"a'])
-def test_the_copy_serves_where_the_file_is_lost(tmp_path, disk, main):
+def test_d20_the_copy_serves_where_the_file_is_lost(tmp_path, disk, main):
     """D20: what a power cut left of a file that Java overwrote."""
     holding(tmp_path, JAVA, NAME + ".bak")
     if main is not None:
@@ -115,7 +115,7 @@ def test_a_refusing_disk_costs_nothing(tmp_path, disk, call):
     assert set(opened(tmp_path, disk).value["topicConfigTable"]) == {"a", "b"}
 
 
-def test_the_order_of_a_safe_replacement(tmp_path, disk):
+def test_d20_the_order_of_a_safe_replacement(tmp_path, disk):
     """Data synced before the name, the name before it counts (reliability B8)."""
     holding(tmp_path, JAVA)
     file = opened(tmp_path, disk)

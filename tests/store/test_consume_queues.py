@@ -228,7 +228,7 @@ def test_replaying_gives_the_same_bytes(tmp_path: Path):
     assert files(tmp_path) == before
 
 
-def test_flush_syncs_every_file_that_was_written_since(tmp_path: Path):
+def test_d10_flush_syncs_every_file_that_was_written_since(tmp_path: Path):
     """D10: the checkpoint's queue time may rise only if all units of before are on disk, of closed files too."""
     s = Setup(tmp_path)
     s.queues.files.most = 2

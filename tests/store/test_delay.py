@@ -116,7 +116,7 @@ def test_a_clock_that_was_set_back(tmp_path):
         assert store._keeping.delay.offset(1) == 1
 
 
-def test_an_offset_outside_of_its_queue(tmp_path):
+def test_d27_an_offset_outside_of_its_queue(tmp_path):
     """D27 and what a cut log leaves: delivery goes on at the nearest message there is."""
     disk = frozen()
     (tmp_path / "s/config").mkdir(parents=True)

@@ -23,7 +23,7 @@ from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_tail import LogTail
 from flintmq.store.report import Report
 from tests.storage.faults import Faulty
-from tests.store.engine import FILE_SIZE, KEYS, check_derived, message, units
+from tests.store.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, units
 
 
 class Setup:
@@ -88,7 +88,7 @@ def test_queues_of_all_kinds_of_transactions(s: Setup):
     assert [u.physical_offset for u in units(s.root)] == [0, 200], "neither prepared nor rolled back ones"
 
 
-def test_damage_on_the_way_stops_dispatch_and_is_told(s: Setup, caplog: pytest.LogCaptureFixture):
+def test_d7_damage_on_the_way_stops_dispatch_and_is_told(s: Setup, caplog: pytest.LogCaptureFixture):
     """D7: nothing is skipped in silence."""
     ends = s.put(*range(10))
     s.files.files[0].buffer[ends[4] + 4] ^= 0xFF  # the magic of record 5
@@ -109,6 +109,30 @@ def test_a_full_disk_stops_dispatch_and_is_told(s: Setup, caplog: pytest.LogCapt
     assert not s.dispatch.dispatch_once()
     assert isinstance(s.dispatch.stopped_at, OSError)
     assert [r.levelno for r in caplog.records] == [logging.ERROR]
+
+
+@pytest.mark.parametrize("error", [MemoryError(), RuntimeError("nobody thought of this"), RecursionError()])
+def test_d29_an_error_of_any_kind_stops_dispatch_in_words(tmp_path: Path, error: Exception, caplog: Any):
+    """Upstream's thread is gone, and nobody is told; here whoever waits is, and the next start does it again."""
+    store = open_small(tmp_path)
+    put_all(store, 3)
+    assert store.wait_dispatched(10)
+
+    def fail(*words: Any) -> Any:
+        raise error
+
+    blocks, store._dispatch.dispatcher.blocks = store._dispatch.dispatcher.blocks, fail
+    put_all(store, 3, first=3)
+    assert not store.wait_dispatched(10), "told at once"
+    assert store._dispatch.stopped_at is error and store._dispatch._thread.is_alive()
+    assert any(r.levelno == logging.ERROR and "dispatch stands still" in r.getMessage() for r in caplog.records)
+    assert [m.queue_offset for m in store.get("T", 0, 0).messages] == [0, 1, 2], "what was dispatched is served"
+    store._dispatch.dispatcher.blocks = blocks
+    store.close()
+    assert (tmp_path / "abort").exists(), "not stopped cleanly"
+    with open_small(tmp_path) as store:
+        assert len(store.get("T", 0, 0).messages) == 6
+    check_derived(tmp_path)
 
 
 def test_the_thread_dispatches_what_comes_and_wakes_who_waits(s: Setup):

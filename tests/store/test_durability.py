@@ -29,7 +29,7 @@ def test_a_sync_put_is_on_disk_before_it_is_answered(tmp_path: Path):
             assert effects.count("sync", FIRST_LOG) > before
 
 
-def test_wait_false_does_not_wait_and_is_flushed_soon(tmp_path: Path):
+def test_d11_wait_false_does_not_wait_and_is_flushed_soon(tmp_path: Path):
     """D11: the flushed time moves though nobody waited."""
     effects = Faulty()
     with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH") as store:
@@ -171,7 +171,37 @@ def test_a_sync_put_that_times_out_is_unknown_and_the_store_goes_on(tmp_path: Pa
     assert len(records(tmp_path)) >= 4
 
 
-def test_consumers_see_nothing_that_is_not_flushed(tmp_path: Path):
+def test_d34_a_slow_sync_makes_nobody_late_but_those_who_waited_for_it(tmp_path: Path):
+    """Upstream waits for one request after the other; here one sync answers all that came during the slow one."""
+    effects = Faulty()
+    with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH", mappedFileSizeCommitLog=1 << 20) as store:
+        put_all(store, 1)
+        slow, began = threading.Event(), threading.Event()
+
+        def hang(name: str, path: str) -> None:
+            if name == "sync" and "commitlog/" in path:
+                began.set()
+                slow.wait(10)
+
+        effects.before = hang
+        told: list[PutMessageStatus] = []
+        threads = [threading.Thread(target=lambda n=n: told.append(store.put(message(n)).status)) for n in range(1, 9)]
+        threads[0].start()
+        began.wait(10)
+        for thread in threads[1:]:
+            thread.start()
+        while len(store._flush.waiters) < 7:
+            time.sleep(0.001)
+        before = effects.count("sync", FIRST_LOG)
+        effects.before = None
+        slow.set()
+        for thread in threads:
+            thread.join(10)
+        assert told == [OK] * 8
+        assert effects.count("sync", FIRST_LOG) <= before + 2, "the slow one itself, and one for all others"
+
+
+def test_d30_consumers_see_nothing_that_is_not_flushed(tmp_path: Path):
     """Under SYNC_FLUSH dispatch is capped at the flushed position (D30)."""
     effects = Faulty()
     with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH", syncFlushTimeout=50) as store:

@@ -37,7 +37,7 @@ def drop(store, keep):
     return store._files.min_offset
 
 
-def test_queues_follow(tmp_path, caplog):
+def test_d33_queues_follow_those_without_a_message_left_too(tmp_path, caplog):
     caplog.set_level(logging.INFO, "flintmq.retention")
     with filled(tmp_path) as store:
         assert queue_files(tmp_path, "T") == list(range(13))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from array import array
 from pathlib import Path
@@ -9,10 +10,12 @@ from pathlib import Path
 import pytest
 
 from flintmq.config import StoreConfig
-from flintmq.format import index
+from flintmq.format import checkpoint, index
 from flintmq.storage.effects import REAL
 from flintmq.store.key_index import KeyIndex
-from tests.store.engine import index_items
+from flintmq.testing import damage
+from tests.storage.faults import Faulty
+from tests.store.engine import check_derived, index_items, open_small, put_all
 
 SLOTS, ITEMS = 8, 32
 CONFIG = StoreConfig.from_keys({"maxHashSlotNum": SLOTS, "maxIndexNum": ITEMS})
@@ -153,6 +156,53 @@ def test_a_kill_amid_the_creation_of_a_file_leaves_a_name_that_can_be_used(tmp_p
     for name in whole:
         (tmp_path / "killed" / "index" / name).touch()
     assert never_stopped(tmp_path / "killed", keys_of(60)) == whole
+
+
+@pytest.mark.parametrize("call", ["create", "allocate", "map_write"])
+def test_d28_a_file_that_can_not_be_made_is_not_tried_without_end(tmp_path: Path, call: str):
+    """Upstream makes another half file with every key. Here dispatch stops in words, and the next start goes on."""
+    effects = Faulty()
+    store = open_small(tmp_path, effects)
+    put_all(store, 10)
+    assert store.wait_dispatched(10)
+    effects.refuse(call, "/index/")
+    put_all(store, 60, first=10)
+    assert not store.wait_dispatched(10) and isinstance(store._dispatch.stopped_at, OSError)
+    assert len(list((tmp_path / "index").iterdir())) <= 2
+    effects.rules.clear()
+    store.close()
+    with open_small(tmp_path):
+        pass
+    check_derived(tmp_path)
+
+
+def test_d2_an_index_that_a_power_cut_may_have_spoilt_is_made_anew(tmp_path: Path):
+    """After another boot than that of `abort` no unsynced file is trusted; after a mere kill every byte is there."""
+    with open_small(tmp_path) as store:
+        put_all(store, 100)
+    first, *_, last = sorted((tmp_path / "index").iterdir())
+    assert len(list((tmp_path / "index").iterdir())) == 4
+    damage.zero(last, 40 + 4 * 8 + 20, 60)  # items that never arrived, while the count did
+    damage.flip(last, 47)
+    (tmp_path / "abort").write_text(f"{os.getpid()}\nanother boot")
+    kept = first.stat().st_ino
+    with open_small(tmp_path) as store:
+        assert [m.keys for m in store.query("T", "k99")] == ["k99"]
+        assert any("index files that were not synced" in line for line in store.recovered.decisions)
+    check_derived(tmp_path)
+    assert first.stat().st_ino == kept, "what the checkpoint says is on disk stays"
+
+
+def test_full_files_are_synced_and_the_checkpoint_says_so(tmp_path: Path):
+    effects = Faulty()
+    with open_small(tmp_path, effects) as store:
+        put_all(store, 100)
+        assert store.wait_dispatched(10)
+        store._checkpoint()
+        full = sorted((tmp_path / "index").iterdir())[:-1]
+        assert [effects.count("sync", str(path)) for path in full] == [1, 1, 1]
+        time = checkpoint.decode((tmp_path / "checkpoint").read_bytes()).index_timestamp
+        assert time == index.HEADER.unpack(full[-1].read_bytes()[:40]).end_timestamp > 0
 
 
 def test_an_empty_file_is_taken_away(tmp_path: Path):

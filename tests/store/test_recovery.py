@@ -45,7 +45,8 @@ def test_every_combination_of_facts_has_the_verdict_of_the_table() -> None:
         (b"x" * 512 + bytes(512), 0, True),
         (b"x" * 511 + bytes(512), 0, False),
         (bytes(12) + b"x" * 500, 500, True),  # from the bad place to the boundary
-        (bytes(7) + b"x" * 500, 505, False),  # as the leading zeros of a size may do
+        (bytes(4) + b"x" * 500, 508, True),  # the size alone was in it
+        (bytes(3) + b"x" * 500, 509, False),  # as the leading zeros of a size may do
         (b"x" * 12 + bytes(512), 500, True),
         (b"", 0, False),
     ],

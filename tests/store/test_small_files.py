@@ -10,7 +10,7 @@ import pytest
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.store.recovery import read_facts
-from flintmq.store.small_files import StoreFiles, replace_file
+from flintmq.store.small_files import StoreFiles, page_cache_lasted, replace_file
 from tests.storage.faults import Faulty
 
 KNOWN = Checkpoint(1000, 900, 800, 700, 600)
@@ -82,7 +82,7 @@ def test_abort_is_made_and_removed_durably(tmp_path: Path):
     effects = Faulty()
     files = StoreFiles(str(tmp_path), effects)
     files.make_abort()
-    assert (tmp_path / "abort").read_text() == str(os.getpid())
+    assert (tmp_path / "abort").read_text().split()[0] == str(os.getpid())
     assert [name for name, _ in effects.calls][-2:] == ["rename", "sync_dir"]
     files.remove_abort()
     assert not (tmp_path / "abort").exists()
@@ -97,3 +97,23 @@ def test_a_checkpoint_of_java_s_is_kept_byte_for_byte_in_what_is_not_ours(tmp_pa
     files = StoreFiles(str(tmp_path), Faulty())
     files.write(1, files.known._replace(physic_timestamp=2000))
     assert checkpoint.decode((tmp_path / "checkpoint").read_bytes()) == KNOWN._replace(physic_timestamp=2000)
+
+
+def test_abort_tells_whether_the_machine_has_run_on(tmp_path: Path):
+    effects = Faulty()
+    StoreFiles(str(tmp_path), effects).make_abort()
+    assert page_cache_lasted(str(tmp_path), effects)
+    for text in ("4242", "", "4242\nanother-boot", "4242 a b"):  # RocketMQ's, an empty one, another boot's, rubbish
+        (tmp_path / "abort").write_text(text)
+        assert not page_cache_lasted(str(tmp_path), effects)
+    (tmp_path / "abort").unlink()
+    assert not page_cache_lasted(str(tmp_path), effects)
+
+
+def test_a_lower_index_time_leaves_the_rest_of_the_checkpoint(tmp_path: Path):
+    small = StoreFiles(str(tmp_path), Faulty())
+    small.write(500, Checkpoint(1000, 900, 800))
+    for time, now in ((900, 800), (700, 700), (750, 700)):
+        small.lower_index_time(time)
+        assert read_facts(str(tmp_path)).mark == 500, "the mark stays valid"
+        assert StoreFiles(str(tmp_path), Faulty()).known == Checkpoint(1000, 900, now) == small.known

@@ -18,6 +18,7 @@ from flintmq.format.text import java_decode
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
+from flintmq.store.ext_resume import resume
 from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names
 from flintmq.store.report import Report
@@ -90,6 +91,8 @@ class ConsumeQueues:
         for kind, name in self.names():
             load = self._load_plain if kind == geometry.QUEUES else self._load_batch
             end, cut = load(os.fsencode(name.topic), name, log_begin, stands)
+            if (queue := self.plain.get((os.fsencode(name.topic), name.queue_id))) is not None:
+                resume(self.root, name, queue, queue.max_offset, self.effects, cut=True)
             dispatched = max(dispatched, end)
             if cut:
                 missing = min(missing, max(end, log_begin))
@@ -192,6 +195,8 @@ class ConsumeQueues:
             queue = self._open(key.topic, key.queue_id)
             if queue is not None and 0 <= block.offsets[first] < queue.writer.next:
                 queue.writer.next = block.offsets[first]
+                name = QueueName(java_decode(key.topic), key.queue_id)
+                resume(self.root, name, queue, queue.writer.next, self.effects)
             elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
                 lacking = True
         return lacking

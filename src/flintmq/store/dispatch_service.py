@@ -12,7 +12,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from flintmq.errors import CorruptStoreError
 from flintmq.kernels.appender import Follower
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Block, Dispatcher
@@ -83,7 +82,7 @@ class DispatchService(Follower):
                     before = self.position
                     if not self._take_handed_over(end):
                         self._read(self.handed_over.before(end) if self.handed_over is not None else end)
-            except (CorruptStoreError, OSError) as error:
+            except Exception as error:  # of any kind: a thread that is gone without a word would be worse (D29)
                 self.stopped_at = error
                 self.needs_wake = self._far = False
                 log.error("dispatch stands still at log offset %d: %s", self.position, error)

@@ -56,7 +56,7 @@ class IndexFileWriter:
     def __init__(
         self, path: str, slots: int, items: int, begin_offset: int = 0, begin_time: int = 0, effects: Effects = REAL
     ) -> None:
-        self.slots, self.items, self.effects = slots, items, effects
+        self.path, self.slots, self.items, self.effects = path, slots, items, effects
         self.size = index.file_size(slots, items)
         self.fd = effects.create(path, self.size)
         self.reserved = min(index.file_size(slots, 0), self.size)
@@ -75,7 +75,7 @@ class IndexFileWriter:
             OSError: it cannot be opened.
         """
         file = cls.__new__(cls)
-        file.slots, file.items, file.effects = slots, items, effects
+        file.path, file.slots, file.items, file.effects = path, slots, items, effects
         file.size = index.file_size(slots, items)
         file.fd = effects.open_write(path)
         if effects.size_of(file.fd) < file.size:
@@ -148,6 +148,7 @@ class IndexWriter:
     def __init__(self, directory: str, slots: int, items: int, effects: Effects = REAL) -> None:
         self.directory, self.slots, self.items, self.effects = directory, slots, items, effects
         self.names: dict[str, int] = {}
+        self.full: list[str] = []  # files that were left behind and are in the page cache only
         self.current: IndexFileWriter | None = None
         self.end_offset = self.end_time = 0
         effects.mkdirs(directory)
@@ -170,6 +171,7 @@ class IndexWriter:
         """Begin the next file, named by this time in ms."""
         if self.current is not None:
             self.current.close()
+            self.full.append(self.current.path)
         path = os.path.join(self.directory, file_name(store_time, self.names))
         self.current = IndexFileWriter(path, self.slots, self.items, self.end_offset, self.end_time, self.effects)
 

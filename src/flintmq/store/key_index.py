@@ -4,11 +4,16 @@ IndexService, IndexFile; store format 9.
 Insertion is undone exactly by its opposite: an item knows what its slot held before it. So a cut of the log takes items
 back one by one, newest first, and nothing has to be thrown away (upstream deletes whole files after an unclean stop and
 loses the keys of older log files).
+
+That needs every byte that was stored. A power cut may take any sector of a file that was not synced, and items cannot
+say which; so after one (or where nobody knows) the files that were not synced are made anew. A file is synced when it
+is full, as upstream does it, and the checkpoint's third time says so.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from flintmq.config import StoreConfig
 from flintmq.format import index
@@ -16,6 +21,43 @@ from flintmq.format.index import ITEM, SLOT
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry, index_files
 from flintmq.store.index_writer import IndexFileWriter, IndexWriter, Numbers
+
+
+def _header(path: str, effects: Effects) -> index.Header:
+    size = index.HEADER.size
+    return index.HEADER.unpack((effects.read_file(path, size) or b"").ljust(size, b"\0"))
+
+
+def remove_unsynced(root: str, config: StoreConfig, effects: Effects, on_disk: int) -> int:
+    """Remove the index files that a power cut may have spoilt; their keys are entered again from the log.
+
+    Args:
+        root, config, effects: of the store.
+        on_disk: store time in ms of the last item that is known to be on disk; every file that is full and older stays.
+            (Of several files that end in this very millisecond one may not have been synced.)
+
+    Returns:
+        How many were removed, newest first.
+
+    Raises:
+        OSError: the disk refused.
+
+    Durability: on return.
+    """
+    found = index_files.discover(root, config, effects)
+    removed = 0
+    for file in reversed(found):
+        header = _header(file.path, effects)
+        if (
+            header.index_count >= geometry.index_geometry(file.path, file.size, config).items
+            and 0 < header.end_timestamp < on_disk
+        ):
+            break
+        effects.unlink(file.path)
+        removed += 1
+    if removed:
+        effects.sync_dir(os.path.join(root, geometry.INDEX))
+    return removed
 
 
 class KeyIndex:
@@ -50,8 +92,22 @@ class KeyIndex:
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
         self.writer.names.update((os.path.basename(file.path), 0) for file in self.found)
 
-    def recover(self, log_end: int) -> None:
-        """Take back what a kill left half done and what lies behind the log's end, then continue the last file."""
+    def recover(self, log_end: int, on_disk: int = 0, lower: Callable[[int], None] = lambda time: None) -> None:
+        """Take back what a kill left half done and what lies behind the log's end, then continue the last file.
+
+        Args:
+            log_end: log offset of the log's end.
+            on_disk: the checkpoint's time in ms; full files that are not older are to be synced yet.
+            lower: called with a lower time before a file is changed that counts as synced.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.found = [file for file in self.found if self.effects.size(file.path) is not None]
+        self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
+        self.writer.full += [
+            file.path for file in self.found[:-1] if _header(file.path, self.effects).end_timestamp >= on_disk
+        ]
         for name in self.effects.listdir(self.folder):
             path = os.path.join(self.folder, name)
             if index.NAME.fullmatch(name) and self.effects.size(path) == 0:  # of a kill amid its creation
@@ -59,6 +115,8 @@ class KeyIndex:
         while self.found:
             path = self.found[-1].path
             writer = IndexFileWriter.open(path, self.writer.slots, self.writer.items, self.effects)
+            if (before := writer.header().end_timestamp) < on_disk:
+                lower(before)
             if self._cut(writer, log_end) > 1:
                 header = writer.header()
                 self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
@@ -121,6 +179,29 @@ class KeyIndex:
         if self.writer.current is None:
             self.writer.insert_file(store_time)
 
+    def sync_full(self) -> int:
+        """Make the files durable that have become full. Gives the time in ms of the last one's last item, 0 for none.
+
+        Raises:
+            OSError: the disk refused; a later call tries again.
+
+        Thread: any, one at a time.
+        """
+        last = 0
+        while self.writer.full:
+            path = self.writer.full[0]
+            if self.effects.size(path) is not None:  # else it has expired
+                fd = self.effects.open_write(path)
+                try:
+                    self.effects.sync(fd)
+                finally:
+                    self.effects.close(fd)
+                last = max(last, _header(path, self.effects).end_timestamp)
+            del self.writer.full[0]
+        if last:
+            self.effects.sync_dir(self.folder)
+        return last
+
     def flush(self) -> None:
         """Make the current file durable.
 
@@ -129,6 +210,7 @@ class KeyIndex:
         """
         if self.writer.current is not None:
             self.effects.sync(self.writer.current.fd)
+            self.effects.sync_dir(self.folder)
 
     def close(self) -> None:
         """Flush and close.

@@ -18,6 +18,7 @@ from typing import Any, Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
+from flintmq.format.checkpoint import Checkpoint
 from flintmq.kernels.appender import Putter
 from flintmq.message import ColumnsResult, GetResult, Message, PutResult
 from flintmq.storage.effects import REAL, Effects
@@ -120,17 +121,9 @@ class MessageStore(Putter, KeptStore, Answers):
         batches = batch_topics(self.root, effects)
         dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
         self.recovered = recover(
-            self.root,
-            files,
-            facts,
-            self._small.known,
-            self.config,
-            None if self._external else self._queues,
-            index,
-            dispatcher,
-            effects,
-            self._small.make_abort,
-        )
+            self.root, files, facts, self._small, self.config, None if self._external else self._queues, index,
+            dispatcher, effects,
+        )  # fmt: skip
         state = self.recovered.state
         self._files = MappedFileQueue.of(self._places, self.config, effects)
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
@@ -398,12 +391,13 @@ class MessageStore(Putter, KeptStore, Answers):
         flushed, time = self._files.flushed_where, self._flushed_time
         try:
             self._queues.flush()
+            indexed = 0 if self._index is None else self._index.sync_full()
         except OSError as error:
-            self._poison.set(f"the consume queues could not be flushed ({error.strerror})")
+            self._poison.set(f"the consume queues or the index could not be flushed ({error.strerror})")
             raise
         known = self._small.known
         logics = min(dispatched, time) if dispatched else known.logics_timestamp
-        self._small.write(flushed, known._replace(physic_timestamp=time, logics_timestamp=logics))
+        self._small.write(flushed, Checkpoint(time, logics, indexed or known.index_timestamp, *known[3:]))
 
     def _keep_house(self) -> None:
         """Once a second: checkpoint and mark, if the log was flushed since."""

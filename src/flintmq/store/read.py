@@ -13,11 +13,13 @@ from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
-from flintmq.format.text import java_encode, java_hash
+from flintmq.format.text import java_decode, java_encode, java_hash
 from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consume_queues import ConsumeQueues, RunningQueue
+from flintmq.store.ext_resume import tags_code
+from flintmq.store.queues import ExtQueue, QueueName
 
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
@@ -103,14 +105,19 @@ class Reader:
         if not units:
             per_file = queue.writer.file_size // UNIT_SIZE
             return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], offset - offset % per_file + per_file, low, high)
+        ext = None
+        if codes is not None and queue.writer.ext is not None:
+            ext = ExtQueue.of(self.queues.root, QueueName(java_decode(topic), queue_id), self.queues.effects)
         messages: list[StoredMessage] = []
         size, at, matched = 0, offset, False
         for unit in UNIT.iter(units):
             if limits.reached(len(messages), size, unit, log_end):
                 break
             at += 1
-            if codes is not None and unit.tags_code & 0xFFFFFFFF not in codes:
-                continue
+            if codes is not None:
+                code = tags_code(unit, ext)
+                if code is not None and code & 0xFFFFFFFF not in codes:
+                    continue
             matched = True
             message = self.record(unit, topic, queue_id, at - 1)
             if message is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from flintmq.config import StoreConfig
@@ -26,7 +26,7 @@ from flintmq.store import geometry
 from flintmq.store.commit_log import LogState
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Block, Dispatcher
-from flintmq.store.key_index import KeyIndex
+from flintmq.store.key_index import KeyIndex, remove_unsynced
 from flintmq.store.log import SALVAGE, LogWalk, find_end
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.places import places
@@ -34,6 +34,7 @@ from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
 from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
+from flintmq.store.small_files import StoreFiles, page_cache_lasted
 from flintmq.store.snapshot import list_log
 from flintmq.store.tail import TORN, Tail
 
@@ -263,7 +264,8 @@ def load_derived(
 
     Args:
         files: the log, cut.
-        queues, index: not yet loaded.
+        queues: not yet loaded.
+        index: recovered.
         dispatcher: makes units and keys.
         end: log offset of the log's end.
         begin: from here on every unit is written again.
@@ -285,7 +287,6 @@ def load_derived(
     dispatched = queues.load(files.min_offset, end, stands)
     start = min(dispatched, begin)
     if index is not None:
-        index.recover(end)
         if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
             start = min(start, _next_indexed(files, index.end_offset, end))
         elif index.taken_back is not None:
@@ -351,32 +352,37 @@ def recover(
     root: str,
     files: LogFiles,
     facts: Facts,
-    known: Checkpoint,
+    small: StoreFiles,
     config: StoreConfig,
     queues: ConsumeQueues | None,
     index: KeyIndex | None,
     dispatcher: Dispatcher,
     effects: Effects,
-    before_writing: Callable[[], None],
 ) -> Recovered:
     """Recover a store; see the module's text. The store's lock is held.
 
-    `before_writing` is called once it is decided what to do, before anything is changed. Without `queues` the derived
-    files are left alone, and the whole log is read for the next queue offsets.
+    `abort` is made once it is decided what to do, before anything is changed. Without `queues` the derived files are
+    left alone (but for an index that a power cut may have spoilt), and the whole log is read for next queue offsets.
 
     Raises:
         CorruptStoreError: damage that is no tail; nothing was touched then.
         OSError: the disk refused.
     """
     check_files(files, config.mapped_file_size_commit_log)
+    known = small.known
     recovery = LogRecovery(root, files, facts, known, effects)
     end, last_time, verdict = recovery.find_end()
-    before_writing()
+    if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot
+        removed = remove_unsynced(root, config, effects, known.index_timestamp)
+        recovery.tell(f"{removed} index files that were not synced are made anew")
+    small.make_abort()
     recovery.cut(end)
     if queues is None:
         state = LogState(end, last_time, offsets_of_log(root, files, dispatcher, end))
         return Recovered(state, verdict, recovery.decisions)
     begin = begin_of_dispatch(files, recovery.facts, known)
+    if index is not None:
+        index.recover(end, known.index_timestamp, small.lower_index_time)
     records = load_derived(files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean)
     recovery.tell(f"{records} records were dispatched again")
     return Recovered(LogState(end, last_time, queues.next_offsets()), verdict, recovery.decisions)

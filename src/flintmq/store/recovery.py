@@ -102,12 +102,13 @@ def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
         data: the bytes from the bad place on, to the next record that counts or as many as are at hand.
         position: byte position in the file of data[0].
 
-    True if all bytes from `position` up to the next 512-byte boundary are zeros (eight of them at least, so that the
-    leading zeros of a size do not pass for a lost sector), or if any whole sector behind it is.
+    True if all bytes from `position` up to the next 512-byte boundary are zeros (four of them at least: no record
+    begins with so many, but the leading zeros of a size must not pass for a lost sector), or if any whole sector behind
+    it is.
     """
     data = bytes(data)
     first = -position % SECTOR
-    if 8 <= first <= len(data) and not any(data[:first]):
+    if 4 <= first <= len(data) and not any(data[:first]):
         return True
     return any(not any(data[at : at + SECTOR]) for at in range(first, len(data) - SECTOR + 1, SECTOR))
 

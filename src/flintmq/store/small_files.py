@@ -1,7 +1,8 @@
 """The small files of a running store: `abort`, `checkpoint`, `flintmq.mark`. Written so that none is ever half there.
 
-`abort` exists while the store runs. The checkpoint is a page that RocketMQ maps and writes in place; here it is
-replaced as a whole. `flintmq.mark` says exactly how far the log was flushed and is void once RocketMQ has written.
+`abort` exists while the store runs; it holds the process and, where the system tells it, which boot of the machine this
+is (upstream: the process alone). The checkpoint is a page that RocketMQ maps and writes in place; here it is replaced
+as a whole. `flintmq.mark` says exactly how far the log was flushed and is void once RocketMQ has written.
 """
 
 from __future__ import annotations
@@ -34,6 +35,26 @@ def replace_file(path: str, data: bytes, effects: Effects) -> None:
         effects.close(fd)
     effects.rename(temporary, path)
     effects.sync_dir(os.path.dirname(path))
+
+
+BOOT = "/proc/sys/kernel/random/boot_id"
+
+
+def boot_id(effects: Effects) -> str:
+    """Which boot of the machine this is; empty where the system does not tell."""
+    try:
+        return effects.read_proc(BOOT).strip()
+    except OSError:
+        return ""
+
+
+def page_cache_lasted(root: str, effects: Effects) -> bool:
+    """Whether the machine has run on since the process that `abort` names: then files hold all that was stored.
+
+    False where nobody knows.
+    """
+    words = (effects.read_file(os.path.join(root, "abort"), 4096) or b"").decode("ascii", "replace").split()
+    return len(words) == 2 and words[1] == boot_id(effects)
 
 
 class StoreFiles:
@@ -69,9 +90,23 @@ class StoreFiles:
             replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
             self.known = known
 
+    def lower_index_time(self, time: int) -> None:
+        """Say that only index files up to this time are on disk; to be called before a younger one is changed.
+
+        Raises:
+            OSError: it could not be written.
+
+        Durability: on return.
+        """
+        with self._lock:
+            known = self.known._replace(index_timestamp=min(time, self.known.index_timestamp))
+            replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
+            self.known = known
+
     def make_abort(self) -> None:
         """Say that the store runs. Durability: on return, before the first put."""
-        replace_file(os.path.join(self.root, "abort"), str(os.getpid()).encode(), self.effects)
+        text = f"{os.getpid()}\n{boot_id(self.effects)}".strip()
+        replace_file(os.path.join(self.root, "abort"), text.encode(), self.effects)
 
     def remove_abort(self) -> None:
         """Say that the store stopped cleanly. Call it after the last sync. Durability: on return."""
