@@ -101,17 +101,21 @@ def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
         UsageError: it is something else.
     """
     given = _json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
-    offsets = parse_flat(f"option {option}", {key: n for key, n in given.items() if not isinstance(n, dict)})
+    offsets = parse_flat(f"option {option}", {key: n for key, n in given.items() if _is_flat(key, n)})
     for topic, queues in given.items():
-        if not isinstance(queues, dict):
+        if _is_flat(topic, queues):
             continue
-        if not queues:
+        if not isinstance(queues, dict) or not queues:
             raise UsageError(f'option {option}: the offsets of {short(topic)} are no object such as {{"0": 5}}')
         for queue, offset in queues.items():
             if not re.fullmatch("[0-9]{1,10}", queue) or not _is_whole(offset, EARLIEST, 2**63 - 1):
                 raise UsageError(f'option {option}: {short(topic)} needs queue ids and offsets such as {{"0": 5}}')
             offsets[topic, int(queue)] = offset
     return offsets
+
+
+def _is_flat(key: str, value: object) -> bool:
+    return "/" in key and not isinstance(value, dict)
 
 
 def _json_object(option: str, text: str, example: str) -> dict[str, object]:

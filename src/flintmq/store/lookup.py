@@ -70,9 +70,13 @@ class QueueLookup:
     def _batch_names(self) -> frozenset[QueueName]:
         return frozenset(queue_names(self.snapshot.root, geometry.BATCH_QUEUES, self.snapshot.effects))
 
+    def file_names(self) -> set[QueueName]:
+        """Every queue that has a directory."""
+        return {*self._plain_names, *self._batch_names}
+
     def names(self) -> set[QueueName]:
         """Every queue that has a directory or undispatched records."""
-        return {*self._plain_names, *self._batch_names, *self._tail().names()}
+        return {*self.file_names(), *self._tail().names()}
 
     def type_of(self, topic: str) -> str:
         """BatchCQ where topics.json says so, batchconsumequeue/TOPIC is there, or undispatched records are inner
@@ -187,15 +191,15 @@ class QueueLookup:
 
     def bounds(self, name: QueueName) -> Bounds:
         """Smallest queue offset and the one behind the largest; equal if the queue is empty."""
-        files, tail = self._file_bounds(name), self._tail_bounds(name)
+        files, tail = self.file_bounds(name), self._tail_bounds(name)
         if tail is None:
             return files
         if files.min == files.max:
             return Bounds(tail.min, max(files.max, tail.max))
         return Bounds(min(files.min, tail.min), max(files.max, tail.max), files.physical_end)
 
-    def _file_bounds(self, name: QueueName) -> Bounds:
-        """What the queue's files say, checked against the log."""
+    def file_bounds(self, name: QueueName) -> Bounds:
+        """What the queue's files say, checked against the log: the messages that are dispatched."""
         with self._lock:
             if name not in self._bounds:
                 self._bounds[name] = self._read_bounds(name)
@@ -251,7 +255,7 @@ class QueueLookup:
 
     def dispatched_end(self) -> int:
         """Log offset up to which the queues have their units; the log's begin if the files of one tell nothing."""
-        ends = [self._file_bounds(name).physical_end for name in self._plain_names | self._batch_names]
+        ends = [self.file_bounds(name).physical_end for name in self.file_names()]
         end = 0 if self._misleading else max(ends, default=0)
         replay = self.snapshot.replay_start
         return max(min(end, end if replay is None else replay), self.snapshot.log.min_offset)

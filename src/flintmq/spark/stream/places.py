@@ -21,11 +21,11 @@ from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.log import LogWalk
 from flintmq.store.log_map import Run
 from flintmq.store.lookup import QueueLookup
-from flintmq.store.queues import QueueName
+from flintmq.store.queues import QueueName, UnitQueue
 
 READ_UNITS = 3276  # read at once: 64 KiB
-EXACT_UNITS = 65_536  # of which sizes are added up; of more, a sample tells the average
-SAMPLES = 8
+EXACT_UNITS = 32_768  # of which sizes are added up; of more, a sample tells the average
+SAMPLES = 4
 SEGMENTS_KEPT = 8
 _UNIT = numpy.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 _PRE_BLANK = 0x7FFFFFFF
@@ -86,15 +86,16 @@ class Places:
     Args:
         lookup: the queues of the store.
         name: of the queue.
-        segments: shared by the queues of the lookup.
+        segments: shared by the queues of the lookup; None to look at dispatched messages alone.
 
     Raises:
         StoreAccessError: (any method) a file may not be read.
     """
 
-    def __init__(self, lookup: QueueLookup, name: QueueName, segments: Segments) -> None:
+    def __init__(self, lookup: QueueLookup, name: QueueName, segments: Segments | None) -> None:
         self.name, self.units = name, lookup.units(name)
-        self._runs, self._segments = lookup.tail_runs(name), segments
+        self._runs = lookup.tail_runs(name) if segments is not None else []
+        self._segments = segments or Segments(lookup)
         self._tail = min((run.low for run in self._runs), default=1 << 63)  # from this offset on the log is asked
         self._read: tuple[int, Any, Any] = (0, numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64))
 
@@ -136,18 +137,10 @@ class Places:
         return high if unit is None else min(max(units.span(number, unit)[0], low), high)
 
     def _columns(self, low: int, high: int) -> tuple[Any, Any]:
-        """Log offsets (-1 where no unit leads anywhere) and sizes of a plain queue's units [low, high)."""
+        """As unit_columns; what was read last is kept."""
         begin, places, sizes = self._read
         if not begin <= low <= high <= begin + len(places):
-            data = b""
-            while len(data) < 20 * (high - low):
-                more = self.units.raw(low + len(data) // 20, high - low - len(data) // 20)
-                data += more[: len(more) - len(more) % 20] or bytes(20)  # a hole counts as units that lead nowhere
-            found = numpy.frombuffer(data, _UNIT, high - low)
-            sizes = found["size"].astype(numpy.int64)
-            good = (sizes > 0) & (sizes != _PRE_BLANK)
-            begin, places = low, numpy.where(good, found["physical"].astype(numpy.int64), -1)
-            sizes = numpy.where(good, sizes, 0)
+            begin, (places, sizes) = low, unit_columns(self.units, low, high)
             self._read = (begin, places, sizes)
         return places[low - begin : high - begin], sizes[low - begin : high - begin]
 
@@ -180,3 +173,19 @@ class Places:
         first, stop = self.units.number_of(low), self.units.number_of(high)
         some = [unit.size for _, unit in self.units.units(first, min(stop, first + READ_UNITS)) if unit.is_written]
         return int(sum(some) / max(1, len(some)) * max(0, stop - first))
+
+
+def unit_columns(units: UnitQueue, low: int, high: int) -> tuple[Any, Any]:
+    """Log offsets (-1 where no unit leads anywhere) and sizes of a plain queue's units [low, high).
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    data = b""
+    while len(data) < 20 * (high - low):
+        more = units.raw(low + len(data) // 20, high - low - len(data) // 20)
+        data += more[: len(more) - len(more) % 20] or bytes(20)  # a hole counts as units that lead nowhere
+    found = numpy.frombuffer(data, _UNIT, high - low)
+    sizes = found["size"].astype(numpy.int64)
+    good = (sizes > 0) & (sizes != _PRE_BLANK)
+    return numpy.where(good, found["physical"].astype(numpy.int64), -1), numpy.where(good, sizes, 0)

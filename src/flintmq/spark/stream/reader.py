@@ -18,7 +18,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from flintmq.errors import UsageError
 from flintmq.spark.offsets import EARLIEST, LATEST, flat, parse_flat
 from flintmq.spark.stream.limits import Span, limited
-from flintmq.spark.stream.options import StreamOptions
+from flintmq.spark.stream.options import WORDS, StreamOptions
 from flintmq.store.queues import QueueName
 
 if TYPE_CHECKING:
@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from flintmq.spark.stream.queues import StreamQueues
 
 Offsets = dict[QueueName, int]
+SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for what was put and is not in the queues yet
+GRACE_SECONDS = 5.0  # how long a queue may be shorter than it was before that counts as a loss
 
 
 class StreamPartition(InputPartition):
@@ -69,7 +71,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end: what is there now."""
-        self._target = {name: high for name, (_, high) in self._look().bounds.items()}
+        queues = self._look()
+        queues.settle(SETTLE_SECONDS)
+        self._target = {name: high for name, (_, high) in queues.bounds.items()}
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
         """The end of the next micro-batch; `start` itself if there is nothing to read, or not enough yet.
@@ -78,15 +82,17 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreError: (failOnDataLoss) messages from `start` on have expired or were cut off.
             StoreAccessError: a file may not be read.
         """
-        queues, begin = self._look(), self._parse(start)
+        begin = self._parse(start)
+        queues = self._settled(begin)
         spans = self._spans(queues, begin, self._ends(queues))
+        begin |= {name: queues.bounds[name][1] for name in _beyond(queues, begin)}  # go on with what comes next
         if not isinstance(limit, ReadAllAvailable):
             if self._too_few(spans):
                 return start
             spans = self._limited(queues, spans)
         if not spans:
             self._planned = begin
-            return start
+            return flat(begin)
         self._last_batch = time.monotonic()
         self._planned = {**begin, **{name: high for name, (_, high) in spans.items()}}
         return flat(self._planned)
@@ -115,8 +121,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         from flintmq.spark.stream.plan import share_out
 
-        queues = self._look()
         self._planned = self._parse(end)
+        queues = self._settled(self._planned)
         spans = self._spans(queues, self._parse(start), self._planned, known=True)
         return [StreamPartition(part) for part in share_out(queues, spans)]
 
@@ -161,6 +167,18 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         else:
             self._queues.refresh()
         return self._queues
+
+    def _settled(self, known: Offsets) -> StreamQueues:
+        """The queues as they are now, once they have all that was seen before, or do not get it.
+
+        A writer that starts cuts the ends of its queues and makes them again, which takes a moment.
+        """
+        queues = self._look()
+        until = time.monotonic() + GRACE_SECONDS
+        while _beyond(queues, known) and time.monotonic() < until:
+            time.sleep(0.1)
+            queues.refresh(force=True)
+        return queues
 
     @staticmethod
     def _parse(offset: Mapping[str, Any]) -> Offsets:
@@ -246,7 +264,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return spans
 
 
-WORDS = ("earliest", "latest")
+def _beyond(queues: StreamQueues, offsets: Offsets) -> list[QueueName]:
+    """The queues that end before these offsets."""
+    return [name for name, offset in offsets.items() if name in queues.bounds and offset > queues.bounds[name][1]]
 
 
 def lines_of(report: Any) -> Iterator[str]:

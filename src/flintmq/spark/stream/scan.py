@@ -6,7 +6,7 @@ without a gap. Where one is missing, because a unit misled the planning, it is l
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -18,8 +18,10 @@ from flintmq.errors import CorruptStoreError, StoreError
 from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
 from flintmq.message import stored_message
 from flintmq.spark.scan import rows_of
+from flintmq.spark.stream.pieces import light_pieces, pieces_of
 from flintmq.spark.stream.plan import Part
 from flintmq.store.log import LogWalk, Piece
+from flintmq.store.log_map import stands_at
 from flintmq.store.lookup import QueueLookup
 from flintmq.store.places import places
 from flintmq.store.predicate import Predicate, Selector
@@ -48,12 +50,14 @@ def read_part(part: Part, schema: pa.Schema, report: Report) -> Generator[pa.Rec
     of_rows = Predicate(tags=options.predicate.tags)
     wanted = Wanted(part)
     try:
-        yield from rows_of(wanted.of(_walk(part, report)), options, schema, of_rows, report)
+        pieces = wanted.of(pieces_of(part, report, options.fail_on_data_loss))
+        yield from rows_of(pieces, options, schema, of_rows, report)
     except CorruptStoreError as error:
         raise _with_place(part, error) from None
-    if wanted.filled == sum(high - low for low, high in part.spans.values()):
+    missing = _missing(part) if wanted.filled != wanted.full else {}
+    yield from rows_of(_light(part, missing, report), options, schema, of_rows, report)
+    if not missing:
         return
-    missing = _missing(part)
     lookup = QueueLookup(Snapshot(part.root, options.config))
     yield from rows_of(_found(lookup, missing, report), options, schema, of_rows, report)
     if missing and options.fail_on_data_loss:
@@ -67,16 +71,17 @@ class Wanted:
 
     Attributes:
         filled: how many offsets those given so far fill: one each, an inner batch as many as it has messages.
+        full: how many they should fill in the end.
     """
 
     def __init__(self, part: Part) -> None:
-        offsets = tuple((*name, *span) for name, span in sorted(part.spans.items()))
-        self._selector = Selector(
-            Predicate(queues=frozenset((topic, queue) for topic, queue in part.spans), offsets=offsets)
-        )
-        self.filled = 0
+        spans = {name: span for name, span in sorted(part.spans.items()) if name not in part.light}
+        queues = frozenset((topic, queue) for topic, queue in spans)
+        offsets = tuple((*name, *span) for name, span in spans.items())
+        self._selector = Selector(Predicate(queues=queues, offsets=offsets))
+        self.filled, self.full = 0, sum(high - low for low, high in spans.values())
 
-    def of(self, pieces: LogWalk) -> Iterator[Piece]:
+    def of(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
         """The pieces. Prepared and rolled-back records are in no queue, whatever they say of themselves."""
         for piece in pieces:
             count = self._selector.select(piece)
@@ -91,21 +96,27 @@ class Wanted:
                 yield replace(piece, positions=memoryview(positions), count=len(positions))
 
 
-def _walk(part: Part, report: Report, strict: bool | None = None) -> LogWalk:
-    options = part.options
-    strict = options.fail_on_data_loss if strict is None else strict
-    return LogWalk(part.log, None, part.begin, part.end, access=options.access, strict=strict, report=report)
+def _light(part: Part, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:
+    """The records of light queues; offsets whose units do not lead to them are missing."""
+    for name in sorted(part.light):
+        offsets = set(range(*part.spans[name]))
+        for offset, piece in light_pieces(part, name, report):
+            if stands_at(stored_message(piece.data, piece.positions[0]), name, offset):
+                offsets.discard(offset)
+                yield piece
+        if offsets:
+            missing[name] = sorted(offsets)
 
 
 def _missing(part: Part) -> dict[QueueName, list[int]]:
     """The wanted offsets that no record of the part's range fills. Slow; needed where something is wrong."""
-    found: dict[QueueName, set[int]] = {name: set() for name in part.spans}
-    for piece in Wanted(part).of(_walk(part, Report(), strict=False)):
+    found: dict[QueueName, set[int]] = {name: set() for name in part.spans if name not in part.light}
+    for piece in Wanted(part).of(pieces_of(part, Report(), strict=False)):
         for at in piece.positions[: piece.count]:
             for place in places(stored_message(piece.data, at))[:1]:
                 offsets = range(place.offset, place.offset + place.messages)
                 found.setdefault(QueueName(place.topic, place.queue_id), set()).update(offsets)
-    gaps = {name: sorted(set(range(*span)) - found[name]) for name, span in part.spans.items()}
+    gaps = {name: sorted(set(range(*part.spans[name])) - offsets) for name, offsets in found.items()}
     return {name: offsets for name, offsets in gaps.items() if offsets}
 
 
