@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -29,11 +29,12 @@ from flintmq.store.records import record_at
 from flintmq.store.report import Report
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
 SCAN_BYTES = 8 << 20  # of a batch of many topics: large ones are cheaper to sort by topic
-CHOICES = ("topics", "decompress", "explode")
+CHOICES = ("topics", "decompress", "explode", "stream")
 
 
 @dataclass
@@ -121,6 +122,7 @@ def export(
             "topics": None if topics is None else sorted(set(topics)),
             "decompress": decompress,
             "explode": explode,
+            "stream": False,
         }
         begin = next_begin(target, last, plan, choice)
         done = Exported(begin=begin, end=max(begin, plan.end), notes=dict(report.note_counts))
@@ -146,19 +148,24 @@ def next_begin(target: Target, last: Manifest | None, plan: Plan, choice: Mappin
     log = plan.log
     if last is None:
         return log.min_offset
-    other = [name for name in CHOICES if last.choice.get(name) != choice[name]]
-    if other:
-        raise UsageError(
-            f"{target.root} has exports with other {' and '.join(other)}; export with the same, or into a new directory"
-        )
-    if not is_same_log(log, last):
-        raise UsageError(f"{target.root} has exports of another store, or of one that was cut; give a new directory")
+    check_same(target, last, log, choice)
     if last.end < log.min_offset and plan.options.fail_on_data_loss:
         raise StoreError(
             f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: what was between has "
             "expired; failOnDataLoss=false (--skip-damage) goes on without it"
         )
     return max(last.end, log.min_offset)
+
+
+def check_same(target: Target, last: Manifest, log: LogFiles, choice: Mapping[str, Any]) -> None:
+    """Raise UsageError unless the last export was of this log, with the same choices."""
+    other = [name for name in CHOICES if last.choice.get(name, False) != choice[name]]
+    if other:
+        raise UsageError(
+            f"{target.root} has exports with other {' and '.join(other)}; export with the same, or into a new directory"
+        )
+    if not is_same_log(log, last):
+        raise UsageError(f"{target.root} has exports of another store, or of one that was cut; give a new directory")
 
 
 def is_same_log(log: LogFiles, last: Manifest) -> bool:
@@ -179,12 +186,25 @@ def export_range(plan: Plan, tasks: str, compression: str, part: LogRange) -> di
         CorruptStoreError: damage in the range, unless the plan passes over it.
         OSError: the disk is full or fails.
     """
-    folder = os.path.join(tasks, f"{part.begin:020d}-{uuid.uuid4().hex}")
-    os.mkdir(folder)
     report = Report()
+    batches = scan_range(plan, part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
+    return write_files(batches, plan.log, tasks, compression, part.begin, report)
+
+
+def write_files(
+    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: str, compression: str, begin: int, report: Report
+) -> dict[str, Any]:
+    """Write the rows of a task into a directory of the attempt's own; what the driver is told of it.
+
+    Raises:
+        StoreError: the last record went away meanwhile.
+        OSError: the disk is full or fails; and whatever taking a batch raises.
+    """
+    folder = os.path.join(tasks, f"{begin:020d}-{uuid.uuid4().hex}")
+    os.mkdir(folder)
     writer = PartitionedWriter(folder, SPARK_SCHEMA, compression)
     rows, last = 0, None
-    for batch in scan_range(plan, part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True):
+    for batch in batches:
         if batch.num_rows:
             writer.write(batch)
             rows += batch.num_rows
@@ -192,19 +212,24 @@ def export_range(plan: Plan, tasks: str, compression: str, part: LogRange) -> di
     writer.close()
     anchor = None
     if last is not None:
-        found = record_at(plan.log, last)
+        found = record_at(log, last)
         if found is None:
             raise StoreError(f"the record at log offset {last} went away while it was exported; try again")
         anchor = (found.physical_offset, found.size, found.store_timestamp, found.body_crc)
     files = [(file.path, file.folder, file.size) for file in writer.files]
     damage = {"damages": report.damage_count, "lost_bytes": report.lost_bytes}
-    return {"rows": rows, "begin": part.begin, "files": files, "anchor": anchor, **damage}
+    return {"rows": rows, "begin": begin, "files": files, "anchor": anchor, **damage}
 
 
 def publish(
-    target: Target, last: Manifest | None, done: Exported, choice: dict[str, Any], answers: list[dict[str, Any]]
-) -> None:
-    """Bring in what the winning attempts wrote."""
+    target: Target,
+    last: Manifest | None,
+    done: Exported,
+    choice: dict[str, Any],
+    answers: list[dict[str, Any]],
+    offsets: dict[str, int] | None = None,
+) -> Manifest:
+    """Bring in what the winning attempts wrote; the manifest that it goes by now."""
     moves: list[tuple[str, str]] = []
     for answer in answers:
         for path, folder, size in answer["files"]:
@@ -225,5 +250,7 @@ def publish(
         choice=choice,
         lost_bytes=done.lost_bytes,
         made=now(),
+        offsets=offsets,
     )
     target.publish(manifest, moves)
+    return manifest

@@ -64,6 +64,7 @@ class Manifest:
         choice: what was asked for (topics, decompress, explode); all exports of a directory agree in it.
         lost_bytes: bytes of the log that were passed over as damaged.
         made: Unix seconds.
+        offsets: of a streaming export: the next queue offset of each queue; None of others.
     """
 
     number: int
@@ -76,6 +77,7 @@ class Manifest:
     choice: dict[str, Any]
     lost_bytes: int
     made: int
+    offsets: dict[str, int] | None = None
 
     def to_json(self) -> str:
         """The manifest as text."""

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from flintmq.spark.stream.plan import Part
     from flintmq.spark.stream.queues import StreamQueues
+    from flintmq.store.log_files import LogFiles
 
 Offsets = dict[QueueName, int]
 SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for what was put and is not in the queues yet
@@ -44,8 +45,8 @@ class StreamPartition(InputPartition):
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Plans micro-batches, and reads one part of one in a task."""
 
-    def __init__(self, options: StreamOptions, schema: StructType) -> None:
-        self.options, self.wanted = options, schema
+    def __init__(self, options: StreamOptions, schema: StructType | None) -> None:
+        self.options, self.wanted = options, schema  # None: `read` is not called
         self._queues: StreamQueues | None = None
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._planned: Offsets = {}  # the end of the last batch
@@ -112,7 +113,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         lag = {"lagMessages": sum(high - low for low, high in behind.values()), "lagBytes": size}
         return {**lag, **flat(self._planned | {name: high for name, (_, high) in queues.bounds.items()})}
 
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
         """The tasks of a micro-batch.
 
         Raises:
@@ -138,7 +139,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from flintmq.spark.stream.scan import read_part
         from flintmq.store.report import Report
 
-        if not isinstance(partition, StreamPartition):
+        if not isinstance(partition, StreamPartition) or self.wanted is None:
             return
         freeze_once()
         report = Report()
@@ -157,6 +158,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: no file is kept open."""
 
     # -- offsets -------------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> LogFiles:
+        """The files of the log."""
+        return self._look().log
 
     def _look(self) -> StreamQueues:
         """The queues as they are now."""

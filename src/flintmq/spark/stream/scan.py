@@ -17,7 +17,7 @@ from flintmq.config_text import short
 from flintmq.errors import CorruptStoreError, StoreError
 from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
 from flintmq.message import stored_message
-from flintmq.spark.scan import rows_of
+from flintmq.spark.scan import BATCH_BYTES, rows_of
 from flintmq.spark.stream.pieces import light_pieces, pieces_of
 from flintmq.spark.stream.plan import Part
 from flintmq.store.log import LogWalk, Piece
@@ -33,13 +33,17 @@ SYS_FLAG_LAST = 39  # position in a record of the last byte of sys_flag
 NAMED_MOST = 3  # lost messages that an error names
 
 
-def read_part(part: Part, schema: pa.Schema, report: Report) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of a part in log order. Gives the same rows every time.
+def read_part(
+    part: Part, schema: pa.Schema, report: Report, batch_bytes: int = BATCH_BYTES, apart: bool = False
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows of a part in log order (but see `apart`). Gives the same rows every time.
 
     Args:
         part: as planned.
         schema: the columns wanted, of SPARK_SCHEMA; they may be declared not nullable.
         report: takes damage that was passed over, and notes.
+        batch_bytes: about how many bytes the columns of a batch take.
+        apart: frequent topics in batches of their own; rows are then in log order within each topic.
 
     Raises:
         CorruptStoreError: (failOnDataLoss) damage; the text names file, position, and the queues that are hit.
@@ -51,7 +55,7 @@ def read_part(part: Part, schema: pa.Schema, report: Report) -> Generator[pa.Rec
     wanted = Wanted(part)
     try:
         pieces = wanted.of(pieces_of(part, report, options.fail_on_data_loss))
-        yield from rows_of(pieces, options, schema, of_rows, report)
+        yield from rows_of(pieces, options, schema, of_rows, report, batch_bytes, apart)
     except CorruptStoreError as error:
         raise _with_place(part, error) from None
     missing = _missing(part) if wanted.filled != wanted.full else {}
