@@ -43,7 +43,7 @@ def test_first_at_and_size(golden, tmp_path, monkeypatch, name, bare, read_units
 
 def test_the_size_of_very_many_is_estimated(golden, monkeypatch):
     monkeypatch.setattr("flintmq.spark.stream.places.EXACT_UNITS", 50)
-    monkeypatch.setattr("flintmq.spark.stream.places.READ_UNITS", 30)
+    monkeypatch.setattr("flintmq.spark.stream.places.SAMPLE_UNITS", 12)
     store = golden("basic")
     lookup = QueueLookup(Snapshot(str(store.path), StoreConfig.from_keys(store.config)))
     rows = [row["size"] for row in store.rows if row["topic"] == "Orders" and row["queue_id"] == 0]

@@ -36,8 +36,6 @@ def limited(
     """
     lows = {name: low for name, (low, _) in spans.items()}
     highs = {name: high for name, (_, high) in spans.items()}
-    if sum(weigh(name, *span) for name, span in spans.items()) <= limit:
-        return highs
     position, stop, step, weight = begin, end, FIRST_STEP, 0
     while position + 1 < stop and lows != highs:
         middle = min(position + step, stop - 1) if step else (position + stop) // 2

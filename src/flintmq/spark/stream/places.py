@@ -24,8 +24,8 @@ from flintmq.store.lookup import QueueLookup
 from flintmq.store.queues import QueueName, UnitQueue
 
 READ_UNITS = 3276  # read at once: 64 KiB
-EXACT_UNITS = 32_768  # of which sizes are added up; of more, a sample tells the average
-SAMPLES = 4
+EXACT_UNITS = 8192  # of which sizes are added up; of more, a sample tells the average
+SAMPLES, SAMPLE_UNITS = 4, 2048
 SEGMENTS_KEPT = 8
 _UNIT = numpy.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 _PRE_BLANK = 0x7FFFFFFF
@@ -118,11 +118,12 @@ class Places:
         return high
 
     def _unit_at(self, position: int, low: int, high: int) -> int:
+        step = READ_UNITS  # ahead in ever longer steps, as it is mostly near; then by halves
         while high - low > READ_UNITS:
-            middle = (low + high) // 2
+            middle = min(low + step, (low + high) // 2)
             unit = self.units.unit(middle)
             if unit is None or not self.units.leads(unit) or unit.physical_offset < position:
-                low = middle + 1
+                low, step = middle + 1, 2 * step
             else:
                 high = middle
         at = numpy.flatnonzero(self._columns(low, high)[0] >= position)
@@ -165,8 +166,8 @@ class Places:
     def _unit_size(self, low: int, high: int) -> int:
         if high - low <= EXACT_UNITS:
             return int(self._columns(low, high)[1].sum())
-        step = (high - low - READ_UNITS) // (SAMPLES - 1)
-        taken = [self._columns(low + step * n, low + step * n + READ_UNITS)[1] for n in range(SAMPLES)]
+        step = (high - low - SAMPLE_UNITS) // (SAMPLES - 1)
+        taken = [unit_columns(self.units, low + step * n, low + step * n + SAMPLE_UNITS)[1] for n in range(SAMPLES)]
         return int(numpy.concatenate(taken).mean() * (high - low))
 
     def _batch_size(self, low: int, high: int) -> int:
