@@ -58,7 +58,7 @@ def test_export_passes_its_options_on(run: Run, spark: Calls) -> None:
     assert result.out == "exported 30 rows in 3 files, 2.0 KiB\nlog      offsets 100 to 5000\nresult   lake\n"
     [(args, kwargs)] = spark.jobs
     assert args[:3] == (spark, "store", "lake") and args[3].max_index_num == 400
-    assert kwargs["topics"] == ["A", "B"] and kwargs["compression"] == "zstd"
+    assert kwargs["topics"] == ["A", "B"] and kwargs["compression"] == "zstd" and kwargs["to"] == "parquet"
     assert kwargs["decompress"] and kwargs["explode"] and not kwargs["fail_on_data_loss"]
     assert spark.sessions == [("flintmq export", None)] and spark.stopped == 1
 

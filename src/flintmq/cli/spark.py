@@ -1,4 +1,4 @@
-"""Jobs on Spark: export to Parquet, verify, rebuild."""
+"""Jobs on Spark: export to Parquet or Delta, verify, rebuild."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ class Target(enum.StrEnum):
     """What an export writes."""
 
     parquet = "parquet"
+    delta = "delta"
 
 
 class Codec(enum.StrEnum):
@@ -62,7 +63,7 @@ def export_command(
     into: Annotated[
         str, typer.Option("--out", metavar="DIR", show_default=False, help="Where the files go; made if not there.")
     ],
-    to: Annotated[Target, typer.Option("--to", metavar="FORMAT", help="parquet.")] = Target.parquet,
+    to: Annotated[Target, typer.Option("--to", metavar="FORMAT", help="parquet or delta.")] = Target.parquet,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
@@ -92,7 +93,7 @@ def export_command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Export messages to Parquet.
+    """Export messages to Parquet or Delta.
 
     Files by topic and date; a second run adds only what is new. All files of a run, or of a micro-batch with --stream,
     appear at once or none. The columns are those of the schema.
@@ -105,6 +106,7 @@ def export_command(
         "decompress": decompress,
         "explode": explode,
         "fail_on_data_loss": not skip_damage,
+        "to": to.value,
         "compression": compression.value,
     }
     with spark_job("export", master, out) as (spark, progress):
@@ -198,8 +200,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
         export_command,
         examples(
             "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
-            "flintmq spark export /var/rocketmq/store --out /tmp/lake --topic Orders --compression zstd",
-            "flintmq spark export /var/rocketmq/store --out /tmp/lake --stream --interval 30",
+            "flintmq spark export /var/rocketmq/store --out /tmp/lake --to delta --stream --interval 30",
         ),
     ),
     "verify": (

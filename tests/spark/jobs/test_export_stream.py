@@ -20,6 +20,8 @@ from flintmq.spark.jobs.export_stream import export_stream
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
+from deltalake import DeltaTable
+
 from tests.spark.stream.drive import Writer, in_queues
 
 
@@ -35,6 +37,9 @@ def run(store, out, path=None, **named):
 
 
 def exported(out, column="physical_offset"):
+    """A column of what readers find there."""
+    if (out / "_delta_log").exists():
+        return sorted(DeltaTable(str(out)).to_pyarrow_table()[column].to_pylist())
     files = out.glob("export=*/**/*.parquet")
     return sorted(value for file in files for value in pq.read_table(file)[column].to_pylist())
 
@@ -43,14 +48,15 @@ def numbers(out):
     return sorted(int(body.split(b".")[0]) for body in exported(out, "body"))
 
 
+@pytest.mark.parametrize("to", ["parquet", "delta"])
 @pytest.mark.parametrize("name", ["basic", "rolled", "flags", "batch", "crash"])
-def test_every_message_once(golden, in_process, tmp_path, name):
+def test_every_message_once(golden, in_process, tmp_path, name, to):
     store, told = golden(name), []
-    done = run(store, tmp_path, max_offsets=100, on_batch=told.append)
+    done = run(store, tmp_path, max_offsets=5 + len(store.live) // 6, on_batch=told.append, to=to)
     assert exported(tmp_path) == in_queues(store.live)
     assert done.rows == sum(one.rows for one in told) == len(in_queues(store.live))
     assert [one.number for one in told] == list(range(1, len(told) + 1)) and done.number == len(told) > 1
-    again = run(store, tmp_path)
+    again = run(store, tmp_path, to=to)
     assert (again.number, again.rows, again.end) == (0, 0, done.end)
 
 
@@ -87,35 +93,43 @@ class Died(Exception):
     """The driver, at some place."""
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_a_driver_that_dies_anywhere(in_process, tmp_path, monkeypatch, seed):
+@pytest.mark.parametrize("to", ["parquet", "delta"])
+@pytest.mark.parametrize("seed", range(2))
+def test_a_driver_that_dies_anywhere(in_process, tmp_path, monkeypatch, seed, to):
     """It dies at a random rename, sync or file of a micro-batch, again and again, while the engine writes."""
     chance, writer = random.Random(seed), Writer(tmp_path / "store", seed)
     countdown = [0]
 
     def dying(function):
         def call(*args, **named):
+            if threading.current_thread() is not threading.main_thread():
+                return function(*args, **named)  # the engine's and the writers' threads live on
             countdown[0] -= 1
             if countdown[0] == 0:
                 raise Died
-            return function(*args, **named)
+            answer = function(*args, **named)
+            countdown[0] -= 1
+            if countdown[0] == 0:
+                raise Died  # behind it
+            return answer
 
         return call
 
     monkeypatch.setattr(target_module.os, "rename", dying(os.rename))
     monkeypatch.setattr(target_module.os, "fsync", dying(os.fsync))
     monkeypatch.setattr(job, "publish", dying(job.publish))
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", dying(DeltaTable.create_write_transaction))
     deaths = 0
     with writer.store:
         for _ in range(25):
             writer.put_all(chance.randrange(1, 60))
-            countdown[0] = chance.randrange(1, 60)
+            countdown[0] = chance.randrange(1, 90)
             try:
-                export_stream(None, writer.path, str(tmp_path / "out"), max_offsets=40, once=True)
+                export_stream(None, writer.path, str(tmp_path / "out"), max_offsets=40, once=True, to=to)
             except Died:
                 deaths += 1
         countdown[0] = 0
-        export_stream(None, writer.path, str(tmp_path / "out"), once=True)
+        export_stream(None, writer.path, str(tmp_path / "out"), once=True, to=to)
     assert deaths > 5
     assert numbers(tmp_path / "out") == list(range(writer.count))
 

@@ -19,7 +19,7 @@ from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.spark.jobs.parquet import PartitionedWriter
 from flintmq.spark.jobs.run import Progress, parallelism, run_tasks
-from flintmq.spark.jobs.target import Anchor, Manifest, Target, locked, now
+from flintmq.spark.jobs.target import Anchor, Manifest, StagedFile, Target, locked, now
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut, split_count
@@ -74,6 +74,7 @@ def export(
     decompress: bool = False,
     explode: bool = False,
     fail_on_data_loss: bool = True,
+    to: str = "parquet",
     compression: str = "snappy",
     access: str = "pread",
     progress: Progress | None = None,
@@ -93,6 +94,7 @@ def export(
         decompress: bodies as the producer gave them.
         explode: each message of an inner batch as a row of its own.
         fail_on_data_loss: damage in the log is an error; else it is passed over and counted.
+        to: "parquet"; or "delta": a Delta table partitioned by topic_name and date.
         compression: a Parquet codec.
         access: "pread" or "map".
         progress: called now and then with tasks done and in all.
@@ -116,7 +118,7 @@ def export(
     )
     report = Report()
     plan = plan_scan(options, report)
-    with locked(os.path.abspath(out)) as target:
+    with locked(os.path.abspath(out), target_kind(to)) as target:
         last = target.last()
         choice = {
             "topics": None if topics is None else sorted(set(topics)),
@@ -136,6 +138,21 @@ def export(
         if done.rows:
             publish(target, last, done, choice, answers)
     return done
+
+
+def target_kind(to: str) -> type[Target]:
+    """What exports go to.
+
+    Raises:
+        UsageError: neither "parquet" nor "delta".
+    """
+    if to == "delta":
+        from flintmq.spark.jobs.delta import DeltaTarget
+
+        return DeltaTarget
+    if to != "parquet":
+        raise UsageError(f"to {to[:40]!r} is not one of: parquet, delta")
+    return Target
 
 
 def next_begin(target: Target, last: Manifest | None, plan: Plan, choice: Mapping[str, Any]) -> int:
@@ -216,7 +233,7 @@ def write_files(
         if found is None:
             raise StoreError(f"the record at log offset {last} went away while it was exported; try again")
         anchor = (found.physical_offset, found.size, found.store_timestamp, found.body_crc)
-    files = [(file.path, file.folder, file.size) for file in writer.files]
+    files = [(file.path, file.folder, file.size, file.rows) for file in writer.files]
     damage = {"damages": report.damage_count, "lost_bytes": report.lost_bytes}
     return {"rows": rows, "begin": begin, "files": files, "anchor": anchor, **damage}
 
@@ -230,11 +247,12 @@ def publish(
     offsets: dict[str, int] | None = None,
 ) -> Manifest:
     """Bring in what the winning attempts wrote; the manifest that it goes by now."""
-    moves: list[tuple[str, str]] = []
+    moves = []
     for answer in answers:
-        for path, folder, size in answer["files"]:
+        for path, folder, size, rows in answer["files"]:
             number = os.path.basename(path).removesuffix(".part")
-            moves.append((path, os.path.join(folder, f"{answer['begin']:020d}-{number}.parquet")))
+            place = os.path.join(folder, f"{answer['begin']:020d}-{number}.parquet")
+            moves.append(StagedFile(path, place, size, rows))
             done.bytes += size
     anchor = next(answer["anchor"] for answer in reversed(answers) if answer["anchor"])
     done.number = 1 if last is None else last.number + 1
@@ -244,7 +262,7 @@ def publish(
         begin=done.begin,
         end=done.end,
         rows=done.rows,
-        files=[place for _, place in moves],
+        files=[file.place for file in moves],
         bytes=done.bytes,
         anchor=Anchor(*anchor),
         choice=choice,

@@ -1,9 +1,9 @@
-"""Export a store to Parquet while it is written: micro-batch after micro-batch, each message exactly once.
+"""Export a store to Parquet or Delta while it is written: micro-batch after micro-batch, each message exactly once.
 
 A micro-batch is planned as the stream source plans it (`spark/stream/`), and its tasks read their parts of the log and
-write Parquet with Arrow: no value passes through Java. The driver brings their files in with one rename, as every
-export does, and the manifest that comes in with them holds the queue offsets where the batch ends. So the directory is
-its own checkpoint: whatever dies, a batch is there with its offsets, or neither is.
+write Parquet with Arrow: no value passes through Java. The driver brings their files in in one step, as every export
+does, and the manifest that comes in with them holds the queue offsets where the batch ends. So the directory is its own
+checkpoint: whatever dies, a batch is there with its offsets, or neither is.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.spark.jobs.export import COMPRESSION, SCAN_BYTES, Exported, check_same, publish, write_files
+from flintmq.spark.jobs.export import COMPRESSION, SCAN_BYTES, Exported, check_same, publish, target_kind, write_files
 from flintmq.spark.jobs.run import run_tasks
 from flintmq.spark.jobs.target import Manifest, Target, locked
 from flintmq.spark.options import ReadOptions
@@ -46,6 +46,7 @@ def export_stream(
     decompress: bool = False,
     explode: bool = False,
     fail_on_data_loss: bool = True,
+    to: str = "parquet",
     compression: str = "snappy",
     access: str = "pread",
     max_offsets: int | None = None,
@@ -58,8 +59,8 @@ def export_stream(
     """Write the store's messages to Parquet below a directory, and go on with those that come.
 
     Args:
-        spark, root, out, config, topics, decompress, explode, fail_on_data_loss, compression, access: as for `export`.
-            Rows are the messages that are in a queue, as the stream source has them.
+        spark, root, out, config, topics, decompress, explode, fail_on_data_loss, to, compression, access: as for
+            `export`. Rows are the messages that are in a queue, as the stream source has them.
         max_offsets, max_bytes: most messages, and most bytes of log, of a micro-batch.
         interval_s: a micro-batch begins so many seconds after the one before, or at once if it was full.
         once: end with what is there now.
@@ -92,7 +93,7 @@ def export_stream(
         "stream": True,
     }
     stop = stop or threading.Event()
-    with locked(os.path.abspath(out)) as target:
+    with locked(os.path.abspath(out), target_kind(to)) as target:
         reader = StreamReader(StreamOptions(options, max_offsets=max_offsets, max_bytes=max_bytes), None)
         query = _Query(spark, reader, target, choice, compression)
         if once:
