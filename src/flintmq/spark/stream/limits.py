@@ -36,7 +36,7 @@ def limited(
     """
     lows = {name: low for name, (low, _) in spans.items()}
     highs = {name: high for name, (_, high) in spans.items()}
-    position, stop, step, weight = begin, end, FIRST_STEP, 0
+    position, stop, step, weight = begin, end + 1, FIRST_STEP, 0
     while position + 1 < stop and lows != highs:
         middle = min(position + step, stop - 1) if step else (position + stop) // 2
         at = _at(places, lows, highs, middle)
