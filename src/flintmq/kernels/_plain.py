@@ -125,6 +125,10 @@ def hash_ascii(h: int, p: Any, at: int, n: int) -> int:
     return h
 
 
+def hash_if_ascii(h: int, p: Any, at: int, n: int) -> int:
+    return hash_ascii(h, p, at, n) if all_ascii(p, at, n) else -1
+
+
 def _fold(a: int, b: int) -> int:
     return (a * b & 0xFFFFFFFFFFFFFFFF) ^ (a * b >> 64)
 

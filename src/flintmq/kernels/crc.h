@@ -43,10 +43,23 @@ static inline int64_t i64be(const uint8_t *p, int64_t at) { uint64_t v; memcpy(&
 static inline void put16be(uint8_t *p, int64_t at, int64_t x) { uint16_t v = FMQ_BE16((uint16_t)x); memcpy(p + at, &v, 2); }
 static inline void put32be(uint8_t *p, int64_t at, int64_t x) { uint32_t v = FMQ_BE32((uint32_t)x); memcpy(p + at, &v, 4); }
 static inline void put64be(uint8_t *p, int64_t at, int64_t x) { uint64_t v = FMQ_BE64((uint64_t)x); memcpy(p + at, &v, 8); }
-/* Whether two runs of n bytes are equal. Names are short: a call of memcmp takes longer than they do. */
+static int fmq_level; /* 0 plain, 1 carry-less multiply or CRC instructions, 2 AVX-512 */
+
+#if FMQ_X86
+__attribute__((target("avx512f,avx512bw"))) static int fmq_same_512(const uint8_t *p, const uint8_t *q, int64_t n) { /* 1 to 64 */
+    __mmask64 m = ~0ull >> (64 - n);
+    return _mm512_mask_cmpneq_epi8_mask(m, _mm512_maskz_loadu_epi8(m, p), _mm512_maskz_loadu_epi8(m, q)) == 0;
+}
+#endif
+
+/* Whether two runs of n bytes are equal. Names are short, and their lengths change from one to the next: a call of memcmp
+ * takes longer than they do, and so does each branch on a length. */
 static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t from, int64_t n) {
     uint64_t a, b, other = 0;
     p += at; q += from;
+#if FMQ_X86
+    if (fmq_level == 2 && n > 0 && n <= 64) return fmq_same_512(p, q, n);
+#endif
     if (n < 8 || n > 64) return memcmp(p, q, n) == 0;
     for (int64_t i = 0; i < n - 8; i += 8) { memcpy(&a, p + i, 8); memcpy(&b, q + i, 8); other |= a ^ b; }
     memcpy(&a, p + n - 8, 8); memcpy(&b, q + n - 8, 8); /* overlaps the one before */
@@ -121,8 +134,6 @@ static inline uint64_t equal_bytes(const uint8_t *p, int64_t at, int64_t other) 
 #endif
     return found;
 }
-
-static int fmq_level; /* 0 plain, 1 carry-less multiply or CRC instructions, 2 AVX-512 */
 
 #if FMQ_X86
 __attribute__((target("avx512f,avx512bw"))) static int fmq_same_shape_512(const uint8_t *p, const uint8_t *q, int64_t n, const long long *keep) {
@@ -246,6 +257,28 @@ static inline uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int6
     return h;
 }
 
+#if FMQ_X86
+static uint32_t fmq_pow31[65], fmq_quads[16]; /* powers of 31; what four bytes count by, sixteen times */
+/* As below for 1 to 64 bytes. Zeros before the text change nothing, so all lengths go one way: bytes are joined to 16 bits
+ * by 31, to 32 bits by 31^2, then each four of them count by their place. */
+__attribute__((target("avx512f,avx512bw"))) static int64_t fmq_hash_512(uint32_t h, const uint8_t *p, int64_t n) {
+    __m512i v = _mm512_maskz_loadu_epi8(~0ull << (64 - n), p + n - 64);
+    if (_mm512_movepi8_mask(v)) return -1;
+    v = _mm512_maddubs_epi16(v, _mm512_set1_epi16(1 << 8 | 31));
+    v = _mm512_madd_epi16(v, _mm512_set1_epi32(1 << 16 | 961));
+    v = _mm512_mullo_epi32(v, _mm512_loadu_si512((const void *)fmq_quads));
+    return h * fmq_pow31[n] + (uint32_t)_mm512_reduce_add_epi32(v);
+}
+#endif
+
+/* hash_ascii where the n bytes are ASCII, else -1. */
+static inline int64_t hash_if_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n) {
+#if FMQ_X86
+    if (fmq_level == 2 && n > 0 && n <= 64) return fmq_hash_512(h, p + at, n);
+#endif
+    return all_ascii(p, at, n) ? hash_ascii(h, p, at, n) : -1;
+}
+
 /* A hash that nobody can foresee who does not know seed and secret (an odd number): names from files, made to collide
  * under Java's hash or any other fixed one, must not turn a table into a list. `more` is hashed behind the bytes. */
 static inline uint64_t fmq_fold(uint64_t a, uint64_t b) {
@@ -303,6 +336,9 @@ __attribute__((constructor)) static void fmq_init(void) {
     for (int t = 1; t < 8; t++)
         for (int i = 0; i < 256; i++) fmq_table[t][i] = fmq_table[0][fmq_table[t - 1][i] & 255] ^ (fmq_table[t - 1][i] >> 8);
 #if FMQ_X86
+    fmq_pow31[0] = 1;
+    for (int i = 1; i <= 64; i++) fmq_pow31[i] = fmq_pow31[i - 1] * 31u;
+    for (int i = 0; i < 16; i++) fmq_quads[i] = fmq_pow31[4 * (15 - i)];
     __builtin_cpu_init();
     if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) fmq_level = 1;
     if (fmq_level && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")

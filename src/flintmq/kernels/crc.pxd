@@ -26,6 +26,7 @@ cdef extern from "crc.h" nogil:
     int64_t find_either(const uint8_t *p, int64_t at, int64_t end, uint8_t a, uint8_t b)
     int64_t find_magic(const uint8_t *p, int64_t at, int64_t end)
     uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n)
+    int64_t hash_if_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n)
     int64_t seeded_hash(const uint8_t *p, int64_t at, int64_t n, int64_t more, uint64_t seed, uint64_t secret)
     uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n)
     uint32_t crc32_at_level(const uint8_t *p, int64_t at, int64_t n, int most)
