@@ -2,8 +2,8 @@
 
     python experiments/handover_bound.py STORE [ROUNDS]
 
-A task of a Python source writes its batches as an Arrow stream into a socket. Here another process takes them and throws
-them away. Cases take turns; printed is the least processor time of the writing process in ns a record:
+A task of a Python source writes its batches as an Arrow stream into a socket. Here another process takes and drops
+them. Cases take turns; printed are least wall clock and processor time of the writing process in ns a record:
 
     ready 1 MiB       batches made beforehand, mapped from a file: what the source `ready` of the bench does
     flintmq 1 MiB     batches as the source makes them, of several sizes
