@@ -33,7 +33,7 @@ PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories, and so th
 SCHEDULE_TOPIC = consume_queue.SCHEDULE_TOPIC.encode()
 MOST_UNITS = 1 << 17
 MOST_KEYS = 1 << 18
-ENOUGH_UNITS = 1 << 15  # for a block, where units may be held back: what is collected should stay in the cache
+ENOUGH_UNITS = 1 << 17  # or keys, for a block, where units may be held back: longer runs, fewer writes
 MOST_OF_ONE = 1 << 15  # units or keys of one record: its properties have at most 32,767 bytes
 
 
