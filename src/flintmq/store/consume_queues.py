@@ -9,49 +9,20 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 
 from flintmq.config import StoreConfig
 from flintmq.format.batch_queue import BATCH_UNIT
-from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT, Unit
+from flintmq.format.consume_queue import PRE_BLANK_SIZE
 from flintmq.format.text import java_decode
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
-from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names
 from flintmq.store.report import Report
+from flintmq.store.running_queue import RunningBatchQueue, RunningQueue
 
 Stands = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
-
-
-class RunningQueue:
-    """One plain queue.
-
-    Attributes:
-        min_offset, max_offset: bounds; the latter behind its last unit.
-    """
-
-    def __init__(self, writer: QueueWriter, folder: str, effects: Effects) -> None:
-        self.writer, self.folder, self.effects = writer, folder, effects
-        self.min_offset = self.max_offset = 0
-
-    def units(self, offset: int, count: int) -> list[Unit]:
-        """Up to `count` units from this offset on, all of one file (as upstream reads them)."""
-        return list(UNIT.iter(self.unit_bytes(offset, count)))
-
-    def unit_bytes(self, offset: int, count: int) -> bytes:
-        """The bytes of these units."""
-        count = min(count, self.max_offset - offset)
-        if count <= 0:
-            return b""
-        position = offset * UNIT_SIZE
-        start = position - position % self.writer.file_size
-        size = min(count * UNIT_SIZE, start + self.writer.file_size - position)
-        with suppress(FileNotFoundError), self.effects.reading(os.path.join(self.folder, f"{start:020d}")) as fd:
-            raw = self.effects.pread(fd, size, position - start)
-            return raw[: len(raw) - len(raw) % UNIT_SIZE]
-        return b""
 
 
 class ConsumeQueues:
@@ -64,7 +35,7 @@ class ConsumeQueues:
         self.root, self.config, self.effects, self.report = root, config, effects, report
         self.files = OpenFiles(effects)
         self.plain: dict[tuple[bytes, int], RunningQueue | None] = {}
-        self.batch: dict[tuple[bytes, int], BatchQueueWriter | None] = {}
+        self.batch: dict[tuple[bytes, int], RunningBatchQueue | None] = {}
         self.changed = threading.Condition()
         self.arrivals = 0  # goes up with every block that readers may see
 
@@ -122,8 +93,8 @@ class ConsumeQueues:
     def _load_batch(self, topic: bytes, name: QueueName, log_begin: int, stands: Stands) -> tuple[int, bool]:
         """The same for a batch queue."""
         units = batch_queue(self.root, name, self.effects)
-        writer = self._open_batch(topic, name.queue_id)
-        if writer is None or not units.files:
+        queue = self._open_batch(topic, name.queue_id)
+        if queue is None or not units.files:
             return log_begin, False
         written = end = units.end()
         last: AnyUnit | None = None
@@ -135,10 +106,10 @@ class ConsumeQueues:
                     break
             end -= 1
         self._zero_behind(units, end)
-        writer.position = end * BATCH_UNIT.size
+        queue.writer.position = end * BATCH_UNIT.size
         if last is None or end == units.first:
             return log_begin, written > end
-        writer.next = UnitQueue.span(end - 1, last)[1]
+        queue.writer.next = UnitQueue.span(end - 1, last)[1]
         return last.physical_offset + last.size, written > end
 
     def _zero_behind(self, units: UnitQueue, end: int) -> None:
@@ -171,11 +142,14 @@ class ConsumeQueues:
             self.plain[topic, queue_id] = queue
         return self.plain[topic, queue_id]
 
-    def _open_batch(self, topic: bytes, queue_id: int) -> BatchQueueWriter | None:
+    def _open_batch(self, topic: bytes, queue_id: int) -> RunningBatchQueue | None:
         if (topic, queue_id) not in self.batch:
-            path = Queue(BATCH, topic, queue_id).path
-            size = self.config.mapper_file_size_batch_consume_queue
-            self.batch[topic, queue_id] = None if path is None else BatchQueueWriter(self.files, self.root, path, size)
+            path, queue = Queue(BATCH, topic, queue_id).path, None
+            if path is not None:
+                size = self.config.mapper_file_size_batch_consume_queue
+                writer = BatchQueueWriter(self.files, self.root, path, size)
+                queue = RunningBatchQueue(writer, self.root, QueueName(os.fsdecode(topic), queue_id), self.effects)
+            self.batch[topic, queue_id] = queue
         return self.batch[topic, queue_id]
 
     # -- dispatching ------------------------------------------------------------------------------------------------
@@ -216,25 +190,25 @@ class ConsumeQueues:
         for number, unit in block.batch_units:
             key = dispatcher.queues.keys[number]
             batch = self._open_batch(key.topic, key.queue_id)
-            if batch is not None and unit.base_offset >= batch.next:
-                batch.put(unit)
-                batch.next = unit.base_offset + unit.messages
+            if batch is not None and unit.base_offset >= batch.writer.next:
+                batch.writer.put(unit)
+                batch.writer.next = unit.base_offset + unit.messages
         with self.changed:
             self.arrivals += 1
             self.changed.notify_all()
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
-    def find(self, topic: bytes, queue_id: int) -> RunningQueue | None:
+    def find(self, topic: bytes, queue_id: int) -> RunningQueue | RunningBatchQueue | None:
         """The queue, or None."""
-        return self.plain.get((topic, queue_id))
+        return self.plain.get((topic, queue_id)) or self.batch.get((topic, queue_id))
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """(topic, queue id) -> queue offset of the next message, for every queue."""
         found = {place: queue.max_offset for place, queue in self.plain.items() if queue is not None}
         for place, batch in self.batch.items():
             if batch is not None:
-                found[place] = batch.next
+                found[place] = batch.writer.next
         return found
 
     def topics(self) -> list[str]:

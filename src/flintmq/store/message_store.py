@@ -12,13 +12,13 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.message import ColumnsResult, GetResult, Message, PutResult
+from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
@@ -37,6 +37,7 @@ from flintmq.store.log_files import LogFiles
 from flintmq.store.log_tail import LogTail
 from flintmq.store.opening import batch_topics, given_config, with_queue_size
 from flintmq.store.poison import Poison
+from flintmq.store.put_store import PutStore
 from flintmq.store.puts import Puts
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
@@ -51,7 +52,7 @@ log = logging.getLogger("flintmq.store")
 HOUSEKEEPING_S = 1.0
 
 
-class MessageStore(KeptStore, Answers):
+class MessageStore(PutStore, KeptStore, Answers):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
@@ -133,7 +134,7 @@ class MessageStore(KeptStore, Answers):
         self._files = MappedFileQueue.of(self._places, self.config, effects)
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)
-        self._log = CommitLog(self._files, self.config, state, effects)
+        self._log = CommitLog(self._files, self.config, state, effects, batch_topics=batches)
         self._poison = Poison()
         self._counters = Counters(state.next_offsets, state.end, effects)
         self._flushed_time = state.last_time or self._small.known.physic_timestamp
@@ -146,7 +147,7 @@ class MessageStore(KeptStore, Answers):
             LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end
         )
         self._puts = Puts(
-            self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters
+            self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters, peer
         )
         wakes = self._flush.sync or self._commits is not None or self.config.wake_flush_when_put_message
         self._waits_for_nothing = not wakes and self.config.broker_role != "SLAVE"
@@ -171,6 +172,7 @@ class MessageStore(KeptStore, Answers):
             effects,
             lambda: list(self._log.next_offsets),
             batches,
+            dispatcher.learn_batch_topic,
             self._flushed_all,
             self._queues,
             self._reader.record,
@@ -238,58 +240,6 @@ class MessageStore(KeptStore, Answers):
         """Put a message that is not plain, or that waits for the disk."""
         self._check_open()
         return self._puts.put(message)
-
-    def put_async(self, message: Message) -> Awaitable[PutResult]:
-        """Store one message, and wait for the disk without a thread.
-
-        The message is appended before this returns, so messages are stored in the order of the calls. The answer comes
-        when the group is durable that the message belongs to; giving up waiting for it takes nothing back.
-
-        Returns:
-            An awaitable of what `put` gives.
-
-        Raises:
-            UsageError: the store is closed.
-            RuntimeError: no event loop runs in this thread.
-
-        Thread: that of a running event loop. Durability: as for put, once it is awaited.
-        """
-        self._check_open()
-        return self._puts.put_async(message)
-
-    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
-        """Store messages in order, with one wait for the disk at the end.
-
-        Returns:
-            One result a message, in order.
-
-        Raises:
-            UsageError: the store is closed.
-
-        Thread: any. Durability: as for put, for all of them when it returns.
-        """
-        self._check_open()
-        return self._puts.put_many(messages)
-
-    def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
-        """Store the rows of a pyarrow.RecordBatch as messages of one topic, in order, without an object a row.
-
-        Args:
-            topic: of all of them.
-            batch: columns by name: `body` (binary or string); optional `tags` and `keys` (string; null or empty for
-                none), `queue_id` (int32, below 65,536; default 0), `born_timestamp` (int64 or timestamp[ms]; default
-                the store's clock), `properties` (map<string, string>, without KEYS, TAGS, WAIT, DELAY and TIMER_*).
-
-        Returns:
-            How many rows are stored and where. Rows that make no message refuse the whole batch.
-
-        Raises:
-            UsageError: a column that is missing, unknown or of another type; the store is closed.
-
-        Thread: any. Durability: as for put, for all of them when it returns.
-        """
-        self._check_open()
-        return self._puts.put_columns(topic, batch)
 
     def flush(self) -> None:
         """Make everything that was put so far durable.

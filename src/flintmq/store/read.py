@@ -9,15 +9,17 @@ from __future__ import annotations
 import os
 import time
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
-from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
+from flintmq.format.consume_queue import UNIT, Unit
 from flintmq.format.text import java_encode, java_hash
 from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store.consume_queues import ConsumeQueues, RunningQueue
+from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.running_queue import Entry
 
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
@@ -47,10 +49,12 @@ class Limits:
             RAM * config.access_message_in_memory_max_ratio // 100,
         )
 
-    def reached(self, messages: int, size: int, unit: Unit, log_end: int) -> bool:
-        """Whether `messages` of `size` bytes are enough, before this unit's message."""
+    def reached(self, messages: int, size: int, entry: Entry, log_end: int) -> bool:
+        """Whether `messages` of `size` bytes are enough, before this entry's."""
+        unit = entry.unit
         count, bytes_ = self.memory if log_end - unit.physical_offset <= self.young else self.disk
-        return messages > 0 and (messages >= min(self.messages, count) or size + unit.size > bytes_)
+        many = messages + entry.messages > min(self.messages, count)
+        return messages > 0 and (many or size + unit.size > bytes_)
 
 
 class Reader:
@@ -81,7 +85,7 @@ class Reader:
 
     def _get(self, topic: bytes, queue_id: int, offset: int, max_messages: int, tags: str | None) -> GetResult:
         queue = self.queues.find(topic, queue_id)
-        low, high = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+        low, high = queue.bounds(self.files.min_offset) if queue is not None else (0, 0)
         if queue is None or high == 0:
             return GetResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
         if offset < low:
@@ -90,36 +94,39 @@ class Reader:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, [], offset, low, high)
         if offset > high:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
-        return self._collect(topic, queue_id, queue, offset, max_messages, wanted_codes(tags))
+        codes = wanted_codes(tags)
+        looked_at = max_messages
+        if codes is not None:
+            looked_at = max(self.config.max_filter_message_size // queue.unit_size, max_messages)
+        entries = queue.entries(offset, max(looked_at, 1))
+        if not entries:
+            return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset), low, high)
+        status, messages, following = self._collect(topic, queue_id, entries, max_messages, codes)
+        return GetResult(status, messages, following, low, high)
 
     def _collect(
-        self, topic: bytes, queue_id: int, queue: RunningQueue, offset: int, most: int, codes: set[int] | None
-    ) -> GetResult:
-        """Walk the units of one queue file, as upstream does."""
-        low, high = queue.min_offset, queue.max_offset
+        self, topic: bytes, queue_id: int, entries: Sequence[Entry], most: int, codes: set[int] | None
+    ) -> tuple[GetMessageStatus, list[StoredMessage], int]:
+        """(status, messages, where to go on) of these units of one queue file, walked as upstream does."""
         limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
-        looked_at = most if codes is None else max(self.config.max_filter_message_size // UNIT_SIZE, most)
-        units = queue.unit_bytes(offset, max(looked_at, 1))
-        if not units:
-            per_file = queue.writer.file_size // UNIT_SIZE
-            return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], offset - offset % per_file + per_file, low, high)
         messages: list[StoredMessage] = []
-        size, at, matched = 0, offset, False
-        for unit in UNIT.iter(units):
-            if limits.reached(len(messages), size, unit, log_end):
+        count, size, following, matched = 0, 0, entries[0].offset, False
+        for entry in entries:
+            unit = entry.unit
+            if limits.reached(count, size, entry, log_end):
                 break
-            at += 1
+            following = entry.offset + entry.messages
             if codes is not None and unit.tags_code & 0xFFFFFFFF not in codes:
                 continue
             matched = True
-            message = self.record(unit, topic, queue_id, at - 1)
+            message = self.record(unit, topic, queue_id, entry.offset)
             if message is not None:
                 messages.append(message)
-                size += unit.size
+                count, size = count + entry.messages, size + unit.size
         if messages:
-            return GetResult(GetMessageStatus.FOUND, messages, at, low, high)
-        status = GetMessageStatus.MESSAGE_WAS_REMOVING if matched else GetMessageStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, [], at, low, high)
+            return GetMessageStatus.FOUND, messages, following
+        lost = GetMessageStatus.MESSAGE_WAS_REMOVING if matched else GetMessageStatus.NO_MATCHED_MESSAGE
+        return lost, [], following
 
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
         """The record that a unit leads to, if it is the one that stands there."""
