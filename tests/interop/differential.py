@@ -21,7 +21,7 @@ from typing import Any
 from flintmq.message import PutResult
 from flintmq.store.message_store import MessageStore
 from tests.interop.java import VERSIONS, Java, home
-from tests.interop.operations import KEYS, KINDS, Kind, message_of, put
+from tests.interop.operations import KEYS, KINDS, Kind, last, message_of, put
 from tests.storage.faults import Faulty
 from tests.store.engine import log_bytes, tree
 
@@ -59,6 +59,7 @@ def run(folder: Path, java: Java, seed: int, rounds: int, per_round: int, kind: 
     for turn in range(rounds):
         chance = random.Random(f"{seed}-{turn}")
         ops = [what.operation(chance, turn * per_round + n) for n in range(per_round)]
+        ops[-1] = last(chance, turn * per_round)
         script = [*ops, {"op": "dispatch"}]
         rows = java("run", theirs, keys, script, timeout=600, more=more)
         answers = [row for row in rows if row["op"] != "dispatch"]

@@ -89,6 +89,12 @@ def _put(chance: random.Random, number: int, topic: str, queue: int, properties:
     }  # fmt: skip
 
 
+def last(chance: random.Random, number: int) -> Operation:
+    """A message with a queue unit, before the stores are closed: what has none and stands behind the last unit,
+    RocketMQ's clean start enters into the index a second time."""
+    return _put(chance, number, TOPICS[0], 0, "TAGS\x01last\x02", 10) | {"sys_flag": 0}
+
+
 def batch(chance: random.Random, number: int) -> Operation:
     """A batch or a single message, into topics of both types; some that are refused."""
     odd = chance.random()

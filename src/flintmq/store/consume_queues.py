@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 from flintmq.config import StoreConfig
 from flintmq.format.batch_queue import BATCH_UNIT
-from flintmq.format.consume_queue import PRE_BLANK_SIZE
+from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, Unit
+from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.text import java_decode
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
+from flintmq.store.places import LMQ_PREFIX
 from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
-from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names
+from flintmq.store.queues import AnyUnit, QueueName, UnitFile, UnitQueue, batch_queue, plain_queue, queue_names
 from flintmq.store.report import Report
-from flintmq.store.running_queue import RunningBatchQueue, RunningQueue
+from flintmq.store.running_queue import AnyQueue, RunningBatchQueue, RunningQueue
 
+_LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 Stands = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
 
 
@@ -81,7 +84,8 @@ class ConsumeQueues:
                 if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
                     break
             end -= 1
-        self._zero_behind(units, end)
+        self._zero_behind(units.files, end * UNIT_SIZE)
+        self._cut_ext(queue, units, end)
         if end == units.first and end == 0:
             return log_begin, written > end
         queue.max_offset = queue.writer.next = end
@@ -105,18 +109,27 @@ class ConsumeQueues:
                 if expired or stands(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
                     break
             end -= 1
-        self._zero_behind(units, end)
+        self._zero_behind(units.files, end * BATCH_UNIT.size)
         queue.writer.position = end * BATCH_UNIT.size
         if last is None or end == units.first:
             return log_begin, written > end
         queue.writer.next = UnitQueue.span(end - 1, last)[1]
         return last.physical_offset + last.size, written > end
 
-    def _zero_behind(self, units: UnitQueue, end: int) -> None:
+    def _cut_ext(self, queue: RunningQueue, units: UnitQueue, end: int) -> None:
+        """Let the ext queue go on behind what the last unit points at that points into it (D25)."""
+        if queue.writer.ext is None:
+            return
+        found = queue.ext()
+        last = (units.unit(number) for number in range(end - 1, units.first - 1, -1))
+        code = next((unit.tags_code for unit in last if unit is not None and is_address(unit.tags_code)), None)
+        queue.writer.ext.position = 0 if code is None else found.end_behind(code)
+        self._zero_behind(found.files, queue.writer.ext.position)
+
+    def _zero_behind(self, files: Sequence[UnitFile], end: int) -> None:
         """Nothing may stand behind the last unit: whole files go, the rest of the last one is zeroed (D4, D12)."""
-        width = units.layout.size
-        for file in units.files:
-            keep = min(max(end * width - file.start, 0), file.size)
+        for file in files:
+            keep = min(max(end - file.start, 0), file.size)
             if keep == 0 and file.start > 0:
                 self.effects.unlink(file.path)
             elif keep < file.size:
@@ -130,15 +143,13 @@ class ConsumeQueues:
 
     def _open(self, topic: bytes, queue_id: int) -> RunningQueue | None:
         if (topic, queue_id) not in self.plain:
-            path = Queue(PLAIN, topic, queue_id).path
-            ext = self.config.mapped_file_size_consume_queue_ext if self.config.enable_consume_queue_ext else 0
-            size = self.config.consume_queue_file_size
-            writer = None if path is None else QueueWriter(self.files, self.root, path, size, ext, self.report)
-            queue = (
-                None
-                if writer is None or path is None
-                else RunningQueue(writer, os.path.join(self.root, path), self.effects)
-            )
+            path, queue = Queue(PLAIN, topic, queue_id).path, None
+            if path is not None:
+                has_ext = self.config.enable_consume_queue_ext and not topic.startswith(_LIGHT)
+                ext = self.config.mapped_file_size_consume_queue_ext if has_ext else 0
+                size = self.config.consume_queue_file_size
+                writer = QueueWriter(self.files, self.root, path, size, ext, self.report)
+                queue = RunningQueue(writer, self.root, QueueName(os.fsdecode(topic), queue_id), self.effects)
             self.plain[topic, queue_id] = queue
         return self.plain[topic, queue_id]
 
@@ -165,10 +176,18 @@ class ConsumeQueues:
             key = dispatcher.queues.keys[number]
             queue = self._open(key.topic, key.queue_id)
             if queue is not None and 0 <= block.offsets[first] < queue.writer.next:
+                self._keep_addresses(queue, block.offsets[first])
                 queue.writer.next = block.offsets[first]
             elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
                 lacking = True
         return lacking
+
+    def _keep_addresses(self, queue: RunningQueue, offset: int) -> None:
+        """Units from this offset on are written again: with the addresses into the ext queue that they have."""
+        if queue.writer.ext is not None:
+            for _, unit in plain_queue(self.root, queue.name, self.effects).units(offset, queue.writer.next):
+                if isinstance(unit, Unit) and is_address(unit.tags_code):
+                    queue.writer.ext.standing[unit.physical_offset] = unit.tags_code
 
     def take(self, block: Block, dispatcher: Dispatcher) -> None:
         """Write the units of one block and let readers see them.
@@ -199,7 +218,7 @@ class ConsumeQueues:
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
-    def find(self, topic: bytes, queue_id: int) -> RunningQueue | RunningBatchQueue | None:
+    def find(self, topic: bytes, queue_id: int) -> AnyQueue | None:
         """The queue, or None."""
         return self.plain.get((topic, queue_id)) or self.batch.get((topic, queue_id))
 

@@ -14,12 +14,13 @@ from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
 from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.text import java_encode, java_hash
 from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consume_queues import ConsumeQueues
-from flintmq.store.running_queue import Entry
+from flintmq.store.running_queue import AnyQueue, Entry
 
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
@@ -101,6 +102,8 @@ class Reader:
         entries = queue.entries(offset, max(looked_at, 1))
         if not entries:
             return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset), low, high)
+        if codes is not None:
+            entries = with_tags_codes(entries, queue)
         status, messages, following = self._collect(topic, queue_id, entries, max_messages, codes)
         return GetResult(status, messages, following, low, high)
 
@@ -116,7 +119,7 @@ class Reader:
             if limits.reached(count, size, entry, log_end):
                 break
             following = entry.offset + entry.messages
-            if codes is not None and unit.tags_code & 0xFFFFFFFF not in codes:
+            if codes is not None and not is_address(unit.tags_code) and unit.tags_code & 0xFFFFFFFF not in codes:
                 continue
             matched = True
             message = self.record(unit, topic, queue_id, entry.offset)
@@ -141,6 +144,18 @@ class Reader:
             return message
         own = message.fields.topic == topic and message.queue_id == queue_id and message.queue_offset == offset
         return message if own or b"INNER_MULTI" in message.fields.properties else None
+
+
+def with_tags_codes(entries: list[Entry], queue: AnyQueue) -> list[Entry]:
+    """The entries with the tags codes that an ext queue holds; one that is not there stays an address, which upstream
+    gives to everybody."""
+    if not any(is_address(entry.unit.tags_code) for entry in entries):
+        return entries
+    ext, found = queue.ext(), []
+    for entry in entries:
+        there = ext.unit(entry.unit.tags_code)
+        found.append(entry if there is None else entry._replace(unit=entry.unit._replace(tags_code=there.tags_code)))
+    return found
 
 
 def wanted_codes(tags: str | None) -> set[int] | None:

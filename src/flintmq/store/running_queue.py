@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.storage.effects import Effects
+from flintmq.store import geometry
 from flintmq.store.queue_writer import BatchQueueWriter, QueueWriter
-from flintmq.store.queues import QueueName, batch_queue
+from flintmq.store.queues import ExtQueue, QueueName, batch_queue
 
 
 class Entry(NamedTuple):
@@ -34,9 +35,14 @@ class RunningQueue:
 
     unit_size = UNIT_SIZE
 
-    def __init__(self, writer: QueueWriter, folder: str, effects: Effects) -> None:
-        self.writer, self.folder, self.effects = writer, folder, effects
+    def __init__(self, writer: QueueWriter, root: str, name: QueueName, effects: Effects) -> None:
+        self.writer, self.root, self.name, self.effects = writer, root, name, effects
+        self.folder = os.path.join(root, geometry.QUEUES, name.topic, str(name.queue_id))
         self.min_offset = self.max_offset = 0
+
+    def ext(self) -> ExtQueue:
+        """What the tags fields of its units point at, if they do."""
+        return ExtQueue.of(self.root, self.name, self.effects)
 
     def bounds(self, log_begin: int) -> tuple[int, int]:
         """Smallest queue offset and the one behind the largest."""
@@ -77,6 +83,10 @@ class RunningBatchQueue:
     def __init__(self, writer: BatchQueueWriter, root: str, name: QueueName, effects: Effects) -> None:
         self.writer, self.root, self.name, self.effects = writer, root, name, effects
 
+    def ext(self) -> ExtQueue:
+        """Batch queues have none."""
+        return ExtQueue((), self.root, self.effects)
+
     def bounds(self, log_begin: int) -> tuple[int, int]:
         """Smallest queue offset of a record at or behind the log offset `log_begin`, and the one behind the largest."""
         high = self.writer.next
@@ -102,3 +112,6 @@ class RunningBatchQueue:
     def next_file(self, offset: int) -> int:
         """Where to go on when the file of this offset is missing: at the first unit that there is."""
         return max(offset + 1, self.bounds(0)[0])
+
+
+AnyQueue: TypeAlias = RunningQueue | RunningBatchQueue
