@@ -281,7 +281,9 @@ class MessageStore(PutStore, KeptStore, Answers):
         Thread: any.
         """
         self._check_dispatched("get")
-        return self._counters.got(self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms))
+        found = self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        self._counters.got(len(found.messages))
+        return found
 
     def stats(self) -> StoreStats:
         """What the store did since it was opened, and how far disk, queues and index are behind.

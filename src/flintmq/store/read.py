@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
@@ -22,6 +22,7 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.running_queue import AnyQueue, Entry
 
+Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, where to go on
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
 
@@ -72,10 +73,21 @@ class Reader:
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
     ) -> GetResult:
         """Messages from an offset of a queue on; with `wait_ms`, waits for the first one if there is none yet."""
+        raw, codes = java_encode(topic), wanted_codes(tags)
+
+        def take(queue: AnyQueue) -> Answer:
+            return self._take(queue, raw, queue_id, offset, max_messages, codes)
+
+        return self.answer(raw, queue_id, offset, wait_ms, take)
+
+    def answer(
+        self, topic: bytes, queue_id: int, offset: int, wait_ms: int, take: Callable[[AnyQueue], Answer]
+    ) -> GetResult:
+        """What `take` gives, asked once the offset lies in the queue; at an empty end that is waited for."""
         limit = time.monotonic() + wait_ms / 1000
         while True:
             seen = self.queues.arrivals
-            found = self._get(java_encode(topic), queue_id, offset, max_messages, tags)
+            found = self._within(topic, queue_id, offset, take)
             held = found.status in (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
             left = limit - time.monotonic()
             if not held or left <= 0 or (found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset != 0):
@@ -84,7 +96,7 @@ class Reader:
                 if self.queues.arrivals == seen:
                     self.queues.changed.wait(left)
 
-    def _get(self, topic: bytes, queue_id: int, offset: int, max_messages: int, tags: str | None) -> GetResult:
+    def _within(self, topic: bytes, queue_id: int, offset: int, take: Callable[[AnyQueue], Answer]) -> GetResult:
         queue = self.queues.find(topic, queue_id)
         low, high = queue.bounds(self.files.min_offset) if queue is not None else (0, 0)
         if queue is None or high == 0:
@@ -95,22 +107,26 @@ class Reader:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, [], offset, low, high)
         if offset > high:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
-        codes = wanted_codes(tags)
-        looked_at = max_messages
+        status, messages, following = take(queue)
+        return GetResult(status, messages, following, low, high)
+
+    def _take(
+        self, queue: AnyQueue, topic: bytes, queue_id: int, offset: int, most: int, codes: set[int] | None
+    ) -> Answer:
+        looked_at = most
         if codes is not None:
-            looked_at = max(self.config.max_filter_message_size // queue.unit_size, max_messages)
+            looked_at = max(self.config.max_filter_message_size // queue.unit_size, most)
         entries = queue.entries(offset, max(looked_at, 1))
         if not entries:
-            return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset), low, high)
+            return GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset)
         if codes is not None:
             entries = with_tags_codes(entries, queue)
-        status, messages, following = self._collect(topic, queue_id, entries, max_messages, codes)
-        return GetResult(status, messages, following, low, high)
+        return self._collect(topic, queue_id, entries, most, codes)
 
     def _collect(
         self, topic: bytes, queue_id: int, entries: Sequence[Entry], most: int, codes: set[int] | None
-    ) -> tuple[GetMessageStatus, list[StoredMessage], int]:
-        """(status, messages, where to go on) of these units of one queue file, walked as upstream does."""
+    ) -> Answer:
+        """What these units of one queue file give, walked as upstream does."""
         limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
         messages: list[StoredMessage] = []
         count, size, following, matched = 0, 0, entries[0].offset, False

@@ -13,7 +13,6 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flintmq.message import GetMessageStatus, GetResult
 from flintmq.storage.effects import Effects
 from flintmq.store.places import LMQ_PREFIX
 
@@ -124,15 +123,14 @@ class Counters:
         with self._lock:
             self._refused[status] = self._refused.get(status, 0) + 1
 
-    def got(self, result: GetResult) -> GetResult:
-        """A get was answered so; gives the answer on."""
+    def got(self, messages: int) -> None:
+        """A get gave so many messages."""
         with self._lock:
-            self._messages += len(result.messages)
-            if result.status is GetMessageStatus.FOUND:
+            self._messages += messages
+            if messages:
                 self._found += 1
             else:
                 self._missed += 1
-        return result
 
     def read(
         self,
