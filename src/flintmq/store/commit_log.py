@@ -125,6 +125,7 @@ class CommitLog:
             state.end,
             state.last_time,
         )
+        self._lacking = False
         self._by_raw: dict[bytes, Topic] = {}
         for (raw, queue_id), offset in state.next_offsets.items():
             self._by_raw.setdefault(raw, Topic(raw)).places[queue_id] = Place(offset)
@@ -247,8 +248,10 @@ class CommitLog:
                 with self.slow:
                     file.reserve(min(file.wrote + room, file.size))
         except OSError as error:
-            log.warning("%s: no space for the next records (%s)", file.path if file else "", error.strerror)
+            self._lacks(f"{file.path if file else ''}: no space for the next records ({error.strerror})")
             return None
+        if file is not None:
+            self._lacks("")
         return file
 
     def _topic(self, name: str) -> Topic | None:
@@ -418,8 +421,17 @@ class CommitLog:
             with self.slow:
                 return self.files.append_file(start)
         except OSError as error:
-            log.warning("no commit log file can be made at offset %d (%s)", start, error.strerror)
+            self._lacks(f"no commit log file can be made at offset {start} ({error.strerror})")
             return None
+
+    def _lacks(self, what: str) -> None:
+        """Puts are refused for lack of this, or ("") not any more: said once each time it changes."""
+        if bool(what) != self._lacking:
+            self._lacking = bool(what)
+            if what:
+                log.warning("%s; puts are refused until that is over", what)
+            else:
+                log.info("puts are taken again")
 
     def _store_time(self) -> int:
         """The clock, never behind the last record, unless it was set back by more than an hour."""

@@ -7,6 +7,7 @@ the way stops it there, loudly, and poisons nothing else.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -25,6 +26,8 @@ log = logging.getLogger("flintmq.dispatch")
 IDLE_S = 0.05  # how long an idle dispatcher sleeps when nobody wakes it
 LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
 LINGERS = 20  # so many times without anything new, then it sleeps
+RETRY_S = 1.0  # how long dispatch waits before it tries again where there was no space
+PASSES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what may be over in a moment
 FAR = 32 << 20  # bytes that dispatch may be behind before puts wait for it
 YIELD_S = 0.0005  # how long such a put waits
 
@@ -41,7 +44,8 @@ class DispatchService:
     Attributes:
         position: log offset up to which everything is dispatched.
         last_time: store time in ms of the last dispatched record.
-        stopped_at: the damage that stopped dispatch, or None.
+        stopped_at: what stopped dispatch for good: damage, or a disk that refuses; None.
+        waits_for: what it lacks at the moment, space for instance, and tries again for every second; None.
         needs_wake: whether somebody who puts has to call `wake`: it sleeps, or is far behind.
     """
 
@@ -58,6 +62,8 @@ class DispatchService:
         self.queues, self.index, self.dispatcher = queues, index, dispatcher
         self.position, self.last_time = begin, 0
         self.stopped_at: Exception | None = None
+        self.waits_for: OSError | None = None
+        self._retry_at = 0.0
         self.needs_wake = self._far = False
         self._wake = threading.Event()
         self._stop = False
@@ -73,6 +79,8 @@ class DispatchService:
             end = self.confirmed()
             if self.position >= end or self.stopped_at is not None:
                 return False
+            if self.waits_for is not None and time.monotonic() < self._retry_at:
+                return False
             try:
                 self._take(self.log.pieces(self.position, end))
                 self.position = max(self.position, min(self.log.position, end))
@@ -81,24 +89,38 @@ class DispatchService:
                     self._take(walk)
                     self.position = max(self.position, min(walk.position, end))
             except (CorruptStoreError, OSError) as error:
-                self.stopped_at = error
-                self.needs_wake = self._far = False
-                log.error("dispatch stands still at log offset %d: %s", self.position, error)
+                self._halt(error)
                 return False
             with self.queues.changed:
                 self.queues.changed.notify_all()
             return True
 
+    def _halt(self, error: Exception) -> None:
+        """Stand still at `position`: for a while where that may help, else for good. Said once each time it changes."""
+        self.needs_wake = self._far = False
+        if isinstance(error, OSError) and error.errno in PASSES:
+            if self.waits_for is None:
+                log.warning("dispatch waits at log offset %d and tries again: %s", self.position, error)
+            self.waits_for, self._retry_at = error, time.monotonic() + RETRY_S
+        else:
+            self.stopped_at = error
+            log.error("dispatch stands still at log offset %d: %s", self.position, error)
+
     def _take(self, pieces: Iterable[Piece]) -> None:
-        """Write the units and items of these records."""
+        """Write the units and items of these records; again those of a block that was broken off."""
         for piece in pieces:
             for block in self.dispatcher.blocks(piece):
+                if self.waits_for is not None:
+                    self.queues.replay_from(block, self.dispatcher)
                 if self.index is not None:
                     self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
                     self.index.begin(block.last_time)
                 self.queues.take(block, self.dispatcher)
                 self.last_time = block.last_time
             self.position = piece.base + piece.end
+            if self.waits_for is not None:
+                log.info("dispatch goes on at log offset %d", self.position)
+                self.waits_for = None
             self.needs_wake = self._far = self.behind > FAR
 
     @property

@@ -345,7 +345,8 @@ class MessageStore(PutStore, KeptStore, Answers):
         self._flush.stop()
         self._dispatch.stop()
         try:
-            if not self._poison and self._dispatch.stopped_at is None:
+            behind = self._dispatch.stopped_at or self._dispatch.waits_for  # then the next start has to see to it
+            if not self._poison and behind is None:
                 if self._index is not None:
                     self._index.close()
                 self._checkpoint()

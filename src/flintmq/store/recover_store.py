@@ -371,6 +371,18 @@ def recover(
     return Recovered(LogState(end, last_time, queues.next_offsets()), verdict, recovery.decisions)
 
 
+def _has_data(file: LogFile, effects: Effects) -> bool:
+    """Whether anything but zeros stands in a log file."""
+    position = 0
+    with effects.reading(file.path) as fd:
+        while (data := effects.next_data(fd, position)) is not None and data < file.size:
+            piece = effects.pread(fd, min(ZERO_STEP, file.size - data), data)
+            if any(piece) or not piece:
+                return bool(piece)
+            position = data + len(piece)
+    return False
+
+
 def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str, object]:
     """What `recover` would find: where the log ends and what is behind it. Writes nothing and takes no lock.
 
@@ -391,4 +403,8 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
         f"the last stop was {'clean' if facts.clean else 'unclean'}",
         f"{behind} records behind the end would be copied to quarantine/ and cut" if behind else "nothing would be cut",
     ]
+    for file in files.files:
+        if file.start > max(end.offset, files.min_offset):
+            what = "bytes behind the end" if _has_data(file, effects) else "nothing yet (it was made ahead)"
+            decisions.append(f"{file.path}, which holds {what}, would be removed")
     return {"end": end.offset, "verdict": end.verdict.value, "decisions": decisions}
