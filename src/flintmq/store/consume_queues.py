@@ -6,6 +6,7 @@ putConsumeQueueDataByFileChannel) and read with pread, so a reader sees what is 
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -23,6 +24,8 @@ from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.queues import AnyUnit, QueueName, UnitFile, UnitQueue, batch_queue, plain_queue, queue_names
 from flintmq.store.report import Report
 from flintmq.store.running_queue import AnyQueue, RunningBatchQueue, RunningQueue
+
+log = logging.getLogger("flintmq.recovery")
 
 _LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 Stands = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
@@ -89,10 +92,17 @@ class ConsumeQueues:
         if end == units.first and end == 0:
             return log_begin, written > end
         queue.max_offset = queue.writer.next = end
-        low = units.bisect(lambda u: u.physical_offset < log_begin or u.size == PRE_BLANK_SIZE, end)
+        gap = _gap(units, log_begin)
+        whole = end if gap is None else max(gap, units.first)  # up to there no file is missing
+        low = units.bisect(lambda u: u.physical_offset < log_begin or u.size == PRE_BLANK_SIZE, whole)
         queue.min_offset = min(low, end)
         reached = last.physical_offset + last.size if last is not None and UnitQueue.leads(last) else log_begin
-        return reached, written > end
+        if gap is not None:
+            before = units.unit(gap - 1) if gap > units.first else None
+            known = before is not None and UnitQueue.leads(before)
+            reached = before.physical_offset + before.size if before is not None and known else log_begin
+            log.warning("%s lacks a file: units from offset %d on are made again", queue.folder, gap)
+        return reached, written > end or gap is not None
 
     def _load_batch(self, topic: bytes, name: QueueName, log_begin: int, stands: Stands) -> tuple[int, bool]:
         """The same for a batch queue."""
@@ -101,6 +111,10 @@ class ConsumeQueues:
         if queue is None or not units.files:
             return log_begin, False
         written = end = units.end()
+        gap = _gap(units, log_begin)
+        if gap is not None:
+            log.warning("%s lacks a file: units from number %d on are made again", units.folder, gap)
+            end = gap
         last: AnyUnit | None = None
         while end > units.first:
             last = units.unit(end - 1)
@@ -178,6 +192,7 @@ class ConsumeQueues:
             if queue is not None and 0 <= block.offsets[first] < queue.writer.next:
                 self._keep_addresses(queue, block.offsets[first])
                 queue.writer.next = block.offsets[first]
+                queue.min_offset = min(queue.min_offset, block.offsets[first])
             elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
                 lacking = True
         return lacking
@@ -245,3 +260,16 @@ class ConsumeQueues:
     def close(self) -> None:
         """Close every file."""
         self.files.close()
+
+
+def _gap(units: UnitQueue, log_begin: int) -> int | None:
+    """Number of the first unit that stood in a file which is missing, or None. Files that went because all their
+    records are gone are not missing: they go from the front, and the log begins behind their records."""
+    width = units.layout.size
+    end = 0 if log_begin == 0 else units.files[0].start
+    for file in units.files:
+        following = units.unit(file.start // width) if file.start > end else None
+        if following is not None and UnitQueue.leads(following) and following.physical_offset > log_begin:
+            return int(end // width)
+        end = file.start + file.size
+    return None

@@ -22,7 +22,7 @@ from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store import geometry
+from flintmq.store import geometry, queue_list
 from flintmq.store.answers import Answers
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
@@ -118,6 +118,8 @@ class MessageStore(PutStore, KeptStore, Answers):
         index = KeyIndex(self.root, self.config, effects) if indexed else None
         batches = batch_topics(self.root, effects)
         dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
+        # Where others write queues, or wrote them, the list of where they ended says nothing.
+        ends = {} if self._external or facts.mark is None else queue_list.read(self.root, effects)
         self.recovered = recover(
             self.root,
             files,
@@ -128,7 +130,8 @@ class MessageStore(PutStore, KeptStore, Answers):
             index,
             dispatcher,
             effects,
-            self._small.make_abort,
+            lambda: self._begin_writing(bool(ends)),
+            ends,
         )
         state = self.recovered.state
         self._files = MappedFileQueue.of(self._places, self.config, effects)
@@ -188,6 +191,12 @@ class MessageStore(PutStore, KeptStore, Answers):
         self._keeping.start()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
         self._keeper.start()
+
+    def _begin_writing(self, keep_list: bool) -> None:
+        """It is decided what to recover, and nothing was changed so far."""
+        if not keep_list:
+            queue_list.forget(self.root, self.effects)
+        self._small.make_abort()
 
     def _list(self) -> LogFiles:
         """The log's files as they are on disk; an empty last one, left by a kill amid its creation, is removed."""
@@ -350,6 +359,8 @@ class MessageStore(PutStore, KeptStore, Answers):
                 if self._index is not None:
                     self._index.close()
                 self._checkpoint()
+                if not self._external:
+                    queue_list.write(self.root, self._queues.next_offsets(), self.effects)
                 self._keeping.save_once()
                 self._small.remove_abort()
         except OSError as error:

@@ -15,14 +15,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
 from flintmq.config import StoreConfig
 from flintmq.errors import CorruptStoreError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.effects import REAL, Effects
-from flintmq.store import geometry
+from flintmq.store import geometry, queue_list
 from flintmq.store.commit_log import LogState
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
@@ -254,6 +254,8 @@ def load_derived(
     begin: int,
     *,
     clean: bool = False,
+    ends: Mapping[tuple[bytes, int], int] | None = None,
+    tell: Callable[[str], None] = log.info,
 ) -> int:
     """Make queues and index say what the log says.
 
@@ -264,6 +266,8 @@ def load_derived(
         end: log offset of the log's end.
         begin: from here on every unit is written again.
         clean: the stop was clean.
+        ends: where queues ended once; one that ends before it lost its files.
+        tell: takes decisions.
 
     Returns:
         How many records were dispatched.
@@ -280,6 +284,10 @@ def load_derived(
 
     dispatched = queues.load(files.min_offset, end, stands)
     start = min(dispatched, begin)
+    lost = queue_list.lost(ends or {}, queues.next_offsets())
+    if lost:
+        tell(f"{len(lost)} queues lost files ({', '.join(lost[:3])}); units are made again from the log's begin")
+        start = files.min_offset
     if index is not None:
         index.recover(end)
         if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
@@ -347,11 +355,12 @@ def recover(
     dispatcher: Dispatcher,
     effects: Effects,
     before_writing: Callable[[], None],
+    ends: Mapping[tuple[bytes, int], int] | None = None,
 ) -> Recovered:
     """Recover a store; see the module's text. The store's lock is held.
 
     `before_writing` is called once it is decided what to do, before anything is changed. Without `queues` the derived
-    files are left alone, and the whole log is read for the next queue offsets.
+    files are left alone, and the whole log is read for the next queue offsets. `ends` says where queues ended once.
 
     Raises:
         CorruptStoreError: damage that is no tail; nothing was touched then.
@@ -366,9 +375,14 @@ def recover(
         state = LogState(end, last_time, offsets_of_log(root, files, dispatcher, end))
         return Recovered(state, verdict, recovery.decisions)
     begin = begin_of_dispatch(files, recovery.facts, known)
-    records = load_derived(files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean)
+    clean = recovery.facts.clean
+    records = load_derived(files, queues, index, dispatcher, end, begin, clean=clean, ends=ends, tell=recovery.tell)
     recovery.tell(f"{records} records were dispatched again")
-    return Recovered(LogState(end, last_time, queues.next_offsets()), verdict, recovery.decisions)
+    offsets = queues.next_offsets()
+    for place, told in (ends or {}).items():  # of a queue without files whose messages are all gone
+        if place not in offsets:
+            offsets[place] = told
+    return Recovered(LogState(end, last_time, offsets), verdict, recovery.decisions)
 
 
 def _has_data(file: LogFile, effects: Effects) -> bool:
