@@ -54,6 +54,7 @@ imports: install ## Check that imports point one way (the layers in pyproject.to
 	NO_COLOR=1 $(BIN)/lint-imports
 
 bench: install ## Measure the ratios; writes bench/results.json and bench/RESULTS.md
+	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python bench/run.py $(ARGS)
 
 crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on where it stopped; docs/reliability.md
@@ -92,7 +93,7 @@ distclean: clean ## Remove .venv too
 debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
 	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \
 	elif [ "$$(id -u)" != 0 ]; then echo "make debian: needs root; nothing done (try: sudo make debian)"; \
-	else apt-get update -q && apt-get install -q -y gcc libc6-dev python3-dev python3-venv strace; fi
+	else apt-get update -q && apt-get install -q -y gcc libc6-dev python3-dev python3-venv strace fio; fi
 
 # The environment. An interpreter counts only if it runs, is 3.11 or newer and can make environments: a version manager's
 # shim may be there for a version that is not installed, and Debian's python3 may lack venv.

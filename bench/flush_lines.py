@@ -1,4 +1,4 @@
-"""Durable puts, memory, and what keeps page faults away: P7, P8, P16, P18 and the table A1.
+"""Durable puts, memory, and what keeps page faults away: P7, P8, P16 and the table A1.
 
 Every case opens a store of its own in the scratch folder, so all of them meet the same disk. Java runs as a process of
 its own between ours, and its own clock counts, without its start.
@@ -11,7 +11,6 @@ import json
 import os
 import resource
 import shutil
-import sqlite3
 import statistics
 import subprocess
 import sys
@@ -207,105 +206,6 @@ def p16(context: Context) -> list[Result]:
     ]  # fmt: skip
 
 
-# -- P18: other durable stores for Python -----------------------------------------------------------------------------
-
-
-def own_puts(context: Context, groups: int, size: int) -> float:
-    """Microseconds a message: groups of so many, each group durable before the next."""
-    with sync_store(context) as store:
-        began = time.perf_counter()
-        for _ in range(groups):
-            if size == 1:
-                store.put(Message("Bench", BODY, tags="TagA"))
-            else:
-                store.put_many([Message("Bench", BODY, tags="TagA") for _ in range(size)])
-        return (time.perf_counter() - began) / (groups * size) * 1e6
-
-
-def sqlite_puts(context: Context, groups: int, size: int) -> float:
-    """SQLite in WAL mode, each transaction synced."""
-    with folder(context, "sqlite") as path:
-        base = sqlite3.connect(path / "base", isolation_level=None)
-        base.execute("pragma journal_mode=wal")
-        base.execute("pragma synchronous=full")
-        base.execute("create table log (id integer primary key, body blob)")
-        began = time.perf_counter()
-        for _ in range(groups):
-            base.execute("begin")
-            base.executemany("insert into log (body) values (?)", [(BODY,)] * size)
-            base.execute("commit")
-        took = time.perf_counter() - began
-        base.close()
-        return took / (groups * size) * 1e6
-
-
-def lmdb_puts(context: Context, groups: int, size: int) -> float:
-    """LMDB, keys in order."""
-    import lmdb
-
-    with folder(context, "lmdb") as path, lmdb.open(str(path), map_size=1 << 30) as base:
-        number, began = 0, time.perf_counter()
-        for _ in range(groups):
-            with base.begin(write=True) as transaction:
-                for _ in range(size):
-                    transaction.put(number.to_bytes(8, "big"), BODY, append=True)
-                    number += 1
-        return (time.perf_counter() - began) / (groups * size) * 1e6
-
-
-def rocks_puts(context: Context, groups: int, size: int) -> float:
-    """RocksDB, keys in order, its log synced at each write."""
-    import rocksdict
-
-    with folder(context, "rocks") as path:
-        base = rocksdict.Rdict(str(path), rocksdict.Options(raw_mode=True))
-        options = rocksdict.WriteOptions()
-        options.sync = True
-        base.set_write_options(options)
-        number, began = 0, time.perf_counter()
-        for _ in range(groups):
-            batch = rocksdict.WriteBatch(raw_mode=True)
-            for _ in range(size):
-                batch.put(number.to_bytes(8, "big"), BODY)
-                number += 1
-            base.write(batch, options)
-        took = time.perf_counter() - began
-        base.close()
-        return took / (groups * size) * 1e6
-
-
-PEERS = {"sqlite3": sqlite_puts, "lmdb": lmdb_puts, "rocksdict": rocks_puts}
-
-
-def p18(context: Context) -> list[Result]:
-    """One a call, and 64 a sync; against the best of those that are installed."""
-    there = {name: peer for name, peer in PEERS.items() if installed(name)}
-    if not there:
-        raise Unavailable(f"none of {', '.join(PEERS)} is installed")
-    results, groups = [], 300 if context.quick else 3_000
-    for size, bar, moonshot in ((1, 0.7, 1.5), (64, 0.8, 1.5)):
-        cases = {"flintmq": lambda size=size: own_puts(context, groups, size)}
-        for name, peer in there.items():
-            cases[name] = lambda size=size, peer=peer: peer(context, groups, size)
-        found = rounds(context, cases)  # type: ignore[arg-type]
-        best = min(there, key=lambda name: found[name])
-        detail = {f"{name} us": round(value, 1) for name, value in found.items()}
-        what = f"durable, {size} a sync, 100 B: time of {best}, the best of {', '.join(there)} / ours"
-        results.append(
-            Result(f"P18.{size}", what, found[best] / found["flintmq"], bar, False, moonshot, "the disk", detail)
-        )
-    return results
-
-
-def installed(name: str) -> bool:
-    """Whether a package can be imported."""
-    try:
-        __import__(name)
-    except ImportError:
-        return False
-    return True
-
-
 # -- A1: what each of them changes ----------------------------------------------------------------------------------
 
 
@@ -394,4 +294,4 @@ def a1(context: Context) -> list[Result]:
     return results
 
 
-LINES = {"P7": p7, "P8": p8, "P16": p16, "P18": p18, "A1": a1}
+LINES = {"P7": p7, "P8": p8, "P16": p16, "A1": a1}

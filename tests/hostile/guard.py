@@ -354,12 +354,18 @@ class Tries:
         ids = array("i", (chance.choice((0, 1, 1, 65_535, 65_536)) for _ in range(rows * chance.randrange(2))))
         keys = texts(240, rows) if chance.random() < 0.5 else None
         maps = (texts(5, rows), texts(240, 5), texts(240, 5)) if chance.random() < 0.5 else (None, None, None)
-        columns_ = put_columns.Columns(b"T", texts(240, rows), None, keys, *maps, ids, array("q"))
+        tags = texts(240, rows) if chance.random() < 0.5 else None
+        columns_ = put_columns.Columns(b"T", texts(240, rows), tags, keys, *maps, ids, array("q"))
         seen = bytearray(put_columns.QUEUES)
         row, what = columns_.check(2000, file.size, chance.random() < 0.5, seen)
         places = {queue_id: appender.Place(0) for queue_id, there in enumerate(seen) if there}
         if what == put_columns.GOOD:
-            columns_.put(made, file, chance.randrange(rows + 1), 0, 4096, places, array("q", bytes(8 << 16)))
+            first = chance.randrange(rows + 1)
+            end = columns_.put(made, file, first, 0, 4096, places, array("q", bytes(8 << 16)))
+            room = number(chance, rows) if chance.random() < 0.1 else rows
+            numbers, offsets = array("i", bytes(4 << 16)), array("q", bytes(8 << 16))
+            out = array("i", bytes(4 * rows)), array("q", bytes(8 * rows)), array("q", bytes(8 * rows))
+            columns_.units(first, end, 0, 0, numbers, offsets, *out, self.output.last(max(0, min(20 * room, 4096))))
 
 
 def stored_queue(data: memoryview, positions: array[int]) -> tuple[bytes, int] | None:

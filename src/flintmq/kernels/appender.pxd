@@ -53,10 +53,18 @@ cdef class Appender:
     cdef bint _crc_property
     cdef Topic _topic
     cdef uint8_t _scratch[33000]
+    cpdef object put(self, Message message)
     cdef bint _is_open(self) noexcept
     cdef object _put(self, Message m, int64_t now)
     cdef Topic _find(self, object name)
     cdef int64_t _encode(self, Message m) noexcept
     cdef int64_t _pair(self, int64_t n, const uint8_t *name, int64_t name_size, PyObject *value) noexcept
+
+cdef class Follower:
+    cdef public bint needs_wake
+
+cdef class Putter:
+    cdef public Appender quick
+    cdef public Follower follower
 
 cdef bint _special(uint32_t word) noexcept nogil

@@ -283,6 +283,53 @@ class Appender:
         return n
 
 
+@cython.cclass
+class Follower:
+    """Who takes records behind the puts; flintmq.store.dispatch_service.DispatchService derives from it.
+
+    Attributes:
+        needs_wake: whether somebody who puts has to call `wake`.
+    """
+
+    def wake(self) -> None:
+        """Something was put."""
+
+
+@cython.cclass
+class Putter:
+    """Where puts come in: flintmq.store.message_store.MessageStore derives from it, so that `put` is one compiled call.
+
+    Attributes:
+        quick: the appender, while its records need nothing more than to be stored; else None.
+        follower: whom to wake.
+    """
+
+    def put(self, message: Message):
+        """Store one message.
+
+        Returns:
+            A PutResult whose `outcome` says what is certain. PUT_OK: stored, and under SYNC_FLUSH (with wait=True)
+            on disk. FLUSH_DISK_TIMEOUT: stored, but not known to be on disk. Every other status: not stored.
+
+        Raises:
+            UsageError: the store is closed, or this is a forked child.
+
+        Thread: any. Durability: as the store's flushDiskType says.
+        """
+        quick: Appender = self.quick
+        if quick is not None:
+            result = quick.put(message)
+            if result is not None:
+                if self.follower.needs_wake:
+                    self.follower.wake()
+                return result
+        return self._put_and_wait(message)
+
+    def _put_and_wait(self, message: Message):
+        """Put a message that is not plain, or that waits for the disk."""
+        raise NotImplementedError
+
+
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)

@@ -3,4 +3,5 @@ cimport cython
 from libc.stdint cimport uint8_t, int32_t, int64_t
 from flintmq.kernels.append cimport put_blank_record, put_record, record_size
 from flintmq.kernels.appender cimport Appender, Place, Target, _special
-from flintmq.kernels.crc cimport any_below, copy_bytes, u32be
+from flintmq.kernels.crc cimport all_ascii, any_below, copy_bytes, u32be
+from flintmq.kernels.units cimport hash_text, put_unit

@@ -9,7 +9,9 @@ import cython
 if not cython.compiled:  # nothing here runs uncompiled
     from flintmq.kernels.appender import Appender, Place, Target, _special
 
-    any_below = copy_bytes = put_blank_record = put_record = record_size = u32be = None
+    all_ascii = any_below = copy_bytes = hash_text = put_blank_record = put_record = put_unit = record_size = u32be = (
+        None
+    )
 
 COMPILED = cython.compiled
 QUEUES = 65_536  # queue ids below this can be put as a column
@@ -124,7 +126,7 @@ class Columns:
 
     Attributes:
         rows: their number.
-        behind: position in the file behind the last byte that `put` wrote.
+        behind, rows_end: positions in the file behind the last byte that `put` wrote, and behind its last row.
 
     Raises:
         ValueError: the columns have different numbers of rows.
@@ -132,6 +134,7 @@ class Columns:
 
     rows = cython.declare(cython.longlong, visibility="readonly")
     behind = cython.declare(cython.longlong, visibility="readonly")
+    rows_end = cython.declare(cython.longlong, visibility="readonly")
     _topic: bytes
     _topic_size: cython.longlong
     _bodies: Texts
@@ -145,6 +148,7 @@ class Columns:
     _plain: cython.bint  # no row has properties
     _good: cython.bint  # `check` has found all rows good
     _last_queue: cython.longlong
+    _fixed: cython.longlong  # bytes of a record beside its body and its properties
     _scratch: cython.uchar[33000]
 
     def __init__(self, topic: bytes, bodies: Texts, tags, keys, maps, names, values, queue_ids, born_times) -> None:
@@ -330,9 +334,11 @@ class Columns:
         bits: cython.int = cython.cast(cython.int, appender._host_flags)
         crc_property: cython.bint = appender._crc_property
         fixed: cython.longlong = record_size(0, topic_size, 20 if crc_property else 0, bits)
+        self._fixed = fixed
         at: cython.longlong = file.wrote
         begin: cython.longlong = at
         behind: cython.longlong = at
+        rows_end: cython.longlong = at
         place: Place
         for number, place in places.items():
             next_offsets[number] = place.next
@@ -356,15 +362,83 @@ class Columns:
                 )  # fmt: skip
                 next_offsets[queue_id] += 1
                 at += size
-                behind = at
+                behind = rows_end = at
                 row += 1
         for number, place in places.items():
             place.next = next_offsets[number]
         file.wrote = at
         appender.end = file.start + at
         appender.last_time = store_time
-        self.behind = behind
+        self.behind, self.rows_end = behind, rows_end
         return row
+
+    def units(
+        self,
+        row: cython.longlong,
+        end: cython.longlong,
+        physical_offset: cython.longlong,
+        store_time: cython.longlong,
+        numbers: cython.const[cython.int][::1],
+        next_offsets: cython.longlong[::1],
+        unit_queue: cython.int[::1],
+        unit_offset: cython.longlong[::1],
+        unit_time: cython.longlong[::1],
+        unit_bytes: cython.uchar[::1],
+    ):
+        """The consume queue units of rows that `put` wrote one behind the other, without reading their records.
+
+        Args:
+            row, end, physical_offset, store_time: the rows [row, end), log offset of the first, ms.
+            numbers: the queue's number by queue id.
+            next_offsets: by queue id, the queue offset that its first row here got; moved on.
+            unit_queue, unit_offset, unit_time, unit_bytes: take the units, see kernels.units.derive.
+
+        Returns:
+            Log offset of the last row's record; -1 if a row has a tag that is not ASCII or more than a tag.
+
+        Raises:
+            ValueError: rows that `put` did not write, or arrays that are too small.
+        """
+        n: cython.longlong = end - row
+        if (
+            not self._good
+            or self._fixed == 0
+            or row < 0
+            or not 0 < n <= self.rows - row
+            or min(len(numbers), len(next_offsets)) <= self._last_queue
+            or min(len(unit_queue), len(unit_offset), len(unit_time)) < n
+            or len(unit_bytes) < 20 * n
+        ):
+            raise ValueError("rows that were not written, or arrays that are too small")
+        if self._keys is not None or self._maps is not None:
+            return -1
+        k: cython.longlong = 0
+        last: cython.longlong = physical_offset
+        code: cython.longlong
+        to: cython.p_uchar = cython.address(unit_bytes[0])
+        with cython.nogil:
+            while row < end:
+                code = 0
+                properties: cython.longlong = 0
+                tag: cython.longlong = self._tags._size(row) if self._tags is not None else 0
+                if tag > 0:
+                    if not all_ascii(self._tags._p, self._tags._offset(row), tag):
+                        last = -1
+                        break
+                    properties = tag + 6
+                    code = hash_text(0, self._tags._p, self._tags._offset(row), tag)
+                    code -= (code >> 31) << 32  # Java's int
+                queue_id: cython.int = self._queue_id(row)
+                last = physical_offset
+                unit_queue[k] = numbers[queue_id]
+                unit_offset[k] = next_offsets[queue_id]
+                unit_time[k] = store_time
+                put_unit(to, 20 * k, physical_offset, self._bodies._size(row) + properties + self._fixed, code)
+                physical_offset += self._bodies._size(row) + properties + self._fixed
+                next_offsets[queue_id] += 1
+                row += 1
+                k += 1
+        return last
 
 
 @cython.cfunc

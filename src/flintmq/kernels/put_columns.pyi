@@ -20,6 +20,8 @@ class Columns:
     def rows(self) -> int: ...
     @property
     def behind(self) -> int: ...
+    @property
+    def rows_end(self) -> int: ...
     def __init__(
         self,
         topic: bytes,
@@ -42,4 +44,17 @@ class Columns:
         most: int,
         places: dict[int, Place],
         next_offsets: array[int],
+    ) -> int: ...
+    def units(
+        self,
+        row: int,
+        end: int,
+        physical_offset: int,
+        store_time: int,
+        numbers: array[int],
+        next_offsets: array[int],
+        unit_queue: array[int],
+        unit_offset: array[int],
+        unit_time: array[int],
+        unit_bytes: bytearray,
     ) -> int: ...

@@ -32,6 +32,7 @@ def group(
     i: cython.longlong
     q: cython.longlong
     to: cython.longlong
+    first: cython.longlong
     sum_: cython.longlong = 0
     bad: cython.bint = False
     if (
@@ -68,13 +69,18 @@ def group(
                 to = starts[i]
                 starts[i] = sum_
                 sum_ += to
-            for i in range(units):
+            i = 0
+            while i < units:  # mostly single units, but a bulk load has whole runs of one queue
                 q = unit_queue[i]
+                first = i
                 to = starts[q]
-                starts[q] += 1
-                out_offset[to] = unit_offset[i]
-                out_time[to] = unit_time[i]
-                copy_bytes(target, to * 20, source, i * 20, 20)
+                while i < units and unit_queue[i] == q:
+                    out_offset[to] = unit_offset[i]
+                    out_time[to] = unit_time[i]
+                    i += 1
+                    to += 1
+                copy_bytes(target, starts[q] * 20, source, first * 20, (i - first) * 20)
+                starts[q] = to
             for i in range(queues, 0, -1):  # starts have moved on by one queue
                 starts[i] = starts[i - 1]
             starts[0] = 0

@@ -167,13 +167,19 @@ class MappedFileQueue:
         return first
 
     def read(self, offset: int, size: int) -> bytes | None:
-        """Bytes of the log, copied; None where they are not all written or not there any more."""
+        """Bytes of the log, copied; None where they are not all written or not there any more.
+
+        The last file is copied from its map: what is new is in memory. Older ones are read, which waits for the disk
+        without the GIL and fetches no more than is asked for; a page fault would do neither.
+        """
         file = self.find(offset)
         if file is None or not file.hold():
             return None
         try:
             at = offset - file.start
-            return bytes(file.view[at : at + size]) if at + size <= file.committed else None
+            if at + size > file.committed:
+                return None
+            return bytes(file.view[at : at + size]) if file is self.last else self.effects.pread(file.fd, size, at)
         finally:
             file.release()
 

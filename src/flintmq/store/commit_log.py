@@ -39,6 +39,7 @@ from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import several
+from flintmq.store.handed_over import HandedOver
 from flintmq.store.put_checks import encode_properties, message_status, topic_status
 from flintmq.store.schedule import scheduled
 from flintmq.store.several import Taken
@@ -99,6 +100,7 @@ class CommitLog:
     Attributes:
         appender: where the log ends, and the queues: the state that both ways share.
         slow: the part of a put that may keep the others waiting.
+        handed_over: takes notes of rows put as columns, for dispatch; None: nobody wants them.
     """
 
     def __init__(
@@ -116,6 +118,7 @@ class CommitLog:
         self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
         self.lock = threading.Lock()
         self.slow = SlowPart(effects)
+        self.handed_over: HandedOver | None = None
         self.fast = not effects.watches  # whether messages may go the fast way
         self.appender = Appender(
             PutMessageStatus.PUT_OK,

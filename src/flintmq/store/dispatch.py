@@ -23,11 +23,13 @@ from flintmq.format.text import java_decode, java_encode, java_hash
 from flintmq.kernels import runs
 from flintmq.kernels import units as kernel
 from flintmq.message import StoredMessage, stored_message
+from flintmq.store.handed_over import Rows
 from flintmq.store.index_writer import Numbers
 from flintmq.store.log import Piece
 from flintmq.store.places import light_places
 
 PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories, and so the kinds of queues
+SCHEDULE_TOPIC = consume_queue.SCHEDULE_TOPIC.encode()
 MOST_UNITS = 1 << 17
 MOST_KEYS = 1 << 18
 ENOUGH_UNITS = 1 << 15  # for a block, where units may be held back: what is collected should stay in the cache
@@ -254,6 +256,33 @@ class Dispatcher:
         else:
             self._held = piece.base + piece.positions[piece.count - 1], self._time(piece, piece.count)
 
+    def handed_over(self, rows: Rows) -> Block | None:
+        """The block of rows that the put side still has as columns; None if their records have to be read."""
+        topic, tag_keys = rows.topic, self.flags & kernel.TAG_KEYS
+        if topic in self.rules.batch_topics or topic == SCHEDULE_TOPIC or tag_keys or self.units or self.keys:
+            return None
+        count, numbers = rows.last - rows.first, array("i", bytes(4 * len(rows.next_offsets)))
+        if count > MOST_UNITS:
+            return None
+        for queue_id in rows.queue_ids:
+            numbers[queue_id] = self.queues.number(Queue(PLAIN, topic, queue_id))
+        last = rows.columns.units(
+            rows.first,
+            rows.last,
+            rows.begin,
+            rows.store_time,
+            numbers,
+            array("q", rows.next_offsets),
+            self.unit_queue,
+            self.unit_offset,
+            self.unit_time,
+            self.unit_bytes,
+        )
+        if last < 0:
+            return None
+        self.units = count
+        return self._collected(last, rows.store_time)
+
     def rest(self) -> Iterator[Block]:
         """What was held back, if anything."""
         if self._held is not None:
@@ -264,7 +293,7 @@ class Dispatcher:
         kind = kernel.PLAIN
         if topic in self.rules.batch_topics:
             kind = kernel.BATCH
-        elif topic == consume_queue.SCHEDULE_TOPIC.encode():
+        elif topic == SCHEDULE_TOPIC:
             kind = kernel.SCHEDULE
         self.queues.learn(topic, message.queue_id, kind)
 

@@ -14,8 +14,10 @@ import time
 from collections.abc import Callable, Iterable
 
 from flintmq.errors import CorruptStoreError
+from flintmq.kernels.appender import Follower
 from flintmq.store.consume_queues import ConsumeQueues
-from flintmq.store.dispatch import Dispatcher
+from flintmq.store.dispatch import Block, Dispatcher
+from flintmq.store.handed_over import HandedOver
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log import LogWalk, Piece
 from flintmq.store.log_tail import LogTail
@@ -32,7 +34,7 @@ FAR = 32 << 20  # bytes that dispatch may be behind before puts wait for it
 YIELD_S = 0.0005  # how long such a put waits
 
 
-class DispatchService:
+class DispatchService(Follower):
     """Dispatches one store's log.
 
     Args:
@@ -40,6 +42,7 @@ class DispatchService:
         confirmed: log offset up to which records may be dispatched.
         queues, index, dispatcher: of the store; this service is their only writer from now on.
         begin: log offset up to which everything is dispatched.
+        handed_over: rows put as columns; None: nobody hands any over.
 
     Attributes:
         position: log offset up to which everything is dispatched.
@@ -57,9 +60,10 @@ class DispatchService:
         index: KeyIndex | None,
         dispatcher: Dispatcher,
         begin: int,
+        handed_over: HandedOver | None = None,
     ) -> None:
         self.log, self.confirmed = log, confirmed
-        self.queues, self.index, self.dispatcher = queues, index, dispatcher
+        self.queues, self.index, self.dispatcher, self.handed_over = queues, index, dispatcher, handed_over
         self.position, self.last_time = begin, 0
         self.stopped_at: Exception | None = None
         self.waits_for: OSError | None = None
@@ -82,12 +86,11 @@ class DispatchService:
             if self.waits_for is not None and time.monotonic() < self._retry_at:
                 return False
             try:
-                self._take(self.log.pieces(self.position, end))
-                self.position = max(self.position, min(self.log.position, end))
-                if self.position < end:  # something is odd there: let the walk judge that judges for everybody
-                    walk = LogWalk(self.log.listed(), Facts(), self.position, end, check_crc=False)
-                    self._take(walk)
-                    self.position = max(self.position, min(walk.position, end))
+                before = -1
+                while before < self.position < end:
+                    before = self.position
+                    if not self._take_handed_over(end):
+                        self._read(self.handed_over.before(end) if self.handed_over is not None else end)
             except (CorruptStoreError, OSError) as error:
                 self._halt(error)
                 return False
@@ -106,34 +109,62 @@ class DispatchService:
             self.stopped_at = error
             log.error("dispatch stands still at log offset %d: %s", self.position, error)
 
+    def _take_handed_over(self, end: int) -> bool:
+        """Dispatch rows that the put side still has as columns, if such are next."""
+        rows = self.handed_over.take(self.position, end) if self.handed_over is not None else None
+        block = self.dispatcher.handed_over(rows) if rows is not None else None
+        if rows is None or block is None:
+            return False
+        self._write(block)
+        self._reached(rows.end)
+        return True
+
+    def _read(self, end: int) -> None:
+        """Dispatch the records up to this log offset."""
+        self._take(self.log.pieces(self.position, end))
+        self.position = max(self.position, min(self.log.position, end))
+        if self.position < end:  # something is odd there: let the walk judge that judges for everybody
+            walk = LogWalk(self.log.listed(), Facts(), self.position, end, check_crc=False)
+            self._take(walk)
+            self.position = max(self.position, min(walk.position, end))
+
     def _take(self, pieces: Iterable[Piece]) -> None:
-        """Write the units and items of these records; again those of a block that was broken off."""
+        """Write the units and items of these records."""
         for piece in pieces:
             for block in self.dispatcher.blocks(piece):
-                if self.waits_for is not None:
-                    self.queues.replay_from(block, self.dispatcher)
-                if self.index is not None:
-                    self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
-                    self.index.begin(block.last_time)
-                self.queues.take(block, self.dispatcher)
-                self.last_time = block.last_time
-            self.position = piece.base + piece.end
-            if self.waits_for is not None:
-                log.info("dispatch goes on at log offset %d", self.position)
-                self.waits_for = None
-            self.needs_wake = self._far = self.behind > FAR
+                self._write(block)
+            self._reached(piece.base + piece.end)
+
+    def _write(self, block: Block) -> None:
+        """Write one block; again, if it was broken off."""
+        if self.waits_for is not None:
+            self.queues.replay_from(block, self.dispatcher)
+        if self.index is not None:
+            self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+            self.index.begin(block.last_time)
+        self.queues.take(block, self.dispatcher)
+        self.last_time = block.last_time
+
+    def _reached(self, position: int) -> None:
+        self.position = position
+        if self.waits_for is not None:
+            log.info("dispatch goes on at log offset %d", self.position)
+            self.waits_for = None
+        self.needs_wake = self._far = self.behind > FAR
 
     @property
     def behind(self) -> int:
         """Bytes of confirmed log that are not dispatched."""
         return max(0, self.confirmed() - self.position)
 
-    def wake(self) -> None:
-        """Something was put. Whoever puts faster than can be dispatched waits a moment here.
+    def wake(self, size: int = 0) -> None:
+        """Something was put. Whoever puts faster than can be dispatched waits a moment here, for each MiB of `size`.
 
         (A thread that only puts keeps the GIL for milliseconds at a time; dispatch needs it between two kernel calls.)
         """
-        if self._far:
+        for _ in range(1 + (size >> 20)):
+            if not self._far:
+                break
             time.sleep(YIELD_S)
         if not self._wake.is_set():
             self._wake.set()

@@ -18,6 +18,7 @@ from typing import Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
+from flintmq.kernels.appender import Putter
 from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
@@ -31,6 +32,7 @@ from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.expiry import Expiry
 from flintmq.store.flush import FlushService
+from flintmq.store.handed_over import HandedOver
 from flintmq.store.keeping import Keeping, KeptStore
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFiles
@@ -52,7 +54,7 @@ log = logging.getLogger("flintmq.store")
 HOUSEKEEPING_S = 1.0
 
 
-class MessageStore(PutStore, KeptStore, Answers):
+class MessageStore(Putter, PutStore, KeptStore, Answers):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
@@ -138,7 +140,8 @@ class MessageStore(PutStore, KeptStore, Answers):
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)
         self._log = CommitLog(self._files, self.config, state, effects, batch_topics=batches)
-        self._poison = Poison()
+        self._log.handed_over = None if self._external else HandedOver()
+        self._poison = Poison(self._no_quick_put)
         self._counters = Counters(state.next_offsets, state.end, effects)
         self._flushed_time = state.last_time or self._small.known.physic_timestamp
         if facts.mark != state.end:  # everything that recovery kept is on disk
@@ -147,14 +150,14 @@ class MessageStore(PutStore, KeptStore, Answers):
         self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
         self._flush = FlushService(*words, self._note_flushed, self._commits)
         self._dispatch = DispatchService(
-            LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end
+            LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end, self._log.handed_over
         )
         self._puts = Puts(
             self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters, peer
         )
         wakes = self._flush.sync or self._commits is not None or self.config.wake_flush_when_put_message
-        self._waits_for_nothing = not wakes and self.config.broker_role != "SLAVE"
-        self._append = self._log.appender.put
+        self.follower = self._dispatch
+        self.quick = None if wakes or self.config.broker_role == "SLAVE" else self._log.appender
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
         self._retention = Retention(
@@ -225,25 +228,8 @@ class MessageStore(PutStore, KeptStore, Answers):
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
-    def put(self, message: Message) -> PutResult:
-        """Store one message.
-
-        Returns:
-            A PutResult whose `outcome` says what is certain. PUT_OK: stored, and under SYNC_FLUSH (with wait=True)
-            on disk. FLUSH_DISK_TIMEOUT: stored, but not known to be on disk. Every other status: not stored.
-
-        Raises:
-            UsageError: the store is closed, or this is a forked child.
-
-        Thread: any. Durability: as the store's flushDiskType says.
-        """
-        if self._waits_for_nothing and not self._poison.reason:
-            result = self._append(message)
-            if result is not None:
-                if self._dispatch.needs_wake:
-                    self._dispatch.wake()
-                return result
-        return self._put_and_wait(message)
+    def _no_quick_put(self) -> None:
+        self.quick = None
 
     def _put_and_wait(self, message: Message) -> PutResult:
         """Put a message that is not plain, or that waits for the disk."""

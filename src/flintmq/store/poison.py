@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 from dataclasses import dataclass
 
 log = logging.getLogger("flintmq.flush")
@@ -10,8 +11,14 @@ log = logging.getLogger("flintmq.flush")
 
 @dataclass
 class Poison:
-    """Set once, by the first failed sync or commit of the store; never taken back while the process lives."""
+    """Set once, by the first failed sync or commit of the store; never taken back while the process lives.
 
+    Attributes:
+        told: called when it is set.
+        reason: why; empty as long as it is not set.
+    """
+
+    told: Callable[[], None] | None = None
     reason: str = ""
 
     def __bool__(self) -> bool:
@@ -21,4 +28,6 @@ class Poison:
         """Refuse everything from now on."""
         if not self.reason:
             self.reason = reason
+            if self.told is not None:
+                self.told()
             log.error("%s; the store takes no more puts, restart it to read what is on disk", reason)

@@ -17,6 +17,7 @@ from flintmq.kernels import put_columns as kernel
 from flintmq.kernels.appender import Place, Topic
 from flintmq.message import ColumnsResult, Message, PutMessageStatus
 from flintmq.store.commit_log import CommitLog
+from flintmq.store.handed_over import Rows
 from flintmq.store.put_checks import encode_properties, message_status
 
 log = logging.getLogger("flintmq.commitlog")
@@ -91,10 +92,17 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
             status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
             break
         at = file.wrote
+        began = array("q", next_offsets)
+        for q, place in places.items():
+            began[q] = place.next
         before, row = row, columns.put(appender, file, row, now, AT_ONCE, places, next_offsets)
         if begin < 0 and row > before:
             begin = file.start + at
         commit_log.effects.wrote(file.fd, at, columns.behind - at)
+        if row > before and commit_log.handed_over is not None:
+            end = file.start + columns.rows_end
+            rows = Rows(file.start + at, end, topic.raw, columns, before, row, now, queue_ids, began)
+            commit_log.handed_over.add(rows)
         if file.wrote == file.size:
             file.end_here(columns.behind)
             log.info("%s is full", file.path)

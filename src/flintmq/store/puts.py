@@ -89,7 +89,7 @@ class Puts:
         refusal = self._refusal()
         result = put_columns(self.log, topic, batch) if refusal is None else ColumnsResult(refusal)
         if result.count and not self.flush.sync:
-            self._carry_on(result.end)
+            self._carry_on(result.end, result.end - result.physical_offset)
         elif result.count and not self.flush.wait_flushed(result.end):
             result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
         if result.status is not OK:
@@ -140,7 +140,7 @@ class Puts:
         self.counters.refused(late.status.name)
         return late
 
-    def _carry_on(self, end: int) -> None:
+    def _carry_on(self, end: int, size: int = 0) -> None:
         """Nobody waits for the disk: wake who takes the records below this log offset from here."""
         if self.flush.sync:
             self.flush.wake()
@@ -148,6 +148,6 @@ class Puts:
             self.commits.put(end)
         else:
             if self.dispatch.needs_wake:
-                self.dispatch.wake()
+                self.dispatch.wake(size)
             if self.config.wake_flush_when_put_message:
                 self.flush.wake()

@@ -1,8 +1,11 @@
 package flintmq.oracle;
 
 import java.nio.ByteBuffer;
+import java.util.ArrayList;
 import java.util.Arrays;
+import java.util.List;
 import java.util.Map;
+import java.util.Random;
 import java.util.concurrent.ConcurrentMap;
 import org.apache.rocketmq.common.message.MessageDecoder;
 import org.apache.rocketmq.common.message.MessageExt;
@@ -38,6 +41,37 @@ final class ReadBench {
             Oracle.emit(Oracle.row("op", "readbench", "decode", decode, "max", max, "messages", pass[0],
                 "bytes", pass[1], "ns_per_message", nanos[rounds / 2], "cpu_ns_per_message", cpu[rounds / 2]));
         }
+        store.shutdown();
+    }
+
+    /** Single messages at random queue offsets of the first part of every queue; microseconds of each get. */
+    static void cold(Oracle.Args args) throws Exception {
+        DefaultMessageStore store = Oracle.load(args.store(), args.config());
+        store.start();
+        Oracle.awaitDispatch(store);
+        int count = args.integer("count", 1000);
+        int percent = args.integer("percent", 100);
+        List<Object[]> queues = new ArrayList<>();
+        for (Map.Entry<String, ConcurrentMap<Integer, ConsumeQueueInterface>> topic : store.getConsumeQueueTable().entrySet()) {
+            for (int queue : topic.getValue().keySet()) {
+                long end = store.getMaxOffsetInQueue(topic.getKey(), queue) * percent / 100;
+                if (end > 0) {
+                    queues.add(new Object[] {topic.getKey(), queue, end});
+                }
+            }
+        }
+        Random random = new Random(args.integer("seed", 19));
+        long bytes = 0;
+        long began = System.nanoTime();
+        for (int i = 0; i < count; i++) {
+            Object[] queue = queues.get(random.nextInt(queues.size()));
+            long offset = (long) (random.nextDouble() * (long) queue[2]);
+            GetMessageResult result = store.getMessage("bench", (String) queue[0], (int) queue[1], offset, 1, null);
+            bytes += MessageDecoder.decode(result.getMessageBufferList().get(0), true, false).getBody().length;
+            result.release();
+        }
+        double micros = (System.nanoTime() - began) / 1000.0 / count;
+        Oracle.emit(Oracle.row("op", "coldbench", "count", count, "bytes", bytes, "us_per_get", micros));
         store.shutdown();
     }
 
