@@ -77,6 +77,20 @@ def test_an_extension_that_is_lost_takes_no_unit_with_it(tmp_path: Path):
         assert found == ["t0", "t1", "t2", "t0"]  # who filters gets what cannot be told
 
 
+def test_addresses_rise_also_where_a_hole_was_filled(tmp_path: Path):
+    """Retention deletes what stands before the address of the first unit that is left."""
+    with open_small(tmp_path, **EXT) as store:
+        put_all(store, 9)
+    queue = tmp_path / "consumequeue/T/0" / ("0" * 20)
+    data = queue.read_bytes()
+    queue.write_bytes(data[:80] + bytes(20) + data[100:])  # unit 4
+    with open_small(tmp_path, **EXT) as store:
+        assert [m.queue_offset for m in store.get("T", 0, 0, tags="t1").messages] == [1, 4, 7]
+    found = [consume_queue_ext.position(u.tags_code) for u in units(tmp_path)]
+    assert found == sorted(found) and len(set(found)) == 9 and found[:4] == [0, 20, 40, 60]
+    assert ext_units(tmp_path) == [(java_hash(f"t{n % 3}"), r.store_timestamp) for n, r in enumerate(records(tmp_path))]
+
+
 def test_tags_are_looked_up_in_the_extension(tmp_path: Path):
     with open_small(tmp_path, **EXT) as store:
         put_all(store, 9)

@@ -198,11 +198,18 @@ class ConsumeQueues:
         return lacking
 
     def _keep_addresses(self, queue: RunningQueue, offset: int) -> None:
-        """Units from this offset on are written again: with the addresses into the ext queue that they have."""
-        if queue.writer.ext is not None:
-            for _, unit in plain_queue(self.root, queue.name, self.effects).units(offset, queue.writer.next):
-                if isinstance(unit, Unit) and is_address(unit.tags_code):
-                    queue.writer.ext.standing[unit.physical_offset] = unit.tags_code
+        """Units from this offset on are written again: with the addresses into the ext queue that they have.
+
+        Behind the first that has none all get new ones, so that addresses go on rising: retention counts on that.
+        """
+        if queue.writer.ext is None:
+            return
+        standing: dict[int, int] = {}
+        for number, unit in plain_queue(self.root, queue.name, self.effects).units(offset, queue.writer.next):
+            if number != offset + len(standing) or not isinstance(unit, Unit) or not is_address(unit.tags_code):
+                break
+            standing[unit.physical_offset] = unit.tags_code
+        queue.writer.ext.standing = standing
 
     def take(self, block: Block, dispatcher: Dispatcher) -> None:
         """Write the units of one block and let readers see them.
