@@ -42,7 +42,19 @@ def oracle(
     settings = context.scratch / "oracle.json"
     settings.write_text(json.dumps({"store": config or {}}), encoding="utf-8")
     path = f"{build}/target/oracle.jar{os.pathsep}{build}/lib/*"
-    words = ["java", "-cp", path, "flintmq.oracle.Oracle", command, "--store", str(store), "--config", str(settings)]
+    opened = "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"  # the transient pool locks its buffers
+    words = [
+        "java",
+        opened,
+        "-cp",
+        path,
+        "flintmq.oracle.Oracle",
+        command,
+        "--store",
+        str(store),
+        "--config",
+        str(settings),
+    ]
     done = subprocess.run([*words, *options], capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"oracle {command} failed: {done.stderr.strip()[-500:]}")

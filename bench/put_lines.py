@@ -19,6 +19,7 @@ from typing import Any
 
 import java
 from harness import Context, Result, Unavailable
+from put_peer import POOL
 
 PEER = Path(__file__).resolve().parent / "put_peer.py"
 RECORD = 91 + len("Bench") + len("TAGS\x01TagA\x02")  # bytes of a record beside its body
@@ -35,13 +36,14 @@ def flint(context: Context, kind: str, size: int, count: int, warm: int) -> Cost
     return found
 
 
-def oracle(context: Context, size: int, count: int, warm: int, threads: int = 1) -> Cost:
-    """One run of Java's, with what the whole process took."""
+def oracle(context: Context, size: int, count: int, warm: int, threads: int = 1, pool: bool = False) -> Cost:
+    """One run of Java's, with what the whole process took. Its pool has as many buffers as ours."""
     store = context.scratch / "put-java"
+    shutil.rmtree(store, ignore_errors=True)
     store.mkdir()
     words = ["--size", size, "--count", count, "--warmup", warm, "--threads", threads]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    [row] = java.oracle(context, "bench", store, None, *map(str, words))
+    [row] = java.oracle(context, "bench", store, POOL if pool else None, *map(str, words))
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     shutil.rmtree(store)
     if row["failed"]:
@@ -66,23 +68,26 @@ def rounds(context: Context, cases: dict[str, Callable[[], Cost]]) -> dict[str, 
 
 
 def small(context: Context) -> dict[str, dict[str, float]]:
-    """Microseconds a message of 100 B: Java, single puts, columns. Measured once for P1, P2 and P5."""
+    """Microseconds a message of 100 B: Java, single puts, columns; the first two with the pool as well. Measured once
+    for P1, P2 and P5."""
     if "put.small" not in context.shared:
         count, warm = (300_000, 400_000) if context.quick else (2_000_000, 400_000)
-        cost = rounds(
-            context,
-            {
-                "java": lambda: oracle(context, 100, count, warm),
-                "start": lambda: oracle(context, 100, 1000, warm),
-                "one": lambda: flint(context, "one", 100, count, 50_000),
-                "columns": lambda: flint(context, "columns", 100, count, 65_536),
-            },
-        )
-        cost["java"] = {key: cost["java"][key] - cost["start"][key] for key in ("user", "system")}
-        per = {name: {key: value / count * 1e6 for key, value in cost[name].items()} for name in ("java", "one")}
-        whole = count // 65_536 * 65_536
-        per["columns"] = {key: value / whole * 1e6 for key, value in cost["columns"].items()}
-        context.shared["put.small"] = per
+        cases: dict[str, Callable[[], Cost]] = {"columns": lambda: flint(context, "columns", 100, count, 65_536)}
+        for end, pool in (("", False), ("+pool", True)):
+            cases |= {
+                f"java{end}": lambda pool=pool: oracle(context, 100, count, warm, pool=pool),  # type: ignore[misc]
+                f"start{end}": lambda pool=pool: oracle(context, 100, 1000, warm, pool=pool),  # type: ignore[misc]
+                f"one{end}": lambda end=end: flint(context, f"one{end}", 100, count, 50_000),  # type: ignore[misc]
+            }
+        cost = rounds(context, cases)
+        for end in ("", "+pool"):
+            start = cost.pop(f"start{end}")
+            cost[f"java{end}"] = {key: cost[f"java{end}"][key] - start[key] for key in ("user", "system")}
+        rows = {name: count // 65_536 * 65_536 if name == "columns" else count for name in cost}
+        context.shared["put.small"] = {
+            name: {key: value / rows[name] * 1e6 for key, value in found.items() if value is not None}
+            for name, found in cost.items()
+        }
     found: dict[str, dict[str, float]] = context.shared["put.small"]
     return found
 
@@ -92,12 +97,15 @@ def detail(cost: dict[str, dict[str, float]], *names: str) -> dict[str, float]:
 
 
 def p1(context: Context) -> list[Result]:
-    cost = small(context)
-    one, peer = (cost[name]["user"] + cost[name]["system"] for name in ("one", "java"))
-    return [
-        Result("P1.mapped", "put 100 B, one at a time, processor time / Java's", one / peer, 1 / 5, at_most=True,
-               moonshot=1 / 12, bound="first touch of pages; calls of Python", detail=detail(cost, "one", "java"))
-    ]  # fmt: skip
+    cost, results = small(context), []
+    for name, end, bar in (("mapped", "", 1 / 5), ("pool", "+pool", 1 / 8)):
+        one, peer = (cost[side + end]["user"] + cost[side + end]["system"] for side in ("one", "java"))
+        what = f"put 100 B, one at a time, {name}, processor time / Java's"
+        results.append(
+            Result(f"P1.{name}", what, one / peer, bar, True, 1 / 12, "getting pages from the kernel; calls of Python",
+                   detail(cost, f"one{end}", f"java{end}"))
+        )  # fmt: skip
+    return results
 
 
 def p2(context: Context) -> list[Result]:
@@ -111,20 +119,23 @@ def p2(context: Context) -> list[Result]:
 
 def p3(context: Context) -> list[Result]:
     count = context.mib * (1 << 20) // (RECORD + 1024) + 1
-    warm = 400_000 if not context.quick else 100_000
-    cost = rounds(
-        context,
-        {
-            "java": lambda: oracle(context, 1024, count, warm),
-            "flint": lambda: flint(context, "one", 1024, count, 50_000),
-        },
-    )
-    ratio = cost["java"]["seconds"] / cost["flint"]["seconds"]
-    seconds = {name: round(cost[name]["seconds"], 3) for name in cost}
-    return [
-        Result("P3.mapped", f"put 1 KB, {context.mib} MiB, dispatch included: speed / Java's", ratio, 2.0,
-               moonshot=10.0, bound="getting the pages of new files", detail=seconds)
-    ]  # fmt: skip
+    warm, results = 400_000 if not context.quick else 100_000, []
+    for name, bar in (("mapped", 2.0), ("pool", 2.5)):
+        kind, pool = ("one+pool", True) if name == "pool" else ("one", False)
+        cost = rounds(
+            context,
+            {
+                "java": lambda pool=pool: oracle(context, 1024, count, warm, pool=pool),  # type: ignore[misc]
+                "flint": lambda kind=kind: flint(context, kind, 1024, count, 50_000),  # type: ignore[misc]
+            },
+        )
+        ratio = cost["java"]["seconds"] / cost["flint"]["seconds"]
+        seconds = {side: round(cost[side]["seconds"], 3) for side in cost}
+        results.append(
+            Result(f"P3.{name}", f"put 1 KB, {context.mib} MiB, {name}, dispatch included: speed / Java's", ratio, bar,
+                   moonshot=10.0, bound="getting pages from the kernel", detail=seconds)
+        )  # fmt: skip
+    return results
 
 
 def p4(context: Context) -> list[Result]:

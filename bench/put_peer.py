@@ -1,8 +1,9 @@
 """One process that puts into a new store and tells what it cost: `python bench/put_peer.py DIR KIND SIZE COUNT WARM`.
 
 KIND is `one` (a Message made and put at a time), `timed` (the same with a clock around each), `four` (the same in four
-threads) or `columns` (Arrow, 64 Ki rows a time). Prints JSON: seconds of wall clock, user and system seconds of the
-process, dispatch included, warm-up not; of `timed` also p999_us, which one put in a thousand exceeds.
+threads) or `columns` (Arrow, 64 Ki rows a time); `one+pool` puts through a transient pool of two buffers. Prints JSON:
+seconds of wall clock, user and system seconds of the process, dispatch included, warm-up not; of `timed` also p999_us,
+which one put in a thousand exceeds.
 """
 
 from __future__ import annotations
@@ -55,11 +56,13 @@ def put_columns(store: MessageStore, size: int, count: int) -> None:
         store.put_columns("Bench", batch)
 
 
+POOL = {"transientStorePoolEnable": True, "transientStorePoolSize": 2}
 KINDS = {"one": put_one, "timed": put_timed, "four": put_four, "columns": put_columns}
 
 
 def main(path: str, kind: str, size: int, count: int, warm: int) -> None:
-    with MessageStore(path) as store:
+    kind, _, pool = kind.partition("+")
+    with MessageStore(path, POOL if pool else None) as store:
         KINDS[kind](store, size, warm)
         store.wait_dispatched()
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()

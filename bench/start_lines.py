@@ -49,9 +49,7 @@ def p9a(context: Context) -> list[Result]:
         )
         crashed()
         peer, own = less(samples["java"], samples["java start"]), less(samples["flintmq"], samples["flintmq start"])
-        what = (
-            f"unclean start, {context.mib} MiB of log, {size} bodies, until dispatched: Java's time / ours"
-        )
+        what = f"unclean start, {context.mib} MiB of log, {size} bodies, until dispatched: Java's time / ours"
         results.append(
             Result(f"P9a.{size}", what, peer.wall / own.wall, 10.0, moonshot=25,
                    bound="validation, then cache misses of index insertion", detail=figures(samples))

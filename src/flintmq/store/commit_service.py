@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 
 from flintmq.config import StoreConfig
+from flintmq.kernels.appender import Follower
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog
@@ -18,9 +19,11 @@ from flintmq.store.poison import Poison
 from flintmq.store.signal import Signal
 
 PAGE = 4096
+LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
+LINGERS = 20  # so many times with too little to commit, then it sleeps
 
 
-class CommitService:
+class CommitService(Follower):
     """Commits one log.
 
     Args:
@@ -32,6 +35,7 @@ class CommitService:
         committed: called after each commit.
 
     Attributes:
+        needs_wake: it sleeps, and wants to be told of a put (wakeCommitWhenPutMessage).
         done: (store time in ms of the last record, log offset behind it) of what is committed; always read together.
     """
 
@@ -74,10 +78,9 @@ class CommitService:
         self.committed()
         return True
 
-    def put(self, end: int) -> None:
-        """A record was put that ends at this log offset."""
-        if self.config.wake_commit_when_put_message and end - self.done[1] >= self._least * PAGE:
-            self._wake.set()
+    def wake(self) -> None:
+        """Something was put."""
+        self._wake.set()
 
     def start(self) -> None:
         """Start the thread."""
@@ -94,10 +97,16 @@ class CommitService:
     def _run(self) -> None:
         interval = self.config.commit_interval_commit_log / 1000
         thorough = self.config.commit_commit_log_thorough_interval / 1000
+        looks, wakes = 0, self.config.wake_commit_when_put_message
         while not self._stop:
-            self._wake.wait(interval)
             now = self.effects.monotonic()
             everything = now - self._last_thorough >= thorough
             if everything:
                 self._last_thorough = now
-            self.commit_once(0 if everything else self._least)
+            looks = 0 if self.commit_once(0 if everything else self._least) else looks + 1
+            if looks < LINGERS and wakes:
+                self._wake.wait(LINGER_S)
+                continue
+            self.needs_wake = wakes
+            self._wake.wait(interval)
+            self.needs_wake = False

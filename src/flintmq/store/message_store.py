@@ -155,8 +155,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._puts = Puts(
             self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters, peer
         )
-        wakes = self._flush.sync or self._commits is not None or self.config.wake_flush_when_put_message
-        self.follower = self._dispatch
+        wakes = self._flush.sync or self.config.wake_flush_when_put_message
+        self.follower = self._dispatch if self._commits is None else self._commits
         self.quick = None if wakes or self.config.broker_role == "SLAVE" else self._log.appender
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)

@@ -54,7 +54,7 @@ class Puts:
         if result.status is not OK:
             return result
         if not (self.flush.sync and message.wait):
-            self._carry_on(result.physical_offset + result.size)
+            self._carry_on()
         elif not self.flush.wait_flushed(result.physical_offset + result.size):
             result = self._unflushed(result)
         return result
@@ -79,7 +79,7 @@ class Puts:
         if not stored:
             return results
         if not (self.flush.sync and any(message.wait for message in messages)):
-            self._carry_on(stored[-1].physical_offset + stored[-1].size)
+            self._carry_on()
         elif not self.flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
             results = [self._unflushed(r) if r.status is OK else r for r in results]
         return results
@@ -89,7 +89,7 @@ class Puts:
         refusal = self._refusal()
         result = put_columns(self.log, topic, batch) if refusal is None else ColumnsResult(refusal)
         if result.count and not self.flush.sync:
-            self._carry_on(result.end, result.end - result.physical_offset)
+            self._carry_on(result.end - result.physical_offset)
         elif result.count and not self.flush.wait_flushed(result.end):
             result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
         if result.status is not OK:
@@ -105,7 +105,7 @@ class Puts:
         if result.status is OK and self.flush.sync and message.wait:
             return async_puts.flushed_future(self.flush, result.physical_offset + result.size, result, loop)
         if result.status is OK:
-            self._carry_on(result.physical_offset + result.size)
+            self._carry_on()
         return async_puts.answered(result, loop)
 
     def _append(self, message: Message) -> PutResult:
@@ -140,12 +140,13 @@ class Puts:
         self.counters.refused(late.status.name)
         return late
 
-    def _carry_on(self, end: int, size: int = 0) -> None:
-        """Nobody waits for the disk: wake who takes the records below this log offset from here."""
+    def _carry_on(self, size: int = 0) -> None:
+        """Nobody waits for the disk: wake who takes the new records (`size` bytes, if many) from here."""
         if self.flush.sync:
             self.flush.wake()
         elif self.commits is not None:
-            self.commits.put(end)
+            if self.commits.needs_wake:
+                self.commits.wake()
         else:
             if self.dispatch.needs_wake:
                 self.dispatch.wake(size)
