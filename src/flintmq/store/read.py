@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import time
 from array import array
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
@@ -20,7 +20,8 @@ from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consume_queues import ConsumeQueues
-from flintmq.store.running_queue import AnyQueue, Entry
+from flintmq.store.queues import ExtQueue
+from flintmq.store.running_queue import AnyQueue
 
 Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, where to go on
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
@@ -51,12 +52,10 @@ class Limits:
             RAM * config.access_message_in_memory_max_ratio // 100,
         )
 
-    def reached(self, messages: int, size: int, entry: Entry, log_end: int) -> bool:
-        """Whether `messages` of `size` bytes are enough, before this entry's."""
-        unit = entry.unit
+    def reached(self, messages: int, size: int, unit: Unit, more: int, log_end: int) -> bool:
+        """Whether `messages` of `size` bytes are enough, before the `more` ones of this unit."""
         count, bytes_ = self.memory if log_end - unit.physical_offset <= self.young else self.disk
-        many = messages + entry.messages > min(self.messages, count)
-        return messages > 0 and (many or size + unit.size > bytes_)
+        return messages > 0 and (messages + more > min(self.messages, count) or size + unit.size > bytes_)
 
 
 class Reader:
@@ -113,35 +112,27 @@ class Reader:
     def _take(
         self, queue: AnyQueue, topic: bytes, queue_id: int, offset: int, most: int, codes: set[int] | None
     ) -> Answer:
+        """Walk the units of one queue file, as upstream does."""
         looked_at = most
         if codes is not None:
             looked_at = max(self.config.max_filter_message_size // queue.unit_size, most)
-        entries = queue.entries(offset, max(looked_at, 1))
-        if not entries:
-            return GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset)
-        if codes is not None:
-            entries = with_tags_codes(entries, queue)
-        return self._collect(topic, queue_id, entries, most, codes)
-
-    def _collect(
-        self, topic: bytes, queue_id: int, entries: Sequence[Entry], most: int, codes: set[int] | None
-    ) -> Answer:
-        """What these units of one queue file give, walked as upstream does."""
         limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
+        filter_ = None if codes is None else TagFilter(queue, codes)
         messages: list[StoredMessage] = []
-        count, size, following, matched = 0, 0, entries[0].offset, False
-        for entry in entries:
-            unit = entry.unit
-            if limits.reached(count, size, entry, log_end):
+        count, size, following, matched = 0, 0, -1, False
+        for unit, at, more in queue.entries(offset, max(looked_at, 1)):
+            if limits.reached(count, size, unit, more, log_end):
                 break
-            following = entry.offset + entry.messages
-            if codes is not None and not is_address(unit.tags_code) and unit.tags_code & 0xFFFFFFFF not in codes:
+            following = at + more
+            if filter_ is not None and not filter_.passes(unit.tags_code):
                 continue
             matched = True
-            message = self.record(unit, topic, queue_id, entry.offset)
+            message = self.record(unit, topic, queue_id, at)
             if message is not None:
                 messages.append(message)
-                count, size = count + entry.messages, size + unit.size
+                count, size = count + more, size + unit.size
+        if following < 0:
+            return GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset)
         if messages:
             return GetMessageStatus.FOUND, messages, following
         lost = GetMessageStatus.MESSAGE_WAS_REMOVING if matched else GetMessageStatus.NO_MATCHED_MESSAGE
@@ -162,16 +153,22 @@ class Reader:
         return message if own or b"INNER_MULTI" in message.fields.properties else None
 
 
-def with_tags_codes(entries: list[Entry], queue: AnyQueue) -> list[Entry]:
-    """The entries with the tags codes that an ext queue holds; one that is not there stays an address, which upstream
-    gives to everybody."""
-    if not any(is_address(entry.unit.tags_code) for entry in entries):
-        return entries
-    ext, found = queue.ext(), []
-    for entry in entries:
-        there = ext.unit(entry.unit.tags_code)
-        found.append(entry if there is None else entry._replace(unit=entry.unit._replace(tags_code=there.tags_code)))
-    return found
+class TagFilter:
+    """Which units of a queue have one of these tags codes, as unsigned 32 bits."""
+
+    def __init__(self, queue: AnyQueue, codes: set[int]) -> None:
+        self.queue, self.codes = queue, codes
+        self._ext: ExtQueue | None = None
+
+    def passes(self, tags_code: int) -> bool:
+        """Whether a unit with this tags field does. If it points at nothing in the ext queue it does, as upstream's."""
+        if is_address(tags_code):
+            self._ext = self._ext or self.queue.ext()
+            there = self._ext.unit(tags_code)
+            if there is None:
+                return True
+            tags_code = there.tags_code
+        return tags_code & 0xFFFFFFFF in self.codes
 
 
 def wanted_codes(tags: str | None) -> set[int] | None:

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from array import array
 
-from flintmq.format.consume_queue import UNIT, UNIT_SIZE
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.store.log import Piece
 from flintmq.store.log_files import LogFile
 from flintmq.store.read import Answer, Reader
-from flintmq.store.running_queue import AnyQueue, Entry, RunningQueue
+from flintmq.store.running_queue import AnyQueue, RunningQueue
 
 AT_ONCE = 1024  # units whose records are counted at a time: the grain of `max_bytes`
 
@@ -73,7 +73,7 @@ class PieceReader:
             good = self._checked(units, at, found) if found else 0
             if not good:
                 unit = UNIT.unpack(units, UNIT_SIZE * at)
-                if not self._one(Entry(unit, self.offset + at)):
+                if not self._one(unit, self.offset + at):
                     return self.offset + at
                 good = 1
             at += good
@@ -97,17 +97,17 @@ class PieceReader:
 
     def _each(self, queue: AnyQueue) -> int:
         following = self.offset
-        for entry in queue.entries(self.offset, self.left):
-            if not self._one(entry):
+        for unit, offset, messages in queue.entries(self.offset, self.left):
+            if not self._one(unit, offset):
                 break
-            following = entry.offset + entry.messages
+            following = offset + messages
         return following
 
-    def _one(self, entry: Entry) -> bool:
+    def _one(self, unit: Unit, offset: int) -> bool:
         """Take the record of one unit if it stands there; False if that is too much for this answer."""
-        if self.rows and entry.unit.size > self.bytes_left:
+        if self.rows and unit.size > self.bytes_left:
             return False
-        message = self.record(entry.unit, self.topic, self.queue_id, entry.offset)
+        message = self.record(unit, self.topic, self.queue_id, offset)
         file = self._hold(message.physical_offset) if message is not None else None
         if message is not None and file is not None:
             self._add(file, memoryview(array("q", [message.physical_offset - file.start])), 1, message.size)

@@ -6,9 +6,11 @@ Source: upstream ConsumeQueue, BatchConsumeQueue (getIndexBuffer, getBatchMsgInd
 
 from __future__ import annotations
 
+import itertools
 import os
+from collections.abc import Iterator
 from contextlib import suppress
-from typing import NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
@@ -17,13 +19,7 @@ from flintmq.store import geometry
 from flintmq.store.queue_writer import BatchQueueWriter, QueueWriter
 from flintmq.store.queues import ExtQueue, QueueName, batch_queue
 
-
-class Entry(NamedTuple):
-    """A unit of a queue, with the queue offsets [offset, offset + messages) that it stands for."""
-
-    unit: Unit
-    offset: int
-    messages: int = 1
+Entry: TypeAlias = tuple[Unit, int, int]  # a unit, the first queue offset that it stands for, and how many
 
 
 class RunningQueue:
@@ -48,9 +44,9 @@ class RunningQueue:
         """Smallest queue offset and the one behind the largest."""
         return self.min_offset, self.max_offset
 
-    def entries(self, offset: int, count: int) -> list[Entry]:
+    def entries(self, offset: int, count: int) -> Iterator[Entry]:
         """Up to `count` units from this offset on, all of one file (as upstream reads them)."""
-        return [Entry(unit, at) for at, unit in enumerate(UNIT.iter(self.unit_bytes(offset, count)), offset)]
+        return zip(UNIT.iter(self.unit_bytes(offset, count)), itertools.count(offset), itertools.repeat(1))
 
     def units(self, offset: int, count: int) -> list[Unit]:
         """The same, without their offsets."""
@@ -96,18 +92,15 @@ class RunningBatchQueue:
         first = units.unit(number) if number < stop else None
         return (first.base_offset if isinstance(first, BatchUnit) else high), high
 
-    def entries(self, offset: int, count: int) -> list[Entry]:
+    def entries(self, offset: int, count: int) -> Iterator[Entry]:
         """The unit in which this offset lies and those behind it, of one file, for up to `count` offsets."""
         units = batch_queue(self.root, self.name, self.effects)
         stop = self.writer.position // BATCH_UNIT_SIZE
         number = units.bisect(lambda unit: units.span(0, unit)[1] <= offset, stop)
-        found = []
         for unit in units.read(number, min(count, stop - number)):
             if not isinstance(unit, BatchUnit) or unit.base_offset - offset >= count:
-                break
-            plain = Unit(unit.physical_offset, unit.size, unit.tags_code)
-            found.append(Entry(plain, unit.base_offset, unit.messages))
-        return found
+                return
+            yield Unit(unit.physical_offset, unit.size, unit.tags_code), unit.base_offset, unit.messages
 
     def next_file(self, offset: int) -> int:
         """Where to go on when the file of this offset is missing: at the first unit that there is."""
