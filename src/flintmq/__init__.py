@@ -31,6 +31,7 @@ from flintmq.errors import (
 from flintmq.message import (
     COLUMNS,
     ColumnsResult,
+    GetBatchResult,
     GetMessageStatus,
     GetResult,
     Message,
@@ -54,6 +55,7 @@ __all__ = [
     "CorruptStoreError",
     "FlintError",
     "FormatError",
+    "GetBatchResult",
     "GetMessageStatus",
     "GetResult",
     "JavaNotFoundError",

@@ -298,3 +298,21 @@ class GetResult:
     next_begin_offset: int
     min_offset: int
     max_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class GetBatchResult:
+    """Answer of a get_batch.
+
+    Attributes:
+        status: RocketMQ's status, as `get` gives it.
+        batch: a pyarrow.RecordBatch with a row for each message, in queue order; of no rows where none was found.
+        next_begin_offset: where to go on.
+        min_offset, max_offset: bounds of the queue, the latter behind its last message.
+    """
+
+    status: GetMessageStatus
+    batch: Any
+    next_begin_offset: int
+    min_offset: int
+    max_offset: int

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from flintmq import Message, MessageStore
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
@@ -25,6 +26,24 @@ def test_a_dry_run_says_what_would_be_cut_and_writes_nothing(run: Run, golden, t
         "decision  4 records behind the end would be copied to quarantine/ and cut",
     ]
     assert sorted(path.name for path in copy.rglob("*")) == before and result.code == 0
+
+
+def test_a_dry_run_names_files_that_would_go(run: Run, tmp_path: Path) -> None:
+    """The file that a crashed store had made ahead, and one behind a log that is cut."""
+    root = tmp_path / "s"
+    with MessageStore(root, config={"mappedFileSizeCommitLog": 4096}) as store:
+        store.put_many([Message("T", bytes(500))] * 5)
+    (root / "abort").write_bytes(b"1")
+    spare = root / "commitlog" / f"{4096:020d}"
+    spare.write_bytes(bytes(4096))
+    words = ("recover", root, "--dry-run", "--json", "--set", "mappedFileSizeCommitLog=4096")
+    told = f"{spare}, which holds nothing yet (it was made ahead), would be removed"
+    assert json.loads(run(*words).out)["decisions"][-1] == told
+    spare.write_bytes(bytes(4000) + b"x" * 96)
+    assert (
+        json.loads(run(*words).out)["decisions"][-1] == f"{spare}, which holds bytes behind the end, would be removed"
+    )
+    assert spare.exists()
 
 
 def test_recovering_cuts_the_tail_for_good(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -13,6 +13,20 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("kind", ["batch", "light", "ext"])
+def test_batches_light_queues_and_extensions_give_the_same_bytes(tmp_path: Path, version: str, kind: str):
+    """Batches of both kinds, light queues, queue extensions: log, queues of either type and index."""
+    built, why = home(version)
+    if built is None:
+        pytest.skip(f"RocketMQ {version}: {why}")
+    found = run(tmp_path, Java(version, built), seed=5, rounds=2, per_round=400, kind=kind)
+    assert found.operations == 800 and found.compared["queues"] > 20_000
+    assert found.compared["batch"] > (10_000 if kind == "batch" else -1)
+    assert found.compared["ext"] > (10_000 if kind == "ext" else -1)
+    assert found.answers == [] and found.differing == [], str(found)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_seeded_operations_give_the_same_bytes(tmp_path: Path, version: str):
     """Log, queues and index, byte for byte, with a clean stop of both in the middle."""
     built, why = home(version)

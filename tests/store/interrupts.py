@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-WHERE = ("store/commit_log.py", "storage/mapped_file_queue.py")
+WHERE = ("store/commit_log.py", "store/put_batch.py", "storage/mapped_file_queue.py")
 
 
 def interrupted_at(step: int, call: Callable[[], object]) -> bool:

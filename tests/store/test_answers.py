@@ -1,11 +1,12 @@
 """What an open store answers through a view."""
 
+import sys
 from pathlib import Path
 
 import pytest
 
 from flintmq import Message
-from flintmq.errors import UsageError
+from flintmq.errors import MissingExtraError, UsageError
 from tests.store.engine import open_small
 
 
@@ -34,3 +35,20 @@ def test_messages_put_later_are_in_the_next_view(tmp_path: Path):
         assert [m.body for m in store] == [b"first"]
         store.put(Message("T", b"second"))
         assert [m.body for m in store] == [b"first", b"second"]
+
+
+def test_without_pyarrow_one_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    monkeypatch.delitem(sys.modules, "flintmq.arrow.queue_batch", raising=False)
+    with open_small(tmp_path) as store, pytest.raises(MissingExtraError, match=r"pip install 'flintmq\[arrow\]'"):
+        store.get_batch("T", 0, 0)
+
+
+def test_a_queue_as_arrow_needs_an_open_store_with_queues(tmp_path: Path):
+    with (
+        open_small(tmp_path, dispatch="external") as store,
+        pytest.raises(UsageError, match="get_batch needs queues"),
+    ):
+        store.get_batch("T", 0, 0)
+    with pytest.raises(UsageError, match="is closed"):
+        store.get_batch("T", 0, 0)

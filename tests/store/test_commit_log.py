@@ -266,3 +266,20 @@ def test_the_senders_host_is_stored(tmp_path: Path):
     assert [found[r.physical_offset].sys_flag for r in (four, six, own)] == [0, 0x10, 0]
     assert found[own.physical_offset].born_host == "127.0.0.1:10911"
     assert (bad.status, len(found)) == (PutMessageStatus.MESSAGE_ILLEGAL, 3)
+
+
+def test_a_full_disk_is_told_once_and_again_when_it_is_over(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "flintmq")
+    effects = Faulty()
+    with open_small(tmp_path, effects) as store:
+        for turn in range(2):
+            for call in ("create", "allocate"):
+                effects.refuse(call, "commitlog/", error=errno.ENOSPC)
+            results = [store.put(Message("T", bytes(300))) for _ in range(60)]
+            assert [r.status for r in results[-20:]] == [PutMessageStatus.CREATE_MAPPED_FILE_FAILED] * 20
+            effects.rules.clear()
+            assert store.put(Message("T", bytes(300))).status is PutMessageStatus.PUT_OK
+            told = [r for r in caplog.records if "commit log file" in r.message or "no space" in r.message]
+            over = [r for r in caplog.records if "taken again" in r.message]
+            made = [r for r in caplog.records if r.message.startswith("the log file at offset")]
+            assert len(told) == len(over) == turn + 1 and len(made) <= turn + 1

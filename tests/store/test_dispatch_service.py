@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -21,17 +22,18 @@ from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_tail import LogTail
+from flintmq.store.queues import ExtQueue, QueueName
 from flintmq.store.report import Report
 from tests.storage.faults import Faulty
-from tests.store.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, units
+from tests.store.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, tree, units
 
 
 class Setup:
     """A log that a test writes and a dispatcher whose steps it calls."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, **keys: Any) -> None:
         self.root, self.effects = root, Faulty()
-        config = StoreConfig.from_keys(KEYS)
+        config = StoreConfig.from_keys(KEYS | keys)
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
         self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
         self.queues = ConsumeQueues(str(root), config, self.effects, Report())
@@ -103,7 +105,7 @@ def test_d7_damage_on_the_way_stops_dispatch_and_is_told(s: Setup, caplog: pytes
     assert not s.dispatch.wait(s.log.end, 5), "who waits is told at once"
 
 
-def test_a_full_disk_stops_dispatch_and_is_told(s: Setup, caplog: pytest.LogCaptureFixture):
+def test_a_disk_that_refuses_stops_dispatch_and_is_told(s: Setup, caplog: pytest.LogCaptureFixture):
     s.put(0)
     s.effects.refuse("create", "consumequeue")
     assert not s.dispatch.dispatch_once()
@@ -133,6 +135,87 @@ def test_d29_an_error_of_any_kind_stops_dispatch_in_words(tmp_path: Path, error:
     with open_small(tmp_path) as store:
         assert len(store.get("T", 0, 0).messages) == 6
     check_derived(tmp_path)
+
+
+def many_keys(number: int) -> Message:
+    """A message with three keys, of one of three queues."""
+    return Message("T", b"x", tags=f"t{number}", keys=f"a{number} b{number} c{number}", queue_id=number % 3)
+
+
+def ext_units(root: Path, queue_id: int) -> list[tuple[int, int]]:
+    """(log offset, tags code) of each unit of a queue with an extension."""
+    ext = ExtQueue.of(str(root), QueueName("T", queue_id))
+    found = [(unit.physical_offset, ext.unit(unit.tags_code)) for unit in units(root, "T", queue_id)]
+    return [(offset, unit.tags_code) for offset, unit in found if unit is not None]
+
+
+@pytest.mark.parametrize(
+    ("call", "part"),
+    [("create", "consumequeue"), ("mkdirs", "consumequeue"), ("pwrite", "consumequeue"), ("create", "index/"),
+     ("allocate", "index/"), ("map_write", "index/"), ("create", "consumequeue_ext"), ("pwrite", "consumequeue_ext")],
+)  # fmt: skip
+@pytest.mark.parametrize("after", [0, 3])
+def test_a_full_disk_stops_dispatch_until_there_is_space(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, call: str, part: str, after: int
+):
+    """Then queues and index are what they are without it: no unit beside its place, no key twice and none missing."""
+    monkeypatch.setattr(dispatch_service, "RETRY_S", 0.0)
+    caplog.set_level(logging.INFO, "flintmq.dispatch")
+    found = []
+    for full in (False, True):
+        s = Setup(tmp_path / str(full), **({"enableConsumeQueueExt": "true"} if part.endswith("ext") else {}))
+        s.effects.clock = 1_700_000_000_000
+        for n in range(10):
+            s.log.put(many_keys(n))
+        s.dispatch.dispatch_once()
+        if full:
+            s.effects.refuse(call, part, error=errno.ENOSPC, after=after)
+        for n in range(10, 60):
+            s.effects.clock += 10
+            s.log.put(many_keys(n))
+            s.dispatch.dispatch_once()
+            if n % 7 == 0:
+                s.dispatch.dispatch_once()
+        waited = s.dispatch.waits_for is not None
+        s.effects.rules.clear()
+        while s.dispatch.dispatch_once():
+            pass
+        assert s.dispatch.position == s.log.end and s.dispatch.waits_for is None and s.dispatch.stopped_at is None
+        s.close()
+        found.append(tree(s.root, "consumequeue", "index", "consumequeue_ext"))
+    levels = [r.levelno for r in caplog.records if r.name == "flintmq.dispatch"]
+    assert levels == [logging.WARNING, logging.INFO] * (len(levels) // 2), "said once each time it changes"
+    assert waited == (len(levels) > 0)
+    if part.endswith("ext"):  # where a unit that was broken off may leave a gap
+        for n in range(3):
+            assert ext_units(tmp_path / "True", n) == ext_units(tmp_path / "False", n)
+        return
+    assert found[0] == found[1]
+    check_derived(tmp_path / "True")
+
+
+def test_a_store_that_is_closed_meanwhile_catches_up_when_it_is_opened(tmp_path: Path):
+    effects = Faulty()
+    store = open_small(tmp_path, effects)
+    effects.refuse("create", "consumequeue", error=errno.ENOSPC)
+    store.put(message(0))
+    assert not store.wait_dispatched(0.2)
+    store.close()
+    assert (tmp_path / "abort").exists(), "RocketMQ is not to take this for a clean stop"
+    with open_small(tmp_path) as again:
+        assert [m.body[:6] for m in again.get("T", 0, 0).messages] == [b"000000"]
+
+
+def test_it_tries_again_once_a_second(s: Setup):
+    s.put(0)
+    s.effects.refuse("create", "consumequeue", error=errno.ENOSPC)
+    for _ in range(100):
+        assert not s.dispatch.dispatch_once()
+    assert s.effects.count("create", "consumequeue") <= 1
+    s.effects.rules.clear()
+    assert not s.dispatch.dispatch_once()
+    s.dispatch._retry_at -= dispatch_service.RETRY_S
+    assert s.dispatch.dispatch_once() and s.queues.find(b"T", 0).max_offset == 1
 
 
 def test_the_thread_dispatches_what_comes_and_wakes_who_waits(s: Setup):

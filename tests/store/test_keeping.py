@@ -2,7 +2,11 @@
 
 import os
 import time
+from pathlib import Path
 
+import pytest
+
+from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.store.config_files import read_config
 from tests.storage.faults import Faulty
@@ -72,3 +76,19 @@ def test_a_poisoned_store_writes_no_offsets(tmp_path):
     store._keeping.save_once()
     store.close()
     assert not (tmp_path / "s/config").exists()
+
+
+def test_a_topic_has_one_type_of_queues_for_good(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        store.put(Message("put", b"x"))
+        store.create_topic("simple", 2)
+        store.create_topic("batch", 2, "BatchCQ")
+        store.create_topic("batch", 4, "BatchCQ")
+        for name, kind in (("put", "BatchCQ"), ("simple", "BatchCQ"), ("batch", "SimpleCQ")):
+            with pytest.raises(UsageError, match="other type"):
+                store.create_topic(name, 2, kind)
+        with pytest.raises(UsageError, match="SimpleCQ or BatchCQ"):
+            store.create_topic("new", 2, "RocksDBCQ")
+    with open_small(tmp_path) as store:
+        assert store._keeping.batch == {"batch"}
+    assert read_config(str(tmp_path)).is_batch("batch")

@@ -42,7 +42,7 @@ def test_hello(tmp_path: Path):
         assert m.store_timestamp == result.store_timestamp and m.size == result.size
         assert [m.body for m in store.query("orders", "order-1")] == [b"hello"]
     assert sorted(os.listdir(tmp_path / "store")) == [
-        "checkpoint", "commitlog", "config", "consumequeue", "flintmq.mark", "index", "lock",
+        "checkpoint", "commitlog", "config", "consumequeue", "flintmq.mark", "flintmq.queues", "index", "lock",
     ]  # fmt: skip
 
 

@@ -48,6 +48,7 @@ ROOT_NAMES: Final = frozenset(
         "brokerIdentity",
         "brokerIdentity.bak",
         "flintmq.mark",
+        "flintmq.queues",
         "quarantine",
     ]
 )

@@ -29,6 +29,7 @@ _TAGS = cython.declare(cython.longlong, 0x54414753)
 _WAIT = cython.declare(cython.longlong, 0x57414954)
 _DELA = cython.declare(cython.longlong, 0x44454C41)
 _TIME = cython.declare(cython.longlong, 0x54494D45)
+_INNE = cython.declare(cython.longlong, 0x494E4E45)
 
 _forks = cython.declare(cython.longlong, 0)
 
@@ -169,7 +170,7 @@ class Appender:
         file: Target = self.target
         topic: Topic = self._find(m.topic)
         body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
-        if file._p == cython.NULL or topic is None or not PyBytes_CheckExact(body) or m.sys_flag & 4:
+        if file._p == cython.NULL or topic is None or not PyBytes_CheckExact(body) or m.sys_flag & 0x84:
             return None
         if m.delay_level != 0 or m.born_host is not None:
             return None
@@ -339,8 +340,8 @@ def _is_given(text: object) -> cython.bint:
 
 
 def _special(word):
-    """Whether a property's name begins like one that does something: KEYS, TAGS, WAIT, DELAY, TIMER_*."""
-    return word == _KEYS or word == _TAGS or word == _WAIT or word == _DELA or word == _TIME
+    """Whether a property's name begins like one that does something: KEYS, TAGS, WAIT, DELAY, TIMER_*, INNER_*."""
+    return word == _KEYS or word == _TAGS or word == _WAIT or word == _DELA or word == _TIME or word == _INNE
 
 
 @cython.cfunc
@@ -359,9 +360,9 @@ def _ready(properties: object) -> cython.longlong:
     )
     if any_below(p, 0, size, 1):
         return -1
-    # A name stands at the beginning or behind a 2. Those that delay a message begin so.
+    # A name stands at the beginning or behind a 2. Those that delay a message, or take more offsets, begin so.
     while at + 4 <= size:
-        if u32be(p, at) == _DELA or u32be(p, at) == _TIME:
+        if u32be(p, at) == _DELA or u32be(p, at) == _TIME or u32be(p, at) == _INNE:
             return -1
         at = find_either(p, at, size, 2, 2) + 1
     return size

@@ -76,7 +76,7 @@ class AllocationService:
         self._queue: list[int] = []  # starts to make, lowest first
         self._full: list[MappedFile] = []
         self._wake = threading.Event()
-        self._stop = False
+        self._stop = self._failing = False
         self._thread: threading.Thread | None = None
 
     # -- the writer's side ------------------------------------------------------------------------------------------
@@ -166,6 +166,7 @@ class AllocationService:
                 heapq.heappush(self._queue, request.start)
             raise
         log.info("made %s in %d ms", file.path, (self.effects.monotonic() - began) * 1000)
+        self._failing = False
         with self._lock:
             request.file = file
         request.done.set()
@@ -187,7 +188,9 @@ class AllocationService:
         return file
 
     def _fail(self, request: Request, error: OSError) -> None:
-        log.warning("the log file at offset %d cannot be made (%s)", request.start, error.strerror)
+        if not self._failing:  # until it works again, whoever waits says so
+            log.warning("the log file at offset %d cannot be made (%s)", request.start, error.strerror)
+        self._failing = True
         with self._lock:
             failed = [request, *(self._table[start] for start in self._queue if start in self._table)]
             self._queue.clear()

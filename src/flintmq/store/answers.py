@@ -1,25 +1,77 @@
-"""What an open store answers from its files, through a view: by key, by time, all messages."""
+"""What an open store answers besides `get`: from its files, through a view, by key, by time, all messages; a queue as
+Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from importlib import import_module
 
 from flintmq.config import StoreConfig
-from flintmq.message import StoredMessage
+from flintmq.errors import MissingExtraError
+from flintmq.message import GetBatchResult, StoredMessage
 from flintmq.storage.effects import Effects
+from flintmq.store.read import Reader
+from flintmq.store.stats import Counters
 from flintmq.store.view import StoreView, open_store
 
 
 class Answers:
-    """The part of MessageStore that a view answers."""
+    """The part of MessageStore that a view answers, or flintmq.arrow."""
 
     root: str
     config: StoreConfig
     effects: Effects
+    _reader: Reader
+    _counters: Counters
 
     def _check_open(self) -> None:
         """Raise UsageError if the store is closed."""
         raise NotImplementedError
+
+    def _check_dispatched(self, method: str) -> None:
+        """Raise UsageError if the store is closed, or has no queues."""
+        raise NotImplementedError
+
+    def get_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 1024,
+        *,
+        max_bytes: int = 8 << 20,
+        columns: Sequence[str] | None = None,
+        wait_ms: int = 0,
+    ) -> GetBatchResult:
+        """Messages of a queue from an offset on, as a pyarrow.RecordBatch: no object is made for a row.
+
+        Statuses and offsets are those of `get`. The limits are these two, not those of RocketMQ's transfers; an answer
+        holds messages of one queue file, so it may be shorter.
+
+        Args:
+            topic, queue_id, offset: from where.
+            max_messages: at most so many rows.
+            max_bytes: about so many bytes of log at most; the first message is always given.
+            columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS).
+            wait_ms: if the queue has nothing there yet, wait so long for it.
+
+        Raises:
+            UsageError: an unknown column, an impossible limit; the store is closed, or its dispatch is left to others.
+            MissingExtraError: pyarrow is not installed.
+
+        Thread: any.
+        """
+        self._check_dispatched("get_batch")
+        try:  # by name: this layer knows no Arrow, and who never asks needs none
+            module = import_module("flintmq.arrow.queue_batch")
+        except ModuleNotFoundError as error:
+            if error.name != "pyarrow":
+                raise
+            raise MissingExtraError("get_batch needs pyarrow: pip install 'flintmq[arrow]'") from error
+        words = topic, queue_id, offset, max_messages, max_bytes, columns, wait_ms
+        found: GetBatchResult = module.get_batch(self._reader, *words)
+        self._counters.got(found.batch.num_rows)
+        return found
 
     def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
         """The newest messages that have a key, at most maxMsgsNumBatch, in the order of the log.

@@ -15,9 +15,9 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from flintmq.config import StoreConfig
 from flintmq.errors import FormatError
@@ -25,6 +25,7 @@ from flintmq.format import record
 from flintmq.format.message_id import parse_host
 from flintmq.format.record import (
     BORN_HOST_V6,
+    INNER_BATCH,
     STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
@@ -37,14 +38,17 @@ from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store import several
 from flintmq.store.handed_over import HandedOver
 from flintmq.store.put_checks import encode_properties, message_status, topic_status
 from flintmq.store.schedule import scheduled
+from flintmq.store.several import Taken
 from flintmq.store.slow_part import SlowPart
 
 log = logging.getLogger("flintmq.commitlog")
 
 DEFAULT_HOST = "127.0.0.1:10911"
+T = TypeVar("T")
 os.register_at_fork(after_in_child=forked)
 
 
@@ -67,17 +71,19 @@ class Begun(NamedTuple):
     """An append that is under way. It is left behind by an exception that a signal raised in the middle of one.
 
     Attributes:
-        file, position: where the record goes.
+        file, position: where the record goes, or the first of several.
         bound: position in the file before which it surely ends.
-        place: topic and queue id whose next offset it takes; None if it takes none.
+        nexts: (topic, queue id, the queue's next offset once it counts) of each queue that it stands in.
         time: its store time in ms.
+        records: how many it writes, which count together or not at all.
     """
 
     file: MappedFile
     position: int
     bound: int
-    place: tuple[Topic, int] | None
+    nexts: tuple[tuple[Topic, int, int], ...]
     time: int
+    records: int = 1
 
 
 class CommitLog:
@@ -89,6 +95,7 @@ class CommitLog:
         state: where to continue.
         effects: the disk and the clock.
         host: `ip:port` that records carry as store host, and as born host where the message has none.
+        batch_topics: topics of type BatchCQ; may grow.
 
     Attributes:
         appender: where the log ends, and the queues: the state that both ways share.
@@ -97,9 +104,15 @@ class CommitLog:
     """
 
     def __init__(
-        self, files: MappedFileQueue, config: StoreConfig, state: LogState, effects: Effects, host: str = DEFAULT_HOST
+        self,
+        files: MappedFileQueue,
+        config: StoreConfig,
+        state: LogState,
+        effects: Effects,
+        host: str = DEFAULT_HOST,
+        batch_topics: Container[str] = frozenset(),
     ) -> None:
-        self.files, self.config, self.effects = files, config, effects
+        self.files, self.config, self.effects, self.batch_topics = files, config, effects, batch_topics
         self.host = parse_host(host)
         self.hosts = self.host + self.host
         self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
@@ -115,6 +128,7 @@ class CommitLog:
             state.end,
             state.last_time,
         )
+        self._lacking = False
         self._by_raw: dict[bytes, Topic] = {}
         for (raw, queue_id), offset in state.next_offsets.items():
             self._by_raw.setdefault(raw, Topic(raw)).places[queue_id] = Place(offset)
@@ -165,18 +179,38 @@ class CommitLog:
             message = scheduled(message, self.config)
         topic = self.known_topic(message.topic)
         properties = encode_properties(message)
-        hosts = self.hosts if message.born_host is None else self._with_born_host(message.born_host)
+        hosts = self.hosts_of(message)
         if topic is None or properties is None or hosts is None:
             return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
-        refused = message_status(message, properties, self.config)
+        refused = self._refusal(message, properties)
         if refused is not None:
             return PutResult(refused)
-        with self.lock:
+        return self.locked(
+            lambda: self.append(message, topic, properties, hosts), PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        )
+
+    def _refusal(self, message: Message, properties: bytes) -> PutMessageStatus | None:
+        """Why this message is refused before anything is touched, or None."""
+        refused = message_status(message, properties, self.config)
+        inner = several.inner_batch_status(message, properties, message.topic in self.batch_topics)
+        if inner is not None or several.MARK not in properties:
+            return inner or refused
+        listed = several.light_names(message, properties, self.config)
+        if listed and refused is not None:
+            return PutMessageStatus.MESSAGE_ILLEGAL  # upstream's encoder for such messages has no other word
+        return refused or several.light_status(listed, self.config)
+
+    def locked(self, append: Callable[[], T], refused: T) -> T:
+        """What `append` gives, called with the put lock held and the fast way shut; `refused` if the log is closed.
+
+        Thread: any.
+        """
+        with self.lock:  # a context manager of ours could be broken off by a signal behind the door
             if self.appender.closed or self.appender.forked:
-                return PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+                return refused
             self.appender.held = True
             try:
-                return self.append(message, topic, properties, hosts)
+                return append()
             finally:
                 self.appender.held = False
 
@@ -217,8 +251,10 @@ class CommitLog:
                 with self.slow:
                     file.reserve(min(file.wrote + room, file.size))
         except OSError as error:
-            log.warning("%s: no space for the next records (%s)", file.path if file else "", error.strerror)
+            self._lacks(f"{file.path if file else ''}: no space for the next records ({error.strerror})")
             return None
+        if file is not None:
+            self._lacks("")
         return file
 
     def _topic(self, name: str) -> Topic | None:
@@ -230,12 +266,29 @@ class CommitLog:
         self.appender.topics[name] = topic
         return topic
 
-    def _with_born_host(self, text: str) -> bytes | None:
-        """Raw born host and store host; None if the text is no host."""
+    def hosts_of(self, message: Message) -> bytes | None:
+        """Raw born host and store host of a message; None if it gives a born host that is none."""
+        if message.born_host is None:
+            return self.hosts
         try:
-            return parse_host(text) + self.host
+            return parse_host(message.born_host) + self.host
         except FormatError:
             return None
+
+    def _taken(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> Taken | PutMessageStatus:
+        """The queue offsets that a record takes, or why it is refused after all."""
+        if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+            return Taken(0, properties, ())
+        if several.MARK in properties or message.sys_flag & INNER_BATCH:
+            return several.taken(message, properties, hosts, topic, self.config, self._light)
+        place = topic.places.get(message.queue_id)
+        offset = place.next if place is not None else 0
+        return Taken(offset, properties, ((topic, message.queue_id, offset + 1),))
+
+    def _light(self, name: str) -> Topic:
+        """The topic that a light queue is known by."""
+        raw = java_encode(name)
+        return self._by_raw.setdefault(raw, Topic(raw))
 
     def append(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> PutResult:
         """Write the record of a message that was checked; `hosts` are its raw born host and store host.
@@ -243,38 +296,18 @@ class CommitLog:
         Thread: the one that holds the put lock and has set `appender.held`.
         """
         now = self.settled_time()
-        kind = message.sys_flag & TRANSACTION_MASK
-        counted = kind in (TRANSACTION_NONE, TRANSACTION_COMMIT)
-        place = topic.places.get(message.queue_id) if counted else None
-        queue_offset = place.next if place is not None else 0
-        host_flags = (BORN_HOST_V6 if len(hosts) - len(self.host) == 20 else 0) | self.host_flag
+        took = self._taken(message, topic, properties, hosts)
+        if not isinstance(took, Taken):
+            return PutResult(took)
         for _ in range(2):
-            room = 4096 + len(message.body) + len(topic.raw) + len(properties)
+            room = 4096 + len(message.body) + len(topic.raw) + len(took.properties)
             file = self.writable_file(room)
             if file is None:
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
             at = file.wrote
-            bound = min(at + room, file.size)
-            begun = Begun(file, at, bound, (topic, message.queue_id) if counted else None, now)
+            begun = Begun(file, at, min(at + room, file.size), took.nexts, now)
             self.appender.begun = begun
-            end = kernel.put(
-                file.buffer,
-                at,
-                file.start + at,
-                message.body,
-                topic.raw,
-                properties,
-                hosts,
-                message.queue_id,
-                queue_offset,
-                message.flag,
-                message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | host_flags,
-                now if message.born_timestamp is None else message.born_timestamp,
-                now,
-                message.reconsume_times,
-                message.prepared_transaction_offset,
-                self.config.enabled_append_prop_crc,
-            )
+            end = self.write(file, at, message, topic, took.properties, hosts, took.offset, now)
             if end == kernel.REFUSED:
                 self.appender.begun = None
                 return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
@@ -282,19 +315,59 @@ class CommitLog:
                 self._rolled(file, at)
                 self.appender.begun = None
                 continue
-            self._appended(begun, end, queue_offset)
+            self.appended(begun, end)
             self.appender.target = file if self.fast else None
-            return PutResult(PutMessageStatus.PUT_OK, queue_offset, file.start + at, end - at, now, self.host)
+            return PutResult(PutMessageStatus.PUT_OK, took.offset, file.start + at, end - at, now, self.host)
         raise AssertionError("a record that fits an empty file did not fit one")
 
-    def _appended(self, begun: Begun, end: int, queue_offset: int) -> None:
-        """The record stands up to `end`: let it count. May be done again."""
+    def write(
+        self,
+        file: MappedFile,
+        at: int,
+        message: Message,
+        topic: Topic,
+        properties: bytes,
+        hosts: bytes,
+        queue_offset: int,
+        now: int,
+    ) -> int:
+        """The bytes of one record into the map, which do not count yet.
+
+        Returns:
+            As kernels/put.py: where it ends, FULL or REFUSED.
+
+        Thread: the one that holds the put lock.
+        """
+        host_flags = (BORN_HOST_V6 if len(hosts) - len(self.host) == 20 else 0) | self.host_flag
+        return kernel.put(
+            file.buffer,
+            at,
+            file.start + at,
+            message.body,
+            topic.raw,
+            properties,
+            hosts,
+            message.queue_id,
+            queue_offset,
+            message.flag,
+            message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | host_flags,
+            now if message.born_timestamp is None else message.born_timestamp,
+            now,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            self.config.enabled_append_prop_crc,
+        )
+
+    def appended(self, begun: Begun, end: int) -> None:
+        """What was begun stands up to `end`: let it count. May be done again.
+
+        Thread: the one that holds the put lock.
+        """
         file = begun.file
         self.effects.wrote(file.fd, begun.position, end - begun.position)
         file.wrote = end
-        if begun.place is not None:
-            topic, queue_id = begun.place
-            topic.places.setdefault(queue_id, Place(0)).next = queue_offset + 1
+        for topic, queue_id, following in begun.nexts:
+            topic.places.setdefault(queue_id, Place(0)).next = following
         self.appender.last_time, self.appender.end = begun.time, file.start + end
         self.appender.begun = None
 
@@ -305,21 +378,33 @@ class CommitLog:
             self._settle(self.appender.begun)
 
     def _settle(self, begun: Begun) -> None:
-        """Finish an append that a signal broke off: its record counts if it is whole, else nothing of it stays.
+        """Finish an append that a signal broke off: it counts if all its records are whole, else nothing of it stays.
 
         Left alone it would be a record without a queue unit, which RocketMQ's next clean start skips for good (D6).
         """
         file, at = begun.file, begun.position
-        try:
-            found = record.check(file.buffer, at, file.start + at, file_end=file.size, max_size=file.size)
-        except record.RecordError as error:
-            if error.kind == "BLANK":
-                self._rolled(file, at)
-            else:
-                file.buffer[at : begun.bound] = bytes(begun.bound - at)
-            self.appender.begun = None
-            return
-        self._appended(begun, at + found.size, found.queue_offset)
+        for _ in range(begun.records):
+            try:
+                at += record.check(file.buffer, at, file.start + at, file_end=file.size, max_size=file.size).size
+            except record.RecordError as error:
+                if error.kind == "BLANK":
+                    self._rolled(file, at)
+                else:
+                    file.buffer[begun.position : begun.bound] = bytes(begun.bound - begun.position)
+                self.appender.begun = None
+                return
+        self.appended(begun, at)
+
+    def roll(self, file: MappedFile) -> None:
+        """Let the next record begin in the next file: the rest of this one becomes a blank record.
+
+        Thread: the one that holds the put lock.
+        """
+        at = file.wrote
+        self.appender.begun = Begun(file, at, at + record.BLANK_SIZE, (), 0)
+        file.buffer[at : at + record.BLANK_SIZE] = record.encode_blank(file.size - at)
+        self._rolled(file, at)
+        self.appender.begun = None
 
     def _rolled(self, file: MappedFile, at: int) -> None:
         """The blank record stands at `at`: the file is full."""
@@ -339,8 +424,17 @@ class CommitLog:
             with self.slow:
                 return self.files.append_file(start)
         except OSError as error:
-            log.warning("no commit log file can be made at offset %d (%s)", start, error.strerror)
+            self._lacks(f"no commit log file can be made at offset {start} ({error.strerror})")
             return None
+
+    def _lacks(self, what: str) -> None:
+        """Puts are refused for lack of this, or ("") not any more: said once each time it changes."""
+        if bool(what) != self._lacking:
+            self._lacking = bool(what)
+            if what:
+                log.warning("%s; puts are refused until that is over", what)
+            else:
+                log.info("puts are taken again")
 
     def _store_time(self) -> int:
         """The clock, never behind the last record, unless it was set back by more than an hour."""

@@ -6,53 +6,29 @@ putConsumeQueueDataByFileChannel) and read with pread, so a reader sees what is 
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
 
 from flintmq.config import StoreConfig
 from flintmq.format.batch_queue import BATCH_UNIT
-from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT, Unit
+from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, Unit
+from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.text import java_decode
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
-from flintmq.store.ext_resume import resume
-from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
-from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names
+from flintmq.store.places import LMQ_PREFIX
+from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.queues import AnyUnit, QueueName, UnitFile, UnitQueue, batch_queue, plain_queue, queue_names
 from flintmq.store.report import Report
+from flintmq.store.running_queue import AnyQueue, RunningBatchQueue, RunningQueue
 
+log = logging.getLogger("flintmq.recovery")
+
+_LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 Stands = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
-
-
-class RunningQueue:
-    """One plain queue.
-
-    Attributes:
-        min_offset, max_offset: bounds; the latter behind its last unit.
-    """
-
-    def __init__(self, writer: QueueWriter, folder: str, effects: Effects) -> None:
-        self.writer, self.folder, self.effects = writer, folder, effects
-        self.min_offset = self.max_offset = 0
-
-    def units(self, offset: int, count: int) -> list[Unit]:
-        """Up to `count` units from this offset on, all of one file (as upstream reads them)."""
-        return list(UNIT.iter(self.unit_bytes(offset, count)))
-
-    def unit_bytes(self, offset: int, count: int) -> bytes:
-        """The bytes of these units."""
-        count = min(count, self.max_offset - offset)
-        if count <= 0:
-            return b""
-        position = offset * UNIT_SIZE
-        start = position - position % self.writer.file_size
-        size = min(count * UNIT_SIZE, start + self.writer.file_size - position)
-        with suppress(FileNotFoundError), self.effects.reading(os.path.join(self.folder, f"{start:020d}")) as fd:
-            raw = self.effects.pread(fd, size, position - start)
-            return raw[: len(raw) - len(raw) % UNIT_SIZE]
-        return b""
 
 
 class ConsumeQueues:
@@ -65,7 +41,7 @@ class ConsumeQueues:
         self.root, self.config, self.effects, self.report = root, config, effects, report
         self.files = OpenFiles(effects)
         self.plain: dict[tuple[bytes, int], RunningQueue | None] = {}
-        self.batch: dict[tuple[bytes, int], BatchQueueWriter | None] = {}
+        self.batch: dict[tuple[bytes, int], RunningBatchQueue | None] = {}
         self.changed = threading.Condition()
         self.arrivals = 0  # goes up with every block that readers may see
 
@@ -91,8 +67,6 @@ class ConsumeQueues:
         for kind, name in self.names():
             load = self._load_plain if kind == geometry.QUEUES else self._load_batch
             end, cut = load(os.fsencode(name.topic), name, log_begin, stands)
-            if (queue := self.plain.get((os.fsencode(name.topic), name.queue_id))) is not None:
-                resume(self.root, name, queue, queue.max_offset, self.effects, cut=True)
             dispatched = max(dispatched, end)
             if cut:
                 missing = min(missing, max(end, log_begin))
@@ -113,22 +87,34 @@ class ConsumeQueues:
                 if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
                     break
             end -= 1
-        self._zero_behind(units, end)
+        self._zero_behind(units.files, end * UNIT_SIZE)
+        self._cut_ext(queue, units, end)
         if end == units.first and end == 0:
             return log_begin, written > end
         queue.max_offset = queue.writer.next = end
-        low = units.bisect(lambda u: u.physical_offset < log_begin or u.size == PRE_BLANK_SIZE, end)
+        gap = _gap(units, log_begin)
+        whole = end if gap is None else max(gap, units.first)  # up to there no file is missing
+        low = units.bisect(lambda u: u.physical_offset < log_begin or u.size == PRE_BLANK_SIZE, whole)
         queue.min_offset = min(low, end)
         reached = last.physical_offset + last.size if last is not None and UnitQueue.leads(last) else log_begin
-        return reached, written > end
+        if gap is not None:
+            before = units.unit(gap - 1) if gap > units.first else None
+            known = before is not None and UnitQueue.leads(before)
+            reached = before.physical_offset + before.size if before is not None and known else log_begin
+            log.warning("%s lacks a file: units from offset %d on are made again", queue.folder, gap)
+        return reached, written > end or gap is not None
 
     def _load_batch(self, topic: bytes, name: QueueName, log_begin: int, stands: Stands) -> tuple[int, bool]:
         """The same for a batch queue."""
         units = batch_queue(self.root, name, self.effects)
-        writer = self._open_batch(topic, name.queue_id)
-        if writer is None or not units.files:
+        queue = self._open_batch(topic, name.queue_id)
+        if queue is None or not units.files:
             return log_begin, False
         written = end = units.end()
+        gap = _gap(units, log_begin)
+        if gap is not None:
+            log.warning("%s lacks a file: units from number %d on are made again", units.folder, gap)
+            end = gap
         last: AnyUnit | None = None
         while end > units.first:
             last = units.unit(end - 1)
@@ -137,18 +123,27 @@ class ConsumeQueues:
                 if expired or stands(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
                     break
             end -= 1
-        self._zero_behind(units, end)
-        writer.position = end * BATCH_UNIT.size
+        self._zero_behind(units.files, end * BATCH_UNIT.size)
+        queue.writer.position = end * BATCH_UNIT.size
         if last is None or end == units.first:
             return log_begin, written > end
-        writer.next = UnitQueue.span(end - 1, last)[1]
+        queue.writer.next = UnitQueue.span(end - 1, last)[1]
         return last.physical_offset + last.size, written > end
 
-    def _zero_behind(self, units: UnitQueue, end: int) -> None:
+    def _cut_ext(self, queue: RunningQueue, units: UnitQueue, end: int) -> None:
+        """Let the ext queue go on behind what the last unit points at that points into it (D25)."""
+        if queue.writer.ext is None:
+            return
+        found = queue.ext()
+        last = (units.unit(number) for number in range(end - 1, units.first - 1, -1))
+        code = next((unit.tags_code for unit in last if unit is not None and is_address(unit.tags_code)), None)
+        queue.writer.ext.position = 0 if code is None else found.end_behind(code)
+        self._zero_behind(found.files, queue.writer.ext.position)
+
+    def _zero_behind(self, files: Sequence[UnitFile], end: int) -> None:
         """Nothing may stand behind the last unit: whole files go, the rest of the last one is zeroed (D4, D12)."""
-        width = units.layout.size
-        for file in units.files:
-            keep = min(max(end * width - file.start, 0), file.size)
+        for file in files:
+            keep = min(max(end - file.start, 0), file.size)
             if keep == 0 and file.start > 0:
                 self.effects.unlink(file.path)
             elif keep < file.size:
@@ -162,23 +157,24 @@ class ConsumeQueues:
 
     def _open(self, topic: bytes, queue_id: int) -> RunningQueue | None:
         if (topic, queue_id) not in self.plain:
-            path = Queue(PLAIN, topic, queue_id).path
-            ext = self.config.mapped_file_size_consume_queue_ext if self.config.enable_consume_queue_ext else 0
-            size = self.config.consume_queue_file_size
-            writer = None if path is None else QueueWriter(self.files, self.root, path, size, ext, self.report)
-            queue = (
-                None
-                if writer is None or path is None
-                else RunningQueue(writer, os.path.join(self.root, path), self.effects)
-            )
+            path, queue = Queue(PLAIN, topic, queue_id).path, None
+            if path is not None:
+                has_ext = self.config.enable_consume_queue_ext and not topic.startswith(_LIGHT)
+                ext = self.config.mapped_file_size_consume_queue_ext if has_ext else 0
+                size = self.config.consume_queue_file_size
+                writer = QueueWriter(self.files, self.root, path, size, ext, self.report)
+                queue = RunningQueue(writer, self.root, QueueName(os.fsdecode(topic), queue_id), self.effects)
             self.plain[topic, queue_id] = queue
         return self.plain[topic, queue_id]
 
-    def _open_batch(self, topic: bytes, queue_id: int) -> BatchQueueWriter | None:
+    def _open_batch(self, topic: bytes, queue_id: int) -> RunningBatchQueue | None:
         if (topic, queue_id) not in self.batch:
-            path = Queue(BATCH, topic, queue_id).path
-            size = self.config.mapper_file_size_batch_consume_queue
-            self.batch[topic, queue_id] = None if path is None else BatchQueueWriter(self.files, self.root, path, size)
+            path, queue = Queue(BATCH, topic, queue_id).path, None
+            if path is not None:
+                size = self.config.mapper_file_size_batch_consume_queue
+                writer = BatchQueueWriter(self.files, self.root, path, size)
+                queue = RunningBatchQueue(writer, self.root, QueueName(os.fsdecode(topic), queue_id), self.effects)
+            self.batch[topic, queue_id] = queue
         return self.batch[topic, queue_id]
 
     # -- dispatching ------------------------------------------------------------------------------------------------
@@ -194,12 +190,26 @@ class ConsumeQueues:
             key = dispatcher.queues.keys[number]
             queue = self._open(key.topic, key.queue_id)
             if queue is not None and 0 <= block.offsets[first] < queue.writer.next:
+                self._keep_addresses(queue, block.offsets[first])
                 queue.writer.next = block.offsets[first]
-                name = QueueName(java_decode(key.topic), key.queue_id)
-                resume(self.root, name, queue, queue.writer.next, self.effects)
+                queue.min_offset = min(queue.min_offset, block.offsets[first])
             elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
                 lacking = True
         return lacking
+
+    def _keep_addresses(self, queue: RunningQueue, offset: int) -> None:
+        """Units from this offset on are written again: with the addresses into the ext queue that they have.
+
+        Behind the first that has none all get new ones, so that addresses go on rising: retention counts on that.
+        """
+        if queue.writer.ext is None:
+            return
+        standing: dict[int, int] = {}
+        for number, unit in plain_queue(self.root, queue.name, self.effects).units(offset, queue.writer.next):
+            if number != offset + len(standing) or not isinstance(unit, Unit) or not is_address(unit.tags_code):
+                break
+            standing[unit.physical_offset] = unit.tags_code
+        queue.writer.ext.standing = standing
 
     def take(self, block: Block, dispatcher: Dispatcher) -> None:
         """Write the units of one block and let readers see them.
@@ -221,25 +231,25 @@ class ConsumeQueues:
         for number, unit in block.batch_units:
             key = dispatcher.queues.keys[number]
             batch = self._open_batch(key.topic, key.queue_id)
-            if batch is not None and unit.base_offset >= batch.next:
-                batch.put(unit)
-                batch.next = unit.base_offset + unit.messages
+            if batch is not None and unit.base_offset >= batch.writer.next:
+                batch.writer.put(unit)
+                batch.writer.next = unit.base_offset + unit.messages
         with self.changed:
             self.arrivals += 1
             self.changed.notify_all()
 
     # -- asking -----------------------------------------------------------------------------------------------------
 
-    def find(self, topic: bytes, queue_id: int) -> RunningQueue | None:
+    def find(self, topic: bytes, queue_id: int) -> AnyQueue | None:
         """The queue, or None."""
-        return self.plain.get((topic, queue_id))
+        return self.plain.get((topic, queue_id)) or self.batch.get((topic, queue_id))
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """(topic, queue id) -> queue offset of the next message, for every queue."""
         found = {place: queue.max_offset for place, queue in self.plain.items() if queue is not None}
         for place, batch in self.batch.items():
             if batch is not None:
-                found[place] = batch.next
+                found[place] = batch.writer.next
         return found
 
     def topics(self) -> list[str]:
@@ -257,3 +267,16 @@ class ConsumeQueues:
     def close(self) -> None:
         """Close every file."""
         self.files.close()
+
+
+def _gap(units: UnitQueue, log_begin: int) -> int | None:
+    """Number of the first unit that stood in a file which is missing, or None. Files that went because all their
+    records are gone are not missing: they go from the front, and the log begins behind their records."""
+    width = units.layout.size
+    end = 0 if log_begin == 0 else units.files[0].start
+    for file in units.files:
+        following = units.unit(file.start // width) if file.start > end else None
+        if following is not None and UnitQueue.leads(following) and following.physical_offset > log_begin:
+            return int(end // width)
+        end = file.start + file.size
+    return None

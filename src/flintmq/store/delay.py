@@ -20,7 +20,7 @@ from flintmq.kernels.appender import CLOCK_SET_BACK_MS
 from flintmq.message import Message, PutMessageStatus, PutResult, StoredMessage
 from flintmq.storage.effects import Effects
 from flintmq.store.config_store import ConfigFile
-from flintmq.store.consume_queues import ConsumeQueues, RunningQueue
+from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.schedule import delivered
 
 log = logging.getLogger("flintmq.delay")
@@ -81,7 +81,7 @@ class DelayService:
         return any(more)
 
     def _deliver(self, level: int, delay: int) -> bool:
-        queue = self.queues.find(RAW_TOPIC, level - 1)
+        queue = self.queues.plain.get((RAW_TOPIC, level - 1))
         if queue is None or queue.max_offset == 0:
             return False
         offset = told = self.offset(level)
@@ -94,7 +94,7 @@ class DelayService:
             return False
         units = queue.units(offset, AT_ONCE)
         if not units and offset < queue.max_offset:  # a file that is missing: on to the next one
-            self._note(level, min(self._next_file(queue, offset), queue.max_offset))
+            self._note(level, min(queue.next_file(offset), queue.max_offset))
             return True
         for unit in units:
             if not self._is_done(unit, level, delay, offset):
@@ -102,11 +102,6 @@ class DelayService:
             offset += 1
             self._note(level, offset)
         return len(units) > 0 and offset < queue.max_offset
-
-    @staticmethod
-    def _next_file(queue: RunningQueue, offset: int) -> int:
-        per_file = queue.writer.file_size // 20
-        return offset - offset % per_file + per_file
 
     def _is_done(self, unit: Unit, level: int, delay: int, offset: int) -> bool:
         """Whether this unit needs nothing more; False if it is not due, or could not be put."""

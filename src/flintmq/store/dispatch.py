@@ -203,6 +203,13 @@ class Dispatcher:
             (kernel.INDEX | (kernel.TAG_KEYS if peer == PEER_540 else 0)) if self.rules.index else 0
         )
 
+    def learn_batch_topic(self, topic: str) -> None:
+        """A topic that has no record yet is of type BatchCQ from now on.
+
+        Thread: any.
+        """
+        self.rules = replace(self.rules, batch_topics=self.rules.batch_topics | {java_encode(topic)})
+
     def blocks(self, piece: Piece, hold: bool = False) -> Iterator[Block]:
         """Blocks of one piece: mostly one, more when its records have very many units or keys.
 

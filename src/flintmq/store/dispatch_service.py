@@ -7,6 +7,7 @@ the way stops it there, loudly, and poisons nothing else.
 
 from __future__ import annotations
 
+import errno
 import logging
 import threading
 import time
@@ -26,6 +27,8 @@ log = logging.getLogger("flintmq.dispatch")
 IDLE_S = 0.05  # how long an idle dispatcher sleeps when nobody wakes it
 LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
 LINGERS = 20  # so many times without anything new, then it sleeps
+RETRY_S = 1.0  # how long dispatch waits before it tries again where there was no space
+PASSES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what may be over in a moment
 FAR = 32 << 20  # bytes that dispatch may be behind before puts wait for it
 YIELD_S = 0.0005  # how long such a put waits
 
@@ -43,7 +46,8 @@ class DispatchService(Follower):
     Attributes:
         position: log offset up to which everything is dispatched.
         last_time: store time in ms of the last dispatched record.
-        stopped_at: the damage that stopped dispatch, or None.
+        stopped_at: what stopped dispatch for good: damage, or a disk that refuses; None.
+        waits_for: what it lacks at the moment, space for instance, and tries again for every second; None.
         needs_wake: whether somebody who puts has to call `wake`: it sleeps, or is far behind.
     """
 
@@ -61,6 +65,8 @@ class DispatchService(Follower):
         self.queues, self.index, self.dispatcher, self.handed_over = queues, index, dispatcher, handed_over
         self.position, self.last_time = begin, 0
         self.stopped_at: Exception | None = None
+        self.waits_for: OSError | None = None
+        self._retry_at = 0.0
         self.needs_wake = self._far = False
         self._wake = threading.Event()
         self._stop = False
@@ -76,6 +82,8 @@ class DispatchService(Follower):
             end = self.confirmed()
             if self.position >= end or self.stopped_at is not None:
                 return False
+            if self.waits_for is not None and time.monotonic() < self._retry_at:
+                return False
             try:
                 before = -1
                 while before < self.position < end:
@@ -83,13 +91,22 @@ class DispatchService(Follower):
                     if not self._take_handed_over(end):
                         self._read(self.handed_over.before(end) if self.handed_over is not None else end)
             except Exception as error:  # of any kind: a thread that is gone without a word would be worse (D29)
-                self.stopped_at = error
-                self.needs_wake = self._far = False
-                log.error("dispatch stands still at log offset %d: %s", self.position, error)
+                self._halt(error)
                 return False
             with self.queues.changed:
                 self.queues.changed.notify_all()
             return True
+
+    def _halt(self, error: Exception) -> None:
+        """Stand still at `position`: for a while where that may help, else for good. Said once each time it changes."""
+        self.needs_wake = self._far = False
+        if isinstance(error, OSError) and error.errno in PASSES:
+            if self.waits_for is None:
+                log.warning("dispatch waits at log offset %d and tries again: %s", self.position, error)
+            self.waits_for, self._retry_at = error, time.monotonic() + RETRY_S
+        else:
+            self.stopped_at = error
+            log.error("dispatch stands still at log offset %d: %s", self.position, error)
 
     def _take_handed_over(self, end: int) -> bool:
         """Dispatch rows that the put side still has as columns, if such are next."""
@@ -118,6 +135,9 @@ class DispatchService(Follower):
             self._reached(piece.base + piece.end)
 
     def _write(self, block: Block) -> None:
+        """Write one block; again, if it was broken off."""
+        if self.waits_for is not None:
+            self.queues.replay_from(block, self.dispatcher)
         if self.index is not None:
             self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
             self.index.begin(block.last_time)
@@ -126,6 +146,9 @@ class DispatchService(Follower):
 
     def _reached(self, position: int) -> None:
         self.position = position
+        if self.waits_for is not None:
+            log.info("dispatch goes on at log offset %d", self.position)
+            self.waits_for = None
         self.needs_wake = self._far = self.behind > FAR
 
     @property

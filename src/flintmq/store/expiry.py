@@ -16,8 +16,9 @@ from flintmq.format import consume_queue_ext
 from flintmq.format.consume_queue import PRE_BLANK_SIZE
 from flintmq.storage.effects import Effects
 from flintmq.store import index_files
-from flintmq.store.consume_queues import ConsumeQueues, RunningQueue
+from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.queues import ExtQueue, QueueName, UnitQueue, batch_queue, plain_queue
+from flintmq.store.running_queue import RunningQueue
 
 log = logging.getLogger("flintmq.retention")
 
@@ -50,8 +51,8 @@ class Expiry:
                 self._raise_minimum(queue, units, log_begin)
                 self._delete(units, log_begin)
                 self._delete_ext(queue, name)
-        for (topic, queue_id), writer in list(self.queues.batch.items()):
-            if writer is not None:
+        for (topic, queue_id), batch in list(self.queues.batch.items()):
+            if batch is not None:
                 self._delete(batch_queue(self.root, QueueName(os.fsdecode(topic), queue_id), self.effects), log_begin)
         self._delete_index(log_begin)
 

@@ -61,8 +61,13 @@ class IndexFileWriter:
         self.size = index.file_size(slots, items)
         self.fd = effects.create(path, self.size)
         self.reserved = min(index.file_size(slots, 0), self.size)
-        effects.allocate(self.fd, 0, self.reserved)
-        self.map: mmap.mmap = effects.map_write(self.fd, self.size)
+        try:
+            effects.allocate(self.fd, 0, self.reserved)
+            self.map: mmap.mmap = effects.map_write(self.fd, self.size)
+        except OSError:
+            effects.close(self.fd)
+            effects.unlink(path)
+            raise
         if begin_offset > 0 or begin_time > 0:
             header = Header(begin_time, begin_time, begin_offset, begin_offset, 0, 0)
             self.map[: index.HEADER.size] = index.HEADER.pack(header)
@@ -118,7 +123,11 @@ class IndexFileWriter:
         return self.count >= self.items
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
-        """Append items for keys [start, end) while there is room; gives the first that is not in."""
+        """Append items for keys [start, end) while there is room; gives the first that is not in.
+
+        Raises:
+            OSError: no space; `count` tells how many items are there now.
+        """
         while start < end and not self.full:
             last = min(end, start + self.items - self.count, start + WINDOW // index.ITEM.size)
             self._reserve(index.item_position(self.count + last - start, self.slots))
@@ -148,6 +157,7 @@ class IndexFile(Protocol):
 
     fd: int
     path: str
+    count: int
 
     @property
     def full(self) -> bool:
@@ -183,29 +193,49 @@ class IndexWriter:
         self.full: list[str] = []  # files that were left behind and are in the page cache only
         self.current: IndexFile | None = None
         self.end_offset = self.end_time = 0
+        self.done = 0  # keys of the last call that are in
         effects.mkdirs(directory)
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, count: int) -> None:
-        """Append items for the first `count` keys, making files as they are needed."""
-        start = 0
+        """Append items for the first `count` keys, making files as they are needed.
+
+        Raises:
+            OSError: no space; `done` tells how many keys are in.
+        """
+        start = self.done = 0
         while start < count:
             if self.current is None or self.current.full:
                 self.insert_file(times[start])
             assert self.current is not None
-            start = self.current.insert(hashes, offsets, times, start, count)
-            self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
+            before = self.current.count
+            try:
+                self.current.insert(hashes, offsets, times, start, count)
+            finally:
+                start = self.done = start + self.current.count - before
+                if start:
+                    self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
 
     def continue_with(self, file: IndexFile, end_offset: int, end_time: int) -> None:
         """Go on in an existing file, whose last item is of the record at end_offset."""
         self.current, self.end_offset, self.end_time = file, end_offset, end_time
 
     def insert_file(self, store_time: int) -> None:
-        """Begin the next file, named by this time in ms."""
+        """Begin the next file, named by this time in ms.
+
+        Raises:
+            OSError: it cannot be made; the one before stays the current one.
+        """
+        name = file_name(store_time, self.names)
+        path = os.path.join(self.directory, name)
+        try:
+            made = self.make(path, self.slots, self.items, self.end_offset, self.end_time, self.effects)
+        except OSError:
+            del self.names[name]
+            raise
         if self.current is not None:
             self.current.close()
             self.full.append(self.current.path)
-        path = os.path.join(self.directory, file_name(store_time, self.names))
-        self.current = self.make(path, self.slots, self.items, self.end_offset, self.end_time, self.effects)
+        self.current = made
 
     def finish(self, last_offset: int, last_time: int) -> None:
         """Close, after the log's last record (its offset and store time; offset -1 for an empty log).

@@ -6,9 +6,11 @@ This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Container, Iterable
+from collections.abc import Callable, Iterable
 
 from flintmq.config import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.format.text import java_encode
 from flintmq.message import Message, PutResult
 from flintmq.storage.effects import Effects
 from flintmq.store import config_files, delay
@@ -27,7 +29,8 @@ class Keeping:
     Args:
         root, config, peer, effects: of the store.
         places: (topic, queue id) of every queue that has a record.
-        batch: topics whose queues are of type BatchCQ.
+        batch: topics whose queues are of type BatchCQ; `create_topic` adds to it.
+        new_batch: is told of each that is added, before it may be put to.
         flush: makes the log durable up to now; False if it cannot.
         queues, lookup, put: as DelayService wants them.
         retention: deletes what is old.
@@ -46,7 +49,8 @@ class Keeping:
         peer: str,
         effects: Effects,
         places: Callable[[], Iterable[tuple[bytes, int]]],
-        batch: Container[str],
+        batch: set[str],
+        new_batch: Callable[[str], None],
         flush: Callable[[], bool],
         queues: ConsumeQueues,
         lookup: Lookup,
@@ -56,7 +60,7 @@ class Keeping:
         def file(name: str, *tables: str) -> ConfigFile:
             return ConfigFile(root, name, tables, effects, peer)
 
-        self.config, self.places, self.batch, self.flush = config, places, batch, flush
+        self.config, self.places, self.batch, self.new_batch, self.flush = config, places, batch, new_batch, flush
         topics, groups = file(config_files.TOPICS, TABLE), file(config_files.GROUPS, GROUPS, "forbiddenTable")
         offsets = file(config_files.LMQ_OFFSETS if config.enable_lmq else config_files.OFFSETS, OFFSETS)
         delays = file(config_files.DELAYS, delay.TABLE)
@@ -91,6 +95,22 @@ class Keeping:
             save(self.files, self.flush)
         return False
 
+    def create(self, topic: str, queues: int, queue_type: str) -> None:
+        """Make a topic and write it; see KeptStore.create_topic."""
+        batch = queue_type == config_files.BATCH_TYPE
+        with self._saving:
+            if not batch and queue_type != config_files.SIMPLE_TYPE:
+                raise UsageError(f"queue_type={queue_type!r}; give SimpleCQ or BatchCQ")
+            if batch != (topic in self.batch):
+                raw = java_encode(topic)
+                if self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.places()):
+                    raise UsageError(f"topic {topic!a} is there with queues of the other type; take another name")
+            self.topics.create(topic, queues, batch=batch)
+            if batch and topic not in self.batch:
+                self.new_batch(topic)
+                self.batch.add(topic)
+        self.save_once()
+
     def start(self) -> None:
         """Start the threads."""
         self._upkeep.start()
@@ -111,20 +131,25 @@ class KeptStore:
         """Raise UsageError if the store is closed."""
         raise NotImplementedError
 
-    def create_topic(self, name: str, queues: int = 8) -> None:
+    def create_topic(self, name: str, queues: int = 8, queue_type: str = config_files.SIMPLE_TYPE) -> None:
         """Make a topic, or give one that is there another number of queues.
 
         A put makes its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see a topic's queues only.
 
+        Args:
+            name: of the topic.
+            queues: how many it has.
+            queue_type: "BatchCQ" for a topic whose batches are stored as one record each; for good.
+
         Raises:
-            UsageError: no name for a topic, no number of queues, or the store is closed.
+            UsageError: no name for a topic, no number of queues, a type that the topic does not have, or the store is
+                closed.
             OSError: it could not be written; the store goes on trying.
 
         Thread: any. Durability: on return.
         """
         self._check_open()
-        self._keeping.topics.create(name, queues)
-        self._keeping.save_once()
+        self._keeping.create(name, queues, queue_type)
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note how far a consumer group has come: `offset` is that of the next message it wants.

@@ -85,6 +85,7 @@ class KeyIndex:
         self.found = index_files.discover(root, config, effects)
         self.was_there = bool(self.found)
         self.taken_back: int | None = None
+        self._some: int | None = None  # of the record at end_offset only so many keys are in; None: all
         shape = geometry.IndexGeometry(config.max_hash_slot_num, config.max_index_num)
         if self.found:
             with effects.reading(self.found[-1].path) as fd:
@@ -161,14 +162,25 @@ class KeyIndex:
         return self.writer.end_offset if self.writer.current is not None else -1
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, keys: int) -> None:
-        """Append items. Keys of records at or before `end_offset` are in already and are left out."""
-        first, end = 0, self.end_offset
-        while first < keys and offsets[first] <= end:
+        """Append items. Keys of records at or before `end_offset` are in already and are left out.
+
+        Raises:
+            OSError: no space. The same keys may be given again: those that are in by now are left out then.
+        """
+        first, end, some = 0, self.end_offset, 0
+        while first < keys and offsets[first] <= end and (offsets[first] < end or some != self._some):
+            some += offsets[first] == end
             first += 1
-        if first == 0:
-            self.writer.insert(hashes, offsets, times, keys)
-        elif first < keys:
-            self.writer.insert(hashes[first:keys], offsets[first:keys], times[first:keys], keys - first)
+        try:
+            if first == 0:
+                self.writer.insert(hashes, offsets, times, keys)
+            elif first < keys:
+                self.writer.insert(hashes[first:keys], offsets[first:keys], times[first:keys], keys - first)
+            self._some = None
+        except OSError:
+            end = self.end_offset
+            self._some = sum(offsets[k] == end for k in range(first + self.writer.done))
+            raise
 
     def begin(self, store_time: int) -> None:
         """Make the first file, as RocketMQ does as soon as a record comes, with or without keys.

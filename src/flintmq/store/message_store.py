@@ -12,19 +12,19 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Awaitable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, Self
+from typing import Self
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.kernels.appender import Putter
-from flintmq.message import ColumnsResult, GetResult, Message, PutResult
+from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store import geometry
+from flintmq.store import geometry, queue_list
 from flintmq.store.answers import Answers
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
@@ -40,6 +40,7 @@ from flintmq.store.log_files import LogFiles
 from flintmq.store.log_tail import LogTail
 from flintmq.store.opening import batch_topics, given_config, with_queue_size
 from flintmq.store.poison import Poison
+from flintmq.store.put_store import PutStore
 from flintmq.store.puts import Puts
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
@@ -54,7 +55,7 @@ log = logging.getLogger("flintmq.store")
 HOUSEKEEPING_S = 1.0
 
 
-class MessageStore(Putter, KeptStore, Answers):
+class MessageStore(Putter, PutStore, KeptStore, Answers):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
@@ -120,15 +121,17 @@ class MessageStore(Putter, KeptStore, Answers):
         index = KeyIndex(self.root, self.config, effects) if indexed else None
         batches = batch_topics(self.root, effects)
         dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
+        # Where others write queues, or wrote them, the list of where they ended says nothing.
+        ends = {} if self._external or facts.mark is None else queue_list.read(self.root, effects)
         self.recovered = recover(
             self.root, files, facts, self._small, self.config, None if self._external else self._queues, index,
-            dispatcher, effects,
+            dispatcher, effects, ends,
         )  # fmt: skip
         state = self.recovered.state
         self._files = MappedFileQueue.of(self._places, self.config, effects)
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)
-        self._log = CommitLog(self._files, self.config, state, effects)
+        self._log = CommitLog(self._files, self.config, state, effects, batch_topics=batches)
         self._log.handed_over = None if self._external else HandedOver()
         self._poison = Poison(self._no_quick_put)
         self._counters = Counters(state.next_offsets, state.end, effects)
@@ -142,7 +145,7 @@ class MessageStore(Putter, KeptStore, Answers):
             LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end, self._log.handed_over
         )
         self._puts = Puts(
-            self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters
+            self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters, peer
         )
         wakes = self._flush.sync or self.config.wake_flush_when_put_message
         self.follower = self._dispatch if self._commits is None else self._commits
@@ -167,6 +170,7 @@ class MessageStore(Putter, KeptStore, Answers):
             effects,
             lambda: list(self._log.next_offsets),
             batches,
+            dispatcher.learn_batch_topic,
             self._flushed_all,
             self._queues,
             self._reader.record,
@@ -218,58 +222,6 @@ class MessageStore(Putter, KeptStore, Answers):
         self._check_open()
         return self._puts.put(message)
 
-    def put_async(self, message: Message) -> Awaitable[PutResult]:
-        """Store one message, and wait for the disk without a thread.
-
-        The message is appended before this returns, so messages are stored in the order of the calls. The answer comes
-        when the group is durable that the message belongs to; giving up waiting for it takes nothing back.
-
-        Returns:
-            An awaitable of what `put` gives.
-
-        Raises:
-            UsageError: the store is closed.
-            RuntimeError: no event loop runs in this thread.
-
-        Thread: that of a running event loop. Durability: as for put, once it is awaited.
-        """
-        self._check_open()
-        return self._puts.put_async(message)
-
-    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
-        """Store messages in order, with one wait for the disk at the end.
-
-        Returns:
-            One result a message, in order.
-
-        Raises:
-            UsageError: the store is closed.
-
-        Thread: any. Durability: as for put, for all of them when it returns.
-        """
-        self._check_open()
-        return self._puts.put_many(messages)
-
-    def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
-        """Store the rows of a pyarrow.RecordBatch as messages of one topic, in order, without an object a row.
-
-        Args:
-            topic: of all of them.
-            batch: columns by name: `body` (binary or string); optional `tags` and `keys` (string; null or empty for
-                none), `queue_id` (int32, below 65,536; default 0), `born_timestamp` (int64 or timestamp[ms]; default
-                the store's clock), `properties` (map<string, string>, without KEYS, TAGS, WAIT, DELAY and TIMER_*).
-
-        Returns:
-            How many rows are stored and where. Rows that make no message refuse the whole batch.
-
-        Raises:
-            UsageError: a column that is missing, unknown or of another type; the store is closed.
-
-        Thread: any. Durability: as for put, for all of them when it returns.
-        """
-        self._check_open()
-        return self._puts.put_columns(topic, batch)
-
     def flush(self) -> None:
         """Make everything that was put so far durable.
 
@@ -310,7 +262,9 @@ class MessageStore(Putter, KeptStore, Answers):
         Thread: any.
         """
         self._check_dispatched("get")
-        return self._counters.got(self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms))
+        found = self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        self._counters.got(len(found.messages))
+        return found
 
     def stats(self) -> StoreStats:
         """What the store did since it was opened, and how far disk, queues and index are behind.
@@ -372,10 +326,13 @@ class MessageStore(Putter, KeptStore, Answers):
         self._flush.stop()
         self._dispatch.stop()
         try:
-            if not self._poison and self._dispatch.stopped_at is None:
+            behind = self._dispatch.stopped_at or self._dispatch.waits_for  # then the next start has to see to it
+            if not self._poison and behind is None:
                 if self._index is not None:
                     self._index.close()
                 self._checkpoint()
+                if not self._external:
+                    queue_list.write(self.root, self._queues.next_offsets(), self.effects)
                 self._keeping.save_once()
                 self._small.remove_abort()
         except OSError as error:

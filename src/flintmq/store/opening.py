@@ -48,15 +48,28 @@ def batch_topics(root: str, effects: Effects) -> set[str]:
     }
 
 
+_SIZES = {
+    geometry.QUEUES: "mappedFileSizeConsumeQueue",
+    geometry.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
+    geometry.EXT_QUEUES: "mappedFileSizeConsumeQueueExt",
+}
+
+
 def with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:
-    """The size of queue files as the store has them, unless it was given."""
-    if "mappedFileSizeConsumeQueue" in config.given:
-        return config
-    folder = os.path.join(root, geometry.QUEUES)
-    for name in queue_names(root, geometry.QUEUES, effects):
+    """The sizes of queue files of each kind as the store has them, unless they were given."""
+    for kind, key in _SIZES.items():
+        size = 0 if key in config.given else _first_size(root, kind, effects)
+        config = config.with_keys({key: size}) if size else config
+    return config
+
+
+def _first_size(root: str, kind: str, effects: Effects) -> int:
+    """Bytes of a file of this kind; 0 if there is none."""
+    folder = os.path.join(root, kind)
+    for name in queue_names(root, kind, effects):
         place = os.path.join(folder, name.topic, str(name.queue_id))
         for file in effects.listdir(place, folder):
             size = effects.size(os.path.join(place, file))
             if size:
-                return config.with_keys({"mappedFileSizeConsumeQueue": size})
-    return config
+                return size
+    return 0

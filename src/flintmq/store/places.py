@@ -18,6 +18,19 @@ from flintmq.message import StoredMessage
 LMQ_PREFIX = "%LMQ%"
 
 
+def split_names(text: str) -> list[str]:
+    """The parts of a text between commas, as Java's split gives them: without empty ones at its end."""
+    parts = text.split(",") if text.strip() else []
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def allows_light(topic: str) -> bool:
+    """Whether messages of this topic may go to light queues: it is none of the system's. Upstream: topicAllowsLMQ."""
+    return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != SCHEDULE_TOPIC
+
+
 class Place(NamedTuple):
     """Queue offsets [offset, offset + messages) of one queue that a record fills."""
 
@@ -46,10 +59,9 @@ def light_places(message: StoredMessage) -> list[Place]:
     Topics of the system have no light queues. Passed over is a queue whose name is empty or holds a slash, and an
     offset that is no number a queue has.
     """
-    names = message.properties.get(properties.INNER_MULTI_DISPATCH, "").split(",")
-    offsets = message.properties.get(properties.INNER_MULTI_QUEUE_OFFSET, "").split(",")
-    system = message.topic.startswith(("%RETRY%", "rmq_sys_")) or message.topic == SCHEDULE_TOPIC
-    if system or len(names) != len(offsets):
+    names = split_names(message.properties.get(properties.INNER_MULTI_DISPATCH, ""))
+    offsets = split_names(message.properties.get(properties.INNER_MULTI_QUEUE_OFFSET, ""))
+    if len(names) != len(offsets) or not allows_light(message.topic):
         return []
     return [
         Place(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, offset)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from flintmq.config import StoreConfig
 from flintmq.format import properties as names
 from flintmq.format.properties import NAME_END, VALUE_END
-from flintmq.format.record import MAX_PROPERTIES
+from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, MIN_SIZE, V1_TOPIC_LIMIT
 from flintmq.format.text import java_encode
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.dispatch import path_name
@@ -30,6 +30,14 @@ def message_status(message: Message, properties: bytes, config: StoreConfig) -> 
     if len(properties) > MAX_PROPERTIES:
         return PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     return None
+
+
+def record_size(body: bytes, topic: bytes, properties: bytes, hosts: bytes, config: StoreConfig) -> int:
+    """Bytes of the record that these parts make, the checksum property included where the store adds it."""
+    size = MIN_SIZE - 16 + len(hosts) + len(body) + len(topic) + (len(topic) > V1_TOPIC_LIMIT) + len(properties)
+    if config.enabled_append_prop_crc:
+        size += CRC_PROPERTY_SIZE + (len(properties) > 0 and not properties.endswith(VALUE_END.encode()))
+    return size
 
 
 def encode_properties(message: Message) -> bytes | None:

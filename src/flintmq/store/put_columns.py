@@ -32,7 +32,8 @@ WANTED = {
     "born_timestamp": ("int64", "timestamp[ms]", "timestamp[ms, tz=UTC]"),
     "properties": ("map<string, string>",),
 }
-RESERVED = ("KEYS", "TAGS", "WAIT", "DELA", "TIME")  # how names of properties begin that the kernel refuses
+RESERVED = ("KEYS", "TAGS", "WAIT", "DELA", "TIME", "INNE")  # how names of properties begin that the kernel refuses
+CLOSED = ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 STATUSES = {
     kernel.ILLEGAL: PutMessageStatus.MESSAGE_ILLEGAL,
     kernel.LONG: PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
@@ -41,7 +42,7 @@ STATUSES = {
 WHY = {
     kernel.ILLEGAL: "its body, queue id or record is too large, or a property holds a byte 0, 1 or 2",
     kernel.LONG: "its property string is longer than 32,767 bytes",
-    kernel.RESERVED: "KEYS and TAGS have columns of their own, WAIT, DELAY and TIMER_* are for single puts",
+    kernel.RESERVED: "KEYS and TAGS have columns of their own, WAIT, DELAY, TIMER_* and INNER_* are for single puts",
 }
 
 
@@ -73,14 +74,8 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     if what != kernel.GOOD:
         log.warning("row %d of %d makes no message: %s", row, columns.rows, WHY[what])
         return ColumnsResult(STATUSES[what])
-    with commit_log.lock:
-        if commit_log.appender.closed or commit_log.appender.forked:
-            return ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        commit_log.appender.held = True
-        try:
-            return _append(commit_log, topic, columns, [found.start() for found in re.finditer(b"\1", seen)])
-        finally:
-            commit_log.appender.held = False
+    queue_ids = [found.start() for found in re.finditer(b"\1", seen)]
+    return commit_log.locked(lambda: _append(commit_log, topic, columns, queue_ids), CLOSED)
 
 
 def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_ids: list[int]) -> ColumnsResult:
@@ -195,18 +190,20 @@ def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> C
         if refused is not None:
             return ColumnsResult(refused)
         checked.append((message, properties))
+    return commit_log.locked(lambda: _append_each(commit_log, topic, checked), CLOSED)
+
+
+def _append_each(commit_log: CommitLog, topic: Topic, checked: list[tuple[Message, bytes]]) -> ColumnsResult:
+    """Write messages that were checked. The put lock is held."""
     results, status = [], PutMessageStatus.PUT_OK
     first: dict[int, int] = {}
-    with commit_log.lock:
-        if commit_log.appender.closed or commit_log.appender.forked:
-            return ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-        for message, properties in checked:
-            result = commit_log.append(message, topic, properties, commit_log.hosts)
-            if result.status is not PutMessageStatus.PUT_OK:
-                status = result.status
-                break
-            first.setdefault(message.queue_id, result.queue_offset)
-            results.append(result)
+    for message, properties in checked:
+        result = commit_log.append(message, topic, properties, commit_log.hosts)
+        if result.status is not PutMessageStatus.PUT_OK:
+            status = result.status
+            break
+        first.setdefault(message.queue_id, result.queue_offset)
+        results.append(result)
     if not results:
         return ColumnsResult(status)
     begin, last = results[0].physical_offset, results[-1]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 from flintmq.config import StoreConfig
+from flintmq.format.index import PEER_533
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutResult
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.flush import FlushService, unflushed
 from flintmq.store.poison import Poison
+from flintmq.store.put_batch import put_batch
 from flintmq.store.put_columns import put_columns
 from flintmq.store.stats import Counters
 
@@ -27,6 +29,7 @@ class Puts:
         log, flush, dispatch: its parts.
         commits: its transient pool's committer, if it has one.
         poison, counters: of the store.
+        peer: whose batches, "5.3.3" or "5.4.0".
 
     Thread: any.
     """
@@ -40,9 +43,10 @@ class Puts:
         dispatch: DispatchService,
         poison: Poison,
         counters: Counters,
+        peer: str = PEER_533,
     ) -> None:
         self.config, self.log, self.flush, self.commits, self.dispatch = config, log, flush, commits, dispatch
-        self.poison, self.counters = poison, counters
+        self.poison, self.counters, self.peer = poison, counters, peer
 
     def put(self, message: Message) -> PutResult:
         """One message; returns when its flushDiskType has been kept."""
@@ -58,7 +62,19 @@ class Puts:
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Messages in order, with one wait for the disk at the end."""
         messages = list(messages)
-        results = self._append_all(messages)
+        return self._settled(messages, self._append_all(messages, self.log.put_many))
+
+    def put_batch(self, messages: Iterable[Message], shared: Mapping[str, str] | None) -> list[PutResult]:
+        """A batch, all or none, with one wait for the disk at the end."""
+        messages = list(messages)
+
+        def append(batch: list[Message]) -> list[PutResult]:
+            return put_batch(self.log, batch, shared, self.peer)
+
+        return self._settled(messages, self._append_all(messages, append)) if messages else []
+
+    def _settled(self, messages: list[Message], results: list[PutResult]) -> list[PutResult]:
+        """The results of messages that were appended, after the wait for the disk."""
         stored = [r for r in results if r.status is OK]
         if not stored:
             return results
@@ -100,10 +116,12 @@ class Puts:
             self.counters.refused(result.status.name)
         return result
 
-    def _append_all(self, messages: list[Message]) -> list[PutResult]:
+    def _append_all(
+        self, messages: list[Message], append: Callable[[list[Message]], list[PutResult]]
+    ) -> list[PutResult]:
         """The messages in the log, or why not."""
         refusal = self._refusal()
-        results = self.log.put_many(messages) if refusal is None else [PutResult(refusal) for _ in messages]
+        results = append(messages) if refusal is None else [PutResult(refusal) for _ in messages]
         for result in results:
             if result.status is not OK:
                 self.counters.refused(result.status.name)

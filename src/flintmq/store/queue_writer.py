@@ -232,20 +232,28 @@ class QueueWriter:
         for at, time in zip(range(0, len(out), UNIT_SIZE), times, strict=True):
             unit = consume_queue.UNIT.unpack(out, at)
             out[at : at + UNIT_SIZE] = consume_queue.UNIT.pack(
-                unit._replace(tags_code=self.ext.put(unit.tags_code, time))
+                unit._replace(tags_code=self.ext.put(unit.tags_code, time, unit.physical_offset))
             )
         return bytes(out)
 
 
 class ExtWriter:
-    """Writes one ext queue: store format 7. Filter bitmaps are the broker's; the log alone does not give them."""
+    """Writes one ext queue: store format 7. Filter bitmaps are the broker's; the log alone does not give them.
+
+    Attributes:
+        position: where the next unit goes.
+        standing: log offset of a record -> address of the unit that it has already. Each is used once.
+    """
 
     def __init__(self, files: FileSequence) -> None:
         self.files = files
         self.position = 0
+        self.standing: dict[int, int] = {}
 
-    def put(self, tags_code: int, store_timestamp: int) -> int:
-        """Append a unit; gives the address that stands for it in the queue's unit."""
+    def put(self, tags_code: int, store_timestamp: int, physical_offset: int = -1) -> int:
+        """Append a unit, unless the record has one; gives the address that stands for it in the queue's unit."""
+        if physical_offset in self.standing:
+            return self.standing.pop(physical_offset)
         data = consume_queue_ext.encode(consume_queue_ext.ExtUnit(tags_code, store_timestamp, b""))
         room = self.files.file_size - self.position % self.files.file_size
         if len(data) > room - consume_queue_ext.FILE_END_ROOM:

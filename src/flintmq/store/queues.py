@@ -299,6 +299,15 @@ class ExtQueue:
                 found.append(UnitFile(os.path.join(folder, file), start, size))
         return ExtQueue(tuple(found), below, effects)
 
+    def end_behind(self, tags_code: int) -> int:
+        """Position behind the unit that a tags field points at; behind a unit without a bitmap if there is none.
+
+        Raises:
+            StoreAccessError: the file may not be read.
+        """
+        found = self.unit(tags_code)
+        return ext.position(tags_code) + ext.EXT_UNIT.min_size + (len(found.bitmap) if found is not None else 0)
+
     def unit(self, tags_code: int) -> ext.ExtUnit | None:
         """The unit that a tags field points at; None if there is none, or it is no address.
 

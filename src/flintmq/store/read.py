@@ -9,18 +9,21 @@ from __future__ import annotations
 import os
 import time
 from array import array
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
-from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
-from flintmq.format.text import java_decode, java_encode, java_hash
+from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.format.consume_queue_ext import is_address
+from flintmq.format.text import java_encode, java_hash
 from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store.consume_queues import ConsumeQueues, RunningQueue
-from flintmq.store.ext_resume import tags_code
-from flintmq.store.queues import ExtQueue, QueueName
+from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.queues import ExtQueue
+from flintmq.store.running_queue import AnyQueue
 
+Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, where to go on
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
 
@@ -49,10 +52,10 @@ class Limits:
             RAM * config.access_message_in_memory_max_ratio // 100,
         )
 
-    def reached(self, messages: int, size: int, unit: Unit, log_end: int) -> bool:
-        """Whether `messages` of `size` bytes are enough, before this unit's message."""
+    def reached(self, messages: int, size: int, unit: Unit, more: int, log_end: int) -> bool:
+        """Whether `messages` of `size` bytes are enough, before the `more` ones of this unit."""
         count, bytes_ = self.memory if log_end - unit.physical_offset <= self.young else self.disk
-        return messages > 0 and (messages >= min(self.messages, count) or size + unit.size > bytes_)
+        return messages > 0 and (messages + more > min(self.messages, count) or size + unit.size > bytes_)
 
 
 class Reader:
@@ -69,10 +72,21 @@ class Reader:
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
     ) -> GetResult:
         """Messages from an offset of a queue on; with `wait_ms`, waits for the first one if there is none yet."""
+        raw, codes = java_encode(topic), wanted_codes(tags)
+
+        def take(queue: AnyQueue) -> Answer:
+            return self._take(queue, raw, queue_id, offset, max_messages, codes)
+
+        return self.answer(raw, queue_id, offset, wait_ms, take)
+
+    def answer(
+        self, topic: bytes, queue_id: int, offset: int, wait_ms: int, take: Callable[[AnyQueue], Answer]
+    ) -> GetResult:
+        """What `take` gives, asked once the offset lies in the queue; at an empty end that is waited for."""
         limit = time.monotonic() + wait_ms / 1000
         while True:
             seen = self.queues.arrivals
-            found = self._get(java_encode(topic), queue_id, offset, max_messages, tags)
+            found = self._within(topic, queue_id, offset, take)
             held = found.status in (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
             left = limit - time.monotonic()
             if not held or left <= 0 or (found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset != 0):
@@ -81,9 +95,9 @@ class Reader:
                 if self.queues.arrivals == seen:
                     self.queues.changed.wait(left)
 
-    def _get(self, topic: bytes, queue_id: int, offset: int, max_messages: int, tags: str | None) -> GetResult:
+    def _within(self, topic: bytes, queue_id: int, offset: int, take: Callable[[AnyQueue], Answer]) -> GetResult:
         queue = self.queues.find(topic, queue_id)
-        low, high = (queue.min_offset, queue.max_offset) if queue is not None else (0, 0)
+        low, high = queue.bounds(self.files.min_offset) if queue is not None else (0, 0)
         if queue is None or high == 0:
             return GetResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
         if offset < low:
@@ -92,41 +106,37 @@ class Reader:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, [], offset, low, high)
         if offset > high:
             return GetResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
-        return self._collect(topic, queue_id, queue, offset, max_messages, wanted_codes(tags))
+        status, messages, following = take(queue)
+        return GetResult(status, messages, following, low, high)
 
-    def _collect(
-        self, topic: bytes, queue_id: int, queue: RunningQueue, offset: int, most: int, codes: set[int] | None
-    ) -> GetResult:
+    def _take(
+        self, queue: AnyQueue, topic: bytes, queue_id: int, offset: int, most: int, codes: set[int] | None
+    ) -> Answer:
         """Walk the units of one queue file, as upstream does."""
-        low, high = queue.min_offset, queue.max_offset
+        looked_at = most
+        if codes is not None:
+            looked_at = max(self.config.max_filter_message_size // queue.unit_size, most)
         limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
-        looked_at = most if codes is None else max(self.config.max_filter_message_size // UNIT_SIZE, most)
-        units = queue.unit_bytes(offset, max(looked_at, 1))
-        if not units:
-            per_file = queue.writer.file_size // UNIT_SIZE
-            return GetResult(GetMessageStatus.OFFSET_FOUND_NULL, [], offset - offset % per_file + per_file, low, high)
-        ext = None
-        if codes is not None and queue.writer.ext is not None:
-            ext = ExtQueue.of(self.queues.root, QueueName(java_decode(topic), queue_id), self.queues.effects)
+        filter_ = None if codes is None else TagFilter(queue, codes)
         messages: list[StoredMessage] = []
-        size, at, matched = 0, offset, False
-        for unit in UNIT.iter(units):
-            if limits.reached(len(messages), size, unit, log_end):
+        count, size, following, matched = 0, 0, -1, False
+        for unit, at, more in queue.entries(offset, max(looked_at, 1)):
+            if limits.reached(count, size, unit, more, log_end):
                 break
-            at += 1
-            if codes is not None:
-                code = tags_code(unit, ext)
-                if code is not None and code & 0xFFFFFFFF not in codes:
-                    continue
+            following = at + more
+            if filter_ is not None and not filter_.passes(unit.tags_code):
+                continue
             matched = True
-            message = self.record(unit, topic, queue_id, at - 1)
+            message = self.record(unit, topic, queue_id, at)
             if message is not None:
                 messages.append(message)
-                size += unit.size
+                count, size = count + more, size + unit.size
+        if following < 0:
+            return GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset)
         if messages:
-            return GetResult(GetMessageStatus.FOUND, messages, at, low, high)
-        status = GetMessageStatus.MESSAGE_WAS_REMOVING if matched else GetMessageStatus.NO_MATCHED_MESSAGE
-        return GetResult(status, [], at, low, high)
+            return GetMessageStatus.FOUND, messages, following
+        lost = GetMessageStatus.MESSAGE_WAS_REMOVING if matched else GetMessageStatus.NO_MATCHED_MESSAGE
+        return lost, [], following
 
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
         """The record that a unit leads to, if it is the one that stands there."""
@@ -141,6 +151,24 @@ class Reader:
             return message
         own = message.fields.topic == topic and message.queue_id == queue_id and message.queue_offset == offset
         return message if own or b"INNER_MULTI" in message.fields.properties else None
+
+
+class TagFilter:
+    """Which units of a queue have one of these tags codes, as unsigned 32 bits."""
+
+    def __init__(self, queue: AnyQueue, codes: set[int]) -> None:
+        self.queue, self.codes = queue, codes
+        self._ext: ExtQueue | None = None
+
+    def passes(self, tags_code: int) -> bool:
+        """Whether a unit with this tags field does. If it points at nothing in the ext queue it does, as upstream's."""
+        if is_address(tags_code):
+            self._ext = self._ext or self.queue.ext()
+            there = self._ext.unit(tags_code)
+            if there is None:
+                return True
+            tags_code = there.tags_code
+        return tags_code & 0xFFFFFFFF in self.codes
 
 
 def wanted_codes(tags: str | None) -> set[int] | None:

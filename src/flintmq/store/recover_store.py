@@ -15,14 +15,14 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from flintmq.config import StoreConfig
 from flintmq.errors import CorruptStoreError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.effects import REAL, Effects
-from flintmq.store import geometry
+from flintmq.store import geometry, queue_list
 from flintmq.store.commit_log import LogState
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Block, Dispatcher
@@ -100,6 +100,7 @@ class LogRecovery:
         self.facts = replace(facts, live=False)  # the lock is ours
         self.known = known
         self.decisions: list[str] = []
+        self.compared = 0  # log offset from which on find_end compared all checksums
 
     def tell(self, text: str) -> None:
         """One log line a decision."""
@@ -112,7 +113,7 @@ class LogRecovery:
         Raises:
             CorruptStoreError: damage below the durable mark, or between records.
         """
-        begin = begin_of_walk(self.files, self.facts, self.known)
+        begin = self.compared = begin_of_walk(self.files, self.facts, self.known)
         if not self.facts.clean:
             self._reread(begin)
         walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
@@ -259,6 +260,9 @@ def load_derived(
     begin: int,
     *,
     clean: bool = False,
+    compared: int = 0,
+    ends: Mapping[tuple[bytes, int], int] | None = None,
+    tell: Callable[[str], None] = log.info,
 ) -> int:
     """Make queues and index say what the log says.
 
@@ -270,6 +274,9 @@ def load_derived(
         end: log offset of the log's end.
         begin: from here on every unit is written again.
         clean: the stop was clean.
+        compared: log offset from which on all checksums were compared just now.
+        ends: where queues ended once; one that ends before it lost its files.
+        tell: takes decisions.
 
     Returns:
         How many records were dispatched.
@@ -286,23 +293,34 @@ def load_derived(
 
     dispatched = queues.load(files.min_offset, end, stands)
     start = min(dispatched, begin)
+    lost = queue_list.lost(ends or {}, queues.next_offsets())
+    if lost:
+        tell(f"{len(lost)} queues lost files ({', '.join(lost[:3])}); units are made again from the log's begin")
+        start = files.min_offset
     if index is not None:
         if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
             start = min(start, _next_indexed(files, index.end_offset, end))
         elif index.taken_back is not None:
             start = min(start, max(index.taken_back, files.min_offset))
-    records = _dispatch(files, queues, index, dispatcher, start, end)
+    records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     if records is None:  # a queue lost more than what was read: everything anew
-        records = _dispatch(files, queues, index, dispatcher, files.min_offset, end)
+        start = files.min_offset
+        records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     assert records is not None
     return records
 
 
 def _dispatch(
-    files: LogFiles, queues: ConsumeQueues, index: KeyIndex | None, dispatcher: Dispatcher, start: int, end: int
+    files: LogFiles,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+    start: int,
+    end: int,
+    check_crc: bool,
 ) -> int | None:
     """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
-    walk = LogWalk(files, Facts(), start, end, access="map", check_crc=False)  # find_end has compared them
+    walk = LogWalk(files, Facts(), start, end, access="map", check_crc=check_crc)
     records = 0
 
     def blocks() -> Iterator[Block]:
@@ -358,11 +376,13 @@ def recover(
     index: KeyIndex | None,
     dispatcher: Dispatcher,
     effects: Effects,
+    ends: Mapping[tuple[bytes, int], int] | None = None,
 ) -> Recovered:
     """Recover a store; see the module's text. The store's lock is held.
 
     `abort` is made once it is decided what to do, before anything is changed. Without `queues` the derived files are
     left alone (but for an index that a power cut may have spoilt), and the whole log is read for next queue offsets.
+    `ends` says where queues ended once.
 
     Raises:
         CorruptStoreError: damage that is no tail; nothing was touched then.
@@ -375,6 +395,8 @@ def recover(
     if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot
         removed = remove_unsynced(root, config, effects, known.index_timestamp)
         recovery.tell(f"{removed} index files that were not synced are made anew")
+    if not ends:
+        queue_list.forget(root, effects)
     small.make_abort()
     recovery.cut(end)
     if queues is None:
@@ -383,9 +405,28 @@ def recover(
     begin = begin_of_dispatch(files, recovery.facts, known)
     if index is not None:
         index.recover(end, known.index_timestamp, small.lower_index_time)
-    records = load_derived(files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean)
+    records = load_derived(
+        files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean, compared=recovery.compared,
+        ends=ends, tell=recovery.tell,
+    )  # fmt: skip
     recovery.tell(f"{records} records were dispatched again")
-    return Recovered(LogState(end, last_time, queues.next_offsets()), verdict, recovery.decisions)
+    offsets = queues.next_offsets()
+    for place, told in (ends or {}).items():  # of a queue without files whose messages are all gone
+        if place not in offsets:
+            offsets[place] = told
+    return Recovered(LogState(end, last_time, offsets), verdict, recovery.decisions)
+
+
+def _has_data(file: LogFile, effects: Effects) -> bool:
+    """Whether anything but zeros stands in a log file."""
+    position = 0
+    with effects.reading(file.path) as fd:
+        while (data := effects.next_data(fd, position)) is not None and data < file.size:
+            piece = effects.pread(fd, min(ZERO_STEP, file.size - data), data)
+            if any(piece) or not piece:
+                return bool(piece)
+            position = data + len(piece)
+    return False
 
 
 def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str, object]:
@@ -408,4 +449,8 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
         f"the last stop was {'clean' if facts.clean else 'unclean'}",
         f"{behind} records behind the end would be copied to quarantine/ and cut" if behind else "nothing would be cut",
     ]
+    for file in files.files:
+        if file.start > max(end.offset, files.min_offset):
+            what = "bytes behind the end" if _has_data(file, effects) else "nothing yet (it was made ahead)"
+            decisions.append(f"{file.path}, which holds {what}, would be removed")
     return {"end": end.offset, "verdict": end.verdict.value, "decisions": decisions}

@@ -13,10 +13,11 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flintmq.message import GetMessageStatus, GetResult
 from flintmq.storage.effects import Effects
+from flintmq.store.places import LMQ_PREFIX
 
 LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)  # upstream's buckets, but for the last
+_LIGHT = LMQ_PREFIX.encode()
 LABELS = (
     "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s", "4~5s",
     "5~10s", "10s~",
@@ -29,7 +30,7 @@ class StoreStats:
 
     Attributes:
         seconds: since it was opened.
-        puts: messages that took a place in a queue.
+        puts: messages that took a place in a queue (light queues, which share them, left out).
         puts_refused: puts that were answered with another status than PUT_OK, by its name.
         put_bytes: bytes of log they filled, unused ends of files included.
         puts_by_topic: the puts of each topic.
@@ -122,15 +123,14 @@ class Counters:
         with self._lock:
             self._refused[status] = self._refused.get(status, 0) + 1
 
-    def got(self, result: GetResult) -> GetResult:
-        """A get was answered so; gives the answer on."""
+    def got(self, messages: int) -> None:
+        """A get gave so many messages."""
         with self._lock:
-            self._messages += len(result.messages)
-            if result.status is GetMessageStatus.FOUND:
+            self._messages += messages
+            if messages:
                 self._found += 1
             else:
                 self._missed += 1
-        return result
 
     def read(
         self,
@@ -149,7 +149,7 @@ class Counters:
         topics: dict[str, int] = {}
         for (topic, queue_id), offset in list(next_offsets.items()):  # list: in one step, while others put
             count = offset - self._offsets.get((topic, queue_id), 0)
-            if count > 0:
+            if count > 0 and not topic.startswith(_LIGHT):
                 name = topic.decode("utf-8", "replace")
                 topics[name] = topics.get(name, 0) + count
         puts = sum(topics.values())

@@ -47,8 +47,8 @@ class Topics:
             found = self.file.table(TABLE).get(topic)
             return config_json.integer(found.get("writeQueueNums")) if isinstance(found, dict) else None
 
-    def create(self, topic: str, queues: int) -> None:
-        """Make a topic, or give one that is there another number of queues.
+    def create(self, topic: str, queues: int, *, batch: bool = False) -> None:
+        """Make a topic (of type BatchCQ with `batch`), or give one that is there another number of queues.
 
         Raises:
             UsageError: a name that no topic can have, or a number of queues below 1 or above 1024.
@@ -58,7 +58,7 @@ class Topics:
         if not 1 <= queues <= MOST_QUEUES:
             raise UsageError(f"topic {topic!a}: {queues} queues; give a number from 1 to {MOST_QUEUES}")
         with self.file.lock:
-            self._set(topic, queues, batch=False)
+            self._set(topic, queues, batch=batch)
 
     def learn(self, places: Iterable[tuple[bytes, int]], batch: Container[str]) -> None:
         """Take up the topics, and the queues of topics, that are new among these (topic, queue id).

@@ -1,0 +1,110 @@
+"""One queue of a running store, as readers see it: its bounds, and its units by queue offset. Files are read with
+pread, so that a reader sees what is written and no map is shared.
+
+Source: upstream ConsumeQueue, BatchConsumeQueue (getIndexBuffer, getBatchMsgIndexBuffer).
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import TypeAlias
+
+from flintmq.format.batch_queue import BATCH_UNIT_SIZE, BatchUnit
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
+from flintmq.storage.effects import Effects
+from flintmq.store import geometry
+from flintmq.store.queue_writer import BatchQueueWriter, QueueWriter
+from flintmq.store.queues import ExtQueue, QueueName, batch_queue
+
+Entry: TypeAlias = tuple[Unit, int, int]  # a unit, the first queue offset that it stands for, and how many
+
+
+class RunningQueue:
+    """One plain queue.
+
+    Attributes:
+        min_offset, max_offset: bounds; the latter behind its last unit.
+    """
+
+    unit_size = UNIT_SIZE
+
+    def __init__(self, writer: QueueWriter, root: str, name: QueueName, effects: Effects) -> None:
+        self.writer, self.root, self.name, self.effects = writer, root, name, effects
+        self.folder = os.path.join(root, geometry.QUEUES, name.topic, str(name.queue_id))
+        self.min_offset = self.max_offset = 0
+
+    def ext(self) -> ExtQueue:
+        """What the tags fields of its units point at, if they do."""
+        return ExtQueue.of(self.root, self.name, self.effects)
+
+    def bounds(self, log_begin: int) -> tuple[int, int]:
+        """Smallest queue offset and the one behind the largest."""
+        return self.min_offset, self.max_offset
+
+    def entries(self, offset: int, count: int) -> Iterator[Entry]:
+        """Up to `count` units from this offset on, all of one file (as upstream reads them)."""
+        return zip(UNIT.iter(self.unit_bytes(offset, count)), itertools.count(offset), itertools.repeat(1))
+
+    def units(self, offset: int, count: int) -> list[Unit]:
+        """The same, without their offsets."""
+        return list(UNIT.iter(self.unit_bytes(offset, count)))
+
+    def unit_bytes(self, offset: int, count: int) -> bytes:
+        """The bytes of these units."""
+        count = min(count, self.max_offset - offset)
+        if count <= 0:
+            return b""
+        position = offset * UNIT_SIZE
+        start = position - position % self.writer.file_size
+        size = min(count * UNIT_SIZE, start + self.writer.file_size - position)
+        with suppress(FileNotFoundError), self.effects.reading(os.path.join(self.folder, f"{start:020d}")) as fd:
+            raw = self.effects.pread(fd, size, position - start)
+            return raw[: len(raw) - len(raw) % UNIT_SIZE]
+        return b""
+
+    def next_file(self, offset: int) -> int:
+        """First queue offset of the file behind the one that this offset belongs to."""
+        per_file = self.writer.file_size // UNIT_SIZE
+        return offset - offset % per_file + per_file
+
+
+class RunningBatchQueue:
+    """One batch queue. A unit stands for as many offsets as its record has messages, and says itself for which."""
+
+    unit_size = BATCH_UNIT_SIZE
+
+    def __init__(self, writer: BatchQueueWriter, root: str, name: QueueName, effects: Effects) -> None:
+        self.writer, self.root, self.name, self.effects = writer, root, name, effects
+
+    def ext(self) -> ExtQueue:
+        """Batch queues have none."""
+        return ExtQueue((), self.root, self.effects)
+
+    def bounds(self, log_begin: int) -> tuple[int, int]:
+        """Smallest queue offset of a record at or behind the log offset `log_begin`, and the one behind the largest."""
+        high = self.writer.next
+        units = batch_queue(self.root, self.name, self.effects)
+        stop = self.writer.position // BATCH_UNIT_SIZE
+        number = units.bisect(lambda unit: unit.physical_offset < log_begin, stop)
+        first = units.unit(number) if number < stop else None
+        return (first.base_offset if isinstance(first, BatchUnit) else high), high
+
+    def entries(self, offset: int, count: int) -> Iterator[Entry]:
+        """The unit in which this offset lies and those behind it, of one file, for up to `count` offsets."""
+        units = batch_queue(self.root, self.name, self.effects)
+        stop = self.writer.position // BATCH_UNIT_SIZE
+        number = units.bisect(lambda unit: units.span(0, unit)[1] <= offset, stop)
+        for unit in units.read(number, min(count, stop - number)):
+            if not isinstance(unit, BatchUnit) or unit.base_offset - offset >= count:
+                return
+            yield Unit(unit.physical_offset, unit.size, unit.tags_code), unit.base_offset, unit.messages
+
+    def next_file(self, offset: int) -> int:
+        """Where to go on when the file of this offset is missing: at the first unit that there is."""
+        return max(offset + 1, self.bounds(0)[0])
+
+
+AnyQueue: TypeAlias = RunningQueue | RunningBatchQueue

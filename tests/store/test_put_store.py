@@ -1,0 +1,61 @@
+"""What a store lets its users put besides single messages: closed stores refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flintmq.errors import UsageError
+from flintmq.message import Message, PutMessageStatus
+from flintmq.store.message_store import MessageStore
+from tests.storage.faults import Faulty
+from tests.store.engine import FIRST_LOG, open_small
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda store: store.put_many([Message("T")]),
+        lambda store: store.put_batch([Message("T")]),
+        lambda store: store.put_columns("T", None),
+        lambda store: store.put_async(Message("T")),
+    ],
+)
+def test_a_closed_store_takes_nothing(tmp_path: Path, call: Callable[[MessageStore], object]):
+    store = open_small(tmp_path)
+    store.close()
+    with pytest.raises(UsageError, match="is closed"):
+        call(store)
+
+
+def test_a_batch_waits_for_one_sync(tmp_path: Path):
+    effects = Faulty()
+    with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH") as store:
+        store.put(Message("T"))
+        before = effects.count("sync", FIRST_LOG)
+        results = store.put_batch([Message("T", b"%d" % n) for n in range(9)])
+        assert {r.status for r in results} == {PutMessageStatus.PUT_OK}
+        assert effects.count("sync", FIRST_LOG) == before + 1
+        assert store._files.flushed_where == results[-1].physical_offset + results[-1].size
+
+
+def test_all_of_a_batch_is_unknown_after_a_failed_sync(tmp_path: Path):
+    effects = Faulty()
+    store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
+    store.put(Message("T"))
+    effects.refuse("sync", FIRST_LOG)
+    assert {r.status for r in store.put_batch([Message("T")] * 3)} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
+    assert {r.status for r in store.put_batch([Message("T")] * 3)} == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
+    store.close()
+
+
+def test_a_full_disk_stores_nothing_of_a_batch(tmp_path: Path):
+    effects = Faulty()
+    with open_small(tmp_path, effects) as store:
+        effects.refuse("create", "commitlog/")
+        effects.refuse("allocate", "commitlog/")
+        results = store.put_batch([Message("T", b"x")] * 3)
+        assert {r.status for r in results} == {PutMessageStatus.CREATE_MAPPED_FILE_FAILED}
+        assert store._log.end == 0
