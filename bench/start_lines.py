@@ -1,4 +1,8 @@
-"""P9a: a store that was stopped uncleanly, from the start of the process until everything is dispatched."""
+"""P9a: a store that was stopped uncleanly, from the start of the process until everything is dispatched.
+
+Each side finds the same log and what it knows of it itself: both the checkpoint, ours its durable mark too. Queues and
+index are missing, so everything is validated and dispatched.
+"""
 
 from __future__ import annotations
 
@@ -24,18 +28,27 @@ def ours(path: Path) -> None:
     subprocess.run([sys.executable, "-c", SCRIPT, str(path)], check=True, capture_output=True)
 
 
+def stopped(path: Path) -> dict[str, bytes]:
+    """What a store that was flushed and then killed has besides its log, by name."""
+    java.strip(path)
+    ours(path)
+    return {name: (path / name).read_bytes() for name in ("checkpoint", "flintmq.mark")} | {"abort": b"1"}
+
+
 def p9a(context: Context) -> list[Result]:
-    """Both find a log, an `abort` file, and neither queues nor index; starting on a tiny log is taken off."""
+    """Starting on a tiny log is taken off."""
     java.home(context)
     results = []
     tiny = java.log_only(context, store(context, "tiny", 100, mib=1).path, "tiny-java")
     for size in SIZES:
         copy = java.log_only(context, sized(context, size).path, f"java-{size}")
+        kept = {path: stopped(path) for path in (copy, tiny)}
 
-        def crashed(copy: Path = copy) -> None:
-            for path in (copy, tiny):
+        def crashed(kept: dict[Path, dict[str, bytes]] = kept) -> None:
+            for path, files in kept.items():
                 java.strip(path)
-                (path / "abort").write_text("1")
+                for name, data in files.items():
+                    (path / name).write_bytes(data)
 
         samples = measure(
             context,
@@ -47,7 +60,8 @@ def p9a(context: Context) -> list[Result]:
             },
             before=crashed,
         )
-        crashed()
+        for path in kept:
+            java.strip(path)
         peer, own = less(samples["java"], samples["java start"]), less(samples["flintmq"], samples["flintmq start"])
         what = f"unclean start, {context.mib} MiB of log, {size} bodies, until dispatched: Java's time / ours"
         results.append(

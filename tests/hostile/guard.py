@@ -189,6 +189,10 @@ class Tries:
             array("q", bytes(8 * count)),
         )  # fmt: skip
 
+    def fetch_whole(self) -> None:
+        data, positions, _ = self._log()
+        fetch.whole(data, positions, number(self.chance, len(positions)))
+
     def fetch_take(self) -> None:
         data, positions, _ = self._log()
         for message in fetch.take(StoredMessage, data, positions, number(self.chance, len(positions))):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flintmq.format import record
 from flintmq.store.log import LogWalk
@@ -37,6 +39,34 @@ def first_bad(root: Path, data: bytes, mark: int = 0) -> tuple[int, str] | None:
 
 
 PLAIN = len(record.encode(record.Record(topic=b"T", body=b"body", properties=PROPERTIES)))
+
+
+CHANGES = st.fixed_dictionaries(
+    {},
+    optional={
+        "topic": st.sampled_from([b"T", b"U", b"T\0"]),
+        "queue_id": st.integers(0, 1),
+        "queue_offset": st.integers(0, 9),
+        "properties": st.sampled_from([b"", b"x", b"a\x01\0\x02", PROPERTIES]),
+        "sys_flag": st.sampled_from([0, record.INNER_BATCH, 4, 8, 12]),
+    },
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(changes=st.lists(CHANGES, min_size=1, max_size=12), piece_bytes=st.sampled_from([1, 200, 1 << 20]))
+def test_the_quick_look_at_a_piece_finds_what_the_slow_one_finds(tmp_path_factory, changes, piece_bytes):
+    root = tmp_path_factory.mktemp("log")
+    data = log_with(root, *changes)
+    for mark in (0, len(data) // 2):
+        quick, slow = Tail(mark), Tail(mark)
+        slow._follows_on = lambda piece: False  # type: ignore[method-assign]
+        for piece in LogWalk(log_of(root, data), Facts(clean=False), piece_bytes=piece_bytes):
+            found = slow.first_bad(piece)
+            assert quick.first_bad(piece) == found
+            if found is not None:
+                break
+            assert {place: n for place, n in quick.next.items() if n} == {p: n for p, n in slow.next.items() if n}
 
 
 def test_whole_records_count(tmp_path: Path):

@@ -9,7 +9,8 @@ whole record is asked for.
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import i32be, i64be, prefetch_lines, same_bytes, u16be
+    from flintmq.kernels._plain import any_below, i32be, i64be, prefetch_lines, same_bytes, u16be
+    from flintmq.kernels.parts import locate
     from flintmq.kernels.walk import _record
 
 UNIT = 20  # bytes of a plain queue's unit (store format 6.1)
@@ -191,6 +192,39 @@ def check(
             positions[i] = at
             i += 1
     return i, inside
+
+
+def whole(data: cython.const[cython.uchar][::1], positions: cython.longlong[::1], count: cython.longlong):
+    """How many of the records at positions[:count] come before the first that is an inner batch or that has a zero
+    byte in its topic or properties.
+
+    Raises:
+        ValueError: positions has fewer entries than count, or leads to bytes that are no validated record.
+    """
+    if count < 0 or count > len(positions):
+        raise ValueError("positions has fewer entries than count")
+    if count == 0 or len(data) == 0:
+        return 0
+    i: cython.longlong = 0
+    n: cython.longlong = len(data)
+    good: cython.bint = True
+    spans: cython.longlong[8]
+    if cython.compiled:
+        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
+        at: cython.pointer(cython.longlong) = cython.address(positions[0])
+    else:
+        p, at, spans = data, positions, [0] * 8
+    with cython.nogil:
+        while i < count:
+            good = locate(p, n, at, i, 1, spans) == 1
+            if not good or p[spans[0] + 39] & 0x80:
+                break
+            if any_below(p, spans[5], spans[6] - spans[5], 1) or any_below(p, spans[6] + 2, spans[7] - spans[6] - 2, 1):
+                break
+            i += 1
+    if not good:
+        raise ValueError(f"position {positions[i]} holds no validated record")
+    return i
 
 
 def take(

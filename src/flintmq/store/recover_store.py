@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
 from flintmq.config import StoreConfig
@@ -24,7 +25,7 @@ from flintmq.storage.effects import REAL, Effects
 from flintmq.store import geometry
 from flintmq.store.commit_log import LogState
 from flintmq.store.consume_queues import ConsumeQueues
-from flintmq.store.dispatch import Dispatcher
+from flintmq.store.dispatch import Block, Dispatcher
 from flintmq.store.key_index import KeyIndex, remove_unsynced
 from flintmq.store.log import SALVAGE, LogWalk, find_end
 from flintmq.store.log_files import LogFile, LogFiles
@@ -40,6 +41,7 @@ from flintmq.store.tail import TORN, Tail
 log = logging.getLogger("flintmq.recovery")
 
 MARGIN_MS = 3000  # upstream goes this much further back than the checkpoint says
+PAGE = 4096
 ZERO_STEP = 1 << 20
 
 
@@ -156,14 +158,17 @@ class LogRecovery:
         return time
 
     def _reread(self, begin: int) -> None:
-        """Ask the disk and not the page cache, which may show what never arrived (reliability B4)."""
+        """Ask the disk and not the page cache, which behind the durable mark may show what never arrived
+        (reliability B4)."""
+        mark = max(self.facts.mark or 0, begin)
         for file in self.files.files:
             if file.start + file.size <= begin:
                 continue
             fd = self.effects.open_write(file.path)
             try:
                 self.effects.sync(fd)
-                self.effects.drop_cache(fd, 0, file.size)
+                durable = max(mark - file.start, 0) // PAGE * PAGE
+                self.effects.drop_cache(fd, durable, max(file.size - durable, 0))
             finally:
                 self.effects.close(fd)
 
@@ -297,16 +302,23 @@ def _dispatch(
     files: LogFiles, queues: ConsumeQueues, index: KeyIndex | None, dispatcher: Dispatcher, start: int, end: int
 ) -> int | None:
     """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
+    walk = LogWalk(files, Facts(), start, end, access="map", check_crc=False)  # find_end has compared them
     records = 0
-    for piece in LogWalk(files, Facts(), start, end):
-        for block in dispatcher.blocks(piece):
-            if queues.replay_from(block, dispatcher) and start > files.min_offset:
-                return None
-            queues.take(block, dispatcher)
-            if index is not None:
-                index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
-                index.begin(block.last_time)
-        records += piece.count
+
+    def blocks() -> Iterator[Block]:
+        nonlocal records
+        for piece in walk:
+            yield from dispatcher.blocks(piece, hold=True)
+            records += piece.count
+        yield from dispatcher.rest()
+
+    for block in blocks():
+        if queues.replay_from(block, dispatcher) and start > files.min_offset:
+            return None
+        queues.take(block, dispatcher)
+        if index is not None:
+            index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+            index.begin(block.last_time)
     return records
 
 
