@@ -48,7 +48,9 @@ MODULES = {
     "S4": "spark_lines",
     "S5": "export_lines",
     "S6": "engine_lines",
+    "S7": "stream_lines",
     "S8": "rebuild_lines",
+    "S9": "stream_lines",
 }
 
 

@@ -45,7 +45,7 @@ class Calls:
 def spark(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
     monkeypatch.setattr("flintmq.spark.session", calls.session)
-    for name in ("export.export", "rebuild.rebuild", "verify.verify"):
+    for name in ("export.export", "export_stream.export_stream", "rebuild.rebuild", "verify.verify"):
         monkeypatch.setattr(f"flintmq.spark.jobs.{name}", calls.job)
     return calls
 
@@ -58,9 +58,22 @@ def test_export_passes_its_options_on(run: Run, spark: Calls) -> None:
     assert result.out == "exported 30 rows in 3 files, 2.0 KiB\nlog      offsets 100 to 5000\nresult   lake\n"
     [(args, kwargs)] = spark.jobs
     assert args[:3] == (spark, "store", "lake") and args[3].max_index_num == 400
-    assert kwargs["topics"] == ["A", "B"] and kwargs["compression"] == "zstd"
+    assert kwargs["topics"] == ["A", "B"] and kwargs["compression"] == "zstd" and kwargs["to"] == "parquet"
     assert kwargs["decompress"] and kwargs["explode"] and not kwargs["fail_on_data_loss"]
     assert spark.sessions == [("flintmq export", None)] and spark.stopped == 1
+
+
+def test_a_streaming_export(run: Run, spark: Calls) -> None:
+    spark.answer = Exported(number=2, begin=100, end=5000, rows=30, files=3, bytes=2048)
+    words = ["--stream", "--once", "--max-offsets", "70", "--interval", "2.5", "--topic", "A"]
+    result = run("spark", "export", "store", "--out", "lake", *words)
+    assert (result.code, result.err) == (0, "") and "exported 30 rows in 3 files" in result.out
+    [(args, kwargs)] = spark.jobs
+    assert args[:3] == (spark, "store", "lake") and kwargs["topics"] == ["A"] and kwargs["fail_on_data_loss"]
+    assert (kwargs["once"], kwargs["max_offsets"], kwargs["interval_s"]) == (True, 70, 2.5)
+    for alone in (["--once"], ["--max-offsets", "5"]):
+        refused = run("spark", "export", "store", "--out", "lake", *alone)
+        assert refused.code == 2 and "are for --stream" in refused.err
 
 
 def test_export_of_nothing_new(run: Run, spark: Calls) -> None:

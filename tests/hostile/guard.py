@@ -132,6 +132,11 @@ class Tries:
         data = self.region.holding(self.chance.randbytes(self.chance.randrange(1, 1200)), self.chance.random() < 0.7)
         walk.crc32(data, self.chance.randrange(3))
 
+    def touch(self) -> None:
+        data, _, _ = self._log()
+        n, chance = len(data), self.chance
+        walk.touch(data, number(chance, 0), number(chance, n), number(chance, 1))
+
     def derive(self) -> None:
         data, positions, base = self._log()
         count, names = len(positions), bytearray(b"\0" + LOG[:64])
@@ -269,8 +274,9 @@ class Tries:
     def insert(self) -> None:
         data, slots, items = self._index()
         index.insert(
-            data, number(self.chance, slots), number(self.chance, items), *self._keys(), 0, number(self.chance, 12)
-        )
+            data, number(self.chance, slots), number(self.chance, items), *self._keys(), 0, number(self.chance, 12),
+            number(self.chance, items) if self.chance.random() < 0.5 else -1,
+        )  # fmt: skip
 
     def match(self) -> None:
         count = self.chance.randrange(1, 30)

@@ -189,3 +189,12 @@ def test_rubbish_of_any_kind_gives_a_reason_and_no_error() -> None:
         )
         assert at <= stop <= available and 0 <= count <= 2 and walk.REASONS[reason]
         assert all(at <= p < stop for p in positions[:count])
+
+
+def test_touching_reads_one_byte_a_step() -> None:
+    data = bytes(range(100))
+    assert walk.touch(data, 10, 100, 30) == 10 + 40 + 70
+    assert walk.touch(data, 10, 10, 1) == 0
+    for begin, end, step in ((-1, 5, 1), (0, 101, 1), (0, 100, 0)):
+        with pytest.raises(ValueError, match="within"):
+            walk.touch(data, begin, end, step)

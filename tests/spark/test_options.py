@@ -135,5 +135,6 @@ def test_what_spark_adds_for_a_table_in_its_catalog():
 
 
 def test_every_option_is_documented(pytestconfig):
-    text = (pytestconfig.rootpath / "docs" / "spark" / "source.md").read_text(encoding="utf-8")
+    pages = (pytestconfig.rootpath / "docs" / "spark" / name for name in ("source.md", "streaming.md"))
+    text = "".join(page.read_text(encoding="utf-8") for page in pages)
     assert [name for name in OWN_NAMES if f"| `{name}` |" not in text] == []

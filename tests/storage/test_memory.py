@@ -81,3 +81,12 @@ def test_locking_is_undone_and_over_the_limit_an_error(tmp_path: Path):
     finally:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (soft, hard))
     map_.close()
+
+
+def test_the_disk_is_told_to_begin_or_the_refusal_is_an_error(tmp_path: Path):
+    with (tmp_path / "file").open("wb") as file:
+        file.write(bytes(3 * PAGE))
+        file.flush()
+        memory.start_sync(file.fileno(), 0, 3 * PAGE)
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        memory.start_sync(-1, 0, PAGE)

@@ -154,7 +154,7 @@ def test_pre_blank_units_do_not_count(golden, tmp_path):
     write_at(queue_file(copy, name), 0, struct.pack(">qiq", 0, 0x7FFFFFFF, 0) * 100)
     for file in sorted(queue_file(copy, name).parent.iterdir())[1:]:
         file.unlink()
-    assert lookup(copy)._file_bounds(name) == (0, 0, 0)
+    assert lookup(copy).file_bounds(name) == (0, 0, 0)
 
 
 def test_records_that_are_not_dispatched_yet(golden, tmp_path):

@@ -1,9 +1,11 @@
-"""Jobs on Spark: export to Parquet, verify, rebuild."""
+"""Jobs on Spark: export to Parquet or Delta, verify, rebuild."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterable
+import signal
+import threading
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,13 +22,17 @@ from flintmq.cli.options import (
     examples,
     store_config,
 )
-from flintmq.cli.output import output
+from flintmq.cli.output import Output, output
 from flintmq.cli.rebuild import IntoOption, Peer, PeerOption
 from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import printable, size
 from flintmq.cli.verify import print_verification
+from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from flintmq.config import StoreConfig
     from flintmq.spark.jobs.export import Exported
 
 EPILOG = examples(
@@ -39,6 +45,7 @@ class Target(enum.StrEnum):
     """What an export writes."""
 
     parquet = "parquet"
+    delta = "delta"
 
 
 class Codec(enum.StrEnum):
@@ -56,7 +63,7 @@ def export_command(
     into: Annotated[
         str, typer.Option("--out", metavar="DIR", show_default=False, help="Where the files go; made if not there.")
     ],
-    to: Annotated[Target, typer.Option("--to", metavar="FORMAT", help="parquet.")] = Target.parquet,
+    to: Annotated[Target, typer.Option("--to", metavar="FORMAT", help="parquet or delta.")] = Target.parquet,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
@@ -71,33 +78,77 @@ def export_command(
     skip_damage: Annotated[
         bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
     ] = False,
+    stream: Annotated[
+        bool, typer.Option("--stream", help="Go on with what comes, until SIGINT or SIGTERM; --once ends before.")
+    ] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --stream: end with what is there now.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="S", min=0.0, help="With --stream: seconds between micro-batches.")
+    ] = 10.0,
+    max_offsets: Annotated[
+        int | None,
+        typer.Option("--max-offsets", metavar="N", min=1, show_default=False, help="Most messages of a micro-batch."),
+    ] = None,
     master: MasterOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Export messages to Parquet.
+    """Export messages to Parquet or Delta.
 
-    Files by topic and date; a second run adds only what is new. All files of a run appear at once or none. The
-    columns are those of the schema.
+    Files by topic and date; a second run adds only what is new. All files of a run, or of a micro-batch with --stream,
+    appear at once or none. The columns are those of the schema.
     """
-    from flintmq.spark.jobs.export import export
-
     out, config = output(as_json), store_config(settings)
+    if not stream and (once or max_offsets is not None):
+        raise UsageError("--once and --max-offsets are for --stream; an export without it takes what is there")
+    choices: dict[str, Any] = {
+        "topics": topic or None,
+        "decompress": decompress,
+        "explode": explode,
+        "fail_on_data_loss": not skip_damage,
+        "to": to.value,
+        "compression": compression.value,
+    }
     with spark_job("export", master, out) as (spark, progress):
-        done = export(
-            spark,
-            store,
-            into,
-            config,
-            topics=topic or None,
-            decompress=decompress,
-            explode=explode,
-            fail_on_data_loss=not skip_damage,
-            compression=compression.value,
-            progress=progress,
-        )
+        if stream:
+            done = _stream(out, spark, store, into, config, once, interval, max_offsets, choices)
+        else:
+            from flintmq.spark.jobs.export import export
+
+            done = export(spark, store, into, config, progress=progress, **choices)
     out.result(done, lambda value: _render_export(value, into))
     return 1 if done.damages else 0
+
+
+def _stream(
+    out: Output,
+    spark: SparkSession,
+    store: str,
+    into: str,
+    config: StoreConfig,
+    once: bool,
+    interval: float,
+    max_offsets: int | None,
+    choices: Mapping[str, Any],
+) -> Exported:
+    """Run a streaming export until it ends or a signal asks for it."""
+    from flintmq.spark.jobs.export_stream import export_stream
+
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return export_stream(
+        spark,
+        store,
+        into,
+        config,
+        max_offsets=max_offsets,
+        interval_s=interval,
+        once=once,
+        stop=stop,
+        on_batch=lambda done: out.note(f"export={done.number}: {done.rows} rows up to log offset {done.end}"),
+        **choices,
+    )
 
 
 def _render_export(done: Exported, into: str) -> Iterable[Any]:
@@ -149,7 +200,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
         export_command,
         examples(
             "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
-            "flintmq spark export /var/rocketmq/store --out /tmp/lake --topic Orders --compression zstd",
+            "flintmq spark export /var/rocketmq/store --out /tmp/lake --to delta --stream --interval 30",
         ),
     ),
     "verify": (

@@ -25,6 +25,7 @@ from flintmq.storage.lock import is_live
 from flintmq.store import geometry, index_files
 from flintmq.store.config_files import read_config
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules
+from flintmq.store.index_builder import IndexFileBuilder
 from flintmq.store.index_writer import IndexWriter
 from flintmq.store.log import LogWalk
 from flintmq.store.log_files import LogFiles
@@ -258,7 +259,9 @@ class Builder:
         self.plain: dict[int, QueueWriter | None] = {}
         self.batch: dict[int, BatchQueueWriter | None] = {}
         directory = os.path.join(plan.staging, "index")
-        self.index = IndexWriter(directory, plan.slots, plan.items, plan.log.effects) if plan.rules.index else None
+        self.index = None
+        if plan.rules.index:
+            self.index = IndexWriter(directory, plan.slots, plan.items, plan.log.effects, IndexFileBuilder)
         self.units = self.keys = 0
 
     def take(self, block: Block, dispatcher: Dispatcher) -> None:

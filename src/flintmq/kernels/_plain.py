@@ -54,6 +54,10 @@ def prefetch_lines(p: Any, at: int, n: int) -> None:
     """Nothing to do: a hint to the processor."""
 
 
+def prefetch_pass(p: Any, at: int, n: int) -> None:
+    """Nothing to do: a hint to the processor."""
+
+
 def prefetch_write(p: Any, at: int) -> None:
     """Nothing to do: a hint to the processor."""
 
@@ -73,8 +77,16 @@ def odd_bytes(p: Any, at: int) -> int:
     return sum(1 << i for i, byte in enumerate(bytes(p[at : at + 64])) if byte >= 0x80 or byte in (1, 2))
 
 
-def equal_bytes(p: Any, at: int, other: int) -> int:
-    return sum(1 << i for i, (a, b) in enumerate(zip(p[at : at + 64], p[other : other + 64], strict=False)) if a == b)
+def same_shape(p: Any, at: int, other: int, n: int, known: Any, to: int) -> bool:
+    fixed = sum((known[to + word] & 0xFFFFFFFFFFFFFFFF) << (64 * word) for word in range(4))
+    for i in range(n):
+        byte = p[at + i]
+        if (fixed >> i) & 1:
+            if byte != p[other + i]:
+                return False
+        elif byte >= 0x80 or byte in (1, 2):
+            return False
+    return True
 
 
 def lowest_bit(bits: int) -> int:
@@ -111,6 +123,10 @@ def hash_ascii(h: int, p: Any, at: int, n: int) -> int:
     for byte in bytes(p[at : at + n]):
         h = h * 31 + byte & 0xFFFFFFFF
     return h
+
+
+def hash_if_ascii(h: int, p: Any, at: int, n: int) -> int:
+    return hash_ascii(h, p, at, n) if all_ascii(p, at, n) else -1
 
 
 def _fold(a: int, b: int) -> int:

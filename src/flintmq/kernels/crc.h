@@ -2,7 +2,8 @@
  *
  * CRC-32 is the one of zlib (reflected 0xEDB88320). A library call costs more than the checksum of a small message
  * body, so it is inlined here, in three forms, the widest that the processor has being chosen when the module loads:
- *   x86-64   carry-less multiply, 64 or 256 bytes a step (Gopal et al., "Fast CRC computation using PCLMULQDQ", Intel 2009)
+ *   x86-64   carry-less multiply, 64 or (AVX-512) 256 bytes a step (Gopal et al., "Fast CRC computation using PCLMULQDQ",
+ *            Intel 2009)
  *   aarch64  the CRC32 instructions
  *   else     slice-by-8 tables
  */
@@ -42,10 +43,23 @@ static inline int64_t i64be(const uint8_t *p, int64_t at) { uint64_t v; memcpy(&
 static inline void put16be(uint8_t *p, int64_t at, int64_t x) { uint16_t v = FMQ_BE16((uint16_t)x); memcpy(p + at, &v, 2); }
 static inline void put32be(uint8_t *p, int64_t at, int64_t x) { uint32_t v = FMQ_BE32((uint32_t)x); memcpy(p + at, &v, 4); }
 static inline void put64be(uint8_t *p, int64_t at, int64_t x) { uint64_t v = FMQ_BE64((uint64_t)x); memcpy(p + at, &v, 8); }
-/* Whether two runs of n bytes are equal. Names are short: a call of memcmp takes longer than they do. */
+static int fmq_level; /* 0 plain, 1 carry-less multiply or CRC instructions, 2 AVX-512 */
+
+#if FMQ_X86
+__attribute__((target("avx512f,avx512bw"))) static int fmq_same_512(const uint8_t *p, const uint8_t *q, int64_t n) { /* 1 to 64 */
+    __mmask64 m = ~0ull >> (64 - n);
+    return _mm512_mask_cmpneq_epi8_mask(m, _mm512_maskz_loadu_epi8(m, p), _mm512_maskz_loadu_epi8(m, q)) == 0;
+}
+#endif
+
+/* Whether two runs of n bytes are equal. Names are short, and their lengths change from one to the next: a call of memcmp
+ * takes longer than they do, and so does each branch on a length. */
 static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t from, int64_t n) {
     uint64_t a, b, other = 0;
     p += at; q += from;
+#if FMQ_X86
+    if (fmq_level == 2 && n > 0 && n <= 64) return fmq_same_512(p, q, n);
+#endif
     if (n < 8 || n > 64) return memcmp(p, q, n) == 0;
     for (int64_t i = 0; i < n - 8; i += 8) { memcpy(&a, p + i, 8); memcpy(&b, q + i, 8); other |= a ^ b; }
     memcpy(&a, p + n - 8, 8); memcpy(&b, q + n - 8, 8); /* overlaps the one before */
@@ -55,6 +69,13 @@ static inline void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t
 /* The lines of n bytes (of 4096 at most) from p + at on, which may lie behind the end of what there is. */
 static inline void prefetch_lines(const uint8_t *p, int64_t at, int64_t n) {
     for (int64_t i = 0; i < n && i < 4096; i += 64) __builtin_prefetch(p + at + i, 0, 3);
+}
+/* For a pass over n bytes more each time: their lines 4 KiB ahead into the first cache, 16 KiB ahead into the second. */
+static inline void prefetch_pass(const uint8_t *p, int64_t at, int64_t n) {
+    for (int64_t i = 0; i < n && i < 4096; i += 64) {
+        __builtin_prefetch(p + at + 4096 + i, 0, 3);
+        __builtin_prefetch(p + at + 16384 + i, 0, 2);
+    }
 }
 static inline void prefetch_write(const uint8_t *p, int64_t at) { __builtin_prefetch(p + at, 1, 1); }
 
@@ -112,6 +133,33 @@ static inline uint64_t equal_bytes(const uint8_t *p, int64_t at, int64_t other) 
     for (int i = 0; i < 64; i++) found |= (uint64_t)(p[at + i] == p[other + i]) << i;
 #endif
     return found;
+}
+
+#if FMQ_X86
+__attribute__((target("avx512f,avx512bw"))) static int fmq_same_shape_512(const uint8_t *p, const uint8_t *q, int64_t n, const long long *keep) {
+    const __m512i one = _mm512_set1_epi8(1);
+    for (; n > 0; p += 64, q += 64, n -= 64, keep++) {
+        uint64_t within = n < 64 ? ~(~0ull << n) : ~0ull, fixed = (uint64_t)*keep & within;
+        __m512i v = _mm512_loadu_si512((const void *)p);
+        if (_mm512_mask_cmpneq_epi8_mask(fixed, v, _mm512_loadu_si512((const void *)q))) return 0;
+        uint64_t odd = _mm512_movepi8_mask(v) | _mm512_cmple_epu8_mask(_mm512_sub_epi8(v, one), one);
+        if (odd & within & ~fixed) return 0;
+    }
+    return 1;
+}
+#endif
+
+/* Whether p[at:at + n], n <= 256, equals p[other:other + n] where the bits of known[to:to + 4] are set, and holds nothing
+ * odd (see odd_bytes) where they are not. Reads whole blocks of 64 bytes at both places. */
+static inline int same_shape(const uint8_t *p, int64_t at, int64_t other, int64_t n, const long long *known, int64_t to) {
+#if FMQ_X86
+    if (fmq_level == 2) return fmq_same_shape_512(p + at, p + other, n, known + to);
+#endif
+    for (int64_t i = 0; i < n; i += 64) {
+        uint64_t within = n - i < 64 ? ~(~0ull << (n - i)) : ~0ull, fixed = (uint64_t)known[to + (i >> 6)] & within;
+        if ((equal_bytes(p, at + i, other + i) & fixed) != fixed || (odd_bytes(p, at + i) & within & ~fixed)) return 0;
+    }
+    return 1;
 }
 
 static inline int lowest_bit(uint64_t bits) { return __builtin_ctzll(bits); }
@@ -209,6 +257,28 @@ static inline uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int6
     return h;
 }
 
+#if FMQ_X86
+static uint32_t fmq_pow31[65], fmq_quads[16]; /* powers of 31; what four bytes count by, sixteen times */
+/* As below for 1 to 64 bytes. Zeros before the text change nothing, so all lengths go one way: bytes are joined to 16 bits
+ * by 31, to 32 bits by 31^2, then each four of them count by their place. */
+__attribute__((target("avx512f,avx512bw"))) static int64_t fmq_hash_512(uint32_t h, const uint8_t *p, int64_t n) {
+    __m512i v = _mm512_maskz_loadu_epi8(~0ull << (64 - n), p + n - 64);
+    if (_mm512_movepi8_mask(v)) return -1;
+    v = _mm512_maddubs_epi16(v, _mm512_set1_epi16(1 << 8 | 31));
+    v = _mm512_madd_epi16(v, _mm512_set1_epi32(1 << 16 | 961));
+    v = _mm512_mullo_epi32(v, _mm512_loadu_si512((const void *)fmq_quads));
+    return h * fmq_pow31[n] + (uint32_t)_mm512_reduce_add_epi32(v);
+}
+#endif
+
+/* hash_ascii where the n bytes are ASCII, else -1. */
+static inline int64_t hash_if_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n) {
+#if FMQ_X86
+    if (fmq_level == 2 && n > 0 && n <= 64) return fmq_hash_512(h, p + at, n);
+#endif
+    return all_ascii(p, at, n) ? hash_ascii(h, p, at, n) : -1;
+}
+
 /* A hash that nobody can foresee who does not know seed and secret (an odd number): names from files, made to collide
  * under Java's hash or any other fixed one, must not turn a table into a list. `more` is hashed behind the bytes. */
 static inline uint64_t fmq_fold(uint64_t a, uint64_t b) {
@@ -248,7 +318,6 @@ static inline int64_t clock_ms(void) {
 
 /* ---- CRC-32 ---- */
 static uint32_t fmq_table[8][256];
-static int fmq_level; /* 0 tables, 1 carry-less multiply or CRC instructions, 2 AVX-512 carry-less multiply */
 
 __attribute__((constructor)) static void fmq_init(void) {
     for (int i = 0; i < 256; i++) {
@@ -267,9 +336,13 @@ __attribute__((constructor)) static void fmq_init(void) {
     for (int t = 1; t < 8; t++)
         for (int i = 0; i < 256; i++) fmq_table[t][i] = fmq_table[0][fmq_table[t - 1][i] & 255] ^ (fmq_table[t - 1][i] >> 8);
 #if FMQ_X86
+    fmq_pow31[0] = 1;
+    for (int i = 1; i <= 64; i++) fmq_pow31[i] = fmq_pow31[i - 1] * 31u;
+    for (int i = 0; i < 16; i++) fmq_quads[i] = fmq_pow31[4 * (15 - i)];
     __builtin_cpu_init();
     if (__builtin_cpu_supports("pclmul") && __builtin_cpu_supports("sse4.1")) fmq_level = 1;
-    if (fmq_level && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq")) fmq_level = 2;
+    if (fmq_level && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw")
+        && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("vpclmulqdq")) fmq_level = 2;
 #elif FMQ_ARM && defined(__APPLE__)
     fmq_level = 1;
 #elif FMQ_ARM && defined(HWCAP_CRC32)
@@ -331,28 +404,39 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t fmq_crc_128(uint32_t c,
 #define FMQ_FOLD4(a, k, next) _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, k, 0x00), _mm512_clmulepi64_epi128(a, k, 0x11), next, 0x96)
 #define FMQ_LOAD4(p) _mm512_loadu_si512((const void *)(p))
 
-__attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul,sse4.1")))
-static uint32_t fmq_crc_512(uint32_t c, const uint8_t *p, int64_t n) { /* n >= 256, n % 16 == 0: four lanes of 64 bytes */
-    const __m512i k2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x1322d1430, 0x11542778a));
+/* Any n >= 4: as if zeros stood before the bytes up to a multiple of 64 (they change nothing; masked, they are not read),
+ * so that there is no rest to be done byte by byte. Four lanes of 64 bytes where there are many. */
+__attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul,sse4.1")))
+static uint32_t fmq_crc_512(const uint8_t *p, int64_t n) {
     const __m512i k512 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x1c6e41596, 0x154442bd4));
-    const __m128i k128 = _mm_set_epi64x(0x0ccaa009e, 0x1751997d0);
-    __m512i a = _mm512_xor_si512(FMQ_LOAD4(p), _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)c)));
-    __m512i b = FMQ_LOAD4(p + 64), d = FMQ_LOAD4(p + 128), e = FMQ_LOAD4(p + 192);
-    for (p += 256, n -= 256; n >= 256; p += 256, n -= 256) {
-        a = FMQ_FOLD4(a, k2048, FMQ_LOAD4(p));
-        b = FMQ_FOLD4(b, k2048, FMQ_LOAD4(p + 64));
-        d = FMQ_FOLD4(d, k2048, FMQ_LOAD4(p + 128));
-        e = FMQ_FOLD4(e, k2048, FMQ_LOAD4(p + 192));
+    /* by 384, 256 and 128 bits: what stands before the last 16 bytes of 64 */
+    const __m512i kends = _mm512_set_epi64(0, 0, 0x0ccaa009e, 0x1751997d0, 0x15a546366, 0x0f1da05aa, 0x174359406, 0x03db1ecdc);
+    int64_t left = (n - 1) >> 6, pad = ((left + 1) << 6) - n; /* blocks of 64 behind the first, zeros before it */
+    __m512i a = _mm512_maskz_loadu_epi8(~0ull << pad, p - pad);
+    a = _mm512_xor_si512(a, _mm512_maskz_set1_epi8(0xFull << pad, -1)); /* the CRC begins with ones */
+    p += 64 - pad;
+    if (left && pad > 60) { /* with one to three of the four bytes of ones in the second block */
+        __m512i next = _mm512_xor_si512(FMQ_LOAD4(p), _mm512_maskz_set1_epi8(0xFull >> (64 - pad), -1));
+        a = FMQ_FOLD4(a, k512, next);
+        p += 64; left--;
     }
-    a = FMQ_FOLD4(a, k512, b);
-    a = FMQ_FOLD4(a, k512, d);
-    a = FMQ_FOLD4(a, k512, e);
-    for (; n >= 64; p += 64, n -= 64) a = FMQ_FOLD4(a, k512, FMQ_LOAD4(p));
-    __m128i x = _mm512_extracti32x4_epi32(a, 0);
-    x = FMQ_FOLD(x, k128, _mm512_extracti32x4_epi32(a, 1));
-    x = FMQ_FOLD(x, k128, _mm512_extracti32x4_epi32(a, 2));
-    x = FMQ_FOLD(x, k128, _mm512_extracti32x4_epi32(a, 3));
-    return fmq_crc_reduce(x, p, n);
+    if (left >= 7) {
+        const __m512i k2048 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x1322d1430, 0x11542778a));
+        __m512i b = FMQ_LOAD4(p), d = FMQ_LOAD4(p + 64), e = FMQ_LOAD4(p + 128);
+        for (p += 192, left -= 3; left >= 4; p += 256, left -= 4) {
+            a = FMQ_FOLD4(a, k2048, FMQ_LOAD4(p));
+            b = FMQ_FOLD4(b, k2048, FMQ_LOAD4(p + 64));
+            d = FMQ_FOLD4(d, k2048, FMQ_LOAD4(p + 128));
+            e = FMQ_FOLD4(e, k2048, FMQ_LOAD4(p + 192));
+        }
+        a = FMQ_FOLD4(a, k512, b);
+        a = FMQ_FOLD4(a, k512, d);
+        a = FMQ_FOLD4(a, k512, e);
+    }
+    for (; left > 0; p += 64, left--) a = FMQ_FOLD4(a, k512, FMQ_LOAD4(p));
+    a = FMQ_FOLD4(a, kends, _mm512_maskz_mov_epi64(0xC0, a));
+    __m256i y = _mm256_xor_si256(_mm512_castsi512_si256(a), _mm512_extracti64x4_epi64(a, 1));
+    return fmq_crc_reduce(_mm_xor_si128(_mm256_castsi256_si128(y), _mm256_extracti128_si256(y, 1)), p, 0);
 }
 #elif FMQ_ARM
 __attribute__((target("+crc"))) static uint32_t fmq_crc_arm(uint32_t c, const uint8_t *p, int64_t n) {
@@ -369,8 +453,9 @@ static inline uint32_t crc32_at_level(const uint8_t *p, int64_t at, int64_t n, i
 #if FMQ_X86
     int64_t bulk = n & ~(int64_t)15;
     int level = fmq_level < most ? fmq_level : most;
+    if (level == 2 && n >= 16) return ~fmq_crc_512(p, n);
     if (level && bulk) {
-        c = level == 2 && bulk >= 256 ? fmq_crc_512(c, p, bulk) : fmq_crc_128(c, p, bulk);
+        c = fmq_crc_128(c, p, bulk);
         p += bulk; n -= bulk;
     }
 #elif FMQ_ARM

@@ -23,23 +23,32 @@ def insert(
     key_times: cython.const[cython.longlong][::1],
     start: cython.longlong,
     end: cython.longlong,
+    window: cython.longlong = -1,
 ):
-    """Append items for the keys [start, end) until they are in or the file is full.
+    """Append items for the keys [start, end) until they are in or the file, or the buffer, is full.
 
     Args:
-        buf: the whole index file, writable: header, slots, items.
+        buf: the whole index file, writable: header, slots, items. Or header, slots, and a window of the items.
         slots: number of hash slots (maxHashSlotNum).
         items: capacity in items (maxIndexNum); item 0 is never used.
         key_hashes, key_offsets, key_times: hash (not negative), log offset and store time in ms of each key.
+        window: the item that stands first in buf; -1 for the whole file.
 
     Returns:
-        The number of the first key that is not in: end, or less when the file is full.
+        The number of the first key that is not in: end, or less when the file or the window is full.
 
     Raises:
-        ValueError: the buffer is smaller than slots and items say, or the range lies outside the arrays.
+        ValueError: the buffer is smaller than slots and items say, the next item lies before the window, or the range
+            lies outside the arrays.
     """
-    if slots < 1 or items < 1 or slots > 0x7FFFFFFF or items > 0x7FFFFFFF or len(buf) < 40 + 4 * slots + 20 * items:
+    if slots < 1 or items < 1 or slots > 0x7FFFFFFF or items > 0x7FFFFFFF or len(buf) < 40 + 4 * slots:
         raise ValueError("the buffer is smaller than an index file of these slots and items")
+    if 0 <= window <= 0x7FFFFFFF:
+        items = min(items, window + (len(buf) - 40 - 4 * slots) // 20)
+    elif window > 0 or len(buf) < 40 + 4 * slots + 20 * items:
+        raise ValueError("the buffer is smaller than an index file of these slots and items")
+    else:
+        window = 0
     if start < 0 or end > len(key_hashes) or end > len(key_offsets) or end > len(key_times):
         raise ValueError("start and end must lie within the keys")
     if cython.compiled:
@@ -60,6 +69,8 @@ def insert(
     at: cython.longlong
     if count < 1:
         count = 1
+    if count < window:
+        raise ValueError("the next item lies before the window")
     with cython.nogil:
         while i < end and count < items:
             while ahead < end and ahead < i + _AHEAD:  # 32-bit division is the quicker one, and done once an item
@@ -76,7 +87,7 @@ def insert(
                 seconds = (key_times[i] - begin) // 1000
                 if seconds > _MOST_SECONDS:
                     seconds = _MOST_SECONDS
-            at = _HEADER + 4 * slots + 20 * count
+            at = _HEADER + 4 * slots + 20 * (count - window)
             put32be(p, at, key_hashes[i])
             put64be(p, at + 4, key_offsets[i])
             put32be(p, at + 12, seconds)

@@ -12,4 +12,5 @@ def insert(
     key_times: Ints,
     start: int,
     end: int,
+    window: int = -1,
 ) -> int: ...

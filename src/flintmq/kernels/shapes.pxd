@@ -1,7 +1,7 @@
 # C types of shapes.py.
 cimport cython
 from libc.stdint cimport uint8_t
-from flintmq.kernels.crc cimport equal_bytes, odd_bytes
+from flintmq.kernels.crc cimport same_shape
 from flintmq.kernels.parts cimport doubled, split
 
 cdef void forget(long long *known) noexcept nogil

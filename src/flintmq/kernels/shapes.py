@@ -12,7 +12,7 @@ its three named values (6). Its pairs stand in pairs[96 * (1 + slot):]. All of i
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import equal_bytes, odd_bytes
+    from flintmq.kernels._plain import same_shape
     from flintmq.kernels.parts import doubled, split
 
 KNOWN = 128  # numbers that `known` has
@@ -52,22 +52,9 @@ def take_shape(at, end, pairs, count, known, to):
 
 def has_shape(p, at, end, other, limit, known, to):
     """Whether p[at:end] equals the string at p[other], of the same length, but for values that hold nothing odd."""
-    one: cython.ulonglong = 1
-    within: cython.ulonglong
-    keep: cython.ulonglong
-    start: cython.longlong
     if limit - at < 256 or limit - other < 256:
         return False
-    for start in range(0, end - at, 64):
-        within = (((one << 63) - 1) << 1) + 1
-        if end - at - start < 64:
-            within = (one << (end - at - start)) - 1
-        keep = cython.cast(cython.ulonglong, known[to + (start >> 6)]) & within
-        if equal_bytes(p, at + start, other + start) & keep != keep:
-            return False
-        if odd_bytes(p, at + start) & within & ~keep:
-            return False
-    return True
+    return same_shape(p, at, other, end - at, known, to)
 
 
 def split_like(p, at, end, limit, single, pairs, named, to, known):

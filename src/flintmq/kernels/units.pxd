@@ -1,7 +1,7 @@
 # C types of units.py.
 cimport cython
 from libc.stdint cimport uint8_t
-from flintmq.kernels.crc cimport u32be, i32be, i64be, prefetch_lines, put32be, put64be, same_bytes, all_ascii, first_non_ascii, find_either, hash_ascii, seeded_hash
+from flintmq.kernels.crc cimport u32be, i32be, i64be, prefetch_lines, put32be, put64be, same_bytes, first_non_ascii, find_either, hash_ascii, hash_if_ascii, seeded_hash
 from flintmq.kernels.parts cimport locate
 from flintmq.kernels.shapes cimport forget, split_like
 

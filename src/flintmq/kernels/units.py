@@ -17,10 +17,10 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import (
-        all_ascii,
         find_either,
         first_non_ascii,
         hash_ascii,
+        hash_if_ascii,
         i32be,
         i64be,
         prefetch_lines,
@@ -52,6 +52,8 @@ LIGHT = 4  # stop at records that light queues (LMQ) take too
 COLUMNS = 8  # int64 a queue in the table
 
 _AHEAD = cython.declare(cython.longlong, 6)  # records: how far ahead they are fetched into the cache
+_HEAD = cython.declare(cython.longlong, 128)  # bytes of a record's beginning that are read
+_TAIL = cython.declare(cython.longlong, 192)  # and of its end, behind the body: topic and properties, mostly
 _SCHEDULE = cython.declare(cython.longlong, 1)
 _BATCH = cython.declare(cython.longlong, 2)
 _NEW_QUEUE = cython.declare(cython.int, 1)
@@ -68,11 +70,12 @@ _INNER = cython.declare(cython.uint, 0x494E4E45)  # "INNE"
 
 def hash_text(h, p, at, n):
     """Java's String.hashCode of well-formed UTF-8 text, continued from h: an unsigned 32-bit value."""
-    if all_ascii(p, at, n):
-        return hash_ascii(cython.cast(cython.uint, h), p, at, n)
+    value: cython.longlong = hash_if_ascii(cython.cast(cython.uint, h), p, at, n)
+    if value >= 0:
+        return value
     end: cython.longlong = at + n
     i: cython.longlong = first_non_ascii(p, at, end)
-    value: cython.longlong = hash_ascii(cython.cast(cython.uint, h), p, at, i - at)
+    value = hash_ascii(cython.cast(cython.uint, h), p, at, i - at)
     c: cython.longlong
     more: cython.int
     while i < end:
@@ -309,9 +312,10 @@ def derive(
     forget(known)
     with cython.nogil:
         while i < count:
-            k = at[i + _AHEAD if i + _AHEAD < count else i]
-            if 0 <= k <= n - 320:
-                prefetch_lines(p, k, 320)
+            if i + _AHEAD < count:  # the head of a record to come, and the tail of the one before it
+                k = at[i + _AHEAD]
+                if _TAIL <= k <= n - _HEAD:
+                    prefetch_lines(p, k - _TAIL, _TAIL + _HEAD)
             if locate(p, n, at, i, 1, spans) == 0:
                 why = -1
                 break

@@ -22,7 +22,7 @@ if not cython.compiled:
         i16be,
         i32be,
         i64be,
-        prefetch_lines,
+        prefetch_pass,
         u32be,
     )
 
@@ -220,7 +220,7 @@ def walk(
             positions[count] = at
             count += 1
             at += size
-            prefetch_lines(p, at + 4096, size)
+            prefetch_pass(p, at, size)
     return count, at, reason, last_time
 
 
@@ -275,6 +275,22 @@ def resync(
                 break
             at += 1
     return at, reason
+
+
+def touch(buf: cython.const[cython.uchar][::1], begin: cython.longlong, end: cython.longlong, step: cython.longlong):
+    """Read one byte every `step` of buf[begin:end], so that the pages of a map are there; their sum.
+
+    Raises:
+        ValueError: begin and end do not lie within the buffer, or step is not positive.
+    """
+    if begin < 0 or end > len(buf) or step < 1:
+        raise ValueError("begin and end must lie within the buffer")
+    seen: cython.longlong = 0
+    with cython.nogil:
+        while begin < end:
+            seen += buf[begin]
+            begin += step
+    return seen
 
 
 def crc32(buf: cython.const[cython.uchar][::1], most: cython.int = 2):

@@ -1,10 +1,15 @@
-"""Queue offsets as Spark's Kafka source writes them, and the ranges that they ask for."""
+"""Queue offsets as JSON, and the ranges that they ask for.
+
+Two forms are read: that of Spark's Kafka source, `{"topic": {"0": 5}}`, and the flat one that a stream writes into its
+checkpoint, `{"topic/0": 5}`.
+"""
 
 from __future__ import annotations
 
 import json
 import re
 from collections.abc import Mapping
+from typing import TypeVar, cast
 
 from flintmq.config_text import short
 from flintmq.errors import UsageError
@@ -15,6 +20,8 @@ EARLIEST, LATEST = -2, -1
 
 Queue = tuple[str, int]
 """Topic and queue id."""
+
+AnyQueue = TypeVar("AnyQueue", bound=Queue)
 
 
 def queue_ranges(starting: Mapping[Queue, int], ending: Mapping[Queue, int]) -> tuple[QueueRange, ...]:
@@ -41,8 +48,32 @@ def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
     return assigned
 
 
+def flat(offsets: Mapping[AnyQueue, int]) -> dict[str, int]:
+    """Offsets as a stream writes them: `{"topic/0": 5}`, by topic and queue id."""
+    return {f"{topic}/{queue}": offset for (topic, queue), offset in sorted(offsets.items())}
+
+
+def parse_flat(option: str, offsets: Mapping[str, object]) -> dict[Queue, int]:
+    """Offsets from what `flat` made.
+
+    Args:
+        option: where it comes from, for messages.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    parsed = {}
+    for key, offset in offsets.items():
+        topic, _, queue = key.rpartition("/")
+        whole = isinstance(offset, int) and _is_whole(offset, EARLIEST, 2**63 - 1)
+        if not topic or not re.fullmatch("-?[0-9]{1,10}", queue, re.ASCII) or not whole:
+            raise UsageError(f'{option}: {short(key)} and its value are no offset of a queue such as "Orders/0": 5')
+        parsed[topic, int(queue)] = cast(int, offset)
+    return parsed
+
+
 def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
-    """Queue offsets from `{"topic": {"0": 5}}`, or none from the one word that a batch read can mean.
+    """Queue offsets from JSON, or none from the one word that a batch read can mean.
 
     Args:
         option: name of the option, for messages.
@@ -56,17 +87,35 @@ def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
         return {}
     if text.lower() in ("earliest", "latest"):
         raise UsageError(f"option {option}: a batch read cannot have {text}; use {word} or offsets as JSON")
-    offsets: dict[Queue, int] = {}
-    for topic, queues in _json_object(option, text, '{"topic": {"0": 5}}').items():
+    offsets = parse_json_offsets(option, text)
+    for (topic, queue), offset in offsets.items():
+        if offset == (LATEST if word == "earliest" else EARLIEST):
+            raise UsageError(f"option {option}: a batch read cannot have {offset} ({short(topic)}, queue {queue})")
+    return offsets
+
+
+def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
+    """Queue offsets from JSON of either form; -2 is earliest, -1 is latest.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    given = _json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
+    offsets = parse_flat(f"option {option}", {key: n for key, n in given.items() if _is_flat(key, n)})
+    for topic, queues in given.items():
+        if _is_flat(topic, queues):
+            continue
         if not isinstance(queues, dict) or not queues:
             raise UsageError(f'option {option}: the offsets of {short(topic)} are no object such as {{"0": 5}}')
         for queue, offset in queues.items():
             if not re.fullmatch("[0-9]{1,10}", queue) or not _is_whole(offset, EARLIEST, 2**63 - 1):
                 raise UsageError(f'option {option}: {short(topic)} needs queue ids and offsets such as {{"0": 5}}')
-            if offset == (LATEST if word == "earliest" else EARLIEST):
-                raise UsageError(f"option {option}: a batch read cannot have {offset} ({short(topic)}, queue {queue})")
             offsets[topic, int(queue)] = offset
     return offsets
+
+
+def _is_flat(key: str, value: object) -> bool:
+    return "/" in key and not isinstance(value, dict)
 
 
 def _json_object(option: str, text: str, example: str) -> dict[str, object]:

@@ -36,10 +36,15 @@ OWN_NAMES = {
     "explode": "true: each message of an inner batch is a row; false: the batch is one row",
     "pushdown": "false: leave filters to Spark, even where the session allows to push them",
     "access": "pread, or map (faster, but a file that shrinks kills the worker)",
+    "maxOffsetsPerTrigger": "stream: most messages of a micro-batch",
+    "maxBytesPerTrigger": "stream: most bytes of log of a micro-batch",
+    "minOffsetsPerTrigger": "stream: least messages of a micro-batch, unless maxTriggerDelay has passed",
+    "maxTriggerDelay": "stream: how long to wait for them: 500ms, 30s, 15m, 1h",
 }
 """Name -> meaning, for the documentation and for messages; RocketMQ's keys come on top."""
 
 _BY_LOWER = {name.lower(): name for name in (*KEYS, *OWN_NAMES)}
+STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ONE_OF = ("subscribe", "subscribePattern", "assign")
 
 
@@ -78,7 +83,10 @@ class ReadOptions:
                 each other.
             ConfigError: an impossible value of one of RocketMQ's keys.
         """
-        given = {_name_of(name): value.strip() for name, value in _without_table_properties(options).items()}
+        given = named(options)
+        for name in STREAM_ONLY:
+            if name in given:
+                raise UsageError(f"option {name} is for spark.readStream; a batch read takes all there is")
         if not given.get("path"):
             raise UsageError(
                 "which store? give its directory: .load(STORE), or the option path (Spark keeps the options of "
@@ -94,7 +102,7 @@ class ReadOptions:
             path=_local_path(given["path"]),
             columns=_names(given, "columns"),
             predicate=_predicate(given),
-            least_splits=_number(given, "minPartitions", 1, 1, 1_000_000),
+            least_splits=number(given, "minPartitions", 1, 1, 1_000_000),
             fail_on_data_loss=_flag(given, "failOnDataLoss", True),
             decompress=_flag(given, "decompress", False),
             explode=_flag(given, "explode", False),
@@ -102,6 +110,15 @@ class ReadOptions:
             access=_choice(given, "access", ("pread", "map")),
             config=StoreConfig.from_keys({name: value for name, value in given.items() if name in KEYS}),
         )
+
+
+def named(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a load by their right spelling.
+
+    Raises:
+        UsageError: an unknown name.
+    """
+    return {_name_of(name): value.strip() for name, value in _without_table_properties(options).items()}
 
 
 def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
@@ -198,7 +215,12 @@ def _choice(given: Mapping[str, str], option: str, values: tuple[str, ...], defa
     return value
 
 
-def _number(given: Mapping[str, str], option: str, default: int, low: int, high: int) -> int:
+def number(given: Mapping[str, str], option: str, default: int, low: int, high: int) -> int:
+    """The value of an option that is a whole number.
+
+    Raises:
+        UsageError: it is none from low to high.
+    """
     text = given.get(option, str(default))
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not low <= int(text) <= high:
         raise UsageError(f"option {option}: {short(text)} is no whole number from {low} to {high}")
@@ -206,4 +228,4 @@ def _number(given: Mapping[str, str], option: str, default: int, low: int, high:
 
 
 def _timestamp(given: Mapping[str, str], option: str) -> int | None:
-    return _number(given, option, 0, 0, 2**63 - 1) if option in given else None
+    return number(given, option, 0, 0, 2**63 - 1) if option in given else None

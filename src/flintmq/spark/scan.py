@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Generator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
 import pyarrow as pa
@@ -17,13 +17,14 @@ from flintmq.spark.explode import before_exploding, exploded, with_needed
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.splits import LogRange, check_end
 from flintmq.store import geometry
-from flintmq.store.log import LogWalk, find_end
+from flintmq.store.log import LogWalk, Piece, find_end
 from flintmq.store.log_files import LogFiles
+from flintmq.store.predicate import Predicate
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 from flintmq.store.snapshot import list_log
 
-BATCH_BYTES = 1 << 20  # what Spark takes best; batches of 32 MiB halve its speed
+BATCH_BYTES = 2 << 20  # what Spark takes best: of 1 MiB a tenth more time, of 32 MiB twice as much
 
 
 @dataclass(frozen=True)
@@ -82,21 +83,49 @@ def scan_range(
         strict=options.fail_on_data_loss,
         report=report,
     )
+    yield from rows_of(walk, options, schema, options.predicate, report, batch_bytes, apart)
+    check_vanished(options, report)
+    check_end(walk, plan.log, part.end, plan.end)
+
+
+def rows_of(
+    pieces: Iterable[Piece],
+    options: ReadOptions,
+    schema: pa.Schema,
+    predicate: Predicate,
+    report: Report,
+    batch_bytes: int = BATCH_BYTES,
+    apart: bool = False,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of pieces of the log, in batches.
+
+    Args:
+        pieces: of a walk.
+        options: decompress, explode and failOnDataLoss are heeded.
+        predicate: which records.
+        schema, report, batch_bytes, apart: as for scan_range.
+
+    Raises:
+        CorruptStoreError: (failOnDataLoss) a body that cannot be decompressed; and whatever taking a piece raises.
+    """
     ours = narrow(schema.names, SPARK_SCHEMA)
     batches = (topics_apart if apart else record_batches)(
-        walk,
+        pieces,
         with_needed(ours) if options.explode else ours,
-        before_exploding(options.predicate) if options.explode else options.predicate,
+        before_exploding(predicate) if options.explode else predicate,
         decompress=options.decompress,
         strict=options.fail_on_data_loss,
         report=report,
         batch_bytes=batch_bytes,
     )
     for batch in batches:
-        parts = exploded(batch, ours, options.predicate, options.decompress) if options.explode else iter((batch,))
+        parts = exploded(batch, ours, predicate, options.decompress) if options.explode else iter((batch,))
         for rows in parts:
             yield rows if ours.equals(schema) else pa.RecordBatch.from_arrays(rows.columns, schema=schema)
+
+
+def check_vanished(options: ReadOptions, report: Report) -> None:
+    """Raise StoreError if a file was deleted during a walk (and failOnDataLoss)."""
     if report.note_counts["vanished"] and options.fail_on_data_loss:
         gone = next(note.text for note in report.notes if note.code == "vanished")
         raise StoreError(f"{gone}; its messages are lost to this read: plan it again, or set failOnDataLoss=false")
-    check_end(walk, plan.log, part.end, plan.end)

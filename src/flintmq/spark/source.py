@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,8 +44,11 @@ class FlintMQSource(DataSource):
             UsageError: an option is wrong.
         """
         from flintmq.spark.schema import spark_schema
+        from flintmq.spark.stream.options import StreamOptions, is_stream
 
-        return spark_schema(self._options().columns)
+        options = dict(self.options)
+        read = StreamOptions.parse(options).read if is_stream(options) else self._options()
+        return spark_schema(read.columns)
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns.
@@ -61,6 +64,20 @@ class FlintMQSource(DataSource):
         # worker where it does.
         pushes = options.pushdown and PUSHING_WORKER in sys.modules
         return FilteringReader(options, schema) if pushes else Reader(options, schema)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:
+        """A reader of micro-batches with these columns.
+
+        Raises:
+            UsageError: an option is wrong, or the schema is none that this source has.
+        """
+        from flintmq.spark.schema import check_schema
+        from flintmq.spark.stream.options import StreamOptions
+        from flintmq.spark.stream.reader import StreamReader
+
+        options = StreamOptions.parse(dict(self.options))
+        check_schema(schema, options.read.columns)
+        return StreamReader(options, schema)
 
     def _options(self) -> ReadOptions:
         from flintmq.spark.options import ReadOptions

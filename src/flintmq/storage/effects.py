@@ -15,7 +15,7 @@ import os
 import stat as stat_module
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 from flintmq.errors import StoreAccessError
 from flintmq.storage import memory
@@ -274,6 +274,14 @@ class Effects:
         """
         memory.advise(map_, 0, len(map_), memory.MADV_WILLNEED)
 
+    def advise_huge(self, map_: mmap.mmap) -> None:
+        """Memory of no file that is met at random: pages as large as the system has.
+
+        Raises:
+            OSError: refused.
+        """
+        memory.advise(map_, 0, len(map_), memory.MADV_HUGEPAGE)
+
     def lock_memory(self, map_: mmap.mmap, *, on_fault: bool = False) -> None:
         """Keep a map in memory (`on_fault`: each page from its first touch on).
 
@@ -320,6 +328,11 @@ class Effects:
             os.fdatasync(fd)
         else:
             os.fsync(fd)
+
+    def start_sync(self, fd: int, position: int, count: int) -> None:
+        """Let the disk begin with a range that stays as it is: `sync` then has less to wait for. Promises nothing."""
+        with suppress(OSError):  # not on this system: then `sync` does all of it
+            memory.start_sync(fd, position, count)
 
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable."""

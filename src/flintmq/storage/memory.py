@@ -14,8 +14,10 @@ import sys
 
 MADV_RANDOM = 1
 MADV_WILLNEED = 3
+MADV_HUGEPAGE = 14
 MADV_POPULATE_WRITE = 23  # Linux 5.14
 MLOCK_ONFAULT = 1
+SYNC_FILE_RANGE_WRITE = 2
 
 
 @functools.cache
@@ -72,3 +74,17 @@ def lock(memory: mmap.mmap, *, on_fault: bool = False) -> None:
 def unlock(memory: mmap.mmap) -> None:
     """Let a map be swapped out again."""
     _call("munlock", memory, 0, len(memory))
+
+
+def start_sync(fd: int, position: int, count: int) -> None:
+    """sync_file_range: let the disk begin with a range of a file. Promises nothing; the caller syncs the file later.
+
+    Raises:
+        OSError: refused, or not known to this system.
+    """
+    function = getattr(_libc(), "sync_file_range", None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if function(fd, ctypes.c_int64(position), ctypes.c_int64(count), SYNC_FILE_RANGE_WRITE) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

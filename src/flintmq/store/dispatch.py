@@ -27,6 +27,7 @@ from flintmq.store.handed_over import Rows
 from flintmq.store.index_writer import Numbers
 from flintmq.store.log import Piece
 from flintmq.store.places import light_places
+from flintmq.store.search import store_times
 
 PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories, and so the kinds of queues
 SCHEDULE_TOPIC = consume_queue.SCHEDULE_TOPIC.encode()
@@ -292,7 +293,7 @@ class Dispatcher:
 
     @staticmethod
     def _time(piece: Piece, taken: int) -> int:
-        return stored_message(piece.data, piece.positions[max(taken, 1) - 1]).store_timestamp
+        return next(store_times(piece.data, piece.positions[max(taken, 1) - 1 :], 1))
 
     def _block(self, piece: Piece, taken: int) -> Block:
         """What is collected, after `taken` records of this piece."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 import mmap
 import os
 from array import array
+from collections.abc import Callable
 from datetime import datetime
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from flintmq.format import index
 from flintmq.format.index import Header
@@ -142,14 +143,45 @@ class IndexFileWriter:
         self.effects.close(self.fd)
 
 
-class IndexWriter:
-    """A directory of index files that takes keys in log order."""
+class IndexFile(Protocol):
+    """What takes the items of one new index file: an IndexFileWriter, or an IndexFileBuilder where nobody reads yet."""
 
-    def __init__(self, directory: str, slots: int, items: int, effects: Effects = REAL) -> None:
+    fd: int
+    path: str
+
+    @property
+    def full(self) -> bool:
+        """Whether no item fits any more."""
+
+    def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
+        """Append items for keys [start, end) while there is room; gives the first that is not in."""
+
+    def close(self) -> None:
+        """Finish the file."""
+
+
+class IndexWriter:
+    """A directory of index files that takes keys in log order.
+
+    Args:
+        directory: where they stand; made if it is missing.
+        slots, items: their geometry.
+        make: makes a new one, with the arguments of IndexFileWriter.
+    """
+
+    def __init__(
+        self,
+        directory: str,
+        slots: int,
+        items: int,
+        effects: Effects = REAL,
+        make: Callable[[str, int, int, int, int, Effects], IndexFile] = IndexFileWriter,
+    ) -> None:
         self.directory, self.slots, self.items, self.effects = directory, slots, items, effects
+        self.make = make
         self.names: dict[str, int] = {}
         self.full: list[str] = []  # files that were left behind and are in the page cache only
-        self.current: IndexFileWriter | None = None
+        self.current: IndexFile | None = None
         self.end_offset = self.end_time = 0
         effects.mkdirs(directory)
 
@@ -163,7 +195,7 @@ class IndexWriter:
             start = self.current.insert(hashes, offsets, times, start, count)
             self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
 
-    def continue_with(self, file: IndexFileWriter, end_offset: int, end_time: int) -> None:
+    def continue_with(self, file: IndexFile, end_offset: int, end_time: int) -> None:
         """Go on in an existing file, whose last item is of the record at end_offset."""
         self.current, self.end_offset, self.end_time = file, end_offset, end_time
 
@@ -173,7 +205,7 @@ class IndexWriter:
             self.current.close()
             self.full.append(self.current.path)
         path = os.path.join(self.directory, file_name(store_time, self.names))
-        self.current = IndexFileWriter(path, self.slots, self.items, self.end_offset, self.end_time, self.effects)
+        self.current = self.make(path, self.slots, self.items, self.end_offset, self.end_time, self.effects)
 
     def finish(self, last_offset: int, last_time: int) -> None:
         """Close, after the log's last record (its offset and store time; offset -1 for an empty log).

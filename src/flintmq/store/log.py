@@ -22,6 +22,7 @@ from dataclasses import dataclass
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format.record import MAGIC_BLANK
 from flintmq.kernels import walk as kernel
+from flintmq.storage.touch_ahead import TouchAhead
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.recovery import SECTOR, Facts, Follows, Verdict, decide, zeros_to_sector
 from flintmq.store.report import Damage, Report
@@ -360,6 +361,8 @@ class _Mapped:
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
         self.map: mmap.mmap = walk.log.effects.map_read(fd, size)
         self.view, self.size = memoryview(self.map), size
+        end = size if walk.end is None else min(size, walk.end - file.start)
+        self.ahead = TouchAhead(self.map, walk.position - file.start, end)
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
         """The whole file, whatever is asked."""
@@ -370,6 +373,7 @@ class _Mapped:
 
     def close(self) -> None:
         """Unmap, unless somebody still holds a view of a piece (then the view's end unmaps it)."""
+        self.ahead.stop()
         with suppress(BufferError):
             self.view.release()
             self.map.close()

@@ -13,6 +13,7 @@ import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from typing import NamedTuple
 
 from flintmq.format.record import INNER_BATCH
 from flintmq.format.text import java_decode, java_encode
@@ -27,6 +28,15 @@ SEGMENT_BYTES = 4 << 20
 
 _INNER = re.compile(rb"INNER_(NUM|MULTI_DISPATCH)\x01")
 _PLACE = struct.Struct(">iiq")  # at 12 in a record: queue id, flag, queue offset
+
+
+class Run(NamedTuple):
+    """A queue's records in one segment: log offsets [begin, end) of the segment, queue offsets [low, high) in it."""
+
+    begin: int
+    end: int
+    low: int
+    high: int
 
 
 class LogMap:
@@ -111,6 +121,14 @@ class LogMap:
         """(lowest queue offset, behind the highest) of a queue's records, or None without any."""
         found = self._queues.get(name)
         return (min(found[1::3]), max(found[2::3])) if found else None
+
+    def runs(self, name: QueueName) -> list[Run]:
+        """The segments that hold records of a queue, in log order."""
+        found, starts = self._queues.get(name, ()), self._segments
+        return [
+            Run(starts[at], starts[at + 1] if at + 1 < len(starts) else self.end, low, high)
+            for at, low, high in zip(found[0::3], found[1::3], found[2::3], strict=True)
+        ]
 
     def find(self, log: LogFiles, name: QueueName, offset: int) -> StoredMessage | None:
         """The newest record that stands at an offset of a queue, or None."""

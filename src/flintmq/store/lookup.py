@@ -21,7 +21,7 @@ from flintmq.message import StoredMessage
 from flintmq.store import geometry
 from flintmq.store.config_files import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.dispatch import DispatchRules
-from flintmq.store.log_map import LogMap, find_between, find_from, stands_at
+from flintmq.store.log_map import LogMap, Run, find_between, find_from, stands_at
 from flintmq.store.places import places
 from flintmq.store.queues import QueueName, UnitQueue, batch_queue, plain_queue, queue_names
 from flintmq.store.snapshot import Snapshot
@@ -70,9 +70,13 @@ class QueueLookup:
     def _batch_names(self) -> frozenset[QueueName]:
         return frozenset(queue_names(self.snapshot.root, geometry.BATCH_QUEUES, self.snapshot.effects))
 
+    def file_names(self) -> set[QueueName]:
+        """Every queue that has a directory."""
+        return {*self._plain_names, *self._batch_names}
+
     def names(self) -> set[QueueName]:
         """Every queue that has a directory or undispatched records."""
-        return {*self._plain_names, *self._batch_names, *self._tail().names()}
+        return {*self.file_names(), *self._tail().names()}
 
     def type_of(self, topic: str) -> str:
         """BatchCQ where topics.json says so, batchconsumequeue/TOPIC is there, or undispatched records are inner
@@ -84,7 +88,8 @@ class QueueLookup:
         configured = (name for name, topic in self.snapshot.broker.topics.items() if topic.queue_type == BATCH_TYPE)
         return frozenset(configured) | {name.topic for name in self._batch_names}
 
-    def _units(self, name: QueueName) -> UnitQueue:
+    def units(self, name: QueueName) -> UnitQueue:
+        """The units of a queue's files as they are; without files if it has none."""
         with self._lock:
             found = self._files.get(name)
             if found is None:
@@ -97,7 +102,7 @@ class QueueLookup:
 
     def plain_units(self, name: QueueName, offset: int, count: int) -> memoryview:
         """Bytes of up to `count` units of a plain queue from an offset on, as one file holds them; none of others."""
-        units = self._units(name)
+        units = self.units(name)
         return memoryview(b"" if units.is_batch else units.raw(offset, count))
 
     # -- one message --------------------------------------------------------------------------------------------------
@@ -112,7 +117,7 @@ class QueueLookup:
         return self._in_hole(name, offset) if found is None else found
 
     def _by_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
-        units = self._units(name)
+        units = self.units(name)
         message = self._record(units, units.number_of(offset))
         return message if message is not None and stands_at(message, name, offset) else None
 
@@ -126,7 +131,7 @@ class QueueLookup:
         bounds = self.bounds(name)
         if not bounds.min <= offset < bounds.max:
             return None
-        units = self._units(name)
+        units = self.units(name)
         number, log = units.number_of(offset), self.snapshot.log
         begin, end = log.min_offset, self.snapshot.end
         for at in _steps(number - 1, units.first - 1):
@@ -165,19 +170,36 @@ class QueueLookup:
         starts = (place.offset for place in places(message) if (place.topic, place.queue_id) == name)
         return max(offset, *starts), message
 
+    def offset_at_time(self, name: QueueName, ms: int, boundary: str = "lower") -> int:
+        """The queue offset at a store time; `StoreView.offset_at_time` tells the rule."""
+        first, stop, _ = self.bounds(name)
+        low, high = first, stop
+        while low < high:
+            middle = (low + high) // 2
+            found = self.next_message(name, middle, high)
+            if found is None:
+                high = middle
+                continue
+            at, message = found
+            if message.store_timestamp < ms or (boundary == "upper" and message.store_timestamp == ms):
+                low = at + 1
+            else:
+                high = middle
+        return low if boundary == "lower" else max(low - 1, first)
+
     # -- the ends of a queue ------------------------------------------------------------------------------------------
 
     def bounds(self, name: QueueName) -> Bounds:
         """Smallest queue offset and the one behind the largest; equal if the queue is empty."""
-        files, tail = self._file_bounds(name), self._tail_bounds(name)
+        files, tail = self.file_bounds(name), self._tail_bounds(name)
         if tail is None:
             return files
         if files.min == files.max:
             return Bounds(tail.min, max(files.max, tail.max))
         return Bounds(min(files.min, tail.min), max(files.max, tail.max), files.physical_end)
 
-    def _file_bounds(self, name: QueueName) -> Bounds:
-        """What the queue's files say, checked against the log."""
+    def file_bounds(self, name: QueueName) -> Bounds:
+        """What the queue's files say, checked against the log: the messages that are dispatched."""
         with self._lock:
             if name not in self._bounds:
                 self._bounds[name] = self._read_bounds(name)
@@ -191,7 +213,7 @@ class QueueLookup:
 
         Files of which a thousand units lead nowhere are not asked any further, and all queues come from the log.
         """
-        units, log = self._units(name), self.snapshot.log
+        units, log = self.units(name), self.snapshot.log
         if not units.files:
             return Bounds(0, 0)
         log_end, log_begin = self.snapshot.end, log.min_offset
@@ -233,10 +255,14 @@ class QueueLookup:
 
     def dispatched_end(self) -> int:
         """Log offset up to which the queues have their units; the log's begin if the files of one tell nothing."""
-        ends = [self._file_bounds(name).physical_end for name in self._plain_names | self._batch_names]
+        ends = [self.file_bounds(name).physical_end for name in self.file_names()]
         end = 0 if self._misleading else max(ends, default=0)
         replay = self.snapshot.replay_start
         return max(min(end, end if replay is None else replay), self.snapshot.log.min_offset)
+
+    def tail_runs(self, name: QueueName) -> list[Run]:
+        """Where the log holds records of a queue that its files lack; none where all are dispatched."""
+        return self._tail().runs(name)
 
     @cached_property
     def _map(self) -> LogMap:

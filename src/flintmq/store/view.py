@@ -236,21 +236,7 @@ class StoreView:
         """
         if boundary not in BOUNDARIES:
             raise UsageError(f"boundary {boundary!r} is not one of: {', '.join(BOUNDARIES)}")
-        now, name = self._now, QueueName(topic, queue_id)
-        first, stop, _ = now.bounds(name)
-        low, high = first, stop
-        while low < high:
-            middle = (low + high) // 2
-            found = now.next_message(name, middle, high)
-            if found is None:
-                high = middle
-                continue
-            at, message = found
-            if message.store_timestamp < ms or (boundary == "upper" and message.store_timestamp == ms):
-                low = at + 1
-            else:
-                high = middle
-        return low if boundary == "lower" else max(low - 1, first)
+        return self._now.offset_at_time(QueueName(topic, queue_id), ms, boundary)
 
     # -- many messages ----------------------------------------------------------------------------------------------
 

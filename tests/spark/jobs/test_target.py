@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.spark.jobs import target as targets
-from flintmq.spark.jobs.target import Anchor, Manifest, locked
+from flintmq.spark.jobs.target import Anchor, Manifest, StagedFile, locked
 
 
 def manifest(number, *files):
@@ -25,7 +25,7 @@ def publish(target, number):
     (written / "1.part").write_text("first")
     (written / "2.part").write_text("2")
     places = ["topic_name=A/date=2026-01-01/1.parquet", "topic_name=B/date=2026-01-01/2.parquet"]
-    files = [(str(written / "1.part"), places[0]), (str(written / "2.part"), places[1])]
+    files = [StagedFile(str(written / f"{n}.part"), place, 5, 1) for n, place in enumerate(places, 1)]
     target.publish(manifest(number, *places), files)
     return [f"export={number}/{place}" for place in places]
 
@@ -75,7 +75,7 @@ def test_a_run_that_dies_leaves_nothing_to_see(tmp_path, monkeypatch, name):
             with monkeypatch.context() as patched:
                 patched.setattr(os, name, failing)
                 try:
-                    target.publish(manifest(1, "a/1.parquet"), [(str(tasks / "1.part"), "a/1.parquet")])
+                    target.publish(manifest(1, "a/1.parquet"), [StagedFile(str(tasks / "1.part"), "a/1.parquet", 0, 0)])
                 except OSError:
                     done = False
                 else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.spark.jobs.parquet import PartitionedWriter
 from flintmq.spark.jobs.run import Progress, parallelism, run_tasks
-from flintmq.spark.jobs.target import Anchor, Manifest, Target, locked, now
+from flintmq.spark.jobs.target import Anchor, Manifest, StagedFile, Target, locked, now
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut, split_count
@@ -29,11 +29,12 @@ from flintmq.store.records import record_at
 from flintmq.store.report import Report
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import SparkSession
 
 COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
 SCAN_BYTES = 8 << 20  # of a batch of many topics: large ones are cheaper to sort by topic
-CHOICES = ("topics", "decompress", "explode")
+CHOICES = ("topics", "decompress", "explode", "stream")
 
 
 @dataclass
@@ -73,6 +74,7 @@ def export(
     decompress: bool = False,
     explode: bool = False,
     fail_on_data_loss: bool = True,
+    to: str = "parquet",
     compression: str = "snappy",
     access: str = "pread",
     progress: Progress | None = None,
@@ -92,6 +94,7 @@ def export(
         decompress: bodies as the producer gave them.
         explode: each message of an inner batch as a row of its own.
         fail_on_data_loss: damage in the log is an error; else it is passed over and counted.
+        to: "parquet"; or "delta": a Delta table partitioned by topic_name and date.
         compression: a Parquet codec.
         access: "pread" or "map".
         progress: called now and then with tasks done and in all.
@@ -115,12 +118,13 @@ def export(
     )
     report = Report()
     plan = plan_scan(options, report)
-    with locked(os.path.abspath(out)) as target:
+    with locked(os.path.abspath(out), target_kind(to)) as target:
         last = target.last()
         choice = {
             "topics": None if topics is None else sorted(set(topics)),
             "decompress": decompress,
             "explode": explode,
+            "stream": False,
         }
         begin = next_begin(target, last, plan, choice)
         done = Exported(begin=begin, end=max(begin, plan.end), notes=dict(report.note_counts))
@@ -136,6 +140,21 @@ def export(
     return done
 
 
+def target_kind(to: str) -> type[Target]:
+    """What exports go to.
+
+    Raises:
+        UsageError: neither "parquet" nor "delta".
+    """
+    if to == "delta":
+        from flintmq.spark.jobs.delta import DeltaTarget
+
+        return DeltaTarget
+    if to != "parquet":
+        raise UsageError(f"to {to[:40]!r} is not one of: parquet, delta")
+    return Target
+
+
 def next_begin(target: Target, last: Manifest | None, plan: Plan, choice: Mapping[str, Any]) -> int:
     """Log offset from which an export goes on.
 
@@ -146,19 +165,24 @@ def next_begin(target: Target, last: Manifest | None, plan: Plan, choice: Mappin
     log = plan.log
     if last is None:
         return log.min_offset
-    other = [name for name in CHOICES if last.choice.get(name) != choice[name]]
-    if other:
-        raise UsageError(
-            f"{target.root} has exports with other {' and '.join(other)}; export with the same, or into a new directory"
-        )
-    if not is_same_log(log, last):
-        raise UsageError(f"{target.root} has exports of another store, or of one that was cut; give a new directory")
+    check_same(target, last, log, choice)
     if last.end < log.min_offset and plan.options.fail_on_data_loss:
         raise StoreError(
             f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: what was between has "
             "expired; failOnDataLoss=false (--skip-damage) goes on without it"
         )
     return max(last.end, log.min_offset)
+
+
+def check_same(target: Target, last: Manifest, log: LogFiles, choice: Mapping[str, Any]) -> None:
+    """Raise UsageError unless the last export was of this log, with the same choices."""
+    other = [name for name in CHOICES if last.choice.get(name, False) != choice[name]]
+    if other:
+        raise UsageError(
+            f"{target.root} has exports with other {' and '.join(other)}; export with the same, or into a new directory"
+        )
+    if not is_same_log(log, last):
+        raise UsageError(f"{target.root} has exports of another store, or of one that was cut; give a new directory")
 
 
 def is_same_log(log: LogFiles, last: Manifest) -> bool:
@@ -179,12 +203,25 @@ def export_range(plan: Plan, tasks: str, compression: str, part: LogRange) -> di
         CorruptStoreError: damage in the range, unless the plan passes over it.
         OSError: the disk is full or fails.
     """
-    folder = os.path.join(tasks, f"{part.begin:020d}-{uuid.uuid4().hex}")
-    os.mkdir(folder)
     report = Report()
+    batches = scan_range(plan, part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
+    return write_files(batches, plan.log, tasks, compression, part.begin, report)
+
+
+def write_files(
+    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: str, compression: str, begin: int, report: Report
+) -> dict[str, Any]:
+    """Write the rows of a task into a directory of the attempt's own; what the driver is told of it.
+
+    Raises:
+        StoreError: the last record went away meanwhile.
+        OSError: the disk is full or fails; and whatever taking a batch raises.
+    """
+    folder = os.path.join(tasks, f"{begin:020d}-{uuid.uuid4().hex}")
+    os.mkdir(folder)
     writer = PartitionedWriter(folder, SPARK_SCHEMA, compression)
     rows, last = 0, None
-    for batch in scan_range(plan, part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True):
+    for batch in batches:
         if batch.num_rows:
             writer.write(batch)
             rows += batch.num_rows
@@ -192,24 +229,30 @@ def export_range(plan: Plan, tasks: str, compression: str, part: LogRange) -> di
     writer.close()
     anchor = None
     if last is not None:
-        found = record_at(plan.log, last)
+        found = record_at(log, last)
         if found is None:
             raise StoreError(f"the record at log offset {last} went away while it was exported; try again")
         anchor = (found.physical_offset, found.size, found.store_timestamp, found.body_crc)
-    files = [(file.path, file.folder, file.size) for file in writer.files]
+    files = [(file.path, file.folder, file.size, file.rows) for file in writer.files]
     damage = {"damages": report.damage_count, "lost_bytes": report.lost_bytes}
-    return {"rows": rows, "begin": part.begin, "files": files, "anchor": anchor, **damage}
+    return {"rows": rows, "begin": begin, "files": files, "anchor": anchor, **damage}
 
 
 def publish(
-    target: Target, last: Manifest | None, done: Exported, choice: dict[str, Any], answers: list[dict[str, Any]]
-) -> None:
-    """Bring in what the winning attempts wrote."""
-    moves: list[tuple[str, str]] = []
+    target: Target,
+    last: Manifest | None,
+    done: Exported,
+    choice: dict[str, Any],
+    answers: list[dict[str, Any]],
+    offsets: dict[str, int] | None = None,
+) -> Manifest:
+    """Bring in what the winning attempts wrote; the manifest that it goes by now."""
+    moves = []
     for answer in answers:
-        for path, folder, size in answer["files"]:
+        for path, folder, size, rows in answer["files"]:
             number = os.path.basename(path).removesuffix(".part")
-            moves.append((path, os.path.join(folder, f"{answer['begin']:020d}-{number}.parquet")))
+            place = os.path.join(folder, f"{answer['begin']:020d}-{number}.parquet")
+            moves.append(StagedFile(path, place, size, rows))
             done.bytes += size
     anchor = next(answer["anchor"] for answer in reversed(answers) if answer["anchor"])
     done.number = 1 if last is None else last.number + 1
@@ -219,11 +262,13 @@ def publish(
         begin=done.begin,
         end=done.end,
         rows=done.rows,
-        files=[place for _, place in moves],
+        files=[file.place for file in moves],
         bytes=done.bytes,
         anchor=Anchor(*anchor),
         choice=choice,
         lost_bytes=done.lost_bytes,
         made=now(),
+        offsets=offsets,
     )
     target.publish(manifest, moves)
+    return manifest

@@ -38,7 +38,8 @@ from flintmq.spark.jobs.run import parallelism, run_tasks, scaled
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.splits import LogRange, check_end, cut, split_count
 from flintmq.store.dispatch import Dispatcher
-from flintmq.store.index_writer import IndexFileWriter, file_name
+from flintmq.store.index_builder import IndexFileBuilder
+from flintmq.store.index_writer import file_name
 from flintmq.store.log import LogWalk, find_end
 from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles
 from flintmq.store.report import Report
@@ -199,7 +200,7 @@ def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | IndexFile) ->
 
 def make_index_file(plan: RebuildPlan, stages: list[Stage], file: IndexFile, path: str) -> None:
     """Write one index file from staged keys."""
-    writer = IndexFileWriter(path, plan.slots, plan.items, file.begin_offset, file.begin_time, plan.log.effects)
+    writer = IndexFileBuilder(path, plan.slots, plan.items, file.begin_offset, file.begin_time, plan.log.effects)
     for number, first, end in file.keys:
         for hashes, offsets, times in staged.keys(stages[number].path, first, end):
             writer.insert(hashes, offsets, times, 0, len(hashes))

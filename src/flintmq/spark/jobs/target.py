@@ -24,7 +24,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from flintmq.errors import StoreAccessError, UsageError
 
@@ -64,6 +64,7 @@ class Manifest:
         choice: what was asked for (topics, decompress, explode); all exports of a directory agree in it.
         lost_bytes: bytes of the log that were passed over as damaged.
         made: Unix seconds.
+        offsets: of a streaming export: the next queue offset of each queue; None of others.
     """
 
     number: int
@@ -76,6 +77,7 @@ class Manifest:
     choice: dict[str, Any]
     lost_bytes: int
     made: int
+    offsets: dict[str, int] | None = None
 
     def to_json(self) -> str:
         """The manifest as text."""
@@ -94,6 +96,22 @@ class Manifest:
         return cls(**{**value, "anchor": Anchor(**value["anchor"])})
 
 
+class StagedFile(NamedTuple):
+    """A file that a task wrote and made durable.
+
+    Attributes:
+        path: where it is.
+        place: where it belongs, below the export.
+        size: in bytes.
+        rows: how many it has.
+    """
+
+    path: str
+    place: str
+    size: int
+    rows: int
+
+
 class Target:
     """One directory that exports go to. Made and used within `locked`."""
 
@@ -110,16 +128,28 @@ class Target:
         numbers = [int(match[1]) for match in map(_EXPORT.fullmatch, os.listdir(self.root)) if match]
         if not numbers:
             return None
-        path = self.root / f"export={max(numbers)}" / MANIFEST
+        return self.read_manifest(self.root / f"export={max(numbers)}" / MANIFEST)
+
+    @staticmethod
+    def is_own(name: str) -> bool:
+        """Whether this can be the directory of an export."""
+        return _EXPORT.fullmatch(name) is not None
+
+    @staticmethod
+    def read_manifest(path: Path) -> Manifest:
+        """The manifest in a file.
+
+        Raises:
+            StoreAccessError: it cannot be read, or is damaged.
+        """
         try:
             if path.stat().st_size > MANIFEST_BYTES_MAX:
                 raise ValueError("too large")
-            manifest = Manifest.from_json(path.read_text(encoding="utf-8"))
+            return Manifest.from_json(path.read_text(encoding="utf-8"))
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise StoreAccessError(
                 f"{path}: not a readable manifest ({type(error).__name__}); export into a new directory"
             ) from error
-        return manifest
 
     def stage(self) -> Path:
         """An empty directory for the tasks, each of which makes one of its own below it."""
@@ -128,12 +158,12 @@ class Target:
         tasks.mkdir(parents=True)
         return tasks
 
-    def publish(self, manifest: Manifest, files: Sequence[tuple[str, str]]) -> None:
+    def publish(self, manifest: Manifest, files: Sequence[StagedFile]) -> None:
         """Bring an export in: all of it, in one step.
 
         Args:
-            manifest: goes with it; its `files` are the second halves of `files`.
-            files: (path of a file that a task wrote and made durable, path below the export's directory).
+            manifest: goes with it; its `files` are the places of `files`.
+            files: what the tasks wrote.
 
         Raises:
             OSError: the disk is full or fails. Then nothing has been brought in.
@@ -141,18 +171,15 @@ class Target:
         tree = self.staging / "tree"
         folders = {tree}
         tree.mkdir()
-        for written, place in files:
+        for written, place, _, _ in files:
             (tree / place).parent.mkdir(parents=True, exist_ok=True)
             os.rename(written, tree / place)
             folders.update(folder for folder in (tree / place).parents if folder.is_relative_to(tree))
-        with (tree / MANIFEST).open("x", encoding="utf-8") as file:
-            file.write(manifest.to_json())
-            file.flush()
-            os.fsync(file.fileno())
+        write_synced(tree / MANIFEST, manifest.to_json())
         for folder in folders:
-            _sync_folder(folder)
+            sync_folder(folder)
         os.rename(tree, self.root / f"export={manifest.number}")
-        _sync_folder(self.root)
+        sync_folder(self.root)
 
     def sweep(self) -> None:
         """Remove what is in the making."""
@@ -160,8 +187,12 @@ class Target:
 
 
 @contextmanager
-def locked(path: str | os.PathLike[str]) -> Iterator[Target]:
+def locked(path: str | os.PathLike[str], kind: type[Target] = Target) -> Iterator[Target]:
     """The target at this path, made if it is not there, for this process alone.
+
+    Args:
+        path: the directory.
+        kind: of target.
 
     Raises:
         UsageError: somebody else exports into it now, or it holds other things than exports.
@@ -170,13 +201,13 @@ def locked(path: str | os.PathLike[str]) -> Iterator[Target]:
     root = Path(path)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        strangers = [name for name in os.listdir(root) if name[0] not in "._" and not _EXPORT.fullmatch(name)]
+        strangers = [name for name in os.listdir(root) if name[0] not in "._" and not kind.is_own(name)]
         if strangers:
             raise UsageError(f"{root} holds other things than exports ({strangers[0]!a}); give an empty directory")
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise StoreAccessError(f"{root}: {error.strerror}; give a directory that can be written") from error
-    target = Target(root)
+    target = kind(root)
     try:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -193,7 +224,24 @@ def now() -> int:
     return int(time.time())
 
 
-def _sync_folder(path: Path) -> None:
+def write_synced(path: Path, text: str) -> None:
+    """Write a file and make it durable (its name is not).
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    with path.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def sync_folder(path: Path) -> None:
+    """Make the names in a directory durable.
+
+    Raises:
+        OSError: the disk fails.
+    """
     handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)

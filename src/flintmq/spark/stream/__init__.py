@@ -1,0 +1,1 @@
+"""Reading a store as a stream: `spark.readStream.format("flintmq")`."""

@@ -1,0 +1,102 @@
+"""The options of `spark.readStream.format("flintmq")`, checked: those of a batch read, and those of a stream alone."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from flintmq.config_text import short
+from flintmq.errors import UsageError
+from flintmq.kernels.select import ANY_QUEUE
+from flintmq.spark.offsets import Queue, parse_json_offsets
+from flintmq.spark.options import STREAM_ONLY, ReadOptions, named, number
+
+BATCH_ONLY = ("endingOffsets", "endingTimestamp")
+WORDS = ("earliest", "latest")
+_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+@dataclass(frozen=True)
+class StreamOptions:
+    """What a stream was asked for.
+
+    Attributes:
+        read: which store, topics, queues, tags, columns. Its predicate bounds neither offsets nor times.
+        start: where a new query begins: "earliest", "latest", a store time in ms, or offsets of queues (-2 is
+            earliest, -1 is latest; queues that are not named begin at their earliest).
+        max_offsets, max_bytes: of a micro-batch; None for no limit.
+        min_offsets: of a micro-batch, unless max_delay_ms have passed since the last one.
+    """
+
+    read: ReadOptions
+    start: str | int | dict[Queue, int] = "earliest"
+    max_offsets: int | None = None
+    max_bytes: int | None = None
+    min_offsets: int = 0
+    max_delay_ms: int = 15 * 60_000
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> StreamOptions:
+        """Read the options of a stream.
+
+        Raises:
+            UsageError: as ReadOptions.parse; or an option that only a batch read can have.
+            ConfigError: an impossible value of one of RocketMQ's keys.
+        """
+        given = named(options)
+        for name in BATCH_ONLY:
+            if name in given:
+                raise UsageError(f"option {name} is for spark.read; a stream has no end (but see trigger availableNow)")
+        of_start = ("startingOffsets", "startingTimestamp")
+        rest = {name: value for name, value in given.items() if name not in (*STREAM_ONLY, *of_start)}
+        if all(name in given for name in of_start):
+            raise UsageError("options startingOffsets and startingTimestamp exclude each other; give one of them")
+        read = ReadOptions.parse(rest)
+        predicate = replace(read.predicate, offsets=())
+        options_of_limits = {name: _limit(given, name) for name in STREAM_ONLY[:3]}
+        least, most = options_of_limits["minOffsetsPerTrigger"] or 0, options_of_limits["maxOffsetsPerTrigger"]
+        if most is not None and least > most:
+            raise UsageError(f"option minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
+        if "maxTriggerDelay" in given and not least:
+            raise UsageError("option maxTriggerDelay means nothing without minOffsetsPerTrigger; give both")
+        return cls(
+            read=replace(read, predicate=predicate),
+            start=_start(given, read),
+            max_offsets=most,
+            max_bytes=options_of_limits["maxBytesPerTrigger"],
+            min_offsets=least,
+            max_delay_ms=_delay(given.get("maxTriggerDelay", "15m")),
+        )
+
+
+def is_stream(options: Mapping[str, str]) -> bool:
+    """Whether these options can only be meant for a stream. A load is told its options before it is told which."""
+    given = named(options)
+    latest = given.get("startingOffsets", "").lower() == "latest" or "-1" in given.get("startingOffsets", "")
+    return latest or any(name in given for name in STREAM_ONLY)
+
+
+def _limit(given: Mapping[str, str], option: str) -> int | None:
+    return number(given, option, 1, 1, 2**63 - 1) if option in given else None
+
+
+def _start(given: Mapping[str, str], read: ReadOptions) -> str | int | dict[Queue, int]:
+    if "startingTimestamp" in given:
+        return number(given, "startingTimestamp", 0, 0, 2**63 - 1)
+    text = given.get("startingOffsets", "earliest")
+    if text.lower() in WORDS:
+        return text.lower()
+    offsets = parse_json_offsets("startingOffsets", text)
+    for topic, queue in offsets:
+        rules = read.predicate.rules(topic)
+        if rules is None or not any(rule[0] in (queue, ANY_QUEUE) for rule in rules):
+            raise UsageError(f"option startingOffsets names queue {queue} of topic {short(topic)}, which is not read")
+    return offsets
+
+
+def _delay(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,9}) ?(ms|s|m|h|d)", text)
+    if match is None:
+        raise UsageError(f"option maxTriggerDelay: {short(text)} is no duration such as 500ms, 30s, 15m or 1h")
+    return int(match[1]) * _MS[match[2]]

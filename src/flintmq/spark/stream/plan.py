@@ -1,0 +1,123 @@
+"""A micro-batch shared out to tasks: ranges of the log, each with the queue offsets that are wanted in it.
+
+However many queues there are, a task reads one range of the log with the parts of all of them: little to do is one
+task, and much is cut into ranges of about equal bytes. The same offsets always give the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from flintmq.config_text import short
+from flintmq.errors import StoreError
+from flintmq.spark.options import ReadOptions
+from flintmq.spark.splits import cores, split_count
+from flintmq.spark.stream.limits import Span
+from flintmq.spark.stream.queues import StreamQueues
+from flintmq.store.log_files import LogFiles
+from flintmq.store.queues import QueueName
+
+SPARSE = 4  # times more log than wanted records: then a task looks at the units, to read these alone
+
+
+@dataclass(frozen=True)
+class Part:
+    """What one task reads.
+
+    Attributes:
+        root: of the store.
+        options: how to read.
+        log: the files that the range touches.
+        begin, end: log offsets; begin is the first byte of a record, and one ends at end.
+        spans: the wanted offsets of each queue; their records begin in the range.
+        light: those of the queues whose units lead to records of other topics.
+        sparse: the range holds much more than what is wanted.
+    """
+
+    root: str
+    options: ReadOptions
+    log: LogFiles
+    begin: int
+    end: int
+    spans: dict[QueueName, Span]
+    light: frozenset[QueueName]
+    sparse: bool
+
+
+def share_out(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> list[Part]:
+    """The parts of a micro-batch.
+
+    Args:
+        queues: as the store has them now.
+        spans: what is wanted; the queues have all of it, as far as their bounds say.
+
+    Raises:
+        StoreError: (failOnDataLoss) a record cannot be read; the text names topic, queue, offset.
+        StoreAccessError: a file may not be read.
+    """
+    spans = {name: span for name, span in spans.items() if span[0] < span[1]}
+    known: dict[tuple[QueueName, int], int] = {}
+    begin = _first(queues, spans, known)
+    if begin is None:
+        return []
+    end = _end(queues, spans)
+    size = sum(queues.places(name).size(*span) for name, span in spans.items())
+    count = split_count(size, cores(), queues.options.least_splits)
+    parts, rest = [], spans
+    for number in range(1, count + 1):
+        stops = {name: high for name, (_, high) in rest.items()}
+        if number < count:
+            cut = begin + (end - begin) * number // count
+            stops = {name: queues.places(name).first_at(cut, *span) for name, span in rest.items()}
+        mine = {name: (low, stops[name]) for name, (low, _) in rest.items() if low < stops[name]}
+        rest = {name: (stops[name], high) for name, (_, high) in rest.items() if stops[name] < high}
+        first = _first(queues, mine, known)
+        if first is not None:
+            stop = _first(queues, rest, known)
+            parts.append(_part(queues, first, end if stop is None else stop, mine))
+    return parts
+
+
+def _part(queues: StreamQueues, begin: int, end: int, spans: dict[QueueName, Span]) -> Part:
+    end = max(begin, end)
+    files = tuple(file for file in queues.log.files if file.start < end and file.start + file.size > begin)
+    size = sum(queues.places(name).size(*span) for name, span in spans.items())
+    light = frozenset(name for name in spans if queues.is_light(name))
+    sparse = end - begin > SPARSE * size
+    return Part(queues.root, queues.options, replace(queues.log, files=files), begin, end, spans, light, sparse)
+
+
+def _first(
+    queues: StreamQueues, spans: Mapping[QueueName, Span], known: dict[tuple[QueueName, int], int]
+) -> int | None:
+    """Log offset of the first record of all spans; None if none can be read."""
+    found = []
+    for name, (low, high) in spans.items():
+        if (name, low) not in known:
+            first = queues.first_message(name, low, high)
+            if (first is None or first[0] > low) and queues.options.fail_on_data_loss:
+                raise lost(queues, name, low, "its record cannot be read: it is damaged, or has expired meanwhile")
+            known[name, low] = queues.end if first is None else first[1].physical_offset
+        found.append(known[name, low])
+    return min(found, default=None)
+
+
+def _end(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> int:
+    """Log offset behind the last record of all spans."""
+    ends = []
+    for name, (_, high) in spans.items():
+        last = queues.message(name, high - 1)
+        ends.append(queues.end if last is None else last.physical_offset + last.size)
+    return max(ends)
+
+
+def lost(queues: StreamQueues, name: QueueName, offset: int, why: str) -> StoreError:
+    """The error for a message that is not there any more."""
+    units = queues.places(name).units
+    unit = units.unit(units.number_of(offset))
+    file = queues.log.find(unit.physical_offset) if unit is not None and units.leads(unit) else None
+    return StoreError(
+        f"{queues.root if file is None else file.path}: topic {short(name.topic)}, queue {name.queue_id}, "
+        f"offset {offset}: {why}; failOnDataLoss=false goes on without it"
+    )

@@ -1,0 +1,292 @@
+"""The stream reader: what Spark asks in the planner, and `read`, which it calls in tasks.
+
+An offset is the next queue offset of every queue that messages were seen of: `{"Orders/0": 185, "Orders/1": 190}`.
+Nothing else has to be remembered: `commit` and `stop` may be called late or never. A queue that is not named begins at
+0, so a new one is read from its first message on.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from flintmq.errors import UsageError
+from flintmq.spark.offsets import EARLIEST, LATEST, flat, parse_flat
+from flintmq.spark.stream.limits import Span, limited
+from flintmq.spark.stream.options import WORDS, StreamOptions
+from flintmq.store.queues import QueueName
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from flintmq.spark.stream.plan import Part
+    from flintmq.spark.stream.queues import StreamQueues
+    from flintmq.store.log_files import LogFiles
+
+Offsets = dict[QueueName, int]
+SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for what was put and is not in the queues yet
+GRACE_SECONDS = 5.0  # how long a queue may be shorter than it was before that counts as a loss
+
+
+class StreamPartition(InputPartition):
+    """One task's part of a micro-batch."""
+
+    def __init__(self, part: Part) -> None:
+        super().__init__((part.begin, part.end))
+        self.part = part
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches, and reads one part of one in a task."""
+
+    def __init__(self, options: StreamOptions, schema: StructType | None) -> None:
+        self.options, self.wanted = options, schema  # None: `read` is not called
+        self._queues: StreamQueues | None = None
+        self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._planned: Offsets = {}  # the end of the last batch
+        self._last_batch = 0.0  # when it was planned, by the monotonic clock
+        self._told: set[str] = set()
+
+    # -- what Spark asks -----------------------------------------------------------------------------------------------
+
+    def initialOffset(self) -> dict[str, int]:
+        """Where a new query begins.
+
+        Raises:
+            UsageError: startingOffsets names a queue that the store does not have.
+            NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
+        """
+        return flat(self._starts(self._look()))
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """That there is a limit; the options tell which."""
+        most = self.options.max_offsets
+        limits = any((most, self.options.max_bytes, self.options.min_offsets))
+        return ReadMaxRows(most or sys.maxsize) if limits else ReadAllAvailable()
+
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Fix the end: what is there now."""
+        queues = self._look()
+        queues.settle(SETTLE_SECONDS)
+        self._target = {name: high for name, (_, high) in queues.bounds.items()}
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
+        """The end of the next micro-batch; `start` itself if there is nothing to read, or not enough yet.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages from `start` on have expired or were cut off.
+            StoreAccessError: a file may not be read.
+        """
+        begin = self._parse(start)
+        queues = self._settled(begin)
+        spans = self._spans(queues, begin, self._ends(queues))
+        begin |= {name: queues.bounds[name][1] for name in _beyond(queues, begin)}  # go on with what comes next
+        if not isinstance(limit, ReadAllAvailable):
+            if self._too_few(spans):
+                return start
+            spans = self._limited(queues, spans)
+        if not spans:
+            self._planned = begin
+            return flat(begin)
+        self._last_batch = time.monotonic()
+        self._planned = {**begin, **{name: high for name, (_, high) in spans.items()}}
+        return flat(self._planned)
+
+    def reportLatestOffset(self) -> dict[str, int]:
+        """What the store has, for the progress of the query: and by how much that is more than was planned so far.
+
+        `lagMessages` is exact, `lagBytes` (of the commit log) is estimated where it is more than a few megabytes.
+        """
+        queues = self._look()
+        behind = {
+            name: (max(low, self._planned.get(name, 0)), high)
+            for name, (low, high) in queues.bounds.items()
+            if high > self._planned.get(name, 0)
+        }
+        size = sum(queues.places(name).size(*span) for name, span in behind.items())
+        lag = {"lagMessages": sum(high - low for low, high in behind.values()), "lagBytes": size}
+        return {**lag, **flat(self._planned | {name: high for name, (_, high) in queues.bounds.items()})}
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
+        """The tasks of a micro-batch.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages of it are not there any more.
+            StoreAccessError: a file may not be read.
+        """
+        from flintmq.spark.stream.plan import share_out
+
+        self._planned = self._parse(end)
+        queues = self._settled(self._planned)
+        spans = self._spans(queues, self._parse(start), self._planned, known=True)
+        return [StreamPartition(part) for part in share_out(queues, spans)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The rows of one part.
+
+        Raises:
+            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that are not there any more.
+            StoreAccessError: a file may not be read.
+        """
+        from flintmq.spark.jobs.run import freeze_once
+        from flintmq.spark.schema import check_schema
+        from flintmq.spark.stream.scan import read_part
+        from flintmq.store.report import Report
+
+        if not isinstance(partition, StreamPartition) or self.wanted is None:
+            return
+        freeze_once()
+        report = Report()
+        rows = read_part(partition.part, check_schema(self.wanted, None), report)
+        try:
+            yield from rows
+        finally:
+            rows.close()
+            for line in lines_of(report):
+                tell(line)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Nothing: Spark's checkpoint is the truth."""
+
+    def stop(self) -> None:
+        """Nothing: no file is kept open."""
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> LogFiles:
+        """The files of the log."""
+        return self._look().log
+
+    def _look(self) -> StreamQueues:
+        """The queues as they are now."""
+        from flintmq.spark.stream.queues import StreamQueues
+
+        if self._queues is None:
+            self._queues = StreamQueues(self.options.read)
+        else:
+            self._queues.refresh()
+        return self._queues
+
+    def _settled(self, known: Offsets) -> StreamQueues:
+        """The queues as they are now, once they have all that was seen before, or do not get it.
+
+        A writer that starts cuts the ends of its queues and makes them again, which takes a moment.
+        """
+        queues = self._look()
+        until = time.monotonic() + GRACE_SECONDS
+        while _beyond(queues, known) and time.monotonic() < until:
+            time.sleep(0.1)
+            queues.refresh(force=True)
+        return queues
+
+    @staticmethod
+    def _parse(offset: Mapping[str, Any]) -> Offsets:
+        return {QueueName(*queue): number for queue, number in parse_flat("the query's checkpoint", offset).items()}
+
+    def _starts(self, queues: StreamQueues) -> Offsets:
+        start, bounds = self.options.start, queues.bounds
+        if isinstance(start, int):
+            return {name: queues.at_time(name, start) for name in bounds}
+        if not isinstance(start, str):
+            wanted = {QueueName(*queue): number for queue, number in start.items()}
+            strangers = [name for name, number in wanted.items() if number > 0 and name not in bounds]
+            if strangers:
+                topic, queue = strangers[0]
+                raise UsageError(f"option startingOffsets: the store has no queue {queue} of topic {topic!a:.80}")
+            special = {EARLIEST: 0, LATEST: 1}
+            offsets = {name: wanted.get(name, EARLIEST) for name in bounds}
+            return {name: bounds[name][special[n]] if n in special else n for name, n in offsets.items()}
+        return {name: span[WORDS.index(start)] for name, span in bounds.items()}
+
+    def _ends(self, queues: StreamQueues) -> Offsets:
+        """What may be read now, with the target of Trigger.AvailableNow heeded."""
+        ends = {name: high for name, (_, high) in queues.bounds.items()}
+        if self._target is None:
+            return ends
+        return {name: min(high, ends[name]) for name, high in self._target.items() if name in ends}
+
+    def _spans(self, queues: StreamQueues, begin: Offsets, ends: Offsets, known: bool = False) -> dict[QueueName, Span]:
+        """What is to be read from `begin` to `ends`, as far as it is there.
+
+        Args:
+            known: `ends` was there once.
+        """
+        for name, offset in begin.items():
+            if queues.wants(name) and name not in queues.bounds and offset and queues.of_directories():
+                self._loss(queues, name, offset, "the queue is gone, with its topic or its last messages")
+        spans = {}
+        for name, high in ends.items():
+            low, (least, most) = begin.get(name, 0), queues.bounds.get(name, (0, 0))
+            if name in begin and low > most and name in queues.bounds:
+                self._loss(queues, name, low, f"the queue ends at {most}: the log was cut, or this is another store")
+            elif low < least and low < high:
+                self._loss(queues, name, low, f"messages before offset {least} have expired and were not read")
+            elif known and high > most and low < high:
+                self._loss(queues, name, most, f"the queue ends there, before {high}: it was cut, or has expired")
+            if max(low, least) < min(high, most):
+                spans[name] = (max(low, least), min(high, most))
+        return spans
+
+    def _loss(self, queues: StreamQueues, name: QueueName, offset: int, why: str) -> None:
+        """Messages are lost: fail, or say so once and go on."""
+        from flintmq.spark.stream.plan import lost
+
+        error = lost(queues, name, offset, why)
+        if self.options.read.fail_on_data_loss:
+            raise error
+        if str(error) not in self._told:
+            self._told.add(str(error))
+            tell(f"{error} (it does)")
+
+    # -- limits --------------------------------------------------------------------------------------------------------
+
+    def _too_few(self, spans: Mapping[QueueName, Span]) -> bool:
+        """Whether to wait for more messages."""
+        if self._target is not None or not self.options.min_offsets:
+            return False
+        there = sum(high - low for low, high in spans.values())
+        waited = 1000 * (time.monotonic() - self._last_batch) if self._last_batch else self.options.max_delay_ms
+        return there < self.options.min_offsets and waited < self.options.max_delay_ms
+
+    def _limited(self, queues: StreamQueues, spans: dict[QueueName, Span]) -> dict[QueueName, Span]:
+        """As much as one micro-batch may have."""
+        for limit, weigh in (
+            (self.options.max_offsets, lambda name, low, high: high - low),
+            (self.options.max_bytes, lambda name, low, high: queues.places(name).size(low, high)),
+        ):
+            firsts = [queues.first_message(name, *span) for name, span in spans.items()] if limit else []
+            begin = min((first[1].physical_offset for first in firsts if first), default=queues.log.min_offset)
+            if limit is not None and spans:
+                places = {name: queues.places(name) for name in spans}
+                ends = limited(places, spans, begin, queues.end, weigh, limit)
+                spans = {name: (low, ends[name]) for name, (low, _) in spans.items() if low < ends[name]}
+        return spans
+
+
+def _beyond(queues: StreamQueues, offsets: Offsets) -> list[QueueName]:
+    """The queues that end before these offsets."""
+    return [name for name, offset in offsets.items() if name in queues.bounds and offset > queues.bounds[name][1]]
+
+
+def lines_of(report: Any) -> Iterator[str]:
+    """What a task has to say to whoever reads its log."""
+    if report.damage_count:
+        first = report.damages[0]
+        yield (
+            f"passed over {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
+            f"the first: {first.file}, position {first.position}: {first.reason}"
+        )
+    for note in report.notes:
+        yield note.text
+
+
+def tell(text: str) -> None:
+    """A line for whoever reads the log of the driver or of the worker; Spark has no better place for it."""
+    print(f"flintmq: {text}", file=sys.stderr, flush=True)

@@ -1,0 +1,175 @@
+"""What a task of a stream does: read the records of its part, all of them or none.
+
+The part's range of the log is walked, and the records at the wanted offsets are taken. They must fill these offsets
+without a gap. Where one is missing, because a unit misled the planning, it is looked for; if it is nowhere, it is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy
+import pyarrow as pa
+
+from flintmq.config_text import short
+from flintmq.errors import CorruptStoreError, StoreError
+from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
+from flintmq.message import stored_message
+from flintmq.spark.scan import BATCH_BYTES, rows_of
+from flintmq.spark.stream.pieces import light_pieces, pieces_of
+from flintmq.spark.stream.plan import Part
+from flintmq.store.log import LogWalk, Piece
+from flintmq.store.log_map import stands_at
+from flintmq.store.lookup import QueueLookup
+from flintmq.store.places import places
+from flintmq.store.predicate import Predicate, Selector
+from flintmq.store.queues import QueueName
+from flintmq.store.report import Report
+from flintmq.store.snapshot import Snapshot
+
+SYS_FLAG_LAST = 39  # position in a record of the last byte of sys_flag
+NAMED_MOST = 3  # lost messages that an error names
+
+
+def read_part(
+    part: Part, schema: pa.Schema, report: Report, batch_bytes: int = BATCH_BYTES, apart: bool = False
+) -> Generator[pa.RecordBatch, None, None]:
+    """The rows of a part in log order (but see `apart`). Gives the same rows every time.
+
+    Args:
+        part: as planned.
+        schema: the columns wanted, of SPARK_SCHEMA; they may be declared not nullable.
+        report: takes damage that was passed over, and notes.
+        batch_bytes: about how many bytes the columns of a batch take.
+        apart: frequent topics in batches of their own; rows are then in log order within each topic.
+
+    Raises:
+        CorruptStoreError: (failOnDataLoss) damage; the text names file, position, and the queues that are hit.
+        StoreError: (failOnDataLoss) a message is not in the log; the text names topic, queue, offset, file.
+        StoreAccessError: a file may not be read.
+    """
+    options = part.options
+    of_rows = Predicate(tags=options.predicate.tags)
+    wanted = Wanted(part)
+    try:
+        pieces = wanted.of(pieces_of(part, report, options.fail_on_data_loss))
+        yield from rows_of(pieces, options, schema, of_rows, report, batch_bytes, apart)
+    except CorruptStoreError as error:
+        raise _with_place(part, error) from None
+    missing = _missing(part) if wanted.filled != wanted.full else {}
+    yield from rows_of(_light(part, missing, report), options, schema, of_rows, report)
+    if not missing:
+        return
+    lookup = QueueLookup(Snapshot(part.root, options.config))
+    yield from rows_of(_found(lookup, missing, report), options, schema, of_rows, report)
+    if missing and options.fail_on_data_loss:
+        raise _lost(part, missing, lookup)
+    for (topic, queue), offsets in missing.items():
+        report.note("lost", f"topic {short(topic)}, queue {queue}: {len(offsets)} messages from offset {offsets[0]} on")
+
+
+class Wanted:
+    """The wanted records of a walk, which fill queue offsets.
+
+    Attributes:
+        filled: how many offsets those given so far fill: one each, an inner batch as many as it has messages.
+        full: how many they should fill in the end.
+    """
+
+    def __init__(self, part: Part) -> None:
+        spans = {name: span for name, span in sorted(part.spans.items()) if name not in part.light}
+        queues = frozenset((topic, queue) for topic, queue in spans)
+        offsets = tuple((*name, *span) for name, span in spans.items())
+        self._selector = Selector(Predicate(queues=queues, offsets=offsets))
+        self.filled, self.full = 0, sum(high - low for low, high in spans.values())
+
+    def of(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
+        """The pieces. Prepared and rolled-back records are in no queue, whatever they say of themselves."""
+        for piece in pieces:
+            count = self._selector.select(piece)
+            positions: Any = numpy.frombuffer(piece.positions, numpy.int64, count)
+            flags = numpy.frombuffer(piece.data, numpy.uint8)[positions + SYS_FLAG_LAST]
+            queued = flags & TRANSACTION_PREPARED == 0
+            for at in positions[queued & (flags & INNER_BATCH != 0)].tolist():
+                self.filled += sum(place.messages - 1 for place in places(stored_message(piece.data, at))[:1])
+            positions = positions[queued]
+            self.filled += len(positions)
+            if len(positions):
+                yield replace(piece, positions=memoryview(positions), count=len(positions))
+
+
+def _light(part: Part, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:
+    """The records of light queues; offsets whose units do not lead to them are missing."""
+    for name in sorted(part.light):
+        offsets = set(range(*part.spans[name]))
+        for offset, piece in light_pieces(part, name, report):
+            if stands_at(stored_message(piece.data, piece.positions[0]), name, offset):
+                offsets.discard(offset)
+                yield piece
+        if offsets:
+            missing[name] = sorted(offsets)
+
+
+def _missing(part: Part) -> dict[QueueName, list[int]]:
+    """The wanted offsets that no record of the part's range fills. Slow; needed where something is wrong."""
+    found: dict[QueueName, set[int]] = {name: set() for name in part.spans if name not in part.light}
+    for piece in Wanted(part).of(pieces_of(part, Report(), strict=False)):
+        for at in piece.positions[: piece.count]:
+            for place in places(stored_message(piece.data, at))[:1]:
+                offsets = range(place.offset, place.offset + place.messages)
+                found.setdefault(QueueName(place.topic, place.queue_id), set()).update(offsets)
+    gaps = {name: sorted(set(range(*part.spans[name])) - offsets) for name, offsets in found.items()}
+    return {name: offsets for name, offsets in gaps.items() if offsets}
+
+
+def _found(lookup: QueueLookup, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:
+    """The records of missing offsets that stand elsewhere in the log; what was found is missing no more."""
+    for name in list(missing):
+        lost: list[int] = []
+        done = -1
+        for offset in missing.pop(name):
+            message = lookup.message(name, offset) if offset >= done else None
+            if message is not None:
+                place = next(place for place in places(message) if (place.topic, place.queue_id) == name)
+                done = place.offset + place.messages
+                at = message.physical_offset
+                yield from LogWalk(lookup.snapshot.log, None, at, at + 1, strict=False, report=report)
+            elif offset >= done:
+                lost.append(offset)
+        if lost:
+            missing[name] = lost
+
+
+def _lost(part: Part, missing: dict[QueueName, list[int]], lookup: QueueLookup) -> StoreError:
+    """The error for messages that are nowhere."""
+    told = [
+        f"topic {short(topic)}, queue {queue}, offset {offsets[0]}"
+        + (f" ({len(offsets)} in all)" if offsets[1:] else "")
+        for (topic, queue), offsets in list(missing.items())[:NAMED_MOST]
+    ]
+    first = next(iter(missing))
+    unit = lookup.units(first).unit(missing[first][0])
+    file = part.log.find(unit.physical_offset) if unit is not None else None
+    where = file.path if file is not None else f"log offsets {part.begin} to {part.end}"
+    return StoreError(f"{'; '.join(told)}: not in the log ({where}); {SKIP}")
+
+
+def _with_place(part: Part, error: CorruptStoreError) -> CorruptStoreError:
+    """The error, with the first message of each of a few queues that it keeps from being read."""
+    lookup = QueueLookup(Snapshot(part.root, part.options.config))
+    file = next((file for file in part.log.files if file.path == error.file), None)
+    hit = []
+    for name, (low, high) in part.spans.items():
+        units = lookup.units(name)
+        for number, unit in units.units(units.number_of(low), units.number_of(high)):
+            if file is not None and unit.physical_offset == file.start + error.position:
+                hit.append(f"topic {short(name.topic)}, queue {name.queue_id}, offset {units.span(number, unit)[0]}")
+    if not hit:
+        name, (low, high) = next(iter(part.spans.items()))
+        hit = [f"among topic {short(name.topic)}, queue {name.queue_id}, offsets {low} to {high - 1} and others"]
+    return CorruptStoreError(error.file, error.position, f"{hit[0]}: {error.reason}", SKIP)
+
+
+SKIP = "`flintmq verify` tells more; failOnDataLoss=false goes on without it"
