@@ -89,6 +89,7 @@ def live(root: Path, case: Case, life: int, told: dict[bytes, PutResult]) -> lis
         thread.start()
     for thread in threads:
         thread.join()
+    assert len(case.sent) == 2 * PUTS * (life + 1), "no put raised"
     store.close()
     cut()
     disk.forget()

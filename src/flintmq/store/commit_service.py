@@ -54,7 +54,7 @@ class CommitService(Follower):
         self._least = config.commit_commit_log_least_pages
         self._step = threading.Lock()
         self._wake = Signal()
-        self._stop = False
+        self._stop = self.needs_wake = False
         self._last_thorough = effects.monotonic()
         self._thread = threading.Thread(target=self._run, name="flintmq-commit", daemon=True)
 
