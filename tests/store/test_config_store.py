@@ -133,7 +133,7 @@ def test_killed_at_any_call(tmp_path):
         holding(root, JAVA)
         child = os.fork()
         if child == 0:
-            file = opened(root, Dying(call))
+            file = opened(root, Dying(call, kernel_puts=False))
             for topic in ("b", "c"):
                 change(file, topic)
                 save([file], lambda: True)
