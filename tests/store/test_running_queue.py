@@ -1,14 +1,16 @@
-"""The batch queues of a running store as readers see them; the plain ones are in test_read.py."""
+"""The queues of a running store as readers see them; more of the plain ones in test_read.py."""
 
 from __future__ import annotations
 
+import random
 from pathlib import Path
 
 import pytest
 
 from flintmq.message import GetMessageStatus, Message
+from flintmq.store import running_queue
 from flintmq.store.message_store import MessageStore
-from tests.store.engine import FILE_SIZE, open_small
+from tests.store.engine import FILE_SIZE, message, open_small
 
 S = GetMessageStatus
 SIZES = (3, 1, 4, 2)
@@ -70,3 +72,30 @@ def test_a_queue_file_that_is_missing_is_stepped_over(store: MessageStore, tmp_p
     (tmp_path / "batchconsumequeue/B/0" / ("0" * 20)).unlink()
     got = store.get("B", 0, 0)
     assert (got.status, got.next_begin_offset) == (S.OFFSET_TOO_SMALL, 8) and store.get("B", 0, 8).status is S.FOUND
+
+
+def test_units_are_read_in_blocks_that_show_what_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """In every order of gets and puts, over the borders of blocks and files; a unit that is written again is seen."""
+    monkeypatch.setattr(running_queue, "BLOCK", 4)
+    with open_small(tmp_path, mappedFileSizeConsumeQueue="2000") as opened:  # 100 units a file
+        queue = None
+        chance = random.Random(5)
+        for put in range(1, 251):
+            opened.put(message(put - 1))
+            if put % 7 == 0 or put in (100, 101, 200):
+                assert opened.wait_dispatched(10)
+                queue = opened._queues.plain[b"T", 0]
+                assert queue is not None and queue.max_offset == put
+                for _ in range(20):
+                    offset, count = chance.randrange(put), chance.randrange(1, 12)
+                    said = queue.unit_bytes(offset, count)
+                    name = f"{offset // 100 * 2000:020d}"
+                    data = (tmp_path / "consumequeue" / "T" / "0" / name).read_bytes()
+                    end = min(offset % 100 + count, 100, put - offset // 100 * 100)
+                    assert said == data[offset % 100 * 20 : end * 20]
+        assert queue is not None
+        path = tmp_path / "consumequeue" / "T" / "0" / f"{0:020d}"
+        before = queue.unit_bytes(3, 1)
+        path.write_bytes(path.read_bytes()[:60] + bytes(20) + path.read_bytes()[80:])
+        queue.forget()
+        assert before != bytes(20) == queue.unit_bytes(3, 1)

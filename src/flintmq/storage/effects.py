@@ -168,6 +168,9 @@ class Effects:
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
         """Up to count bytes from a file position; shorter only at the end of the file."""
+        data = os.pread(fd, count, position)
+        if len(data) == count or not data:
+            return data
         buffer = bytearray(count)
         return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
 

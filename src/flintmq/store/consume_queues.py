@@ -227,6 +227,8 @@ class ConsumeQueues:
                 queue.writer.place(block.offsets, block.times, block.units, first, end)
                 if begun:
                     queue.min_offset = block.offsets[first]
+                if block.offsets[first] < queue.max_offset:
+                    queue.forget()
                 queue.max_offset = max(queue.writer.next, queue.max_offset)
         for number, unit in block.batch_units:
             key = dispatcher.queues.keys[number]

@@ -13,10 +13,11 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
-from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.format.consume_queue import Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.text import java_encode, java_hash
 from flintmq.kernels import fetch
+from flintmq.kernels.units import unit as unit_bytes
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consume_queues import ConsumeQueues
@@ -147,7 +148,7 @@ class Reader:
             return None
         message = StoredMessage(raw)
         place = raw, unit.physical_offset, len(raw) + 8, len(raw), topic, queue_id, offset
-        if fetch.check(UNIT.pack(unit), 0, 1, *place, self._position)[0]:
+        if fetch.check(unit_bytes(unit.physical_offset, unit.size, unit.tags_code), 0, 1, *place, self._position)[0]:
             return message
         own = message.fields.topic == topic and message.queue_id == queue_id and message.queue_offset == offset
         return message if own or b"INNER_MULTI" in message.fields.properties else None

@@ -19,6 +19,7 @@ from flintmq.store import geometry
 from flintmq.store.queue_writer import BatchQueueWriter, QueueWriter
 from flintmq.store.queues import ExtQueue, QueueName, batch_queue
 
+BLOCK = 512  # units that are read at least
 Entry: TypeAlias = tuple[Unit, int, int]  # a unit, the first queue offset that it stands for, and how many
 
 
@@ -35,6 +36,7 @@ class RunningQueue:
         self.writer, self.root, self.name, self.effects = writer, root, name, effects
         self.folder = os.path.join(root, geometry.QUEUES, name.topic, str(name.queue_id))
         self.min_offset = self.max_offset = 0
+        self._block = 0, b""  # queue offset of the first unit, units: what was read last; always read together
 
     def ext(self) -> ExtQueue:
         """What the tags fields of its units point at, if they do."""
@@ -53,17 +55,33 @@ class RunningQueue:
         return list(UNIT.iter(self.unit_bytes(offset, count)))
 
     def unit_bytes(self, offset: int, count: int) -> bytes:
-        """The bytes of these units."""
-        count = min(count, self.max_offset - offset)
+        """The bytes of these units.
+
+        What is read is a block around them, and kept: most gets ask for what stands behind the get before. Units below
+        the largest offset do not change (`forget` is for the day they do).
+        """
+        count = min(count, self.max_offset - offset, self.next_file(offset) - offset)
         if count <= 0:
             return b""
-        position = offset * UNIT_SIZE
-        start = position - position % self.writer.file_size
-        size = min(count * UNIT_SIZE, start + self.writer.file_size - position)
+        first, block = self._block
+        if not first <= offset <= first + len(block) // UNIT_SIZE - count:
+            first, block = self._block = self._read(offset, count)
+        at = (offset - first) * UNIT_SIZE
+        return block[at : at + count * UNIT_SIZE]
+
+    def _read(self, offset: int, count: int) -> tuple[int, bytes]:
+        """(queue offset, units) of a block that holds these, as far as the file has them."""
+        start = self.next_file(offset) * UNIT_SIZE - self.writer.file_size
+        first = max(offset - offset % BLOCK, start // UNIT_SIZE)
+        end = min(max(offset + count, first + BLOCK), self.max_offset, self.next_file(offset))
         with suppress(FileNotFoundError), self.effects.reading(os.path.join(self.folder, f"{start:020d}")) as fd:
-            raw = self.effects.pread(fd, size, position - start)
-            return raw[: len(raw) - len(raw) % UNIT_SIZE]
-        return b""
+            raw = self.effects.pread(fd, (end - first) * UNIT_SIZE, first * UNIT_SIZE - start)
+            return first, raw[: len(raw) - len(raw) % UNIT_SIZE]
+        return offset, b""
+
+    def forget(self) -> None:
+        """Units below the largest offset are written."""
+        self._block = 0, b""
 
     def next_file(self, offset: int) -> int:
         """First queue offset of the file behind the one that this offset belongs to."""
