@@ -65,6 +65,7 @@ cdef class Follower:
 
 cdef class Putter:
     cdef public Appender quick
+    cdef public bint waits
     cdef public Follower follower
 
 cdef bint _special(uint32_t word) noexcept nogil

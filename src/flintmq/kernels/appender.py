@@ -300,8 +300,9 @@ class Putter:
     """Where puts come in: flintmq.store.message_store.MessageStore derives from it, so that `put` is one compiled call.
 
     Attributes:
-        quick: the appender, while its records need nothing more than to be stored; else None.
-        follower: whom to wake.
+        quick: the appender, while plain messages may go the fast way; else None.
+        waits: a message that says so waits for the disk after it is stored.
+        follower: whom to wake after the others.
     """
 
     def put(self, message: Message):
@@ -320,13 +321,19 @@ class Putter:
         if quick is not None:
             result = quick.put(message)
             if result is not None:
+                if self.waits and message.wait:
+                    return self._wait_flushed(result)
                 if self.follower.needs_wake:
                     self.follower.wake()
                 return result
-        return self._put_and_wait(message)
+        return self._put_slowly(message)
 
-    def _put_and_wait(self, message: Message):
-        """Put a message that is not plain, or that waits for the disk."""
+    def _put_slowly(self, message: Message):
+        """Put a message that is not plain."""
+        raise NotImplementedError
+
+    def _wait_flushed(self, result: PutResult):
+        """Wait until a stored message is on disk; the answer."""
         raise NotImplementedError
 
 

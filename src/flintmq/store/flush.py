@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable
 
 from flintmq.config import StoreConfig
+from flintmq.kernels.appender import Follower
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
@@ -32,7 +33,7 @@ def unflushed(result: PutResult) -> PutResult:
     return result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
 
-class FlushService:
+class FlushService(Follower):
     """Flushes one commit log.
 
     Args:
@@ -45,6 +46,7 @@ class FlushService:
         commits: commits the transient pool; None: there is none.
 
     Attributes:
+        needs_wake: always; a put that does not wait under SYNC_FLUSH asks for a flush soon.
         waiters: who waits for a flush.
         timeout_s: how long they do (syncFlushTimeout).
         times: how long they did.
@@ -63,6 +65,7 @@ class FlushService:
         self.files, self.commit_log, self.config = files, commit_log, config
         self.poison, self.effects, self.flushed, self.commits = poison, effects, flushed, commits
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
+        self.needs_wake = True
         self._step = threading.Lock()  # one flush at a time
         self.waiters = Waiters()
         self.times = Times()

@@ -147,9 +147,10 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._puts = Puts(
             self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters, peer
         )
-        wakes = self._flush.sync or self.config.wake_flush_when_put_message
-        self.follower = self._dispatch if self._commits is None else self._commits
-        self.quick = None if wakes or self.config.broker_role == "SLAVE" else self._log.appender
+        self.waits = self._flush.sync
+        self.follower = self._flush if self._flush.sync else self._commits or self._dispatch
+        slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
+        self.quick = None if slow else self._log.appender
         self._index = index
         self._reader = Reader(self._files, self._queues, self.config)
         self._retention = Retention(
@@ -203,13 +204,14 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         return self._log.end if self._commits is None else self._commits.done[1]
 
     def _note_committed(self) -> None:
-        self._dispatch.wake()
+        if self._dispatch.needs_wake:
+            self._dispatch.wake()
         if not self.config.flush_commit_log_timed:
             self._flush.wake()
 
     def _note_flushed(self, store_time: int) -> None:
         self._flushed_time = store_time
-        if self._flush.sync:
+        if self._flush.sync and self._dispatch.needs_wake:
             self._dispatch.wake()
 
     # -- writing ----------------------------------------------------------------------------------------------------
@@ -217,10 +219,12 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
     def _no_quick_put(self) -> None:
         self.quick = None
 
-    def _put_and_wait(self, message: Message) -> PutResult:
-        """Put a message that is not plain, or that waits for the disk."""
+    def _put_slowly(self, message: Message) -> PutResult:
         self._check_open()
         return self._puts.put(message)
+
+    def _wait_flushed(self, result: PutResult) -> PutResult:
+        return self._puts.wait_flushed(result)
 
     def flush(self) -> None:
         """Make everything that was put so far durable.

@@ -53,11 +53,15 @@ class Puts:
         result = self._append(message)
         if result.status is not OK:
             return result
-        if not (self.flush.sync and message.wait):
-            self._carry_on()
-        elif not self.flush.wait_flushed(result.physical_offset + result.size):
-            result = self._unflushed(result)
+        if self.flush.sync and message.wait:
+            return self.wait_flushed(result)
+        self._carry_on()
         return result
+
+    def wait_flushed(self, result: PutResult) -> PutResult:
+        """The answer to a message that is stored, once it is on disk or nobody can tell."""
+        done = self.flush.wait_flushed(result.physical_offset + result.size)
+        return result if done else self._unflushed(result)
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Messages in order, with one wait for the disk at the end."""
