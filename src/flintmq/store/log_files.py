@@ -14,6 +14,8 @@ from dataclasses import dataclass
 
 from flintmq.storage.effects import REAL, Effects
 
+PIECE = 1 << 20  # bytes that are read at once
+
 NAME_DIGITS = 20
 LARGEST_OFFSET = 2**63 - 1
 # No record larger than this is believed unless maxMessageSize says so: what a reader may have to hold in memory.
@@ -114,3 +116,19 @@ class LogFiles:
         """The file that holds a log offset, or None."""
         number = self.index_of(offset)
         return None if number is None else self.files[number]
+
+
+def has_data(file: LogFile, effects: Effects) -> bool:
+    """Whether anything but zeros stands in a log file.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    position = 0
+    with effects.reading(file.path) as fd:
+        while (data := effects.next_data(fd, position)) is not None and data < file.size:
+            piece = effects.pread(fd, min(PIECE, file.size - data), data)
+            if any(piece) or not piece:
+                return bool(piece)
+            position = data + len(piece)
+    return False

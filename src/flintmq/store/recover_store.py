@@ -28,7 +28,7 @@ from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Block, Dispatcher
 from flintmq.store.key_index import KeyIndex, remove_unsynced
 from flintmq.store.log import SALVAGE, LogWalk, find_end
-from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.log_files import LogFile, LogFiles, has_data
 from flintmq.store.places import places
 from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
@@ -417,18 +417,6 @@ def recover(
     return Recovered(LogState(end, last_time, offsets), verdict, recovery.decisions)
 
 
-def _has_data(file: LogFile, effects: Effects) -> bool:
-    """Whether anything but zeros stands in a log file."""
-    position = 0
-    with effects.reading(file.path) as fd:
-        while (data := effects.next_data(fd, position)) is not None and data < file.size:
-            piece = effects.pread(fd, min(ZERO_STEP, file.size - data), data)
-            if any(piece) or not piece:
-                return bool(piece)
-            position = data + len(piece)
-    return False
-
-
 def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str, object]:
     """What `recover` would find: where the log ends and what is behind it. Writes nothing and takes no lock.
 
@@ -451,6 +439,6 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
     ]
     for file in files.files:
         if file.start > max(end.offset, files.min_offset):
-            what = "bytes behind the end" if _has_data(file, effects) else "nothing yet (it was made ahead)"
+            what = "bytes behind the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
             decisions.append(f"{file.path}, which holds {what}, would be removed")
     return {"end": end.offset, "verdict": end.verdict.value, "decisions": decisions}
