@@ -85,6 +85,8 @@ def main(arguments: list[str] | None = None) -> int:
         for line in wanted:
             try:
                 results += run_line(context, line)
+                if results and not given.quick:
+                    report.save(results, context)  # after each line: a run may be cut
             except Exception:
                 failed = True  # the others are measured all the same
                 traceback.print_exc()
@@ -97,7 +99,6 @@ def main(arguments: list[str] | None = None) -> int:
     if given.quick:
         print("a quick run is not written to results.json")
     elif results:
-        report.save(results, context)
         print(f"wrote {report.JSON.name} and {report.PAGE.name}")
     return int(failed or not all(result.holds for result in results))
 

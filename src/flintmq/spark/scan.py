@@ -24,7 +24,7 @@ from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 from flintmq.store.snapshot import list_log
 
-BATCH_BYTES = 2 << 20  # what Spark takes best: of 1 MiB a tenth more time, of 32 MiB twice as much
+BATCH_BYTES = 4 << 20  # what Spark takes best: of 1 MiB a sixth more time, of 32 MiB twice as much
 
 
 @dataclass(frozen=True)
