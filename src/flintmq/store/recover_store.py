@@ -320,7 +320,8 @@ def _dispatch(
     check_crc: bool,
 ) -> int | None:
     """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
-    walk = LogWalk(files, Facts(), start, end, access="map", check_crc=check_crc)
+    # A map only of what was just read: a sector that cannot be read is an error of pread, and the end of who maps it.
+    walk = LogWalk(files, Facts(), start, end, access="pread" if check_crc else "map", check_crc=check_crc)
     records = 0
 
     def blocks() -> Iterator[Block]:
