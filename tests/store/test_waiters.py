@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 
+from flintmq.kernels.handoff import OPENED, Signal
 from flintmq.store.waiters import Waiters
 
 
@@ -13,18 +14,17 @@ def test_a_group_is_who_waited_by_then():
     group = waiters.take()
     late = waiters.add(5)
     assert len(group) == 3 and len(waiters) == 1
-    group.answer(20)
+    assert group.answer(20) == [r.latch for r in early]
     assert [r.flushed for r in early] == [True, True, False], "by where the record ends"
-    assert not any(r.latch.locked() for r in early) and late.latch.locked()
-    waiters.take().answer(20)
+    assert waiters.take().answer(20) == [late.latch]
     assert late.flushed
 
 
 def test_nobody_can_tell_after_a_failure():
     waiters = Waiters()
     request = waiters.add(0)
-    waiters.take().answer(-1)
-    assert not request.flushed and not request.latch.locked()
+    assert waiters.take().answer(-1) == [request.latch]
+    assert not request.flushed
 
 
 def test_an_empty_group_is_false():
@@ -40,12 +40,13 @@ def test_nobody_is_forgotten_or_answered_twice():
     def work() -> None:
         for _ in range(300):
             request = waiters.add(1)
-            assert request.latch.acquire(timeout=10)
+            assert Signal().set_and_wait(request.latch, 10) == OPENED
             answered.append(request.flushed)
 
     def answer() -> None:
         while not stop:
-            waiters.take().answer(1)
+            for latch in waiters.take().answer(1):
+                latch.open()
 
     threads = [threading.Thread(target=work) for _ in range(8)]
     answering = threading.Thread(target=answer)

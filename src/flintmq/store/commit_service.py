@@ -12,11 +12,11 @@ from collections.abc import Callable
 
 from flintmq.config import StoreConfig
 from flintmq.kernels.appender import Follower
+from flintmq.kernels.handoff import Signal
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.poison import Poison
-from flintmq.store.signal import Signal
 
 PAGE = 4096
 LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it

@@ -15,13 +15,13 @@ from collections.abc import Callable
 
 from flintmq.config import StoreConfig
 from flintmq.kernels.appender import Follower
+from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
 from flintmq.store.poison import Poison
-from flintmq.store.signal import Signal
 from flintmq.store.stats import Times
 from flintmq.store.waiters import Waiters
 
@@ -103,11 +103,18 @@ class FlushService(Follower):
 
     def commit_group(self) -> bool:
         """Flush for the requests handed in so far, and answer them; False if nobody waits."""
+        latches = self._flush_group()
+        for latch in latches or ():
+            latch.open()
+        return latches is not None
+
+    def _flush_group(self) -> list[Latch] | None:
+        """The same, but for opening the latches of those who wait; None if nobody does."""
         group = self.waiters.take()
-        if group:
-            self.flush_once()
-            group.answer(-1 if self.poison else self.files.flushed_where)
-        return bool(group)
+        if not group:
+            return None
+        self.flush_once()
+        return group.answer(-1 if self.poison else self.files.flushed_where)
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
@@ -117,10 +124,13 @@ class FlushService(Follower):
             return True
         began = self.effects.monotonic()
         request = self.waiters.add(end)
-        self.requested()
-        request.latch.acquire(timeout=self.timeout_s)
+        if self._stop:  # the thread may have looked for the last time
+            self.commit_group()
+        left = self.timeout_s
+        while self._wake.set_and_wait(request.latch, left) == INTERRUPTED:
+            left = began + self.timeout_s - self.effects.monotonic()
         self.times.add(self.effects.monotonic() - began)
-        return request.flushed
+        return request.latch.is_open and request.flushed
 
     def requested(self) -> None:
         """Somebody has begun to wait."""
@@ -149,10 +159,12 @@ class FlushService(Follower):
 
     def _run(self) -> None:
         interval = self.config.flush_interval_commit_log / 1000
+        latches: list[Latch] | None = None
         while not self._stop:
-            self._wake.wait(interval)
+            self._wake.wait(interval, latches)
             if self.sync:
-                if not self.commit_group():  # put with wait=False
+                latches = self._flush_group()
+                if latches is None:  # put with wait=False
                     self.flush_once()
                 continue
             now = self.effects.monotonic()
@@ -160,3 +172,5 @@ class FlushService(Follower):
             if thorough:
                 self._last_thorough = now
             self.flush_once(0 if thorough else self.config.flush_commit_log_least_pages)
+        for latch in latches or ():
+            latch.open()

@@ -1,8 +1,8 @@
 """Puts that wait for the disk. Source: upstream GroupCommitService and FlushDiskWatcher; store behaviour 7.
 
 Two lists: one takes new requests while the flush for the other runs, then they are swapped. One flush answers
-everybody who had appended before it began. A thread waits on a lock of its own, which costs least; puts of an event
-loop are collected and answered by one call into the loop for the whole group.
+everybody who had appended before it began. A thread waits on a latch of its own; puts of an event loop are collected
+and answered by one call into the loop for the whole group.
 """
 
 from __future__ import annotations
@@ -10,6 +10,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
+
+from flintmq.kernels.handoff import Latch
 
 if TYPE_CHECKING:
     import asyncio
@@ -22,15 +24,14 @@ class Request:
 
     Attributes:
         end: log offset.
-        flushed: the answer.
+        flushed: the answer, once the latch is open.
     """
 
     __slots__ = ("end", "flushed", "latch")
 
     def __init__(self, end: int) -> None:
         self.end, self.flushed = end, False
-        self.latch = threading.Lock()
-        self.latch.acquire()
+        self.latch = Latch()
 
 
 class Group:
@@ -51,16 +52,20 @@ class Group:
     def __len__(self) -> int:
         return len(self.requests) + sum(len(group.puts) for group in self.loops.values())
 
-    def answer(self, durable: int) -> None:
-        """Tell everybody; the log is durable up to the offset `durable`, -1 if nobody can tell."""
+    def answer(self, durable: int) -> list[Latch]:
+        """Everybody's answer: the log is durable up to the offset `durable`, -1 if nobody can tell.
+
+        Returns:
+            The latches of the threads, to be opened.
+        """
         for request in self.requests:
             request.flushed = request.end <= durable
-            request.latch.release()
         for loop, group in self.loops.items():
             try:
                 loop.call_soon_threadsafe(group.complete, durable)
             except RuntimeError:  # the loop is closed, and nobody waits any more
                 continue
+        return [request.latch for request in self.requests]
 
 
 class Waiters:

@@ -1,0 +1,19 @@
+# C types of handoff.py.
+cimport cython
+from libc.stdlib cimport free, malloc
+
+cdef extern from "Python.h" nogil:
+    ctypedef void *PyThread_type_lock
+    PyThread_type_lock PyThread_allocate_lock()
+    void PyThread_free_lock(PyThread_type_lock lock)
+    int PyThread_acquire_lock(PyThread_type_lock lock, int wait)
+    int PyThread_acquire_lock_timed(PyThread_type_lock lock, long long microseconds, int interruptible)  # 0 late, 1 got, 2 interrupted
+    void PyThread_release_lock(PyThread_type_lock lock)
+
+cdef class Latch:
+    cdef PyThread_type_lock _lock
+    cdef readonly bint is_open
+
+cdef class Signal:
+    cdef PyThread_type_lock _lock
+    cdef bint _is_set

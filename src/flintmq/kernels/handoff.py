@@ -1,0 +1,150 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Handing work to a thread and waiting for its answer, with the GIL given up before anybody is woken.
+
+Who is woken while the waker holds the GIL sleeps again until it is free: two wake-ups where one is needed. For a put
+that waits for its sync that was a third of the time beside the sync (experiments/2026-11-20-group-commit.md).
+"""
+
+import cython
+
+if not cython.compiled:
+    import threading
+
+OPENED = 1
+LATE = 0
+INTERRUPTED = -1
+
+
+@cython.final
+@cython.cclass
+class Latch:
+    """Closed at first; opened once.
+
+    Thread: any.
+    """
+
+    def __cinit__(self):
+        if cython.compiled:
+            self._lock = PyThread_allocate_lock()
+            if self._lock == cython.NULL:
+                raise MemoryError("no lock")
+            PyThread_acquire_lock(self._lock, 0)
+
+    def __init__(self) -> None:
+        self.is_open = False
+        if not cython.compiled:
+            self._lock = threading.Lock()
+            self._lock.acquire()
+
+    def __dealloc__(self):
+        if cython.compiled:
+            if self._lock != cython.NULL:
+                PyThread_free_lock(self._lock)
+
+    def open(self) -> None:
+        """Let the thread go that waits, or that will."""
+        if not self.is_open:
+            self.is_open = True
+            if cython.compiled:
+                PyThread_release_lock(self._lock)
+            else:
+                self._lock.release()
+
+
+@cython.final
+@cython.cclass
+class Signal:
+    """Wakes a thread that works in steps: set by many, waited for by one; what is set during work is not lost.
+
+    Source: upstream ServiceThread. Thread: `set` and `set_and_wait` any; `wait` one.
+    """
+
+    def __cinit__(self):
+        if cython.compiled:
+            self._lock = PyThread_allocate_lock()
+            if self._lock == cython.NULL:
+                raise MemoryError("no lock")
+            PyThread_acquire_lock(self._lock, 0)
+
+    def __init__(self) -> None:
+        self._is_set = False
+        if not cython.compiled:
+            self._lock = threading.Lock()
+            self._lock.acquire()
+
+    def __dealloc__(self):
+        if cython.compiled:
+            if self._lock != cython.NULL:
+                PyThread_free_lock(self._lock)
+
+    def set(self) -> None:
+        """Let the next `wait`, or the one that is under way, return at once."""
+        if not self._is_set:
+            self._is_set = True
+            if cython.compiled:
+                PyThread_release_lock(self._lock)
+            else:
+                self._lock.release()
+
+    def set_and_wait(self, latch: Latch, seconds: float) -> int:
+        """The same; then wait until the latch is open.
+
+        Returns:
+            OPENED; LATE after so many seconds; INTERRUPTED if a signal of the system came, which Python sees to before
+            its next step: call again with the time that is left.
+        """
+        if not cython.compiled:
+            self.set()
+            return OPENED if latch._lock.acquire(timeout=max(seconds, 0)) else LATE
+        ring: cython.bint = not self._is_set
+        self._is_set = True
+        status: cython.int
+        micros: cython.longlong = cython.cast(cython.longlong, max(seconds, 0) * 1e6)
+        with cython.nogil:
+            if ring:
+                PyThread_release_lock(self._lock)
+            status = PyThread_acquire_lock_timed(latch._lock, micros, 1)
+        if status == 2:
+            return INTERRUPTED
+        return OPENED if status == 1 else LATE
+
+    def wait(self, seconds: float, latches: list | None = None) -> None:
+        """Open these latches; then return when the signal is set, or after so many seconds, and unset it.
+
+        Raises:
+            TypeError: something in the list is no latch; none was opened.
+        """
+        if not cython.compiled:
+            for latch in latches or ():
+                latch.open()
+            if self._lock.acquire(timeout=max(seconds, 0)):
+                self._is_set = False
+            return
+        count: cython.Py_ssize_t = 0 if latches is None else len(latches)
+        i: cython.Py_ssize_t
+        n: cython.Py_ssize_t = 0
+        status: cython.int
+        micros: cython.longlong = cython.cast(cython.longlong, max(seconds, 0) * 1e6)
+        one: Latch
+        for i in range(count):
+            one = latches[i]
+            if one is None:
+                raise TypeError("None is no latch")
+        locks: cython.pointer(PyThread_type_lock) = cython.cast(
+            cython.pointer(PyThread_type_lock), malloc((count + 1) * cython.sizeof(PyThread_type_lock))
+        )
+        if locks == cython.NULL:
+            raise MemoryError("no room for the latches")
+        for i in range(count):
+            one = latches[i]
+            if not one.is_open:
+                one.is_open = True
+                locks[n] = one._lock
+                n += 1
+        with cython.nogil:
+            for i in range(n):
+                PyThread_release_lock(locks[i])
+            status = PyThread_acquire_lock_timed(self._lock, micros, 0)
+        free(locks)
+        if status == 1:
+            self._is_set = False  # what is set from here on, its setter's work is there for the caller to see
