@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import mmap
 import os
 import random
 import struct
@@ -189,6 +191,17 @@ def test_rubbish_of_any_kind_gives_a_reason_and_no_error() -> None:
         )
         assert at <= stop <= available and 0 <= count <= 2 and walk.REASONS[reason]
         assert all(at <= p < stop for p in positions[:count])
+
+
+def test_what_is_present_lies_within_the_buffer() -> None:
+    map_ = mmap.mmap(-1, 1 << 20)
+    able = walk.present(map_, 0, 1)
+    assert able in (0, errno.EINVAL), "there, or this system cannot tell"
+    assert walk.present(map_, 70_000, 1 << 20) == able
+    assert walk.present(map_, 10, 10) == 0
+    for begin, end in ((-1, 5), (5, 4), (0, (1 << 20) + 1)):
+        with pytest.raises(ValueError, match="within the buffer"):
+            walk.present(map_, begin, end)
 
 
 def test_touching_reads_one_byte_a_step() -> None:

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -24,7 +23,7 @@ from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.store import geometry, index_files
 from flintmq.store.config_files import read_config
-from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules
+from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules, each_block
 from flintmq.store.index_builder import IndexFileBuilder
 from flintmq.store.index_writer import IndexWriter
 from flintmq.store.log import LogWalk
@@ -232,16 +231,13 @@ def rebuild(
                 progress(piece.base + piece.end - plan.log.min_offset, size)
         yield from dispatcher.rest()
 
-    # Two threads: one reads the log, the other writes what it gives. Kernels and calls of the system hold no GIL.
-    with ThreadPoolExecutor(1, "flintmq-rebuild") as writer:
-        written: Future[None] | None = None
-        for block in blocks():
-            if written is not None:
-                written.result()
-            last = block.last_offset, block.last_time
-            written = writer.submit(builder.take, block, dispatcher)
-        if written is not None:
-            written.result()
+    def take(block: Block) -> bool:
+        nonlocal last
+        last = block.last_offset, block.last_time
+        builder.take(block, dispatcher)
+        return True
+
+    each_block(blocks(), take, beside=True)
     done.log_bytes = walk.position - plan.log.min_offset
     builder.finish(*last)
     publish(plan, effects)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import struct
 import time
 import zlib
@@ -153,6 +154,11 @@ def crc32_at_level(p: Any, at: int, n: int, most: int) -> int:
 def crc_level() -> int:
     """-1: uncompiled, zlib's."""
     return -1
+
+
+def present_bytes(p: Any, begin: int, end: int) -> int:
+    """Python cannot tell."""
+    return errno.EINVAL
 
 
 def any_below(p: Any, at: int, n: int, limit: int) -> bool:

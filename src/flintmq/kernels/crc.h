@@ -10,7 +10,9 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include <errno.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #if defined(__x86_64__) && (defined(__GNUC__) || defined(__clang__))
@@ -466,3 +468,15 @@ static inline uint32_t crc32_at_level(const uint8_t *p, int64_t at, int64_t n, i
 
 static inline uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n) { return crc32_at_level(p, at, n, 2); }
 static inline int crc_level(void) { return fmq_level; }
+
+/* Read p[begin:end] of a map from the disk, if need be: 0, or the error where touching it would raise SIGBUS. p is the
+   map's first byte, so rounding down to the largest page there is stays within it. */
+static inline int present_bytes(const uint8_t *p, int64_t begin, int64_t end) {
+#ifdef __linux__
+    begin &= ~(int64_t)0xffff;
+    return madvise((void *)(p + begin), (size_t)(end - begin), 22 /* MADV_POPULATE_READ, Linux 5.14 */) ? errno : 0;
+#else
+    (void)p, (void)begin, (void)end;
+    return EINVAL;
+#endif
+}

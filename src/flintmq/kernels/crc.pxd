@@ -31,5 +31,6 @@ cdef extern from "crc.h" nogil:
     uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n)
     uint32_t crc32_at_level(const uint8_t *p, int64_t at, int64_t n, int most)
     int crc_level()
+    int present_bytes(const uint8_t *p, int64_t begin, int64_t end)
     bint any_below(const uint8_t *p, int64_t at, int64_t n, uint8_t limit)
     int64_t clock_ms()

@@ -23,6 +23,7 @@ if not cython.compiled:
         i32be,
         i64be,
         prefetch_pass,
+        present_bytes,
         u32be,
     )
 
@@ -291,6 +292,28 @@ def touch(buf: cython.const[cython.uchar][::1], begin: cython.longlong, end: cyt
             seen += buf[begin]
             begin += step
     return seen
+
+
+def present(buf: cython.const[cython.uchar][::1], begin: cython.longlong, end: cython.longlong) -> int:
+    """Have the pages of buf[begin:end] there, read from the disk if need be; buf is a map, from its first byte on.
+
+    Returns:
+        0, or the error number: EFAULT where touching the bytes would end the process (SIGBUS), EINVAL if this system
+        cannot tell (Linux before 5.14, others, uncompiled).
+
+    Raises:
+        ValueError: begin and end do not lie within the buffer.
+    """
+    if begin < 0 or begin > end or end > len(buf):
+        raise ValueError("begin and end must lie within the buffer")
+    if begin == end:
+        return 0
+    if not cython.compiled:
+        return present_bytes(buf, begin, end)
+    failed: cython.int
+    with cython.nogil:
+        failed = present_bytes(cython.address(buf[0]), begin, end)
+    return failed
 
 
 def crc32(buf: cython.const[cython.uchar][::1], most: cython.int = 2):

@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from flintmq.errors import StoreAccessError
+from flintmq.kernels import walk
 from flintmq.storage import memory
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -193,6 +194,22 @@ class Effects:
         A file that shrinks later kills the process (SIGBUS).
         """
         return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+
+    def present(self, map_: mmap.mmap, begin: int, end: int) -> bool:
+        """Bring bytes of a map into memory, so that reading them right away cannot end the process.
+
+        Returns:
+            False if this system cannot do it.
+
+        Raises:
+            OSError: they cannot be read.
+        """
+        number = walk.present(map_, begin, end)
+        if number in (errno.EINVAL, errno.ENOSYS):
+            return False
+        if number:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        return True
 
     def next_data(self, fd: int, position: int) -> int | None:
         """First position at or after this one that may hold data; None if only a hole follows.

@@ -20,13 +20,16 @@ AROUND = 1 << 16  # bytes that Linux enters at one page fault; where it enters f
 class TouchAhead:
     """Touches the pages of map[begin:end], from the first to the last, until it is stopped.
 
+    Args:
+        careful: what cannot be read is left to the reader, who asks in the same way; else touching it ends the process.
+
     For small ranges, and where kernels run uncompiled and would keep the GIL, it does nothing.
 
     Thread: `stop` belongs to the thread that made it.
     """
 
-    def __init__(self, map_: mmap.mmap, begin: int, end: int) -> None:
-        self._stopped = False
+    def __init__(self, map_: mmap.mmap, begin: int, end: int, *, careful: bool = False) -> None:
+        self._stopped, self._careful = False, careful
         self._thread: threading.Thread | None = None
         if end - begin >= LEAST and _select.compiled():
             self._thread = threading.Thread(
@@ -38,7 +41,10 @@ class TouchAhead:
         for at in range(begin, end, STEP):
             if self._stopped:
                 return
-            walk.touch(map_, at, min(at + STEP, end), AROUND)
+            if not self._careful:
+                walk.touch(map_, at, min(at + STEP, end), AROUND)
+            elif walk.present(map_, at, min(at + STEP, end)):  # its reader will meet the same, and tell
+                return
 
     def stop(self) -> None:
         """Stop; afterwards the map may be closed."""

@@ -11,7 +11,8 @@ store format 5 to 9.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -380,3 +381,28 @@ class Dispatcher:
         unit = kernel.unit(message.physical_offset, message.size, code)
         self.unit_bytes[20 * self.units : 20 * self.units + 20] = unit
         self.units += 1
+
+
+def each_block(blocks: Iterable[Block], take: Callable[[Block], bool], *, beside: bool) -> bool:
+    """Call take(block) for each, until it says no.
+
+    Args:
+        blocks: from a Dispatcher.
+        take: writes a block; whether to go on.
+        beside: take a block on another thread while the next one is made. Kernels and calls of the system hold no GIL.
+
+    Returns:
+        Whether all were taken.
+
+    Raises:
+        Whatever making and taking blocks raise.
+    """
+    if not beside:
+        return all(take(block) for block in blocks)
+    with ThreadPoolExecutor(1, "flintmq-units") as writer:
+        taken: Future[bool] | None = None
+        for block in blocks:
+            if taken is not None and not taken.result():
+                return False
+            taken = writer.submit(take, block)
+        return taken is None or taken.result()

@@ -13,7 +13,6 @@ maps whole files: faster, but a file that another process shrinks kills the read
 
 from __future__ import annotations
 
-import mmap
 from bisect import bisect_left
 from collections.abc import Iterator
 from contextlib import suppress
@@ -22,14 +21,13 @@ from dataclasses import dataclass
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format.record import MAGIC_BLANK
 from flintmq.kernels import walk as kernel
-from flintmq.storage.touch_ahead import TouchAhead
 from flintmq.store.log_files import LogFile, LogFiles
+from flintmq.store.log_sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
 from flintmq.store.recovery import SECTOR, Facts, Follows, Verdict, decide, zeros_to_sector
 from flintmq.store.report import Damage, Report
 from flintmq.store.search import WINDOW, Effort, next_record, store_times
 
 PIECE_BYTES = 1 << 20
-FIRST_PIECE = 1 << 14  # read behind a stop: the next one may be near
 LEAST_TIME = -(1 << 63)
 MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
@@ -67,7 +65,7 @@ class LogWalk:
         begin: log offset of a record's first byte, or at or below the log's minimum for everything.
         end: stop before the first record that starts here or later; None for the log's end. With an `end`, every
             other stop before it is damage: the caller knows that the log goes on to there.
-        access: "pread" or "map".
+        access: "pread", "map", or OWN for who holds the store's lock.
         strict: raise at damage; otherwise report it and go on.
         report: takes damage and notes.
         cut_unordered: end the walk quietly at unordered write-back, as the engine does, which cuts there.
@@ -102,7 +100,7 @@ class LogWalk:
         max_rows: int = MAX_ROWS,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
-        if access not in ACCESS:
+        if access not in (*ACCESS, OWN):
             raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
         self.log, self.facts, self.end = log, facts or Facts(), end
         self.cut_unordered = cut_unordered
@@ -152,18 +150,21 @@ class LogWalk:
             self.report.note("vanished", f"{file.path} was deleted while the log was read")
             self.position = file.start + file.size
             return
-        source: _Mapped | _Pieces | None = None
+        source: Mapped | Pieces | None = None
         try:
             size = self.log.effects.size_of(fd)
-            mapped = self.access == "map" and size > 0
-            source = _Mapped(self, file, fd, size) if mapped else _Pieces(self, file, fd, size)
+            kind = SOURCES[self.access] if size else Pieces
+            source = kind(self, file, fd, size)
+            if isinstance(source, Own) and not source.can:
+                source.close()
+                source = Pieces(self, file, fd, size)
             yield from self._walk(file, source)
         finally:
             if source is not None:
                 source.close()
             self.log.effects.close(fd)
 
-    def _walk(self, file: LogFile, source: _Mapped | _Pieces) -> Iterator[Piece]:
+    def _walk(self, file: LogFile, source: Mapped | Pieces) -> Iterator[Piece]:
         """Walk one open file until its blank, the end asked for, or a stop that ends the walk."""
         need = 0
         while self.verdict is None:
@@ -320,63 +321,6 @@ class LogWalk:
         with suppress(FileNotFoundError), self.log.effects.reading(file.path) as fd:
             return self.log.effects.pread(fd, count, offset - file.start)
         return b""
-
-
-class _Pieces:
-    """Brings bytes by pread into one buffer that is used again.
-
-    Attributes:
-        size: bytes of the file when it was opened; less once it turns out to be shorter.
-    """
-
-    def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
-        self.effects, self.fd, self.size = walk.log.effects, fd, size
-        self.most = min(size, walk.piece_bytes) or 1
-        self.buffer = bytearray(self.most)
-        self.span = self.most
-
-    def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
-        """(buffer, file position of its first byte, bytes filled) from file position `at` on."""
-        span = max(self.span, need)
-        if span > len(self.buffer):
-            self.buffer = bytearray(span)  # one large record; released with the walk
-        view = memoryview(self.buffer)
-        filled = self.effects.pread_into(self.fd, view[:span], at)
-        if filled < span:
-            self.size = min(self.size, at + filled)
-        self.span = min(2 * self.span, self.most)
-        return view, at, filled
-
-    def near_stop(self) -> None:
-        """Read little next: where a walk stopped once it may stop again soon."""
-        self.span = min(FIRST_PIECE, self.most)
-
-    def close(self) -> None:
-        """Nothing to give back."""
-
-
-class _Mapped:
-    """Brings bytes by mapping the file."""
-
-    def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
-        self.map: mmap.mmap = walk.log.effects.map_read(fd, size)
-        self.view, self.size = memoryview(self.map), size
-        end = size if walk.end is None else min(size, walk.end - file.start)
-        self.ahead = TouchAhead(self.map, walk.position - file.start, end)
-
-    def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
-        """The whole file, whatever is asked."""
-        return self.view, 0, self.size
-
-    def near_stop(self) -> None:
-        """Nothing is read ahead."""
-
-    def close(self) -> None:
-        """Unmap, unless somebody still holds a view of a piece (then the view's end unmaps it)."""
-        self.ahead.stop()
-        with suppress(BufferError):
-            self.view.release()
-            self.map.close()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,121 @@
+"""Recovery of queues and index: make them say what the log says. The log itself: `store/recover_store.py`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+from flintmq.store import queue_list
+from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.dispatch import Block, Dispatcher, each_block
+from flintmq.store.key_index import KeyIndex
+from flintmq.store.log import LogWalk
+from flintmq.store.log_files import LogFiles
+from flintmq.store.log_sources import OWN
+from flintmq.store.places import places
+from flintmq.store.records import record_at
+from flintmq.store.recovery import Facts
+
+log = logging.getLogger("flintmq.recovery")
+
+BESIDE_BYTES = 32 << 20  # of log: less is not worth a thread
+
+
+def load_derived(
+    files: LogFiles,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+    end: int,
+    begin: int,
+    *,
+    clean: bool = False,
+    compared: int = 0,
+    ends: Mapping[tuple[bytes, int], int] | None = None,
+    tell: Callable[[str], None] = log.info,
+) -> int:
+    """Make queues and index say what the log says.
+
+    Args:
+        files: the log, cut.
+        queues: not yet loaded.
+        index: recovered.
+        dispatcher: makes units and keys.
+        end: log offset of the log's end.
+        begin: from here on every unit is written again.
+        clean: the stop was clean.
+        compared: log offset from which on all checksums were compared just now.
+        ends: where queues ended once; one that ends before it lost its files.
+        tell: takes decisions.
+
+    Returns:
+        How many records were dispatched.
+    """
+
+    def stands(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
+        message = record_at(files, physical_offset, end)
+        if message is None:
+            return False
+        return any(
+            os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
+            for place in places(message)
+        )
+
+    dispatched = queues.load(files.min_offset, end, stands)
+    start = min(dispatched, begin)
+    lost = queue_list.lost(ends or {}, queues.next_offsets())
+    if lost:
+        tell(f"{len(lost)} queues lost files ({', '.join(lost[:3])}); units are made again from the log's begin")
+        start = files.min_offset
+    if index is not None:
+        if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
+            start = min(start, _next_indexed(files, index.end_offset, end))
+        elif index.taken_back is not None:
+            start = min(start, max(index.taken_back, files.min_offset))
+    records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
+    if records is None:  # a queue lost more than what was read: everything anew
+        start = files.min_offset
+        records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
+    assert records is not None
+    return records
+
+
+def _dispatch(
+    files: LogFiles,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+    start: int,
+    end: int,
+    check_crc: bool,
+) -> int | None:
+    """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
+    walk = LogWalk(files, Facts(), start, end, access=OWN, check_crc=check_crc)
+    records = 0
+
+    def blocks() -> Iterator[Block]:
+        nonlocal records
+        for piece in walk:
+            yield from dispatcher.blocks(piece, hold=True)
+            records += piece.count
+        yield from dispatcher.rest()
+
+    def take(block: Block) -> bool:
+        if queues.replay_from(block, dispatcher) and start > files.min_offset:
+            return False
+        queues.take(block, dispatcher)
+        if index is not None:
+            index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+            index.begin(block.last_time)
+        return True
+
+    return records if each_block(blocks(), take, beside=end - start >= BESIDE_BYTES) else None
+
+
+def _next_indexed(files: LogFiles, last: int, end: int) -> int:
+    """From where records have to be indexed: behind the last one that is."""
+    if last < files.min_offset:
+        return files.min_offset
+    message = record_at(files, last, end)
+    return last if message is None else last + message.size
