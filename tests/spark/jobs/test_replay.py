@@ -168,6 +168,7 @@ def test_damage_fails_unless_it_may_be_skipped(golden: Any, tmp_path: Path) -> N
         ({"speed": "fast"}, "original, xN"),
         ({"speed": "x2"}, "--live"),
         ({"where": " "}, "empty"),
+        ({"where": "true", "fail_on_data_loss": False}, "cannot be counted"),
         ({"peer": "4"}, "5.3.3, 5.4.0"),
     ],
 )

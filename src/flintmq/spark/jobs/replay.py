@@ -126,6 +126,8 @@ def replay(
         raise UsageError(f"peer {peer[:40]!r} is not one of: {PEER_533}, {PEER_540}")
     if where is not None and not where.strip():
         raise UsageError("the condition is empty; leave it out for all messages")
+    if where is not None and not fail_on_data_loss:  # rows that pass through Spark cannot tell what was lost before
+        raise UsageError("damage cannot be counted with a condition; replay all messages, or mend the source first")
     if os.path.realpath(source) == os.path.realpath(into):
         raise UsageError(f"{into}: source and target are the same; give another directory")
     exists = _is_store(into)
