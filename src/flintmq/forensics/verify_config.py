@@ -48,7 +48,9 @@ ROOT_NAMES: Final = frozenset(
         "brokerIdentity",
         "brokerIdentity.bak",
         "flintmq.mark",
+        "flintmq.puts",
         "flintmq.queues",
+        "flintmq.staged",
         "quarantine",
     ]
 )

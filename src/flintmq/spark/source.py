@@ -1,4 +1,4 @@
-"""The Spark source `flintmq`: `spark.read.format("flintmq").load(STORE)`.
+"""The Spark source and sink `flintmq`: `spark.read.format("flintmq").load(STORE)`; the sink is in `sink/`.
 
 Spark plans in one Python process and reads in others. Planning finds where the log ends and cuts it into splits; what
 is written afterwards is not read, so that two actions on one DataFrame see the same rows. A task opens the log itself,
@@ -15,7 +15,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+    InputPartition,
+)
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -78,6 +85,26 @@ class FlintMQSource(DataSource):
         options = StreamOptions.parse(dict(self.options))
         check_schema(schema, options.read.columns)
         return StreamReader(options, schema)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """A writer of messages into a store, in batch.
+
+        Raises:
+            UsageError: an option or a column is wrong, or the mode is not append.
+        """
+        from flintmq.spark.sink.writer import writer
+
+        return writer(dict(self.options), schema, overwrite)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
+        """A writer of messages into a store, of micro-batches.
+
+        Raises:
+            UsageError: an option or a column is wrong, or the output mode is not append.
+        """
+        from flintmq.spark.sink.writer import stream_writer
+
+        return stream_writer(dict(self.options), schema, overwrite)
 
     def _options(self) -> ReadOptions:
         from flintmq.spark.options import ReadOptions

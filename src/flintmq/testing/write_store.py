@@ -14,7 +14,7 @@ from flintmq.errors import UsageError
 from flintmq.forensics.rebuild import rebuild
 from flintmq.format import checkpoint, config_json, index
 from flintmq.kernels import append
-from flintmq.testing.log_writer import LogWriter
+from flintmq.store.log_writer import LogWriter
 from flintmq.testing.messages import BATCH_TOPIC, KINDS, NAMES, TAGS, Cycle, Maker, Shape, pool_of
 
 CYCLE = 4096  # messages

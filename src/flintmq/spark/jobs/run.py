@@ -22,11 +22,12 @@ from flintmq.errors import CorruptStoreError, FlintError, StoreError
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 Item = TypeVar("Item")
 Progress = Callable[[int, int], None]  # done, in all
 POLL_SECONDS = 0.25
+ANSWERS = "number bigint, answer string"
 
 _frozen = False
 
@@ -76,40 +77,60 @@ def run_tasks(
     """
     if not items:
         return []
+    frame = spark.range(0, len(items), 1, len(items)).mapInArrow(partial(_answers, function, items), ANSWERS)
+    return collect_answers(spark, frame, len(items), progress)
+
+
+def collect_answers(
+    spark: SparkSession, frame: DataFrame, count: int, progress: Progress | None
+) -> list[dict[str, Any]]:
+    """The answers of tasks that give rows of `answer_of`, in the order of their numbers.
+
+    Args:
+        spark: the session.
+        frame: of the columns ANSWERS; a row for each number below `count`.
+        count: how many.
+        progress: as for run_tasks.
+
+    Raises:
+        As run_tasks.
+    """
     from pyspark.errors import PySparkException
 
-    frame = spark.range(0, len(items), 1, len(items)).mapInArrow(
-        partial(_answers, function, items), "number bigint, answer string"
-    )
     try:
-        with _watching(spark, len(items), progress):
+        with _watching(spark, count, progress):
             rows = frame.collect()
     except PySparkException as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
         told = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1])
         raise StoreError(f"a Spark task failed: {told[:300]}; Spark's log tells more") from error
     answers = {row["number"]: json.loads(row["answer"]) for row in rows}
-    for number in range(len(items)):
+    for number in range(count):
         if "error" in answers[number]:
             raise _error(answers[number]["error"])
-    return [answers[number] for number in range(len(items))]
+    return [answers[number] for number in range(count)]
 
 
 def _answers(
     function: Callable[[Item], dict[str, Any]], items: Sequence[Item], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """The task: one answer for each number that arrives."""
-    import pyarrow as pa
-
     freeze_once()
     for batch in batches:
         for value in batch.column(0):
             number = int(value.as_py())
-            try:
-                answer = function(items[number])
-            except FlintError as error:
-                answer = {"error": _told(error)}
-            yield pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "answer": [json.dumps(answer)]})
+            yield answer_of(number, function, items[number])
+
+
+def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Item) -> pa.RecordBatch:
+    """What function(item) answers, or the error of FlintMQ that it raises, as a row of ANSWERS."""
+    import pyarrow as pa
+
+    try:
+        answer = function(item)
+    except FlintError as error:
+        answer = {"error": _told(error)}
+    return pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "answer": [json.dumps(answer)]})
 
 
 def _told(error: FlintError) -> dict[str, Any]:

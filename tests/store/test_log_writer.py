@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.testing.log_writer import BUFFER, LogWriter
+from flintmq.store.log_writer import BUFFER, LogWriter
 from flintmq.testing.rows import Rows
 
 
@@ -67,3 +67,11 @@ def test_files_that_stand_there_are_not_touched(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError):
         LogWriter([os.fspath(tmp_path)], 1000, 0, 10_000, 0)
     assert (tmp_path / ("0" * 20)).read_bytes() == b"mine"
+
+
+def test_a_file_that_is_left_early_ends_with_a_blank_record(tmp_path: Path) -> None:
+    log = LogWriter([os.fspath(tmp_path)], 1000, 2000, 10_000, 0, sync=True)
+    log.append(rows_of(300, 200), 0, 2)
+    log.close(full=True)
+    [file] = tmp_path.iterdir()
+    assert file.read_bytes()[500:] == struct.pack(">iI", 500, 0xCBD43194) + bytes(492)

@@ -1,15 +1,35 @@
-"""Writes commit log files of full size from rows of messages."""
+"""Writes commit log files of full size from rows of messages, where nobody reads yet: bulk loads and made stores."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from typing import Protocol
 
 from flintmq.errors import UsageError
+from flintmq.format.record import encode_blank
 from flintmq.kernels import append
-from flintmq.testing.rows import Rows
 
 BUFFER = 1 << 20
+
+
+class Rows(Protocol):
+    """Messages that can be written."""
+
+    def append(
+        self,
+        out: bytearray,
+        at: int,
+        file_end: int,
+        base: int,
+        first: int,
+        last: int,
+        *,
+        reserve: int,
+        max_size: int,
+        flags: int,
+    ) -> tuple[int, int, int]:
+        """Run kernels/append over the rows first..last-1; arguments and answer are the kernel's."""
 
 
 class LogWriter:
@@ -22,10 +42,14 @@ class LogWriter:
         begin: log offset of the first file.
         max_size: largest record in bytes.
         flags: of kernels/append.
+        sync: make each file durable when it is left (its name is not).
     """
 
-    def __init__(self, folders: Sequence[str], file_size: int, begin: int, max_size: int, flags: int) -> None:
+    def __init__(
+        self, folders: Sequence[str], file_size: int, begin: int, max_size: int, flags: int, *, sync: bool = False
+    ) -> None:
         self.folders, self.file_size, self.max_size, self.flags = sorted(folders), file_size, max_size, flags
+        self.sync = sync
         self.buffer = bytearray(BUFFER)
         self.base = begin  # log offset of buffer[0]
         self.at = 0
@@ -75,11 +99,16 @@ class LogWriter:
         """Make the file after the last, all zeros, as a running store has one."""
         os.close(self._create(self.file_end))
 
-    def close(self) -> None:
-        """Write out what is left."""
+    def close(self, *, full: bool = False) -> None:
+        """Write out what is left; `full`: a blank record ends the last file, so that the log goes on in the next.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
         self._flush()
-        os.close(self.fd)
-        self.fd = -1
+        if full:
+            os.pwrite(self.fd, encode_blank(self.file_end - self.base), self.base - (self.file_end - self.file_size))
+        self._close_file()
 
     def _flush(self) -> None:
         """Write the buffer into the file."""
@@ -93,9 +122,15 @@ class LogWriter:
 
     def _next_file(self, offset: int) -> None:
         if self.fd >= 0:
-            os.close(self.fd)
+            self._close_file()
         self.fd = self._create(offset)
         self.base, self.file_end = offset, offset + self.file_size
+
+    def _close_file(self) -> None:
+        if self.sync:
+            os.fsync(self.fd)
+        os.close(self.fd)
+        self.fd = -1
 
     def _create(self, offset: int) -> int:
         folder = self.folders[offset // self.file_size % len(self.folders)]

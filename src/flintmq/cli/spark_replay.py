@@ -1,0 +1,114 @@
+"""`flintmq spark replay`: messages from a store, Delta or Parquet into a store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli.options import (
+    Access,
+    AccessOption,
+    JsonOption,
+    MasterOption,
+    SetOption,
+    examples,
+    store_config,
+)
+from flintmq.cli.output import output
+from flintmq.cli.rebuild import Peer, PeerOption
+from flintmq.cli.spark_job import spark_job
+from flintmq.cli.text import printable, size
+
+if TYPE_CHECKING:
+    from flintmq.spark.jobs.replay import Replayed
+
+EPILOG = examples(
+    "flintmq spark replay /var/rocketmq/store --into /tmp/replayed --where \"topic = 'Orders' and tags = 'TagA'\"",
+    "flintmq spark replay /tmp/table --into /tmp/replayed --live --speed x10",
+)
+
+
+def command(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE", show_default=False, help="A store, a Delta table, or a directory of exports to Parquet."
+        ),
+    ],
+    into: Annotated[
+        str,
+        typer.Option("--into", metavar="DIR", show_default=False, help="The store: a new one, or one that is there."),
+    ],
+    where: Annotated[
+        str | None,
+        typer.Option(
+            "--where", metavar="SQL", show_default=False, help="Only messages for which this condition holds."
+        ),
+    ] = None,
+    live: Annotated[
+        bool, typer.Option("--live", help="Put messages one by one into a new store too, with store times of now.")
+    ] = False,
+    speed: Annotated[
+        str,
+        typer.Option("--speed", metavar="SPEED", help="original, xN (N times as fast) or max."),
+    ] = "max",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what there is to do, and write nothing.")] = False,
+    system_topics: Annotated[
+        bool, typer.Option("--system-topics", help="The broker's own topics too, which it would work on again.")
+    ] = False,
+    skip_damage: Annotated[
+        bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
+    ] = False,
+    peer: PeerOption = Peer.v533,
+    master: MasterOption = None,
+    access: AccessOption = Access.pread,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Replay messages into a store.
+
+    Into a directory that is not there or empty: many workers write a new store, which appears whole or not at all.
+    Into a store that is there, and that nobody has open: messages are put behind its own, in order. The same replay
+    once more adds only what is new in the source, also after it was killed. --set is for the store that is written.
+    """
+    from flintmq.spark.jobs.replay import replay
+
+    out, config = output(as_json), store_config(settings)
+    with spark_job("replay", master, out) as (spark, progress):
+        done = replay(
+            spark,
+            source,
+            into,
+            config,
+            where=where,
+            live=live,
+            speed=speed,
+            dry_run=dry_run,
+            system_topics=system_topics,
+            fail_on_data_loss=not skip_damage,
+            access=access.value,
+            peer=peer.value,
+            progress=progress,
+        )
+    out.result(done, lambda value: _render(value, into))
+    return 1 if done.damages else 0
+
+
+def _render(done: Replayed, into: str) -> Iterable[Any]:
+    """What a replay did, for people."""
+    what = "would replay" if done.dry_run else "replayed"
+    more = ""
+    if done.queues:
+        more = f" in {done.queues} queues of {done.topics} topics, {size(done.bytes)}"
+        more += f", {done.files} log files" if done.files else ""
+    yield f"{what} {done.rows} messages{more}" if done.rows else f"{what} nothing: there is nothing new"
+    if done.found:
+        yield f"found    {done.found} messages that a run before had put already"
+    for why, count in done.left_out.items():
+        yield f"left out {count} {why.replace('_', ' ')}"
+    if done.damages:
+        yield f"skipped  {done.damages} damaged places, {done.lost_bytes} bytes"
+    if not done.dry_run and (done.rows or done.total):
+        yield f"result   {printable(into)}"

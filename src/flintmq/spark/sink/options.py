@@ -1,0 +1,84 @@
+"""The options of the sink `flintmq`, checked."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flintmq.config import KEYS, StoreConfig
+from flintmq.config_text import short
+from flintmq.errors import UsageError
+from flintmq.spark.options import number
+
+NAMES = {
+    "path": "the store's directory; made if it is not there",
+    "queryId": "who writes: a batch of it that was written is not written again. A stream's is its checkpointLocation",
+    "batchId": "batch: which of the query's batches; rising numbers",
+    "peer": "as which RocketMQ to write: 5.3.3 or 5.4.0",
+    "checkpointLocation": "Spark's own",
+    "queryName": "Spark's own",
+}
+"""Name -> meaning; RocketMQ's keys come on top."""
+_BY_LOWER = {name.lower(): name for name in (*KEYS, *NAMES)}
+
+
+@dataclass(frozen=True)
+class SinkOptions:
+    """What a write was asked for.
+
+    Attributes:
+        path: the store's directory, absolute.
+        query: who writes, for the ledger; None: a batch without a name.
+        batch: which of its batches; None where Spark tells it, or there is no name.
+        config: RocketMQ's keys.
+        peer: "5.3.3" or "5.4.0".
+    """
+
+    path: str
+    query: str | None
+    batch: int | None
+    config: StoreConfig
+    peer: str
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str], stream: bool) -> SinkOptions:
+        """Read the options of a write.
+
+        Raises:
+            UsageError: an unknown name (the text names the closest), an impossible value, or one that is missing.
+            ConfigError: an impossible value of one of RocketMQ's keys.
+        """
+        given = {_name_of(name): value.strip() for name, value in options.items()}
+        if not given.get("path"):
+            raise UsageError("which store? give its directory: .save(STORE) or .start(STORE), or the option path")
+        query = given.get("queryId") or None
+        if stream:
+            if "batchId" in given:
+                raise UsageError("option batchId is for a batch; Spark numbers those of a stream")
+            query = query or given.get("checkpointLocation")
+            if not query:
+                raise UsageError("a stream needs the option checkpointLocation, or queryId: a name that stays the same")
+        elif (query is None) != ("batchId" not in given):
+            raise UsageError("options queryId and batchId belong together: they name what is written once")
+        peer = given.get("peer", "5.3.3")
+        if peer not in ("5.3.3", "5.4.0"):
+            raise UsageError(f"option peer: {short(peer)} is not one of 5.3.3, 5.4.0")
+        path = given["path"].removeprefix("file:") if given["path"].startswith("file:/") else given["path"]
+        return cls(
+            os.path.abspath(path),
+            query,
+            number(given, "batchId", 0, 0, 2**63 - 1) if "batchId" in given else None,
+            StoreConfig.from_keys({name: value for name, value in given.items() if name in KEYS}),
+            peer,
+        )
+
+
+def _name_of(name: str) -> str:
+    known = _BY_LOWER.get(name.lower())
+    if known is None:
+        close = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
+        hint = f"did you mean {_BY_LOWER[close[0]]}?" if close else f"options are {', '.join(NAMES)}"
+        raise UsageError(f"{short(name)} is no option of the sink flintmq; {hint}")
+    return known
