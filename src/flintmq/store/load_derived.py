@@ -20,6 +20,7 @@ from flintmq.store.recovery import Facts
 log = logging.getLogger("flintmq.recovery")
 
 BESIDE_BYTES = 32 << 20  # of log: less is not worth a thread
+PIECE_BYTES = 4 << 20  # of log at a time: each one costs a call that makes its pages present
 
 
 def load_derived(
@@ -91,7 +92,7 @@ def _dispatch(
     check_crc: bool,
 ) -> int | None:
     """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
-    walk = LogWalk(files, Facts(), start, end, access=OWN, check_crc=check_crc)
+    walk = LogWalk(files, Facts(), start, end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
     records = 0
 
     def blocks() -> Iterator[Block]:
