@@ -137,7 +137,7 @@ def test_json(mode, tmp_path, to):
         )
     other = StructType([*ORDER.fields[:1]])
     file.write_text(other.json())
-    with pytest.raises(UsageError, match="other body_schema"):
+    with pytest.raises(UsageError, match='other body_schema .* there, "struct<id:bigint>" now'):
         run(mode, tmp_path / "store", out, **named)
 
 

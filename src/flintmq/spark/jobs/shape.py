@@ -80,7 +80,7 @@ class Shape:
         return {
             "properties": None if self.properties is None else [list(pair) for pair in self.properties],
             "body": self.body,
-            "body_schema": None if self.body_schema is None else self.body_schema.jsonValue(),
+            "body_schema": None if self.body_schema is None else self.body_schema.simpleString(),
         }
 
     def schema(self) -> pa.Schema:
