@@ -17,7 +17,7 @@ from tests.torture_spark import loop
 from tests.torture_spark.check import check_table, count
 from tests.torture_spark.writer import KEYS, PREPARED
 
-KILLS = 5
+KILLS = 4
 
 
 @pytest.mark.spark
