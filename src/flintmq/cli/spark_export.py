@@ -33,7 +33,6 @@ if TYPE_CHECKING:
 EPILOG = examples(
     "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
     "flintmq spark export /var/rocketmq/store --out /tmp/lake --to delta --stream --interval 30",
-    "flintmq spark export /var/rocketmq/store --out /tmp/lake --body json --body-schema 'id long, total double'",
 )
 
 
