@@ -13,11 +13,11 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power docs coverage fuzz hostile sanitize clean distclean debian
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power torture-spark docs coverage fuzz hostile sanitize clean distclean debian
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
 
 install: $(VENV)/.compiled ## Make .venv with everything in it: extras, tools, Java for Spark, compiled kernels
 
@@ -62,6 +62,9 @@ crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on wher
 
 power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
 	$(BIN)/python -m tests.crash.power --seeds $(or $(SEEDS),20)
+
+torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/reliability.md
+	$(BIN)/python -m tests.torture_spark.loop --kills $(or $(KILLS),300) --report docs/reliability.md
 
 docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.format.docs --write

@@ -51,6 +51,9 @@ MODULES = {
     "S7": "stream_lines",
     "S8": "rebuild_lines",
     "S9": "stream_lines",
+    "S10": "growth_lines",
+    "S11": "growth_lines",
+    "S12": "growth_lines",
 }
 
 

@@ -143,3 +143,16 @@ def test_what_is_no_time_is_refused_in_one_line_that_says_what_is(given: str) ->
     with pytest.raises(UsageError, match=r"--since: .* is no time; write ISO 8601 .*-15m") as caught:
         text.parse_time(given, NOW, "--since")
     assert "\n" not in str(caught.value) and caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "given, count", [("1", 1), ("131072", 131072), ("64KiB", 65536), ("128 MiB", 128 << 20), (" 2GiB ", 2 << 30)]
+)
+def test_byte_counts(given: str, count: int) -> None:
+    assert text.byte_count("--size", given) == count
+
+
+@pytest.mark.parametrize("given", ["", "0", "0MiB", "-1", "1.5MiB", "128MB", "1e3", "MiB", "１", "1" * 16])
+def test_what_is_no_byte_count(given: str) -> None:
+    with pytest.raises(UsageError, match="--size: .* is no size"):
+        text.byte_count("--size", given)

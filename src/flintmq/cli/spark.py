@@ -1,20 +1,13 @@
-"""Jobs on Spark: export to Parquet or Delta, verify, rebuild, replay."""
+"""Jobs on Spark: export (cli/spark_export.py), verify, rebuild, replay (cli/spark_replay.py)."""
 
 from __future__ import annotations
 
-import enum
-import signal
-import threading
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from collections.abc import Callable
 
 from flintmq.cli import rebuild, spark_replay
 from flintmq.cli.options import (
     Access,
     AccessOption,
-    DecompressOption,
     JsonOption,
     MasterOption,
     SetOption,
@@ -22,146 +15,17 @@ from flintmq.cli.options import (
     examples,
     store_config,
 )
-from flintmq.cli.output import Output, output
+from flintmq.cli.output import output
 from flintmq.cli.rebuild import IntoOption, Peer, PeerOption
+from flintmq.cli.spark_export import EPILOG as EXPORT_EPILOG
+from flintmq.cli.spark_export import export_command
 from flintmq.cli.spark_job import spark_job
-from flintmq.cli.text import printable, size
 from flintmq.cli.verify import print_verification
-from flintmq.errors import UsageError
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from flintmq.config import StoreConfig
-    from flintmq.spark.jobs.export import Exported
 
 EPILOG = examples(
     "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
     "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]'",
 )
-
-
-class Target(enum.StrEnum):
-    """What an export writes."""
-
-    parquet = "parquet"
-    delta = "delta"
-
-
-class Codec(enum.StrEnum):
-    """Parquet's compression."""
-
-    snappy = "snappy"
-    zstd = "zstd"
-    lz4 = "lz4"
-    gzip = "gzip"
-    none = "none"
-
-
-def export_command(
-    store: StoreArgument,
-    into: Annotated[
-        str, typer.Option("--out", metavar="DIR", show_default=False, help="Where the files go; made if not there.")
-    ],
-    to: Annotated[Target, typer.Option("--to", metavar="FORMAT", help="parquet or delta.")] = Target.parquet,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
-    ] = None,
-    compression: Annotated[
-        Codec, typer.Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")
-    ] = Codec.snappy,
-    decompress: DecompressOption = False,
-    explode: Annotated[
-        bool, typer.Option("--explode", help="Each message of an inner batch as a row of its own.")
-    ] = False,
-    skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
-    ] = False,
-    stream: Annotated[
-        bool, typer.Option("--stream", help="Go on with what comes, until SIGINT or SIGTERM; --once ends before.")
-    ] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --stream: end with what is there now.")] = False,
-    interval: Annotated[
-        float, typer.Option("--interval", metavar="S", min=0.0, help="With --stream: seconds between micro-batches.")
-    ] = 10.0,
-    max_offsets: Annotated[
-        int | None,
-        typer.Option("--max-offsets", metavar="N", min=1, show_default=False, help="Most messages of a micro-batch."),
-    ] = None,
-    master: MasterOption = None,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
-    """Export messages to Parquet or Delta.
-
-    Files by topic and date; a second run adds only what is new. All files of a run, or of a micro-batch with --stream,
-    appear at once or none. The columns are those of the schema.
-    """
-    out, config = output(as_json), store_config(settings)
-    if not stream and (once or max_offsets is not None):
-        raise UsageError("--once and --max-offsets are for --stream; an export without it takes what is there")
-    choices: dict[str, Any] = {
-        "topics": topic or None,
-        "decompress": decompress,
-        "explode": explode,
-        "fail_on_data_loss": not skip_damage,
-        "to": to.value,
-        "compression": compression.value,
-    }
-    with spark_job("export", master, out) as (spark, progress):
-        if stream:
-            done = _stream(out, spark, store, into, config, once, interval, max_offsets, choices)
-        else:
-            from flintmq.spark.jobs.export import export
-
-            done = export(spark, store, into, config, progress=progress, **choices)
-    out.result(done, lambda value: _render_export(value, into))
-    return 1 if done.damages else 0
-
-
-def _stream(
-    out: Output,
-    spark: SparkSession,
-    store: str,
-    into: str,
-    config: StoreConfig,
-    once: bool,
-    interval: float,
-    max_offsets: int | None,
-    choices: Mapping[str, Any],
-) -> Exported:
-    """Run a streaming export until it ends or a signal asks for it."""
-    from flintmq.spark.jobs.export_stream import export_stream
-
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    return export_stream(
-        spark,
-        store,
-        into,
-        config,
-        max_offsets=max_offsets,
-        interval_s=interval,
-        once=once,
-        stop=stop,
-        on_batch=lambda done: out.note(f"export={done.number}: {done.rows} rows up to log offset {done.end}"),
-        **choices,
-    )
-
-
-def _render_export(done: Exported, into: str) -> Iterable[Any]:
-    if not done.number:
-        yield f"nothing new up to log offset {done.end}"
-    else:
-        yield f"exported {done.rows} rows in {done.files} files, {size(done.bytes)}"
-        yield f"log      offsets {done.begin} to {done.end}"
-    if done.damages:
-        yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"
-    for code, count in sorted(done.notes.items()):
-        yield f"note     {code} ({count}x)"
-    yield f"result   {printable(into)}"
 
 
 def rebuild_command(
@@ -196,13 +60,7 @@ def verify_command(
 
 
 COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
-    "export": (
-        export_command,
-        examples(
-            "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
-            "flintmq spark export /var/rocketmq/store --out /tmp/lake --to delta --stream --interval 30",
-        ),
-    ),
+    "export": (export_command, EXPORT_EPILOG),
     "verify": (
         verify_command,
         examples("flintmq spark verify /var/rocketmq/store", "flintmq spark verify /var/rocketmq/store --json"),

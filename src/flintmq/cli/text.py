@@ -77,6 +77,18 @@ def size(count: int) -> str:
     return f"{value / 1024:.1f} TiB"
 
 
+def byte_count(option: str, text: str) -> int:
+    """A number of bytes that a person wrote: `131072`, `128KiB`, `128 MiB`, `1GiB`.
+
+    Raises:
+        UsageError: the text is none.
+    """
+    found = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text.strip(), re.ASCII)
+    if found is None or not int(found[1]):
+        raise UsageError(f"{option}: {cut(text, 60)!r} is no size; write bytes, or 64KiB, 128MiB, 1GiB")
+    return int(found[1]) << {"": 0, "KiB": 10, "MiB": 20, "GiB": 30}[found[2]]
+
+
 def duration(ms: int) -> str:
     """A span of time for people, its two largest units: `2 d 3 h`, `1 m 5 s`, `80 ms`."""
     parts: list[str] = []

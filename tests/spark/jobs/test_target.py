@@ -4,6 +4,7 @@ import os
 
 import pytest
 
+from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.spark.jobs import target as targets
 from flintmq.spark.jobs.target import Anchor, Manifest, StagedFile, locked
@@ -26,7 +27,7 @@ def publish(target, number):
     (written / "2.part").write_text("2")
     places = ["topic_name=A/date=2026-01-01/1.parquet", "topic_name=B/date=2026-01-01/2.parquet"]
     files = [StagedFile(str(written / f"{n}.part"), place, 5, 1) for n, place in enumerate(places, 1)]
-    target.publish(manifest(number, *places), files)
+    target.publish(manifest(number, *places), files, SPARK_SCHEMA)
     return [f"export={number}/{place}" for place in places]
 
 
@@ -75,7 +76,8 @@ def test_a_run_that_dies_leaves_nothing_to_see(tmp_path, monkeypatch, name):
             with monkeypatch.context() as patched:
                 patched.setattr(os, name, failing)
                 try:
-                    target.publish(manifest(1, "a/1.parquet"), [StagedFile(str(tasks / "1.part"), "a/1.parquet", 0, 0)])
+                    staged = StagedFile(str(tasks / "1.part"), "a/1.parquet", 0, 0)
+                    target.publish(manifest(1, "a/1.parquet"), [staged], SPARK_SCHEMA)
                 except OSError:
                     done = False
                 else:

@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import MissingExtraError, StoreAccessError
 from flintmq.spark.jobs.parquet import NO_VALUE
+from flintmq.spark.jobs.shape import PARTITIONED_BY
 from flintmq.spark.jobs.target import Manifest, StagedFile, Target, sync_folder, write_synced
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable
 
 APP = "flintmq-export"  # of the application transactions
 MANIFESTS = "_flintmq"
-PARTITIONED_BY = ["topic_name", "date"]
 
 
 class DeltaTarget(Target):
@@ -53,7 +53,7 @@ class DeltaTarget(Target):
         number = table.transaction_version(APP) if table is not None else None
         return None if number is None else self.read_manifest(self._manifest(number))
 
-    def publish(self, manifest: Manifest, files: Sequence[StagedFile]) -> None:
+    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
         """As Target: one transaction of the table.
 
         Raises:
@@ -63,9 +63,9 @@ class DeltaTarget(Target):
         from deltalake import CommitProperties, DeltaTable, Transaction
         from deltalake.exceptions import DeltaError
 
-        schema = delta_schema()
+        schema = delta_schema(schema)
         try:
-            table = self._table() or DeltaTable.create(str(self.root), schema, partition_by=PARTITIONED_BY)
+            table = self._table() or DeltaTable.create(str(self.root), schema, partition_by=list(PARTITIONED_BY))
             path = self._manifest(manifest.number)
             path.parent.mkdir(exist_ok=True)
             write_synced(path, manifest.to_json())
@@ -79,7 +79,7 @@ class DeltaTarget(Target):
                 actions,
                 mode="append",
                 schema=schema,
-                partition_by=PARTITIONED_BY,
+                partition_by=list(PARTITIONED_BY),
                 commit_properties=CommitProperties(app_transactions=[Transaction(APP, manifest.number)]),
             )
             self._sync_log()
@@ -121,8 +121,8 @@ class DeltaTarget(Target):
         sync_folder(log)
 
 
-def delta_schema() -> Any:
-    """The columns of the one schema, with times in microseconds, and the two that the table is partitioned by."""
+def delta_schema(schema: pa.Schema) -> pa.Schema:
+    """The columns of the files, and the two that the table is partitioned by."""
     import pyarrow as pa
 
-    return pa.schema([*SPARK_SCHEMA, pa.field("topic_name", pa.string()), pa.field("date", pa.date32())])
+    return pa.schema([*schema, pa.field("topic_name", pa.string()), pa.field("date", pa.date32())])

@@ -7,6 +7,7 @@ a task wrote that did not win is never brought in. The next export begins where 
 
 from __future__ import annotations
 
+import json
 import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,8 +18,10 @@ from typing import TYPE_CHECKING, Any
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.spark.jobs.parquet import PartitionedWriter
+from flintmq.spark.jobs.checkpoint import Checkpoint
+from flintmq.spark.jobs.combine import FileOptions, Part, combined, parts_of
 from flintmq.spark.jobs.run import Progress, parallelism, run_tasks
+from flintmq.spark.jobs.shape import Shape
 from flintmq.spark.jobs.target import Anchor, Manifest, StagedFile, Target, locked, now
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
@@ -32,9 +35,17 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import SparkSession
 
-COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
 SCAN_BYTES = 8 << 20  # of a batch of many topics: large ones are cheaper to sort by topic
-CHOICES = ("topics", "decompress", "explode", "stream")
+# What all exports of a directory agree in, and what a manifest means that does not name it.
+CHOICES: dict[str, Any] = {
+    "topics": None,
+    "decompress": False,
+    "explode": False,
+    "stream": False,
+    "properties": None,
+    "body": "bytes",
+    "body_schema": None,
+}
 
 
 @dataclass
@@ -46,6 +57,7 @@ class Exported:
         begin, end: log offsets; what starts in [begin, end) is now exported.
         rows, files, bytes: added.
         damages, lost_bytes: places of the log that were passed over.
+        bad_bodies: bodies that are no text or JSON as was asked for; they stand in `body_raw`.
         notes: code -> how often (tails).
     """
 
@@ -57,11 +69,17 @@ class Exported:
     bytes: int = 0
     damages: int = 0
     lost_bytes: int = 0
+    bad_bodies: int = 0
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
         return asdict(self)
+
+    def count(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        """Add what tasks tell."""
+        for name in ("rows", "damages", "lost_bytes", "bad_bodies"):
+            setattr(self, name, getattr(self, name) + sum(answer[name] for answer in answers))
 
 
 def export(
@@ -76,14 +94,19 @@ def export(
     fail_on_data_loss: bool = True,
     to: str = "parquet",
     compression: str = "snappy",
+    target_file_size: int | None = None,
+    properties: Sequence[str] | None = None,
+    body: str = "bytes",
+    body_schema: str | None = None,
+    checkpoint: str | None = None,
     access: str = "pread",
     progress: Progress | None = None,
 ) -> Exported:
     """Write the store's messages to Parquet below a directory; a later call adds what is new since.
 
-    The files have the columns of the one schema, with times in microseconds (null outside the years 1 to 9999), below
-    `export=N/topic_name=T/date=YYYY-MM-DD/`. `topic_name` is the topic escaped for a directory, `date` the day of the
-    store time in UTC.
+    The files have the columns of the one schema (or of what `properties` and `body` make of it), with times in
+    microseconds (null outside the years 1 to 9999), below `export=N/topic_name=T/date=YYYY-MM-DD/`. `topic_name` is the
+    topic escaped for a directory, `date` the day of the store time in UTC.
 
     Args:
         spark: the session. Workers must see `root` and `out` under the same paths as the driver.
@@ -91,11 +114,15 @@ def export(
         out: the directory; made if it is not there.
         config: RocketMQ's keys for what the files do not tell.
         topics: only these.
-        decompress: bodies as the producer gave them.
+        decompress: bodies as the producer gave them; always so unless `body` is "bytes".
         explode: each message of an inner batch as a row of its own.
         fail_on_data_loss: damage in the log is an error; else it is passed over and counted.
         to: "parquet"; or "delta": a Delta table partitioned by topic_name and date.
         compression: a Parquet codec.
+        target_file_size: in bytes: files of one topic and date become about so large; None: as it comes.
+        properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
+        body: "bytes", "text", or "json" with `body_schema`: DDL, or a file with Spark's JSON form of a schema.
+        checkpoint: a directory that gets a copy of where the export stands, see `checkpoint.py`.
         access: "pread" or "map".
         progress: called now and then with tasks done and in all.
 
@@ -105,13 +132,12 @@ def export(
         CorruptStoreError: damage in the log.
         StoreError: messages have expired since the last export (and fail_on_data_loss); or Spark gave up.
     """
-    if compression not in COMPRESSION:
-        raise UsageError(f"compression {compression[:40]!r} is not one of: {', '.join(COMPRESSION)}")
+    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema))
     options = ReadOptions(
         path=os.path.abspath(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
         fail_on_data_loss=fail_on_data_loss,
-        decompress=decompress,
+        decompress=decompress or files.shape.decompresses,
         explode=explode,
         access=access,
         config=config or StoreConfig(),
@@ -119,25 +145,34 @@ def export(
     report = Report()
     plan = plan_scan(options, report)
     with locked(os.path.abspath(out), target_kind(to)) as target:
-        last = target.last()
-        choice = {
-            "topics": None if topics is None else sorted(set(topics)),
-            "decompress": decompress,
-            "explode": explode,
-            "stream": False,
-        }
+        last, copy = target.last(), Checkpoint.at(checkpoint, target.root)
+        choice = choice_of(options, files.shape, stream=False)
         begin = next_begin(target, last, plan, choice)
+        copy.check(last)
         done = Exported(begin=begin, end=max(begin, plan.end), notes=dict(report.note_counts))
         ranges = cut(plan.log, begin, plan.end, split_count(plan.end - begin, parallelism(spark)))
         tasks = str(target.stage())
         work = [part for part in ranges if part.begin < part.end]
-        answers = run_tasks(spark, partial(export_range, plan, tasks, compression), work, progress)
-        done.rows = sum(answer["rows"] for answer in answers)
-        done.damages = sum(answer["damages"] for answer in answers)
-        done.lost_bytes = sum(answer["lost_bytes"] for answer in answers)
+        answers = run_tasks(spark, partial(export_range, plan, tasks, files), work, progress)
+        done.count(answers)
         if done.rows:
-            publish(target, last, done, choice, answers)
+            parts = [Part(*part) for answer in answers for part in answer["files"]]
+            parts = combined(parts, files, tasks, parallelism(spark), partial(run_tasks, spark, progress=None))
+            last = publish(target, last, done, choice, answers, parts, files.shape)
+        copy.keep(last)
     return done
+
+
+def choice_of(options: ReadOptions, shape: Shape, stream: bool) -> dict[str, Any]:
+    """What a manifest says was asked for."""
+    topics = options.predicate.topics
+    return {
+        "topics": None if topics is None else sorted(topics),
+        "decompress": options.decompress,
+        "explode": options.explode,
+        "stream": stream,
+        **shape.choice(),
+    }
 
 
 def target_kind(to: str) -> type[Target]:
@@ -176,13 +211,24 @@ def next_begin(target: Target, last: Manifest | None, plan: Plan, choice: Mappin
 
 def check_same(target: Target, last: Manifest, log: LogFiles, choice: Mapping[str, Any]) -> None:
     """Raise UsageError unless the last export was of this log, with the same choices."""
-    other = [name for name in CHOICES if last.choice.get(name, False) != choice[name]]
+    there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
+    other = [
+        f"{name} ({shown(there[name])} there, {shown(choice[name])} now)"
+        for name in CHOICES
+        if there[name] != choice[name]
+    ]
     if other:
         raise UsageError(
             f"{target.root} has exports with other {' and '.join(other)}; export with the same, or into a new directory"
         )
     if not is_same_log(log, last):
         raise UsageError(f"{target.root} has exports of another store, or of one that was cut; give a new directory")
+
+
+def shown(value: Any) -> str:
+    """A choice in an error, in few words."""
+    text = "nothing" if value is None else json.dumps(value)
+    return text if len(text) <= 120 else f"{text[:80]}... of {len(text)} characters"
 
 
 def is_same_log(log: LogFiles, last: Manifest) -> bool:
@@ -196,7 +242,7 @@ def is_same_log(log: LogFiles, last: Manifest) -> bool:
     return anchor == Anchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
 
 
-def export_range(plan: Plan, tasks: str, compression: str, part: LogRange) -> dict[str, Any]:
+def export_range(plan: Plan, tasks: str, files: FileOptions, part: LogRange) -> dict[str, Any]:
     """One task: the messages of one range as Parquet files in a directory of the attempt's own.
 
     Raises:
@@ -205,11 +251,11 @@ def export_range(plan: Plan, tasks: str, compression: str, part: LogRange) -> di
     """
     report = Report()
     batches = scan_range(plan, part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    return write_files(batches, plan.log, tasks, compression, part.begin, report)
+    return write_files(batches, plan.log, tasks, files, part.begin, report)
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: str, compression: str, begin: int, report: Report
+    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: str, files: FileOptions, begin: int, report: Report
 ) -> dict[str, Any]:
     """Write the rows of a task into a directory of the attempt's own; what the driver is told of it.
 
@@ -219,23 +265,23 @@ def write_files(
     """
     folder = os.path.join(tasks, f"{begin:020d}-{uuid.uuid4().hex}")
     os.mkdir(folder)
-    writer = PartitionedWriter(folder, SPARK_SCHEMA, compression)
-    rows, last = 0, None
+    writer = files.writer(folder)
+    rows, bad_bodies, last = 0, 0, None
     for batch in batches:
         if batch.num_rows:
-            writer.write(batch)
-            rows += batch.num_rows
+            shaped, bad = files.shape.shaped(batch)
+            writer.write(shaped)
+            rows, bad_bodies = rows + batch.num_rows, bad_bodies + bad
             last = max(last or 0, batch.column("physical_offset")[-1].as_py())
     writer.close()
     anchor = None
     if last is not None:
-        found = record_at(log, last)
-        if found is None:
+        record = record_at(log, last)
+        if record is None:
             raise StoreError(f"the record at log offset {last} went away while it was exported; try again")
-        anchor = (found.physical_offset, found.size, found.store_timestamp, found.body_crc)
-    files = [(file.path, file.folder, file.size, file.rows) for file in writer.files]
-    damage = {"damages": report.damage_count, "lost_bytes": report.lost_bytes}
-    return {"rows": rows, "begin": begin, "files": files, "anchor": anchor, **damage}
+        anchor = (record.physical_offset, record.size, record.store_timestamp, record.body_crc)
+    found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": bad_bodies}
+    return {"rows": rows, "files": parts_of(writer, f"{begin:020d}"), "anchor": anchor, **found}
 
 
 def publish(
@@ -244,16 +290,13 @@ def publish(
     done: Exported,
     choice: dict[str, Any],
     answers: list[dict[str, Any]],
+    parts: Sequence[Part],
+    shape: Shape,
     offsets: dict[str, int] | None = None,
 ) -> Manifest:
     """Bring in what the winning attempts wrote; the manifest that it goes by now."""
-    moves = []
-    for answer in answers:
-        for path, folder, size, rows in answer["files"]:
-            number = os.path.basename(path).removesuffix(".part")
-            place = os.path.join(folder, f"{answer['begin']:020d}-{number}.parquet")
-            moves.append(StagedFile(path, place, size, rows))
-            done.bytes += size
+    moves = [StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows) for p in parts]
+    done.bytes = sum(part.size for part in parts)
     anchor = next(answer["anchor"] for answer in reversed(answers) if answer["anchor"])
     done.number = 1 if last is None else last.number + 1
     done.files = len(moves)
@@ -270,5 +313,5 @@ def publish(
         made=now(),
         offsets=offsets,
     )
-    target.publish(manifest, moves)
+    target.publish(manifest, moves, shape.schema())
     return manifest

@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
-from flintmq.errors import UsageError
-from flintmq.spark.jobs.export import COMPRESSION, SCAN_BYTES, Exported, check_same, publish, target_kind, write_files
-from flintmq.spark.jobs.run import run_tasks
+from flintmq.spark.jobs.checkpoint import Checkpoint
+from flintmq.spark.jobs.combine import FileOptions, Part, combined
+from flintmq.spark.jobs.export import SCAN_BYTES, Exported, check_same, choice_of, publish, target_kind, write_files
+from flintmq.spark.jobs.run import parallelism, run_tasks
+from flintmq.spark.jobs.shape import Shape
 from flintmq.spark.jobs.target import Manifest, Target, locked
 from flintmq.spark.options import ReadOptions
+from flintmq.spark.stream import plan
 from flintmq.spark.stream.options import StreamOptions
-from flintmq.spark.stream.plan import Part
 from flintmq.spark.stream.scan import read_part
 from flintmq.store.predicate import Predicate
 from flintmq.store.report import Report
@@ -48,6 +50,11 @@ def export_stream(
     fail_on_data_loss: bool = True,
     to: str = "parquet",
     compression: str = "snappy",
+    target_file_size: int | None = None,
+    properties: Sequence[str] | None = None,
+    body: str = "bytes",
+    body_schema: str | None = None,
+    checkpoint: str | None = None,
     access: str = "pread",
     max_offsets: int | None = None,
     max_bytes: int = MAX_BYTES,
@@ -59,8 +66,9 @@ def export_stream(
     """Write the store's messages to Parquet below a directory, and go on with those that come.
 
     Args:
-        spark, root, out, config, topics, decompress, explode, fail_on_data_loss, to, compression, access: as for
-            `export`. Rows are the messages that are in a queue, as the stream source has them.
+        spark, root, out, config, topics, decompress, explode, fail_on_data_loss, to, compression, target_file_size,
+            properties, body, body_schema, checkpoint, access: as for `export`. Rows are the messages that are in a
+            queue, as the stream source has them.
         max_offsets, max_bytes: most messages, and most bytes of log, of a micro-batch.
         interval_s: a micro-batch begins so many seconds after the one before, or at once if it was full.
         once: end with what is there now.
@@ -75,27 +83,20 @@ def export_stream(
     """
     from flintmq.spark.stream.reader import StreamReader
 
-    if compression not in COMPRESSION:
-        raise UsageError(f"compression {compression[:40]!r} is not one of: {', '.join(COMPRESSION)}")
+    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema))
     options = ReadOptions(
         path=os.path.abspath(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
         fail_on_data_loss=fail_on_data_loss,
-        decompress=decompress,
+        decompress=decompress or files.shape.decompresses,
         explode=explode,
         access=access,
         config=config or StoreConfig(),
     )
-    choice: dict[str, Any] = {
-        "topics": None if topics is None else sorted(set(topics)),
-        "decompress": decompress,
-        "explode": explode,
-        "stream": True,
-    }
     stop = stop or threading.Event()
     with locked(os.path.abspath(out), target_kind(to)) as target:
         reader = StreamReader(StreamOptions(options, max_offsets=max_offsets, max_bytes=max_bytes), None)
-        query = _Query(spark, reader, target, choice, compression)
+        query = _Query(spark, reader, target, files, Checkpoint.at(checkpoint, target.root))
         if once:
             reader.prepareForTriggerAvailableNow()
         total = Exported(begin=query.end, end=query.end)
@@ -114,15 +115,17 @@ class _Query:
     """One streaming export: what is in the directory, and the next micro-batch."""
 
     def __init__(
-        self, spark: SparkSession, reader: StreamReader, target: Target, choice: dict[str, Any], compression: str
+        self, spark: SparkSession, reader: StreamReader, target: Target, files: FileOptions, copy: Checkpoint
     ) -> None:
-        self.spark, self.reader, self.target = spark, reader, target
-        self.choice, self.compression = choice, compression
+        self.spark, self.reader, self.target, self.files, self.copy = spark, reader, target, files, copy
+        self.choice = choice_of(reader.options.read, files.shape, stream=True)
         self.last: Manifest | None = target.last()
         self.offsets = reader.initialOffset()
         if self.last is not None:
-            check_same(target, self.last, reader.log, choice)
+            check_same(target, self.last, reader.log, self.choice)
             self.offsets = self.last.offsets or {}
+        copy.check(self.last)
+        copy.keep(self.last)
         self.behind = False
 
     @property
@@ -138,19 +141,21 @@ class _Query:
             return None
         parts = [partition.part for partition in self.reader.partitions(self.offsets, end)]
         tasks = str(self.target.stage())
-        answers = run_tasks(self.spark, partial(export_part, tasks, self.compression), parts)
-        done = Exported(rows=sum(answer["rows"] for answer in answers))
-        done.damages = sum(answer["damages"] for answer in answers)
-        done.lost_bytes = sum(answer["lost_bytes"] for answer in answers)
+        answers = run_tasks(self.spark, partial(export_part, tasks, self.files), parts)
+        done = Exported()
+        done.count(answers)
         if parts:
             done.begin, done.end = parts[0].begin, parts[-1].end
         if done.rows:
-            self.last = publish(self.target, self.last, done, self.choice, answers, end)
+            made = [Part(*part) for answer in answers for part in answer["files"]]
+            made = combined(made, self.files, tasks, parallelism(self.spark), partial(run_tasks, self.spark))
+            self.last = publish(self.target, self.last, done, self.choice, answers, made, self.files.shape, end)
+            self.copy.keep(self.last)
         self.offsets = end
         return done
 
 
-def export_part(tasks: str, compression: str, part: Part) -> dict[str, Any]:
+def export_part(tasks: str, files: FileOptions, part: plan.Part) -> dict[str, Any]:
     """One task: the messages of one part of a micro-batch as Parquet files in a directory of the attempt's own.
 
     Raises:
@@ -159,12 +164,12 @@ def export_part(tasks: str, compression: str, part: Part) -> dict[str, Any]:
     """
     report = Report()
     batches = read_part(part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    return write_files(batches, part.log, tasks, compression, part.begin, report)
+    return write_files(batches, part.log, tasks, files, part.begin, report)
 
 
 def _add(total: Exported, done: Exported) -> None:
     """Add what a micro-batch gave."""
     total.begin = total.begin if total.rows else done.begin
     total.number, total.end = done.number or total.number, max(total.end, done.end)
-    for name in ("rows", "files", "bytes", "damages", "lost_bytes"):
+    for name in ("rows", "files", "bytes", "damages", "lost_bytes", "bad_bodies"):
         setattr(total, name, getattr(total, name) + getattr(done, name))

@@ -96,6 +96,7 @@ class _Waiting:
     writer: pq.ParquetWriter | None = None
     path: str = ""
     rows: int = 0
+    written: int = 0  # bytes of the file so far
 
 
 class PartitionedWriter:
@@ -105,13 +106,16 @@ class PartitionedWriter:
         folder: an existing directory of its own; files get numbers as names.
         schema: of all batches; has `topic` and `store_timestamp` in microseconds.
         compression: a Parquet codec: snappy, zstd, lz4, gzip or none.
+        target_bytes: a file ends where it would get larger than about this; None: it may have any size.
 
     Attributes:
         files: finished files. Complete after `close`.
     """
 
-    def __init__(self, folder: str, schema: pa.Schema, compression: str = "snappy") -> None:
-        self.folder, self.schema = folder, schema
+    def __init__(
+        self, folder: str, schema: pa.Schema, compression: str = "snappy", target_bytes: int | None = None
+    ) -> None:
+        self.folder, self.schema, self.target_bytes = folder, schema, target_bytes
         self.files: list[Written] = []
         self._groups: dict[Group, _Waiting] = {}
         self._pending = 0
@@ -139,7 +143,7 @@ class PartitionedWriter:
             size = int(rows.num_rows * row_bytes) + BATCH_COST
             waiting.size += size
             self._pending += size
-            if waiting.size >= ROW_GROUP_BYTES:
+            if waiting.size >= min(ROW_GROUP_BYTES, self.target_bytes or ROW_GROUP_BYTES):
                 self._flush(group)
         while self._pending > PENDING_BYTES:
             self._flush(max(self._groups, key=lambda group: self._groups[group].size))
@@ -174,7 +178,11 @@ class PartitionedWriter:
         waiting.rows += table.num_rows
         self._pending -= waiting.size
         waiting.batches, waiting.size = [], 0
-        self._sync_behind(waiting.path)
+        before, waiting.written = waiting.written, os.stat(waiting.path).st_size
+        if self.target_bytes and waiting.written + (waiting.written - before) // 2 > self.target_bytes:
+            self._finish(group)  # with one row group more it would be too large rather than too small
+        else:
+            self._sync_behind(waiting.path)
 
     def _sync_behind(self, path: str) -> None:
         """Let the disk take what is written while the next row group is encoded, and not all of it at the end."""
@@ -186,13 +194,13 @@ class PartitionedWriter:
 
     def _finish(self, group: Group) -> None:
         """Close a group's file, if it has one, and make it durable."""
-        waiting = self._groups[group]
-        if waiting.writer is None:
+        waiting = self._groups.get(group)
+        if waiting is None or waiting.writer is None:
             return
         waiting.writer.close()
         _sync(waiting.path)
         self.files.append(Written(waiting.path, group.folder, waiting.rows, os.stat(waiting.path).st_size))
-        waiting.writer, waiting.rows = None, 0
+        waiting.writer, waiting.rows, waiting.written = None, 0, 0
         if not waiting.batches:
             del self._groups[group]
 

@@ -24,9 +24,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.errors import StoreAccessError, UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 MANIFEST = "_flintmq.json"
 STAGING = "_staging"
@@ -61,7 +64,7 @@ class Manifest:
         files: paths below the export's directory.
         bytes: sizes of all files together.
         anchor: one of the last records.
-        choice: what was asked for (topics, decompress, explode); all exports of a directory agree in it.
+        choice: what was asked for (CHOICES in export.py); all exports of a directory agree in it.
         lost_bytes: bytes of the log that were passed over as damaged.
         made: Unix seconds.
         offsets: of a streaming export: the next queue offset of each queue; None of others.
@@ -158,12 +161,13 @@ class Target:
         tasks.mkdir(parents=True)
         return tasks
 
-    def publish(self, manifest: Manifest, files: Sequence[StagedFile]) -> None:
+    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
         """Bring an export in: all of it, in one step.
 
         Args:
             manifest: goes with it; its `files` are the places of `files`.
             files: what the tasks wrote.
+            schema: of the files, the same in every export of a directory.
 
         Raises:
             OSError: the disk is full or fails. Then nothing has been brought in.

@@ -1,0 +1,47 @@
+"""`flintmq spark export`: what its options become. (More of it, beside the other jobs, in test_spark.py.)"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed")
+
+from flintmq.spark.jobs.export import Exported
+from tests.cli.conftest import Run
+from tests.cli.test_spark import Calls, spark
+
+__all__ = ["spark"]  # a fixture
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream", "--once"]])
+def test_the_shape_of_rows_and_files(run: Run, spark: Calls, stream: list[str]) -> None:
+    spark.answer = Exported(number=1, end=900, rows=30, files=3, bytes=2048, bad_bodies=4)
+    words = ["--property", "region", "--property", "a:b", "--body", "json", "--body-schema", "id long"]
+    words += ["--target-file-size", "128MiB", "--checkpoint", "copy"]
+    result = run("spark", "export", "store", "--out", "lake", *words, *stream)
+    assert result.code == 0
+    assert "bodies   4 are not as was asked for; their bytes are in the column body_raw\n" in result.out
+    [(_, given)] = spark.jobs
+    assert given["properties"] == ["region", "a:b"] and given["target_file_size"] == 128 << 20
+    assert (given["body"], given["body_schema"], given["checkpoint"]) == ("json", "id long", "copy")
+
+
+def test_the_defaults(run: Run, spark: Calls) -> None:
+    spark.answer = Exported(end=900)
+    assert run("spark", "export", "store", "--out", "lake").code == 0
+    [(_, given)] = spark.jobs
+    assert [given[name] for name in ("properties", "target_file_size", "body_schema", "checkpoint")] == [None] * 4
+    assert given["body"] == "bytes"
+
+
+@pytest.mark.parametrize(
+    "words, message",
+    [
+        (["--target-file-size", "12MB"], "--target-file-size: '12MB' is no size; write bytes, or 64KiB, 128MiB, 1GiB"),
+        (["--target-file-size", "0"], "is no size"),
+        (["--body", "xml"], "xml"),
+    ],
+)
+def test_what_is_refused(run: Run, spark: Calls, words: list[str], message: str) -> None:
+    result = run("spark", "export", "store", "--out", "lake", *words)
+    assert result.code == 2 and message in result.err and not spark.jobs
