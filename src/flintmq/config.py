@@ -17,6 +17,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
+from flintmq.config_s3 import S3_KEYS, S3Options
 from flintmq.config_text import parse_delay_levels, read_broker_conf, short, split_setting
 from flintmq.errors import ConfigError
 
@@ -200,13 +201,14 @@ class StoreConfig:
     flush_consumer_offset_interval: int = 5_000
 
     given: frozenset[str] = field(default=frozenset(), kw_only=True)
+    s3: S3Options = field(default=S3Options(), kw_only=True)  # the keys `s3.*`
 
     @classmethod
     def from_keys(cls, keys: Mapping[str, object]) -> StoreConfig:
         """A configuration from RocketMQ's key names.
 
         Args:
-            keys: RocketMQ's own names; values of the key's type, or text as a broker.conf holds it.
+            keys: RocketMQ's own names, and `s3.*`; values of the key's type, or text as a broker.conf holds it.
 
         Raises:
             ConfigError: a key that RocketMQ does not have (the text names the closest), or a value it cannot have.
@@ -250,11 +252,16 @@ class StoreConfig:
             ConfigError: as for `from_keys`.
         """
         changes: dict[str, object] = {}
+        given, s3 = set(self.given), self.s3
         for key, value in keys.items():
+            if key in S3_KEYS:
+                s3 = s3.with_key(key, value)
+                continue
             if key not in KEYS:
                 raise _unknown(key)
             changes[KEYS[key]] = _value(key, value)
-        return replace(self, **changes, given=self.given | keys.keys())  # type: ignore[arg-type]
+            given.add(key)
+        return replace(self, **changes, given=frozenset(given), s3=s3)  # type: ignore[arg-type]
 
     def key(self, name: str) -> object:
         """The value of a RocketMQ key.
@@ -326,6 +333,8 @@ def _text(key: str, name: str, value: object) -> str:
 
 
 def _unknown(key: str) -> ConfigError:
+    if key.lower().startswith("s3."):
+        return ConfigError(f"{short(key)} is no key of object storage; these are: {', '.join(S3_KEYS)}")
     close = difflib.get_close_matches(key.lower(), _LOWERED, n=1, cutoff=0.5)
     hint = f"; did you mean {_LOWERED[close[0]]}?" if close else "; use the names of RocketMQ's broker.conf"
     return ConfigError(f"{short(key)} is no key of RocketMQ's store{hint}")
@@ -350,7 +359,7 @@ def _key_name(name: str) -> str:
 
 
 _DEFAULTS = StoreConfig()
-KEYS: dict[str, str] = {_key_name(f.name): f.name for f in fields(StoreConfig) if f.name != "given"}
+KEYS: dict[str, str] = {_key_name(f.name): f.name for f in fields(StoreConfig) if f.name not in ("given", "s3")}
 _LOWERED = {key.lower(): key for key in KEYS}
 _CHOICES = {
     "flush_disk_type": ("ASYNC_FLUSH", "SYNC_FLUSH"),

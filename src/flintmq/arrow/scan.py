@@ -17,6 +17,7 @@ from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches
 from flintmq.arrow.schema import narrow
 from flintmq.config import StoreConfig
 from flintmq.errors import UsageError
+from flintmq.storage.where import effects_for
 from flintmq.store.geometry import open_root
 from flintmq.store.log import ACCESS, LogWalk, Piece
 from flintmq.store.log_files import LogFiles
@@ -56,7 +57,7 @@ def scan_arrow(
     stream; see `strict` for damage before it.
 
     Args:
-        path: the store's directory, with `commitlog/` in it.
+        path: the store's directory, with `commitlog/` in it; or a URL: `s3://bucket/store`, `file:///store`.
         columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS).
         topics: only messages of this topic or these.
         queues: only messages of these: queue ids, (topic, queue id), or (topic, queue id, least queue offset, queue
@@ -96,13 +97,14 @@ def scan_arrow(
     if batch_bytes < 1 or threads < 1:
         raise UsageError(f"batch_bytes is {batch_bytes} and threads {threads}; both must be 1 at least")
     settings = StoreConfig.of(config, set)
-    root = open_root(path, settings)
+    effects = effects_for(path, settings.s3)
+    root = open_root(path, settings, effects)
     batches_read = batches(
-        list_log(root, settings),
+        list_log(root, settings, effects),
         begin or 0,
         end,
         schema=schema,
-        facts=read_facts(root),
+        facts=read_facts(root, effects),
         predicate=predicate,
         decompress=decompress,
         access=access,

@@ -34,9 +34,10 @@ def command(
         found = preview(store, config)
     else:
         import flintmq
+        from flintmq.storage.where import local_only
         from flintmq.store import geometry
 
-        geometry.open_root(store, config)  # recovering makes no store where none is
+        geometry.open_root(local_only(store), config)  # recovering makes no store where none is
         with flintmq.MessageStore(store, config=config) as opened:
             found = opened.recovered.as_dict()
     out.result(found, _render)

@@ -87,6 +87,7 @@ class Scan:
         lenient: bool = False,
         progress: Progress = no_progress,
     ) -> None:
+        from flintmq.storage.where import effects_for
         from flintmq.store.geometry import open_root
         from flintmq.store.log import LogWalk
         from flintmq.store.recovery import read_facts
@@ -95,8 +96,10 @@ class Scan:
 
         self.selection, self.bodies, self.progress = selection, bodies, progress
         self.report = Report()
-        root = open_root(store, config)
-        self.walk = LogWalk(list_log(root, config), read_facts(root), strict=not lenient, report=self.report)
+        effects = effects_for(store, config.s3)
+        root = open_root(store, config, effects)
+        log, facts = list_log(root, config, effects), read_facts(root, effects)
+        self.walk = LogWalk(log, facts, strict=not lenient, report=self.report)
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
         from flintmq.message import stored_message

@@ -22,7 +22,8 @@ from flintmq.errors import CorruptStoreError, FormatError, StoreAccessError
 from flintmq.format import checkpoint, index, timer
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.effects import Effects
+from flintmq.storage.where import effects_for
 from flintmq.store import config_files, geometry, index_files
 from flintmq.store.config_files import BrokerConfig
 from flintmq.store.lookup import Bounds, QueueLookup
@@ -180,13 +181,15 @@ class Inspection:
     notes: list[InspectNote] = field(default_factory=list)
 
 
-def inspect(root: str | os.PathLike[str], config: StoreConfig | None = None, *, effects: Effects = REAL) -> Inspection:
+def inspect(
+    root: str | os.PathLike[str], config: StoreConfig | None = None, *, effects: Effects | None = None
+) -> Inspection:
     """Look at a store.
 
     Args:
         root: the store's directory.
         config: RocketMQ's keys for what the files do not tell.
-        effects: the disk.
+        effects: the disk; None for what the path means.
 
     Raises:
         NotAStoreError: root is no store.
@@ -194,6 +197,7 @@ def inspect(root: str | os.PathLike[str], config: StoreConfig | None = None, *, 
         StoreAccessError: the root, a directory or a file of the log may not be read.
     """
     config = config or StoreConfig()
+    effects = effects or effects_for(root, config.s3)
     return _Inspector(geometry.open_root(root, config, effects), config, effects).run()
 
 

@@ -21,6 +21,7 @@ from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
+from flintmq.storage.where import effects_for, local_only
 from flintmq.store import geometry, index_files
 from flintmq.store.config_files import read_config
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules, each_block
@@ -90,13 +91,18 @@ class RebuildPlan:
     items: int
 
     @property
+    def disk(self) -> Effects:
+        """What the result is written to; the store itself may be on object storage."""
+        return REAL if self.log.effects.remote else self.log.effects
+
+    @property
     def staging(self) -> str:
         """Where the result is made before it is renamed."""
         return os.path.join(self.into, STAGING)
 
 
 def plan_rebuild(
-    root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects = REAL
+    root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects | None = None
 ) -> RebuildPlan:
     """Check that a rebuild can be done, and everything it needs.
 
@@ -108,8 +114,10 @@ def plan_rebuild(
     config = config or StoreConfig()
     if peer not in (PEER_533, PEER_540):
         raise UsageError(f"peer {peer!r} is not one of: {PEER_533}, {PEER_540}")
+    into, disk = local_only(into), effects or REAL
+    effects = effects or effects_for(root, config.s3)
     root = geometry.open_root(root, config, effects)
-    taken = [name for name in RESULTS if effects.is_dir(os.path.join(into, name))]
+    taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:
         raise UsageError(f"{into}: {', '.join(taken)} stand there already; give an empty directory")
     if is_live(into):
@@ -214,7 +222,7 @@ def rebuild(
         As plan_rebuild; CorruptStoreError at damage in the log.
     """
     plan = plan_rebuild(root, into, config, peer)
-    effects, report = plan.log.effects, Report()
+    report = Report()
     prepare(plan)
     builder = Builder(plan, report)
     dispatcher = Dispatcher(plan.rules)
@@ -240,7 +248,7 @@ def rebuild(
     each_block(blocks(), take, beside=True)
     done.log_bytes = walk.position - plan.log.min_offset
     builder.finish(*last)
-    publish(plan, effects)
+    publish(plan)
     done.units, done.keys, done.queues, done.index_files = builder.counts()
     done.notes = dict(report.note_counts)
     return done
@@ -251,13 +259,13 @@ class Builder:
 
     def __init__(self, plan: RebuildPlan, report: Report) -> None:
         self.plan, self.report = plan, report
-        self.files = OpenFiles(plan.log.effects)
+        self.files = OpenFiles(plan.disk)
         self.plain: dict[int, QueueWriter | None] = {}
         self.batch: dict[int, BatchQueueWriter | None] = {}
         directory = os.path.join(plan.staging, "index")
         self.index = None
         if plan.rules.index:
-            self.index = IndexWriter(directory, plan.slots, plan.items, plan.log.effects, IndexFileBuilder)
+            self.index = IndexWriter(directory, plan.slots, plan.items, plan.disk, IndexFileBuilder)
         self.units = self.keys = 0
 
     def take(self, block: Block, dispatcher: Dispatcher) -> None:
@@ -326,11 +334,12 @@ def prepare(plan: RebuildPlan) -> None:
     """An empty staging directory; what an interrupted rebuild left there goes."""
     shutil.rmtree(plan.staging, ignore_errors=True)
     for name in (PLAIN, BATCH):
-        plan.log.effects.mkdirs(os.path.join(plan.staging, name))
+        plan.disk.mkdirs(os.path.join(plan.staging, name))
 
 
-def publish(plan: RebuildPlan, effects: Effects) -> None:
+def publish(plan: RebuildPlan) -> None:
     """Make the staged files durable and give them their names; an empty batchconsumequeue/ is dropped."""
+    effects = plan.disk
     for folder, _, names in os.walk(plan.staging):
         for name in names:
             fd = effects.open_write(os.path.join(folder, name))

@@ -32,7 +32,8 @@ from flintmq.forensics.verify_log import LogCheck, LogReport, check_files, check
 from flintmq.forensics.verify_queue_set import QueueSet
 from flintmq.forensics.verify_timer import TimerCheck
 from flintmq.format.index import PEER_533, PEER_540
-from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.effects import Effects
+from flintmq.storage.where import effects_for
 from flintmq.store import geometry
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.log import LogWalk
@@ -88,7 +89,7 @@ def verify(
     progress: Progress | None = None,
     *,
     access: str = "pread",
-    effects: Effects = REAL,
+    effects: Effects | None = None,
 ) -> Verification:
     """Check everything in a store.
 
@@ -97,7 +98,7 @@ def verify(
         config: RocketMQ's keys for what the files do not tell.
         progress: called now and then with bytes of log done and in all.
         access: how the log is read: "pread" or "map".
-        effects: the disk.
+        effects: the disk; None for what the path means.
 
     Raises:
         NotAStoreError: root is no store.
@@ -106,6 +107,7 @@ def verify(
         ConfigError: given keys contradict each other.
     """
     config = config or StoreConfig()
+    effects = effects or effects_for(root, config.s3)
     path = geometry.open_root(root, config, effects)
     disk = Disk(effects)
     try:

@@ -11,16 +11,17 @@ import difflib
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from urllib.parse import unquote, urlsplit
 
 from flintmq.config import KEYS, StoreConfig
+from flintmq.config_s3 import S3_KEYS
 from flintmq.config_text import short
 from flintmq.errors import UsageError
 from flintmq.spark.offsets import parse_assignment, parse_offsets, queue_ranges
+from flintmq.storage.where import store_path
 from flintmq.store.predicate import Predicate
 
 OWN_NAMES = {
-    "path": "the store's directory",
+    "path": "the store's directory, or a URL: s3://bucket/store, file:///store",
     "columns": "which columns, in which order, separated by commas",
     "subscribe": "topics, separated by commas",
     "subscribePattern": "a regular expression that a whole topic name must match",
@@ -41,9 +42,9 @@ OWN_NAMES = {
     "minOffsetsPerTrigger": "stream: least messages of a micro-batch, unless maxTriggerDelay has passed",
     "maxTriggerDelay": "stream: how long to wait for them: 500ms, 30s, 15m, 1h",
 }
-"""Name -> meaning, for the documentation and for messages; RocketMQ's keys come on top."""
+"""Name -> meaning, for the documentation and for messages; RocketMQ's keys and those of object storage come on top."""
 
-_BY_LOWER = {name.lower(): name for name in (*KEYS, *OWN_NAMES)}
+_BY_LOWER = {name.lower(): name for name in (*KEYS, *S3_KEYS, *OWN_NAMES)}
 STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ONE_OF = ("subscribe", "subscribePattern", "assign")
 
@@ -99,7 +100,7 @@ class ReadOptions:
             if given.get(offsets, "").startswith("{") and timestamp in given:
                 raise UsageError(f"options {offsets} and {timestamp} exclude each other; give one of them")
         return cls(
-            path=_local_path(given["path"]),
+            path=store_path(given["path"]),
             columns=_names(given, "columns"),
             predicate=_predicate(given),
             least_splits=number(given, "minPartitions", 1, 1, 1_000_000),
@@ -108,7 +109,9 @@ class ReadOptions:
             explode=_flag(given, "explode", False),
             pushdown=_flag(given, "pushdown", True),
             access=_choice(given, "access", ("pread", "map")),
-            config=StoreConfig.from_keys({name: value for name, value in given.items() if name in KEYS}),
+            config=StoreConfig.from_keys(
+                {name: value for name, value in given.items() if name in KEYS or name in S3_KEYS}
+            ),
         )
 
 
@@ -127,17 +130,6 @@ def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
         return options
     given = {name[len("option.") :]: value for name, value in options.items() if name.startswith("option.")}
     return {**given, **({"path": options["path"]} if "path" in options else {})}
-
-
-def _local_path(text: str) -> str:
-    """A path, also from a `file:` URI, which is what Spark makes of the path of a table."""
-    scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]+):/", text)
-    if scheme is None:
-        return text
-    parts = urlsplit(text)
-    if scheme[1].lower() != "file" or parts.netloc not in ("", "localhost"):
-        raise UsageError(f"{short(text)}: a store is read from a file system that is mounted; give its directory there")
-    return unquote(parts.path)
 
 
 def _name_of(name: str) -> str:

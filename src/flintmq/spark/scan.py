@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass
 
@@ -15,7 +14,8 @@ from flintmq.errors import StoreError
 from flintmq.spark.bounds import scan_bounds
 from flintmq.spark.explode import before_exploding, exploded, with_needed
 from flintmq.spark.options import ReadOptions
-from flintmq.spark.splits import LogRange, check_end
+from flintmq.spark.splits import LogRange, check_end, firm
+from flintmq.storage.where import absolute, effects_for
 from flintmq.store import geometry
 from flintmq.store.log import LogWalk, Piece, find_end
 from flintmq.store.log_files import LogFiles
@@ -48,9 +48,10 @@ def plan_scan(options: ReadOptions, report: Report) -> Plan:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
         StoreAccessError: a file may not be read.
     """
-    root = geometry.open_root(os.path.abspath(options.path), options.config)  # workers may run in other directories
-    log = list_log(root, options.config)
-    end = find_end(log, read_facts(root), report).offset
+    effects = effects_for(options.path, options.config.s3)
+    root = geometry.open_root(absolute(options.path), options.config, effects)  # workers may run in other directories
+    log = list_log(root, options.config, effects)
+    end = find_end(log, read_facts(root, effects), report).offset
     return Plan(options, log, *scan_bounds(root, log, options.predicate, end))
 
 
@@ -75,6 +76,7 @@ def scan_range(
     if part.begin >= part.end:
         return
     options = plan.options
+    part = firm(plan.log, part, plan.end)
     walk = LogWalk(
         plan.log,
         begin=part.begin,

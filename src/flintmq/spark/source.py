@@ -133,7 +133,7 @@ class Reader(DataSourceReader):
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
         from flintmq.spark.scan import plan_scan
-        from flintmq.spark.splits import cores, cut, split_count
+        from flintmq.spark.splits import cores, files_of, shares, split_count
         from flintmq.store.report import Report
 
         report = Report()
@@ -141,7 +141,8 @@ class Reader(DataSourceReader):
         for note in report.notes:
             _tell(note.text)
         count = split_count(plan.end - plan.begin, cores(), self.options.least_splits)
-        return [Split(plan, part) for part in cut(plan.log, plan.begin, plan.end, count)]
+        parts = shares(plan.log, plan.begin, plan.end, count)
+        return [Split(replace(plan, log=files_of(plan.log, part)), part) for part in parts]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split. May be called again for the same split, and gives the same rows.

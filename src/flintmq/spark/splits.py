@@ -12,7 +12,8 @@ right or the job fails.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from bisect import bisect_right
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from flintmq.errors import CorruptStoreError
@@ -26,10 +27,15 @@ SPLIT_BYTES_MOST = 128 << 20  # as spark.sql.files.maxPartitionBytes
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Log offsets [begin, end); begin is a record's first byte. Empty where begin == end."""
+    """Log offsets [begin, end); begin is a record's first byte. Empty where begin == end.
+
+    Attributes:
+        wanted: the cuts are wanted here, and made where the range is read (`firm`).
+    """
 
     begin: int
     end: int
+    wanted: bool = False
 
 
 def split_count(span: int, cores: int, least: int = 1) -> int:
@@ -58,6 +64,45 @@ def cut(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
         cuts.append(cuts[-1] if wanted <= cuts[-1] else min(_record_start(log, wanted), end))
     cuts.append(end)
     return [LogRange(one, other) for one, other in pairwise(cuts)]
+
+
+def shares(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
+    """The same ranges; but of a log on object storage each task makes its two cuts itself, by `firm`.
+
+    So planning reads nothing of the log, however many ranges there are; a cut is a function of the log alone, and
+    neighbours agree on it.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    if not log.effects.remote:
+        return cut(log, begin, end, count)
+    begin = min(max(begin, log.min_offset), end)
+    cuts = [begin + (end - begin) * number // count for number in range(count + 1)]
+    return [LogRange(one, other, wanted=True) for one, other in pairwise(cuts)]
+
+
+def firm(log: LogFiles, part: LogRange, log_end: int) -> LogRange:
+    """The range between the cuts that were wanted at the ends of a range.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    if not part.wanted:
+        return part
+    known = (log.min_offset, log_end)
+    begin, end = (at if at in known else min(_record_start(log, at), log_end) for at in (part.begin, part.end))
+    return LogRange(begin, end)
+
+
+def files_of(log: LogFiles, part: LogRange) -> LogFiles:
+    """The log with the files alone that a range needs, and the next one, which shows a gap behind it.
+
+    What goes to a task stays small so, however long the log is.
+    """
+    first = bisect_right(log.files, part.begin, key=lambda file: file.start)
+    behind = bisect_right(log.files, part.end, key=lambda file: file.start)
+    return replace(log, files=log.files[max(first - 1, 0) : behind + 1])
 
 
 def check_end(walk: LogWalk, log: LogFiles, cut_at: int, log_end: int) -> None:

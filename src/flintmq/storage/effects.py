@@ -39,6 +39,11 @@ class Effects:
         """
         return type(self) is not Effects
 
+    @property
+    def remote(self) -> bool:
+        """Whether each read is a request to a server, so that planning must not read what it can do without."""
+        return False
+
     # -- reading ------------------------------------------------------------------------------------------------
 
     def open_read(self, path: str, below: str | None = None) -> int:
@@ -174,6 +179,12 @@ class Effects:
             return data
         buffer = bytearray(count)
         return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
+
+    def will_read(self, fd: int, begin: int, end: int, *, sure: bool) -> None:
+        """A file will be read from one position on, in order, up to another (sure), or maybe less far.
+
+        Nothing to do on a real disk, which sees it by itself.
+        """
 
     def read_file(self, path: str, most: int) -> bytes | None:
         """The first `most` bytes of a small file; None when there is none by this name."""

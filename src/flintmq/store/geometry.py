@@ -18,6 +18,7 @@ from flintmq.errors import ConfigError, NotAStoreError, UnsupportedFormatError
 from flintmq.format import index
 from flintmq.format.layout import Layout
 from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.where import is_remote, store_path
 
 LOG = "commitlog"
 QUEUES = "consumequeue"
@@ -42,12 +43,19 @@ class LogDirectory(NamedTuple):
 def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effects = REAL) -> str:
     """The store's root as text, once it is sure that FlintMQ can read what is there.
 
+    Args:
+        path: a directory; a URL where `effects` is what storage.where.effects_for gives for it.
+        config: the keys that are known.
+        effects: the door to the disk.
+
     Raises:
+        UsageError: a URL of a kind that is not read.
         NotAStoreError: nothing is there, or no commit log.
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
         StoreAccessError: a directory may not be read.
     """
-    root = os.path.normpath(os.fspath(path))
+    root = store_path(path)
+    root = root if is_remote(root) else os.path.normpath(root)
     if not effects.is_dir(root):
         what = "is a file" if effects.size(root) is not None else "does not exist"
         raise NotAStoreError(f"{root}: {what}; give the directory that holds commitlog/")

@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format.record import MAGIC_BLANK
 from flintmq.kernels import walk as kernel
+from flintmq.store.late_begin import late_begin
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.log_sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
 from flintmq.store.recovery import SECTOR, Facts, Follows, Verdict, decide, zeros_to_sector
@@ -147,8 +148,7 @@ class LogWalk:
         try:
             fd = self.log.effects.open_read(file.path)
         except FileNotFoundError:
-            self.report.note("vanished", f"{file.path} was deleted while the log was read")
-            self.position = file.start + file.size
+            self._vanished(file)
             return
         source: Mapped | Pieces | None = None
         try:
@@ -159,10 +159,16 @@ class LogWalk:
                 source.close()
                 source = Pieces(self, file, fd, size)
             yield from self._walk(file, source)
+        except FileNotFoundError:  # on object storage a file that is gone cannot be read on
+            self._vanished(file)
         finally:
             if source is not None:
                 source.close()
             self.log.effects.close(fd)
+
+    def _vanished(self, file: LogFile) -> None:
+        self.report.note("vanished", f"{file.path} was deleted while the log was read")
+        self.position = file.start + file.size
 
     def _walk(self, file: LogFile, source: Mapped | Pieces) -> Iterator[Piece]:
         """Walk one open file until its blank, the end asked for, or a stop that ends the walk."""
@@ -215,6 +221,9 @@ class LogWalk:
 
     def _stopped(self, file: LogFile, p: int, reason: int, zeros: bool) -> None:
         """Decide what stands at p; set the verdict, move the position on, or raise."""
+        if zeros and self.facts.zeros_end is not None and p >= self.facts.zeros_end:
+            self.verdict = Verdict.END
+            return
         if (not self.facts.clean or self.facts.live) and self._judged_twice != p:
             self._judged_twice = p  # somebody may be writing: the place is read a second time before it is judged
             return
@@ -353,7 +362,9 @@ def find_end(
     Raises:
         StoreAccessError: a file may not be read.
     """
-    if begin is None:
+    if begin is None and log.effects.remote:
+        begin = late_begin(log, facts or Facts())
+    elif begin is None:
         begin = log.min_offset
         for file in reversed(log.files):
             if next_record(log, file.start, file.start + max(file.size, 1)) is not None:

@@ -28,10 +28,12 @@ class Pieces:
         self.most = min(size, walk.piece_bytes) or 1
         self.buffer = bytearray(self.most)
         self.span = self.most
+        self.until = size if walk.end is None else min(size, walk.end - file.start)  # what is needed for sure
+        self.effects.will_read(fd, walk.position - file.start, self.until, sure=walk.end is not None)
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
         """(buffer, file position of its first byte, bytes filled) from file position `at` on."""
-        span = max(self.span, need)
+        span = max(min(self.span, self.until - at), need)
         if span > len(self.buffer):
             self.buffer = bytearray(span)  # one large record; released with the walk
         view = memoryview(self.buffer)

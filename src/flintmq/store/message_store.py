@@ -24,6 +24,7 @@ from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.where import local_only
 from flintmq.store import geometry, queue_list
 from flintmq.store.answers import Answers
 from flintmq.store.commit_log import CommitLog
@@ -89,7 +90,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         effects: Effects = REAL,
         **keys: object,
     ) -> None:
-        self.root = os.path.abspath(os.fspath(path))
+        self.root = os.path.abspath(local_only(path))
         self.effects = effects
         self.config = given_config(config, dev, keys)
         if dispatch not in ("thread", "external"):

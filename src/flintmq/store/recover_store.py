@@ -22,6 +22,7 @@ from flintmq.config import StoreConfig
 from flintmq.errors import CorruptStoreError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.where import local_only
 from flintmq.store import geometry, queue_list
 from flintmq.store.commit_log import LogState
 from flintmq.store.consume_queues import ConsumeQueues
@@ -327,7 +328,7 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
         CorruptStoreError: damage that is no tail.
     """
-    root = geometry.open_root(root, config, effects)
+    root = geometry.open_root(local_only(root), config, effects)
     files = list_log(root, config, effects)
     facts = read_facts(root, effects)
     end = find_end(files, facts)

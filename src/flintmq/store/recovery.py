@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from flintmq.errors import FormatError
-from flintmq.format import checkpoint, flintmq_mark
+from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
 
@@ -65,12 +65,19 @@ class Facts:
         live: some process holds the store's lock now.
         physic_time: the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown.
         mark: flushed log offset from a valid `flintmq.mark`, else None.
+        latest: the youngest store time in ms that the checkpoint has; 0 if unknown.
+        named: of object storage: log offset of the record that the newest index file names last, else None.
+        zeros_end: of object storage: at this log offset and behind it zeros are the end of the log, and nobody reads
+            on for a record behind them. A disk tells its holes; from a server a gigabyte of zeros would be fetched.
     """
 
     clean: bool = True
     live: bool = False
     physic_time: int = 0
     mark: int | None = None
+    latest: int = 0
+    named: int | None = None
+    zeros_end: int | None = None
 
 
 def decide(
@@ -121,13 +128,31 @@ def read_facts(root: str, effects: Effects = REAL) -> Facts:
     Raises:
         StoreAccessError: one of the files is there but cannot be read.
     """
-    physic_time, mark = 0, None
+    physic_time, latest, mark = 0, 0, None
     with suppress(FormatError):  # a short checkpoint says nothing
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.CHECKPOINT.size) or b""
-        physic_time = max(0, checkpoint.decode(data).physic_timestamp)
+        known = checkpoint.decode(data)
+        physic_time = max(0, known.physic_timestamp)
+        latest = max(physic_time, known.logics_timestamp, known.index_timestamp)
     with suppress(FormatError):  # nor does a mark that is missing or wrong
         found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
         if found.holds(physic_time) and found.flushed_offset >= 0:
             mark = found.flushed_offset
     clean = effects.size(os.path.join(root, "abort")) is None
-    return Facts(clean=clean, live=is_live(root), physic_time=physic_time, mark=mark)
+    if not effects.remote:
+        return Facts(clean=clean, live=is_live(root), physic_time=physic_time, mark=mark, latest=latest)
+    named = _last_named(root, effects)
+    zeros_end = max(mark or 0, 0 if named is None else named + 1)
+    return Facts(clean, False, physic_time, mark, latest, named, zeros_end)
+
+
+def _last_named(root: str, effects: Effects) -> int | None:
+    """Log offset of the record that the newest index file names last; None without index files."""
+    folder = os.path.join(root, "index")
+    for name in reversed(effects.listdir(folder)):
+        raw = effects.read_file(os.path.join(folder, name), index.HEADER.size) if index.NAME.fullmatch(name) else None
+        if raw is not None and len(raw) == index.HEADER.size:
+            header = index.HEADER.unpack(raw)
+            if header.next_item > 1:
+                return int(header.end_physical_offset)
+    return None

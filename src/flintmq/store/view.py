@@ -20,6 +20,7 @@ from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError,
 from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.where import effects_for
 from flintmq.store import geometry
 from flintmq.store.config_files import BrokerConfig
 from flintmq.store.key_query import KeyQuery
@@ -305,17 +306,17 @@ def open_store(
     config: StoreConfig | str | os.PathLike[str] | None = None,
     set: Mapping[str, object] | None = None,
     access: str = "pread",
-    effects: Effects = REAL,
+    effects: Effects | None = None,
 ) -> StoreView:
     """A read-only view of a store directory.
 
     Args:
-        path: the store's root: the directory that holds `commitlog/`.
+        path: the store's root: the directory that holds `commitlog/`, or a URL: `s3://bucket/store`, `file:///store`.
         config: a StoreConfig or the path of a broker.conf, for what the files do not tell.
         set: single keys over it, by RocketMQ's names: `{"maxHashSlotNum": 500}`.
         access: "pread", or "map" to walk through mapped files: faster, but a file that another process shrinks then
             kills this one.
-        effects: the disk.
+        effects: the disk; None for what the path means.
 
     Raises:
         NotAStoreError: nothing is there, or no commit log.
@@ -327,4 +328,5 @@ def open_store(
     if access not in ACCESS:
         raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
     settings = StoreConfig.of(config, set)
+    effects = effects or effects_for(path, settings.s3)
     return StoreView(geometry.open_root(path, settings, effects), settings, access, effects)

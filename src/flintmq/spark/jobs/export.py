@@ -25,7 +25,8 @@ from flintmq.spark.jobs.shape import Shape
 from flintmq.spark.jobs.target import Anchor, Manifest, StagedFile, Target, locked, now
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
-from flintmq.spark.splits import LogRange, cut, split_count
+from flintmq.spark.splits import LogRange, shares, split_count
+from flintmq.storage.where import absolute, local_only
 from flintmq.store.log_files import LogFiles
 from flintmq.store.predicate import Predicate
 from flintmq.store.records import record_at
@@ -134,7 +135,7 @@ def export(
     """
     files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema))
     options = ReadOptions(
-        path=os.path.abspath(root),
+        path=absolute(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
         fail_on_data_loss=fail_on_data_loss,
         decompress=decompress or files.shape.decompresses,
@@ -144,13 +145,13 @@ def export(
     )
     report = Report()
     plan = plan_scan(options, report)
-    with locked(os.path.abspath(out), target_kind(to)) as target:
+    with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
         last, copy = target.last(), Checkpoint.at(checkpoint, target.root)
         choice = choice_of(options, files.shape, stream=False)
         begin = next_begin(target, last, plan, choice)
         copy.check(last)
         done = Exported(begin=begin, end=max(begin, plan.end), notes=dict(report.note_counts))
-        ranges = cut(plan.log, begin, plan.end, split_count(plan.end - begin, parallelism(spark)))
+        ranges = shares(plan.log, begin, plan.end, split_count(plan.end - begin, parallelism(spark)))
         tasks = str(target.stage())
         work = [part for part in ranges if part.begin < part.end]
         answers = run_tasks(spark, partial(export_range, plan, tasks, files), work, progress)

@@ -26,6 +26,7 @@ from flintmq.spark.options import ReadOptions
 from flintmq.spark.stream import plan
 from flintmq.spark.stream.options import StreamOptions
 from flintmq.spark.stream.scan import read_part
+from flintmq.storage.where import absolute, local_only
 from flintmq.store.predicate import Predicate
 from flintmq.store.report import Report
 
@@ -85,7 +86,7 @@ def export_stream(
 
     files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema))
     options = ReadOptions(
-        path=os.path.abspath(root),
+        path=absolute(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
         fail_on_data_loss=fail_on_data_loss,
         decompress=decompress or files.shape.decompresses,
@@ -94,7 +95,7 @@ def export_stream(
         config=config or StoreConfig(),
     )
     stop = stop or threading.Event()
-    with locked(os.path.abspath(out), target_kind(to)) as target:
+    with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
         reader = StreamReader(StreamOptions(options, max_offsets=max_offsets, max_bytes=max_bytes), None)
         query = _Query(spark, reader, target, files, Checkpoint.at(checkpoint, target.root))
         if once:

@@ -36,7 +36,8 @@ from flintmq.format.index import PEER_533
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.run import parallelism, run_tasks, scaled
 from flintmq.spark.jobs.staged import Stage
-from flintmq.spark.splits import LogRange, check_end, cut, split_count
+from flintmq.spark.splits import LogRange, check_end, firm, shares, split_count
+from flintmq.storage.where import absolute, local_only
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.index_builder import IndexFileBuilder
 from flintmq.store.index_writer import file_name
@@ -79,13 +80,13 @@ def rebuild(
     Raises:
         As flintmq.forensics.rebuild.rebuild; StoreError if Spark gave up.
     """
-    plan = plan_rebuild(os.path.abspath(root), os.path.abspath(into), config, peer)
+    plan = plan_rebuild(absolute(root), os.path.abspath(local_only(into)), config, peer)
     report = Report()
     prepare(plan)
     os.mkdir(os.path.join(plan.staging, "stages"))
     end = find_end(plan.log, plan.facts, report).offset
     span = max(0, end - plan.log.min_offset)
-    ranges = cut(plan.log, 0, end, split_count(span, parallelism(spark)))
+    ranges = shares(plan.log, 0, end, split_count(span, parallelism(spark)))
     done = Rebuilt(log_bytes=span)
 
     answers = run_tasks(spark, partial(stage_range, plan, end, access), ranges, scaled(progress, span, 0, FIRST_STAGE))
@@ -111,7 +112,7 @@ def rebuild(
     work: list[list[str] | IndexFile] = [*files, *share_out(totals, 2 * parallelism(spark))]
     made = run_tasks(spark, partial(make, plan, stages), work, scaled(progress, span, FIRST_STAGE, 1))
     collect(plan, work, [answer["path"] for answer in made])
-    publish(plan, plan.log.effects)
+    publish(plan)
     done.notes = dict(sum((Counter(answer["notes"]) for answer in made), report.note_counts))
     return done
 
@@ -125,6 +126,7 @@ def stage_range(plan: RebuildPlan, log_end: int, access: str, part: LogRange) ->
     writer = staged.StageWriter(os.path.join(plan.staging, "stages"), bool(plan.ext_file))
     dispatcher = Dispatcher(plan.rules)
     records, last = 0, (-1, 0)
+    part = firm(plan.log, part, log_end)
     walk = LogWalk(plan.log, begin=part.begin, end=part.end, access=access)
     for piece in walk if part.begin < part.end else ():
         records += piece.count
@@ -200,7 +202,7 @@ def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | IndexFile) ->
 
 def make_index_file(plan: RebuildPlan, stages: list[Stage], file: IndexFile, path: str) -> None:
     """Write one index file from staged keys."""
-    writer = IndexFileBuilder(path, plan.slots, plan.items, file.begin_offset, file.begin_time, plan.log.effects)
+    writer = IndexFileBuilder(path, plan.slots, plan.items, file.begin_offset, file.begin_time, plan.disk)
     for number, first, end in file.keys:
         for hashes, offsets, times in staged.keys(stages[number].path, first, end):
             writer.insert(hashes, offsets, times, 0, len(hashes))
@@ -209,7 +211,7 @@ def make_index_file(plan: RebuildPlan, stages: list[Stage], file: IndexFile, pat
 
 def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], report: Report) -> None:
     """Write these queues from staged units, below plan.staging."""
-    files = OpenFiles(plan.log.effects)
+    files = OpenFiles(plan.disk)
     plain: dict[str, Any] = {}
     batch: dict[str, BatchQueueWriter] = {}
     with_times = bool(plan.ext_file)
@@ -234,7 +236,7 @@ def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], 
 
 def collect(plan: RebuildPlan, work: list[list[str] | IndexFile], attempts: list[str]) -> None:
     """Move what the attempts made to where `publish` takes it from; what else is staged goes."""
-    effects = plan.log.effects
+    effects = plan.disk
     if plan.rules.index:
         effects.mkdirs(os.path.join(plan.staging, "index"))
     for item, attempt in zip(work, attempts, strict=True):

@@ -36,8 +36,8 @@ from flintmq.format.index import PEER_533, PEER_540
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.run import Progress, parallelism, run_tasks, scaled
 from flintmq.spark.jobs.staged import Stage
-from flintmq.spark.splits import LogRange, check_end, cut, split_count
-from flintmq.storage.effects import REAL
+from flintmq.spark.splits import LogRange, check_end, firm, shares, split_count
+from flintmq.storage.where import absolute, effects_for
 from flintmq.store import geometry
 from flintmq.store.config_files import read_config
 from flintmq.store.dispatch import Block, Dispatcher
@@ -78,7 +78,7 @@ class VerifyPlan:
 
     def queues(self, disk: Disk, ground: Ground) -> QueueSet:
         """The queues of the store."""
-        return QueueSet(self.root, self.config, read_config(self.root, REAL), disk, ground)
+        return QueueSet(self.root, self.config, read_config(self.root, self.log.effects), disk, ground)
 
     def walk(self, part: LogRange, report: Report) -> LogWalk:
         """A walk over one range that steps over damage."""
@@ -125,8 +125,9 @@ def verify(
         As flintmq.forensics.verify.verify; StoreError if Spark gave up.
     """
     config = config or StoreConfig()
-    path = geometry.open_root(os.path.abspath(root), config)
-    disk = Disk(REAL)
+    effects = effects_for(root, config.s3)
+    path = geometry.open_root(absolute(root), config, effects)
+    disk = Disk(effects)
     folder = tempfile.mkdtemp(prefix="flintmq-verify-", dir=scratch)
     try:
         return SparkRun(spark, path, config, disk, folder).run(progress, access)
@@ -161,7 +162,7 @@ class SparkRun(Run):
             self.scratch,
             access,
         )
-        parts = cut(self.log, begin, log_end.offset, split_count(span, parallelism(self.spark)))
+        parts = shares(self.log, begin, log_end.offset, split_count(span, parallelism(self.spark)))
         work = [None, *parts]  # the index first: it takes longest
         index, *ranges = run_tasks(self.spark, partial(first_stage, plan), work, scaled(progress, span, 0, 0.7))
         for answer in [*ranges, index]:
@@ -216,11 +217,12 @@ def first_stage(plan: VerifyPlan, part: LogRange | None) -> dict[str, Any]:
 
 def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
     """Check the records of a range and stage the units that they must have."""
-    with closing(Disk(REAL)) as disk:
+    with closing(Disk(plan.log.effects)) as disk:
         rules = plan.queues(disk, plan.ground()).rules
     ground = plan.ground()
     dispatcher = Dispatcher(replace(rules, index=False))
     writer = staged.StageWriter(plan.scratch, with_times=True)
+    part = firm(plan.log, part, plan.end)
     report, log = RangeReport(ground), LogCheck(plan.log, ground)
     walk = plan.walk(part, report)
     for piece in walk if part.begin < part.end else ():
@@ -235,7 +237,7 @@ def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
 
 def check_index(plan: VerifyPlan) -> dict[str, Any]:
     """Compare the index with the whole log."""
-    with closing(Disk(REAL)) as disk:
+    with closing(Disk(plan.log.effects)) as disk:
         ground = plan.ground()
         rules = plan.queues(disk, plan.ground()).rules
         items = list(index_items(plan.root, plan.config, disk, ground))
@@ -257,7 +259,7 @@ def check_index(plan: VerifyPlan) -> dict[str, Any]:
 
 def check_queues(plan: VerifyPlan, stages: list[Stage], lost: Lost, groups: int, group: int) -> dict[str, Any]:
     """Compare the queues of one group: the units staged for them with those on disk."""
-    with closing(Disk(REAL)) as disk:
+    with closing(Disk(plan.log.effects)) as disk:
         ground = plan.ground(lost)
         queues = plan.queues(disk, ground)
         if group:

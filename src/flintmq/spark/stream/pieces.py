@@ -42,7 +42,9 @@ def pieces_of(part: Part, report: Report, strict: bool) -> Iterator[Piece]:
 def light_pieces(part: Part, name: QueueName, report: Report) -> Iterator[tuple[int, Piece]]:
     """Queue offset and record of each unit of a light queue's span that leads to a record."""
     low, high = part.spans[name]
-    for offset, at in enumerate(unit_columns(plain_queue(part.root, name), low, high)[0].tolist(), low):
+    for offset, at in enumerate(
+        unit_columns(plain_queue(part.root, name, part.log.effects), low, high)[0].tolist(), low
+    ):
         for piece in LogWalk(part.log, None, at, at + 1, strict=False, report=report, piece_bytes=LEAST_PIECE):
             yield offset, piece
 
@@ -52,9 +54,9 @@ def _runs(part: Part) -> list[tuple[int, int]]:
     found = []
     for name, span in part.spans.items():
         if name not in part.light:
-            if os.path.isdir(os.path.join(part.root, geometry.BATCH_QUEUES, name.topic)):
+            if part.log.effects.is_dir(os.path.join(part.root, geometry.BATCH_QUEUES, name.topic)):
                 return [(part.begin, part.end)]
-            found.append(unit_columns(plain_queue(part.root, name), *span))
+            found.append(unit_columns(plain_queue(part.root, name, part.log.effects), *span))
     begins: Any = numpy.concatenate([places for places, _ in found] or [numpy.zeros(0, numpy.int64)])
     ends: Any = begins + numpy.concatenate([sizes for _, sizes in found] or [begins])
     if not len(begins) or begins.min() < part.begin or ends.max() > part.end:

@@ -13,6 +13,7 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.message import StoredMessage
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.stream.places import Places, Segments
+from flintmq.storage.where import absolute, effects_for
 from flintmq.store import geometry
 from flintmq.store.log_files import LogFiles
 from flintmq.store.lookup import Bounds, QueueLookup
@@ -42,11 +43,12 @@ class StreamQueues:
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        self.root = geometry.open_root(os.path.abspath(options.path), options.config)
+        self._effects = effects_for(options.path, options.config.s3)
+        self.root = geometry.open_root(absolute(options.path), options.config, self._effects)
         self.options = options
         self._light: dict[QueueName, bool] = {}
         self._still = False
-        self._look(QueueLookup(Snapshot(self.root, options.config)))
+        self._look(QueueLookup(Snapshot(self.root, options.config, None, self._effects)))
 
     def refresh(self, force: bool = False) -> None:
         """Look at the store anew: at the log, and where that may have brought something, at the queues.
@@ -54,7 +56,10 @@ class StreamQueues:
         Units come a moment after their records. So queues are looked at for a while after the log has grown, now and
         then in any case, and never so often that it takes more than a part of the time.
         """
-        before, now = self._lookup.snapshot, Snapshot(self.root, self.options.config, self._lookup.snapshot)
+        before, now = (
+            self._lookup.snapshot,
+            Snapshot(self.root, self.options.config, self._lookup.snapshot, self._effects),
+        )
         grown = (now.end, now.log.min_offset) != (before.end, before.log.min_offset)
         idle = time.monotonic() - self._looked_at
         quiet = QUIET_SECONDS if self._still else 0.0
@@ -123,7 +128,9 @@ class StreamQueues:
 
     def of_directories(self) -> bool:
         """Whether the store has queue files at all, so that a queue without any must have been removed."""
-        return any(os.path.isdir(os.path.join(self.root, kind)) for kind in (geometry.QUEUES, geometry.BATCH_QUEUES))
+        return any(
+            self._effects.is_dir(os.path.join(self.root, kind)) for kind in (geometry.QUEUES, geometry.BATCH_QUEUES)
+        )
 
     def places(self, name: QueueName) -> Places:
         """Where the queue's messages stand."""

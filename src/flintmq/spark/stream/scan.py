@@ -62,7 +62,7 @@ def read_part(
     yield from rows_of(_light(part, missing, report), options, schema, of_rows, report)
     if not missing:
         return
-    lookup = QueueLookup(Snapshot(part.root, options.config))
+    lookup = QueueLookup(Snapshot(part.root, options.config, None, part.log.effects))
     yield from rows_of(_found(lookup, missing, report), options, schema, of_rows, report)
     if missing and options.fail_on_data_loss:
         raise _lost(part, missing, lookup)
@@ -158,7 +158,7 @@ def _lost(part: Part, missing: dict[QueueName, list[int]], lookup: QueueLookup) 
 
 def _with_place(part: Part, error: CorruptStoreError) -> CorruptStoreError:
     """The error, with the first message of each of a few queues that it keeps from being read."""
-    lookup = QueueLookup(Snapshot(part.root, part.options.config))
+    lookup = QueueLookup(Snapshot(part.root, part.options.config, None, part.log.effects))
     file = next((file for file in part.log.files if file.path == error.file), None)
     hit = []
     for name, (low, high) in part.spans.items():

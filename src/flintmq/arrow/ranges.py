@@ -1,0 +1,155 @@
+"""One object of object storage, read in ranges of bounded size.
+
+Two ways: what is read in order comes in large ranges, some of them ahead; what is read here and there in small blocks
+that are kept for a moment, so that bisecting a queue's units costs a few requests. A request is tried several times,
+each for a bounded time, by the client underneath; what fails in the end names URL and offset.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict, deque
+from concurrent.futures import Executor, Future
+
+import pyarrow.fs
+
+from flintmq.errors import StoreAccessError
+
+BLOCK = 64 * 1024  # of what is read here and there
+BLOCKS_KEPT = 16
+CHUNK = 8 << 20  # of what is read in order
+FIRST_CHUNK = 256 * 1024  # of what may end soon; each further one is twice as long
+AHEAD = 2  # chunks that are fetched beside the one that is read
+_GONE = ("NO_SUCH_KEY", "NO_SUCH_BUCKET", "RESOURCE_NOT_FOUND", "HTTP status 404", "does not exist")
+_SHORTER = ("INVALID_RANGE", "InvalidRange", "HTTP status 416")
+
+
+class RemoteFile:
+    """One object as it was when it was opened.
+
+    Args:
+        filesystem: how to reach it.
+        url: of the object, for errors too.
+        key: what the filesystem calls it: bucket and key.
+
+    Attributes:
+        size: bytes.
+        seen: when it was opened, by the monotonic clock.
+
+    Raises:
+        FileNotFoundError: (also of each read) there is no such object, or not any more.
+        StoreAccessError: (also of each read) the server refuses, or does not answer.
+
+    Thread: any.
+    """
+
+    def __init__(self, filesystem: pyarrow.fs.FileSystem, url: str, key: str) -> None:
+        self.url, self.seen = url, time.monotonic()
+        self._blocks: OrderedDict[int, bytes] = OrderedDict()
+        self._lock = threading.Lock()
+        try:
+            self._file = filesystem.open_input_file(key)
+            self.size: int = self._file.size()
+        except OSError as error:
+            raise failed(url, error) from error
+
+    def fetch(self, position: int, count: int) -> bytes:
+        """Bytes from a position on in one request; fewer where the object ends, also if it has become shorter."""
+        count = min(count, self.size - position)
+        if count <= 0:
+            return b""
+        try:
+            return bytes(self._file.read_at(count, position))  # type: ignore[call-arg]
+        except OSError as error:
+            if any(sign in str(error) for sign in _SHORTER):
+                return b""
+            raise failed(self.url, error, position) from error
+
+    def read(self, position: int, count: int) -> bytes:
+        """The same for what is read here and there: from blocks, of which the last ones are kept."""
+        count = min(count, self.size - position)
+        if count <= 0:
+            return b""
+        first, last = position // BLOCK, (position + count - 1) // BLOCK
+        if last - first > 1:
+            return self.fetch(position, count)
+        data = b"".join(self._block(number) for number in range(first, last + 1))
+        return data[position - first * BLOCK :][:count]
+
+    def _block(self, number: int) -> bytes:
+        with self._lock:
+            found = self._blocks.get(number)
+            if found is not None:
+                self._blocks.move_to_end(number)
+                return found
+        found = self.fetch(number * BLOCK, BLOCK)
+        with self._lock:
+            self._blocks[number] = found
+            if len(self._blocks) > BLOCKS_KEPT:
+                self._blocks.popitem(last=False)
+        return found
+
+
+class Ahead:
+    """A range of an object that is read in order: chunks are fetched before they are asked for.
+
+    Args:
+        file: the object.
+        pool: what fetches; at most AHEAD + 1 chunks are fetched or held at a time.
+        begin, end: positions.
+        sure: all of it will be read; else chunks begin small, as it may end soon.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, file: RemoteFile, pool: Executor, begin: int, end: int, *, sure: bool) -> None:
+        self.file, self.pool, self.end = file, pool, min(end, file.size)
+        self._next, self._step = begin, CHUNK if sure else FIRST_CHUNK
+        self._chunks: deque[tuple[int, int, Future[bytes]]] = deque()
+
+    def read_into(self, buffer: memoryview, position: int) -> int:
+        """Fill a buffer from a position on as far as the range goes; 0 where it does not hold the position."""
+        while self._chunks and self._chunks[0][1] <= position:
+            self._chunks.popleft()[2].cancel()
+        if not self._chunks:
+            if not self._next <= position < self.end:
+                return 0
+            self._next = position
+        elif position < self._chunks[0][0]:
+            return 0
+        done, number = 0, 0
+        while done < len(buffer):
+            self._fill()
+            if number == len(self._chunks):
+                break
+            start, stop, future = self._chunks[number]
+            data = memoryview(future.result())[position + done - start :][: len(buffer) - done]
+            buffer[done : done + len(data)] = data
+            done += len(data)
+            if position + done < stop:
+                break  # the buffer is full, or the object has become shorter
+            number += 1
+        return done
+
+    def _fill(self) -> None:
+        while len(self._chunks) <= AHEAD and self._next < self.end:
+            stop = min(self._next + self._step, self.end)
+            self._chunks.append((self._next, stop, self.pool.submit(self.file.fetch, self._next, stop - self._next)))
+            self._next, self._step = stop, min(2 * self._step, CHUNK)
+
+    def stop(self) -> None:
+        """Fetch no more."""
+        while self._chunks:
+            self._chunks.popleft()[2].cancel()
+
+
+def failed(url: str, error: OSError, position: int | None = None) -> OSError | StoreAccessError:
+    """What an error of the client means: gone, or not to be had; with URL and offset."""
+    where = url if position is None else f"{url}, offset {position}"
+    text = " ".join(str(error).split())
+    if isinstance(error, FileNotFoundError) or any(sign in text for sign in _GONE):
+        return FileNotFoundError(2, os.strerror(2), where)
+    advice = "check s3.endpoint, s3.region, the keys in the environment, and that the server answers"
+    return StoreAccessError(f"{where}: {text[:300]}; {advice}")
