@@ -8,6 +8,7 @@ import pytest
 
 from flintmq.kernels import _select
 from tests.compat.stores import GOLDEN_NAMES, Golden
+from tests.objects.server import Server, running
 
 
 def pytest_report_header() -> str:
@@ -39,3 +40,10 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], Golden]) -> Golden:
     """Every golden store in turn."""
     return golden(request.param)
+
+
+@pytest.fixture(scope="session")
+def objects() -> Iterator[Server]:
+    """An S3-compatible server on loopback with one bucket, which asks for no keys."""
+    with running() as server:
+        yield server

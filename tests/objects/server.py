@@ -16,8 +16,12 @@ import threading
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
+
+from pyarrow.fs import S3FileSystem
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 BUCKET = "stores"
@@ -32,6 +36,12 @@ class Server:
 
     def __init__(self, endpoint: str) -> None:
         self.endpoint = endpoint
+        self._connection = HTTPConnection(endpoint.removeprefix("http://"), timeout=60)
+
+    @property
+    def keys(self) -> dict[str, str]:
+        """What a reader must be told."""
+        return {"s3.endpoint": self.endpoint, "s3.anonymous": "true"}
 
     def requests(self) -> list[str]:
         """`METHOD /bucket/key bytes=A-B` of each request since the last call, and forget them."""
@@ -39,10 +49,8 @@ class Server:
             return json.load(answer)
 
     @property
-    def filesystem(self) -> Any:
+    def filesystem(self) -> S3FileSystem:
         """A client that may write."""
-        from pyarrow.fs import S3FileSystem
-
         host = self.endpoint.removeprefix("http://")
         keys = {"access_key": "test", "secret_key": "test"}
         return S3FileSystem(
@@ -51,12 +59,21 @@ class Server:
 
     def put(self, folder: Path, name: str) -> str:
         """Copy a directory to the server; gives its URL."""
-        client = self.filesystem
         for path in sorted(folder.rglob("*")):
             if path.is_file():
-                with client.open_output_stream(f"{BUCKET}/{name}/{path.relative_to(folder).as_posix()}") as out:
-                    out.write(path.read_bytes())
+                self.put_object(f"{name}/{path.relative_to(folder).as_posix()}", path.read_bytes())
         return f"s3://{BUCKET}/{name}"
+
+    def put_object(self, key: str, data: bytes) -> None:
+        """Write an object whole."""
+        self._connection.request("PUT", f"/{BUCKET}/{quote(key)}", data, {"x-amz-acl": "public-read"})
+        answer = self._connection.getresponse()
+        answer.read()
+        assert answer.status == 200, (key, answer.status)
+
+    def delete(self, key: str) -> None:
+        """Remove an object."""
+        self.filesystem.delete_file(f"{BUCKET}/{key}")
 
 
 @contextmanager

@@ -113,16 +113,25 @@ def test_a_path_is_needed():
         ("file:/a%20b/c", "/a b/c"),
         ("file:///a/%C3%A4", "/a/ä"),
         ("FILE://localhost/a", "/a"),
+        ("s3a://bucket/a//b/", "s3://bucket/a/b"),
     ],
 )
 def test_paths(text, path):
     assert ReadOptions.parse({"path": text}).path == path
 
 
-@pytest.mark.parametrize("text", ["s3://bucket/store", "hdfs://host:9000/store", "file://other/a"])
+@pytest.mark.parametrize("text", ["gs://bucket/store", "hdfs://host:9000/store", "file://other/a"])
 def test_paths_elsewhere_are_refused(text):
-    with pytest.raises(UsageError, match="file system that is mounted"):
+    with pytest.raises(UsageError, match="read from directories, file:// and s3://"):
         ReadOptions.parse({"path": text})
+
+
+def test_how_object_storage_is_reached():
+    options = {"path": "s3://b/s", "S3.Endpoint": "http://127.0.0.1:9000/", "s3.region": "r1", "s3.attempts": "2"}
+    s3 = ReadOptions.parse(options).config.s3
+    assert (s3.endpoint, s3.region, s3.attempts, s3.timeout_s) == ("http://127.0.0.1:9000", "r1", 2, 20)
+    with pytest.raises(UsageError, match="s3.secret' is no option"):
+        ReadOptions.parse({"path": "s3://b/s", "s3.secret": "x"})
 
 
 def test_what_spark_adds_for_a_table_in_its_catalog():

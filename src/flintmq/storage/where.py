@@ -17,7 +17,7 @@ from flintmq.errors import MissingExtraError, UsageError
 from flintmq.storage.effects import REAL, Effects
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-_BUCKET = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,62}", re.ASCII)
+_OBJECT = re.compile(r"\w+://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]{0,62})(?P<key>(/.*)?)", re.ASCII | re.DOTALL)
 PREFIX = "s3://"
 
 
@@ -42,13 +42,13 @@ def store_path(path: str | os.PathLike[str]) -> str:
         return unquote(parts.path)
     if kind not in ("s3", "s3a"):
         raise UsageError(f"{short(text)}: stores are read from directories, file:// and s3://; copy it to one of these")
-    bucket, _, key = text[len(scheme[0]) :].lstrip("/").partition("/")
-    steps = [step for step in key.split("/") if step]
-    if not _BUCKET.fullmatch(bucket) or not text[len(scheme[1]) :].startswith("://"):
+    named = _OBJECT.fullmatch(text)
+    if named is None:
         raise UsageError(f"{short(text)}: names no bucket; write s3://BUCKET/STORE")
+    steps = [step for step in named["key"].split("/") if step]
     if any(step in (".", "..") for step in steps):
         raise UsageError(f"{short(text)}: . and .. mean nothing on object storage; write the whole key")
-    return PREFIX + "/".join([bucket, *steps])
+    return PREFIX + "/".join([named["bucket"], *steps])
 
 
 def absolute(path: str | os.PathLike[str]) -> str:

@@ -1,0 +1,30 @@
+"""The same code on a cluster, with the store on object storage: all rows come, whoever reads them."""
+
+from contextlib import nullcontext
+
+import pyarrow.dataset
+import pytest
+
+import flintmq
+from tests.spark import cluster
+
+pytestmark = [pytest.mark.spark, pytest.mark.slow]
+
+
+@pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
+def test_batch_export_and_stream(golden, objects, tmp_path, kind):
+    store = golden("basic")
+    url = objects.put(store.path, f"cluster/{kind}")
+    here = flintmq.scan_arrow(store.path, cluster.COLUMNS.split(","), set=store.config).read_all().to_pylist()
+    expected = sorted([*list(row.values())[:4], row["body"].hex()] for row in here)
+    assert [row[0] for row in expected] == [row["physical_offset"] for row in store.rows]
+    started = cluster.standalone(tmp_path) if kind == "standalone" else nullcontext(cluster.LOCAL_CLUSTER)
+    with started as master:
+        told = cluster.run(master, url, tmp_path, {**store.config, **objects.keys})
+    assert told["batch"] == expected
+    assert told["stream"] == expected
+    assert told["processes"] == 2
+    assert told["exported"] == len(expected)
+    exported = pyarrow.dataset.dataset(tmp_path / "lake", partitioning=None).to_table(cluster.COLUMNS.split(","))
+    assert sorted([*list(row.values())[:4], row["body"].hex()] for row in exported.to_pylist()) == expected
+    assert {request.split()[0] for request in objects.requests()} <= {"GET", "HEAD", "PUT"}
