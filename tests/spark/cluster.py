@@ -1,7 +1,7 @@
 """A Spark cluster on this machine: worker processes of `local-cluster`, or a standalone master with two workers.
 
-    python -m tests.spark.cluster MASTER URL LOCAL OUT KEYS    reads, exports and streams a store in tasks of MASTER, and
-                                                          prints what came as JSON; KEYS are the options as JSON
+    python -m tests.spark.cluster MASTER URL OUT KEYS    reads, exports and streams a store in tasks of MASTER, and
+                                                         prints what came as JSON; KEYS are options as JSON
 
 The driver is a process of its own, since a process has one Spark session.
 """
@@ -22,7 +22,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = "physical_offset,topic,queue_id,queue_offset,body"
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
-START_SECONDS = 60
+START_SECONDS = 100
 
 
 def environment() -> dict[str, str]:
@@ -37,6 +37,7 @@ def environment() -> dict[str, str]:
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # they live for seconds
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
     }
@@ -96,7 +97,7 @@ def run(master: str, url: str, out: Path, keys: dict[str, Any]) -> dict[str, Any
         [sys.executable, "-m", "tests.spark.cluster", master, url, str(out), json.dumps(keys)],
         capture_output=True,
         text=True,
-        timeout=150,
+        timeout=400,
         cwd=ROOT,
         env=environment(),
     )
@@ -106,6 +107,9 @@ def run(master: str, url: str, out: Path, keys: dict[str, Any]) -> dict[str, Any
 
 def main(master: str, url: str, out: str, keys_text: str) -> None:
     """The driver: a batch read, an export, and a stream."""
+    import pyarrow.parquet
+    from pyspark.sql.types import LongType, StructField, StructType
+
     import flintmq.spark
     from flintmq.config import StoreConfig
     from flintmq.spark.jobs.export import export
@@ -126,30 +130,30 @@ def main(master: str, url: str, out: str, keys_text: str) -> None:
     try:
         options = {**keys, "columns": COLUMNS, "minPartitions": "5"}
         frame = spark.read.format("flintmq").options(**options).load(url)
-        told: dict[str, Any] = {"batch": _rows(frame)}
-        told["processes"] = len({row.pid for row in frame.mapInPandas(_pids, "pid bigint").collect()})
+        with_process = StructType([*frame.schema.fields, StructField("process", LongType())])
+        rows = frame.mapInArrow(_with_process, with_process).collect()
+        told: dict[str, Any] = {"batch": _told(rows), "processes": len({row.process for row in rows})}
         told["exported"] = export(spark, url, f"{out}/lake", StoreConfig.from_keys(keys)).rows
-        stream = spark.readStream.format("flintmq").options(**{**options, "maxOffsetsPerTrigger": "1000"}).load(url)
+        stream = spark.readStream.format("flintmq").options(**{**options, "maxBytesPerTrigger": "400000"}).load(url)
         writer = stream.writeStream.format("parquet").option("checkpointLocation", f"{out}/checkpoint")
         query = writer.trigger(availableNow=True).start(f"{out}/stream")
-        query.awaitTermination(60)
-        told["stream"] = _rows(spark.read.schema(frame.schema).parquet(f"{out}/stream"))
+        query.awaitTermination(200)
+        told["stream"] = _told([list(row.values()) for row in pyarrow.parquet.read_table(f"{out}/stream").to_pylist()])
     finally:
         spark.stop()
     print(json.dumps(told))
 
 
-def _rows(frame: Any) -> list[list[Any]]:
-    rows = [[*row[:4], bytes(row[4]).hex()] for row in frame.collect()]
-    return sorted(rows)
+def _told(rows: list[Any]) -> list[list[Any]]:
+    return sorted([*row[:4], bytes(row[4]).hex()] for row in rows)
 
 
-def _pids(batches: Iterator[Any]) -> Iterator[Any]:
-    """The process that runs the Python worker: another for each executor."""
-    import pandas
+def _with_process(batches: Iterator[Any]) -> Iterator[Any]:
+    """Rows with the process that runs the Python worker: another for each executor."""
+    import pyarrow
 
-    for _ in batches:
-        yield pandas.DataFrame({"pid": [os.getppid()]})
+    for batch in batches:
+        yield batch.append_column("process", pyarrow.array([os.getppid()] * batch.num_rows, pyarrow.int64()))
 
 
 if __name__ == "__main__":

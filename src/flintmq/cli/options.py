@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 
 StoreArgument = Annotated[
     str,
-    typer.Argument(metavar="STORE", show_default=False, help="The store's directory, the one with commitlog/ in it."),
+    typer.Argument(
+        metavar="STORE",
+        show_default=False,
+        help="The store's directory, the one with commitlog/ in it; to read also s3://BUCKET/STORE.",
+    ),
 ]
 SetOption = Annotated[
     list[str] | None,
