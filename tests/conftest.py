@@ -45,5 +45,7 @@ def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], Golden]
 @pytest.fixture(scope="session")
 def objects() -> Iterator[Server]:
     """An S3-compatible server on loopback with one bucket, which asks for no keys."""
+    for package in ("pyarrow", "moto", "flask"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
     with running() as server:
         yield server

@@ -176,3 +176,14 @@ def test_a_shrunken_file_is_an_error_not_a_crash(run: Run, basic: Golden, tmp_pa
             file.truncate(length)
         assert run("scan", store, "--json").code == 1
         assert run("scan", store, "--json", "--skip-damage").code == 1
+
+
+def test_a_store_on_object_storage(run, golden, objects):
+    store = golden("basic")
+    url = objects.put(store.path, "cli/basic")
+    keys = [word for name, value in objects.keys.items() for word in ("--set", f"{name}={value}")]
+    here, there = run("scan", store.path, "--json"), run("scan", url, "--json", *keys)
+    assert (there.code, there.out) == (0, here.out) and len(here.rows) == 3000
+    assert run("inspect", url, *keys).out == run("inspect", store.path).out.replace(str(store.path), url)
+    missing = run("scan", url + "/none", *keys)
+    assert (missing.code, missing.err) == (2, f"flintmq: {url}/none: does not exist; {missing.err.partition('; ')[2]}")

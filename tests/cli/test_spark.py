@@ -128,3 +128,10 @@ def test_a_missing_spark_is_said_with_the_way_to_get_it(run: Run, monkeypatch: p
         monkeypatch.setattr("flintmq.spark.session", no_session)
         result = run("spark", "verify", "store")
         assert result.code == error.exit_code and result.err == f"flintmq: {error}\n"
+
+
+@pytest.mark.parametrize("job, option", [("export", "--out"), ("rebuild", "--into")])
+def test_results_go_to_directories(run: Run, job: str, option: str) -> None:
+    """Refused before Spark starts."""
+    done = run("spark", job, "anywhere", option, "s3://bucket/x")
+    assert done.code == 2 and "'s3://bucket/x': FlintMQ writes to directories only" in done.err

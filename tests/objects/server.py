@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from pyarrow.fs import S3FileSystem
+if TYPE_CHECKING:
+    from pyarrow.fs import S3FileSystem
 
 KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test"}
 BUCKET = "stores"
@@ -51,6 +52,8 @@ class Server:
     @property
     def filesystem(self) -> S3FileSystem:
         """A client that may write."""
+        from pyarrow.fs import S3FileSystem
+
         host = self.endpoint.removeprefix("http://")
         keys = {"access_key": "test", "secret_key": "test"}
         return S3FileSystem(

@@ -1,17 +1,20 @@
 """Cutting a log: every record in exactly one range, wherever the cuts are wanted."""
 
 import zlib
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from flintmq.errors import CorruptStoreError
-from flintmq.spark.splits import SPLIT_BYTES_LEAST, LogRange, check_end, cut, split_count
+from flintmq.spark import splits
+from flintmq.spark.splits import SPLIT_BYTES_LEAST, LogRange, check_end, cut, firm, shares, split_count
 from flintmq.store.log import LogWalk, find_end
 from flintmq.store.log_files import LogFiles
 from flintmq.store.report import Report
 from flintmq.store.search import first_record
+from tests.store.test_late_begin import Far
 
 
 def files_of(path):
@@ -137,3 +140,28 @@ def test_a_record_inside_a_body_does_not_pass(golden, tmp_path):
 )
 def test_split_count(span, cores, least, count):
     assert split_count(span, cores, least) == count
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 61])
+@pytest.mark.parametrize("name", ["basic", "rolled", "flags", "batch"])
+def test_from_afar_tasks_make_the_same_cuts(golden, name, count):
+    """Each with the files alone that it needs, and planning reads nothing."""
+    near = files_of(golden(name).path)
+    end, far = find_end(near).offset, Far()
+    log = replace(near, effects=far)
+    parts = shares(log, 0, end, count)
+    assert far.read == 0
+    made = [firm(splits.files_of(log, part), part, end) for part in parts]
+    assert made == cut(near, 0, end, count)
+    assert shares(near, 0, end, count) == made and firm(near, made[0], end) is made[0]
+
+
+def test_a_gap_between_files_is_seen_by_the_task_before_it(golden, tmp_path):
+    path = golden("basic").copy(tmp_path)
+    (path / "commitlog" / "00000000000000131072").unlink()
+    log = replace(files_of(path), effects=Far())
+    parts = shares(log, 0, find_end(files_of(path)).offset, 40)
+    with pytest.raises(CorruptStoreError, match="gap of 131072 bytes"):
+        for part in parts:
+            narrow = splits.files_of(log, part)
+            offsets(narrow, firm(narrow, part, parts[-1].end))
