@@ -1,9 +1,11 @@
 """Queues that come and go while a query runs."""
 
 import shutil
+import time
 
 import pytest
 
+from flintmq.arrow.objects import FRESH_SECONDS
 from flintmq.errors import StoreError
 from tests.spark.stream.drive import Query, numbers
 
@@ -31,3 +33,23 @@ def test_a_queue_that_is_gone(golden, tmp_path):
     query.restart()
     rows = [row for bite in query.bites() for row in bite]
     assert {row["topic"] for row in rows} >= {"Payments"} and query.offset["Orders/0"] < 50
+
+
+def test_a_copy_on_object_storage_that_is_replaced_as_it_grows(writer, objects):
+    """Of a store that is open: copied in the order in which a copy is right, queues after the log."""
+    got = []
+    query = None
+    for count in (300, 1, 500):
+        writer.put_all(count, ["A", "B"], 2)
+        for part in ("config", "commitlog", "consumequeue"):
+            if (writer.path / part).is_dir():
+                objects.put(writer.path / part, f"growing-copy/{part}")
+        for file in ("abort", "lock", "checkpoint"):
+            if (writer.path / file).is_file():
+                objects.put_object(f"growing-copy/{file}", (writer.path / file).read_bytes())
+        if query is None:
+            query = Query("s3://stores/growing-copy", columns="body", maxOffsetsPerTrigger=200, **objects.keys)
+        else:
+            time.sleep(FRESH_SECONDS + 0.1)
+        got += [row for bite in query.bites() for row in bite]
+        assert sorted(numbers(got)) == list(range(writer.count))
