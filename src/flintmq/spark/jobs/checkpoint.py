@@ -17,6 +17,7 @@ from typing import Any
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.spark.jobs.target import Manifest, sync_folder, write_synced
+from flintmq.storage.where import local_only
 
 COPY = "export.json"
 FORMAT = 1
@@ -44,7 +45,7 @@ class Checkpoint:
         """
         if path is None:
             return cls(None, table)
-        folder = Path(os.path.abspath(path))
+        folder = Path(os.path.abspath(local_only(path)))
         if folder.is_relative_to(table):
             raise UsageError(f"--checkpoint {folder} is within {table}; give a directory beside it")
         try:

@@ -26,6 +26,7 @@ from flintmq.spark.jobs.replay_rows import Row
 from flintmq.spark.jobs.replay_source import CHUNK_BYTES, Chunk, Source, StoreSource, open_source, rows_of
 from flintmq.spark.jobs.replay_tasks import matching
 from flintmq.spark.jobs.run import Progress, parallelism
+from flintmq.storage.where import local_only
 from flintmq.store.log_files import LogFiles
 from flintmq.store.message_store import MessageStore
 from flintmq.store.report import Report
@@ -120,7 +121,7 @@ def replay(
 
     Durability: everything, on return.
     """
-    config, into = config or StoreConfig(), os.path.abspath(into)
+    config, into = config or StoreConfig(), os.path.abspath(local_only(into))
     pace = Pace.parse(speed)
     if peer not in (PEER_533, PEER_540):
         raise UsageError(f"peer {peer[:40]!r} is not one of: {PEER_533}, {PEER_540}")
