@@ -331,12 +331,13 @@ class _Dispatch:
         """Make the last index file anew, from the log, as it was committed."""
         index = self.state.index
         if not index.keys:
-            remade(self.plan, self.state, None)
+            remade(self.spark, self.plan, self.state, None)
             return
         begin = max(index.begin, self.plan.log.min_offset)
         span = self.state.position - begin
         ranges = cut(self.plan.log, begin, self.state.position, split_count(span, parallelism(self.spark)))
         work = begin_work(self.plan.into)
         answers = self._stage(work, ranges, self.state.position)
-        remade(self.plan, self.state, Round(self.plan, work, [Stage.of(answer) for answer in answers]), self.spark)
+        job = Round(self.plan, work, [Stage.of(answer) for answer in answers])
+        remade(self.spark, self.plan, self.state, job)
         end_work(work)

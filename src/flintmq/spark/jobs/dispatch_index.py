@@ -93,13 +93,13 @@ def brought_in(
     effects.sync_dir(plan.into)
 
 
-def remade(plan: RebuildPlan, state: State, job: Round | None, spark: SparkSession | None = None) -> None:
+def remade(spark: SparkSession, plan: RebuildPlan, state: State, job: Round | None) -> None:
     """Make the last index file as it was committed, and remove those that were not.
 
     Args:
+        spark: runs the task that makes it.
         plan, state: the dispatch; where the log's beginning took keys with it, the state has fewer afterwards.
         job: with the keys from the last file's beginning on; None where no file has room.
-        spark: runs the task that makes it.
 
     Raises:
         StoreError: the log gives other keys than it did.
@@ -110,7 +110,7 @@ def remade(plan: RebuildPlan, state: State, job: Round | None, spark: SparkSessi
         return
     folder = os.path.join(plan.into, "index")
     effects.mkdirs(folder)
-    if job is not None and spark is not None:
+    if job is not None:
         gone = plan.log.min_offset > index.begin
         skip = 0 if gone else index.skip
         keys = sum(stage.keys for stage in job.stages) - skip
