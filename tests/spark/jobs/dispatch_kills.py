@@ -4,8 +4,8 @@
 
 A writer puts messages into a store with dispatch="external"; `flintmq spark dispatch` follows, into the store itself
 or into another directory. The driver, one of its Python workers, or the writer is killed at a moment drawn from the
-seed, and started again where it died. After every tenth kill and at the end the writer stops, a run with --once does the
-rest, and every byte of queues and index is compared. A difference ends the program with 1 and keeps the folder.
+seed, and started again where it died. After every tenth kill and at the end the writer stops, a run with --once does
+the rest, and every byte of queues and index is compared. A difference ends the program with 1 and keeps the folder.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ from pathlib import Path
 from flintmq.config import StoreConfig
 from flintmq.forensics.rebuild import rebuild
 from flintmq.message import Message
+from flintmq.storage.lock import is_live
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.dispatching import differing
 
@@ -41,8 +42,9 @@ PATIENCE_S = 120.0
 
 
 def write(root: str, seed: int) -> None:
-    """The writer: put messages until SIGTERM."""
+    """The writer: put messages until SIGTERM, or for ten minutes."""
     stop: list[int] = []
+    signal.alarm(600)
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     chance = random.Random(seed)
     with MessageStore(root, KEYS, dispatch="external") as store:
@@ -101,11 +103,11 @@ class Run:
         self.driver: subprocess.Popen[bytes] | None = None
 
     def start_writer(self) -> None:
-        """Start it, and wait until there is a log."""
+        """Start it, and wait until it has the store open."""
         seed = self.chance.randrange(1 << 30)
         self.writer = subprocess.Popen([sys.executable, "-m", __spec__.name, "--write", str(self.root), str(seed)])
         end = time.monotonic() + PATIENCE_S
-        while not any((self.root / "commitlog").glob("*")) and time.monotonic() < end:
+        while not is_live(str(self.root)) and time.monotonic() < end:
             time.sleep(0.05)
 
     def start_driver(self, *more: str) -> None:
@@ -222,6 +224,7 @@ def main() -> int:
     if words.write:
         write(words.write[0], int(words.write[1]))
         return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended
     killed, wrong = kills(words.folder, words.kills, words.seed, told=True)
     size = sum(path.stat().st_size for path in (words.folder / "store" / "commitlog").iterdir())
     print(f"{killed.total()} kills {dict(killed)}, {size >> 20} MiB of log: {wrong or 'byte-identical to a rebuild'}")
