@@ -1,4 +1,4 @@
-"""Jobs on Spark: export (cli/spark_export.py), verify, rebuild, dispatch (cli/spark_dispatch.py), replay (cli/spark_replay.py)."""
+"""Jobs on Spark: verify and rebuild; export, dispatch and replay have modules of their own."""
 
 from __future__ import annotations
 

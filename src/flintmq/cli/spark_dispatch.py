@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from flintmq.spark.jobs.dispatch import Dispatched
 
 EPILOG = examples(
-    "flintmq spark dispatch /var/rocketmq/store --into /var/derived",
-    "flintmq spark dispatch /data/store --into /data/store --once",
+    "flintmq spark dispatch /var/rocketmq/store --into /tmp/derived --once",
+    "flintmq spark dispatch /var/rocketmq/store --into /tmp/derived --once --master 'local[2]' --json",
 )
 
 

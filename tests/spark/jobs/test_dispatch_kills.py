@@ -20,6 +20,7 @@ CALLS = ("pwrite", "create", "rename", "unlink", "sync", "sync_dir", "truncate",
 
 def test_kills_of_real_processes(tmp_path: Path) -> None:
     """A driver and a worker of Spark, while the log is written."""
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
     killed, wrong = kills(tmp_path / "run", 2, seed=5)
     assert (killed, wrong) == ({"driver": 1, "worker": 1}, [])
 
