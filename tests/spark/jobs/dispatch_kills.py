@@ -19,6 +19,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 from flintmq.config import StoreConfig
@@ -195,7 +196,9 @@ class Run:
                 self._end(process)
 
 
-def kills(folder: Path, count: int, seed: int, told: bool = False) -> tuple[Counter[str], list[str]]:
+def kills(
+    folder: Path, count: int, seed: int, kinds: Sequence[str] = KINDS, told: bool = False
+) -> tuple[Counter[str], list[str]]:
     """Kill so many times; what was killed, and names of files that differ from a rebuild's."""
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -203,7 +206,7 @@ def kills(folder: Path, count: int, seed: int, told: bool = False) -> tuple[Coun
     try:
         while run.killed.total() < count and not wrong:
             before = run.killed.total()
-            run.kill(KINDS[before % len(KINDS)])
+            run.kill(kinds[before % len(kinds)])
             if run.killed.total() % 10 == 0 and run.killed.total() > before:
                 wrong = run.check()
                 if told:
@@ -218,6 +221,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--kills", type=int, default=100)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--only", choices=sorted(set(KINDS)), help="kill only these; all kinds in turn otherwise")
     parser.add_argument("--folder", type=Path, default=Path("artifacts/dispatch"))
     parser.add_argument("--write", nargs=2, metavar=("STORE", "SEED"), help=argparse.SUPPRESS)
     words = parser.parse_args()
@@ -225,7 +229,7 @@ def main() -> int:
         write(words.write[0], int(words.write[1]))
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that what was started is ended
-    killed, wrong = kills(words.folder, words.kills, words.seed, told=True)
+    killed, wrong = kills(words.folder, words.kills, words.seed, [words.only] if words.only else KINDS, True)
     size = sum(path.stat().st_size for path in (words.folder / "store" / "commitlog").iterdir())
     print(f"{killed.total()} kills {dict(killed)}, {size >> 20} MiB of log: {wrong or 'byte-identical to a rebuild'}")
     return 1 if wrong else 0
