@@ -256,3 +256,65 @@ def _first(into: Path, kind: str) -> int:
     """How many of the files that a rebuild of everything would have are gone."""
     names = sorted(path.name for path in (into / kind).rglob("*") if path.is_file())
     return int(names[0]) if kind == "consumequeue" else 20 - len(names)
+
+
+def test_damage_at_the_end_comes_after_what_is_sound(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    root, into, config = tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS)
+    with open_small(root) as store:
+        last = put_all(store, 30)[-1]
+    path = max(p for p in (root / "commitlog").iterdir() if int(p.name) <= last.physical_offset)
+    position = last.physical_offset - int(path.name)
+    data = bytearray(path.read_bytes())
+    data[position + 95] ^= 1
+    path.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match=f"{path.name}, position {position}"):
+            run(root, into, config)
+    assert sum(any(data[n : n + 20]) for data in _below(into, "consumequeue").values()
+               for n in range(0, len(data), 20)) == 29  # fmt: skip
+
+
+def test_a_torn_tail_is_looked_at_again(golden, tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    store, into = golden("basic"), tmp_path / "into"
+    config, peer = settings(store)
+    root = store.copy(tmp_path)
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    row = store.rows[-1]
+    path = max(p for p in (root / "commitlog").iterdir() if int(p.name) <= row["physical_offset"])
+    whole, half = path.read_bytes(), row["physical_offset"] - int(path.name) + 120
+    path.write_bytes(whole[:half] + bytes(len(whole) - half))
+    assert run(root, into, config, peer).records == len(store.rows) - 1
+    path.write_bytes(whole)
+    assert run(root, into, config, peer).records == 1
+    rebuild(str(root), str(tmp_path / "local"), config, peer)
+    assert differing(into, tmp_path / "local") == []
+
+
+def test_what_goes_before_it_is_dispatched_is_told(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    root, into, config = tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS)
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 30)
+        run(root, into, config)
+        put_all(store, 200, 30)
+        logs = sorted((root / "commitlog").iterdir())
+        for log in logs[: len(logs) // 2]:
+            log.unlink()
+        done = run(root, into, config)
+    assert done.notes["log_lost"] == 1 and done.notes["hole"] == 1
+    with open_store(into.parent / "store") as log:
+        kept = {m.queue_offset for m in log.messages()}
+    data = b"".join(data for name, data in sorted(_below(into, "consumequeue").items()))
+    base = int(min(_below(into, "consumequeue")).rpartition("/")[2]) // 20
+    units = {base + n // 20 for n in range(0, len(data), 20) if int.from_bytes(data[n : n + 8], "big")}
+    assert kept <= units and len(units - kept) <= 30
+
+
+@pytest.mark.parametrize("named", [{"max_bytes": 0}, {"interval_s": -1.0}, {"interval_s": float("nan")}])
+def test_arguments_are_checked(golden, tmp_path, named):
+    with pytest.raises(UsageError, match=f"{next(iter(named))}="):
+        run(golden("basic").path, tmp_path / "into", **named)
+    assert not (tmp_path / "into").exists()

@@ -18,7 +18,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from flintmq.config import StoreConfig
-from flintmq.errors import CorruptStoreError, StoreError
+from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.forensics.rebuild import Progress, RebuildPlan
 from flintmq.format.index import PEER_533
 from flintmq.spark.jobs import dispatch_start as start
@@ -121,12 +121,15 @@ def dispatch(
 
     Raises:
         NotAStoreError, UnsupportedFormatError, StoreAccessError: root is no store that can be read.
-        UsageError: `into` holds what this job did not make, or another log; or the log is not the one of before.
+        UsageError: `into` holds what this job did not make, or another log; or the log is not the one of before; or
+            an argument that cannot be.
         ConfigError: a geometry that cannot be, or another than that of `into`.
         StoreLockedError: somebody else writes queues and index there.
         CorruptStoreError: damage in the log; what was dispatched before it stays.
         StoreError: Spark gave up.
     """
+    if max_bytes < 1 or not interval_s >= 0:
+        raise UsageError(f"max_bytes={max_bytes}, interval_s={interval_s}; give at least 1 and 0")
     root, into = os.path.abspath(root), os.path.abspath(into)
     plan = start.checked(root, into, config or StoreConfig(), peer)
     lock = DispatchLock(into)
@@ -200,7 +203,10 @@ class _Dispatch:
         self.done.log_bytes += ranges[-1].end - begin
         end_work(work)
         self.news = True
-        return ranges[-1].end < end
+        if ranges[-1].end < end:
+            return True
+        self._judge_end()
+        return False
 
     def close(self) -> None:
         """Say that everything is as committed."""
@@ -249,10 +255,8 @@ class _Dispatch:
     def _ranges(self, begin: int, end: int) -> list[LogRange]:
         """The ranges of one round."""
         ranges = cut(self.plan.log, begin, end, split_count(end - begin, parallelism(self.spark)))
-        most = 1
-        while most < len(ranges) and ranges[most].end - begin <= self.max_bytes:
-            most += 1
-        return [part for part in ranges[:most] if part.begin < part.end] or ranges
+        first, *rest = [part for part in ranges if part.begin < part.end]
+        return [first, *(part for part in rest if part.end - begin <= self.max_bytes)]
 
     # -- doing ------------------------------------------------------------------------------------------------------
 

@@ -132,6 +132,8 @@ def remade(spark: SparkSession, plan: RebuildPlan, state: State, job: Round | No
     for name in effects.listdir(folder):
         if name not in (*index.names, index.empty):
             effects.unlink(os.path.join(folder, name))
+    there = set(effects.listdir(folder))
+    index.names[:] = [name for name in index.names if name in there]  # the others went with the log's beginning
     effects.sync_dir(folder)
 
 
