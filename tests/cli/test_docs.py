@@ -73,7 +73,7 @@ def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignor
 
 
 def test_there_are_examples_for_every_command() -> None:
-    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 26
+    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 28
 
 
 def keys(heading: str, table: str = "key") -> list[str]:
@@ -131,11 +131,13 @@ def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path)
     assert list(found) == keys("`doctor`")
     assert list(found["checks"][0]) == ["name", "state", "found", "advice"]
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from flintmq.spark.jobs.dispatch import Dispatched
     from flintmq.spark.jobs.export import Exported
     from flintmq.spark.jobs.replay import Replayed
 
     assert list(Exported().as_dict()) == keys("`spark export`")
     assert list(Replayed("bulk", "store").as_dict()) == keys("`spark replay`")
+    assert list(Dispatched().as_dict()) == keys("`spark dispatch`")
 
 
 def test_the_keys_on_stderr(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

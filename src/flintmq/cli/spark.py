@@ -1,10 +1,10 @@
-"""Jobs on Spark: export (cli/spark_export.py), verify, rebuild, replay (cli/spark_replay.py)."""
+"""Jobs on Spark: verify and rebuild; export, dispatch and replay have modules of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.cli import rebuild, spark_replay
+from flintmq.cli import rebuild, spark_dispatch, spark_replay
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -60,6 +60,7 @@ def verify_command(
 
 
 COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
+    "dispatch": (spark_dispatch.command, spark_dispatch.EPILOG),
     "export": (export_command, EXPORT_EPILOG),
     "verify": (
         verify_command,

@@ -23,16 +23,17 @@ from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.storage.where import effects_for, local_only
 from flintmq.store import geometry, index_files
-from flintmq.store.config_files import read_config
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules, each_block
 from flintmq.store.index_builder import IndexFileBuilder
 from flintmq.store.index_writer import IndexWriter
 from flintmq.store.log import LogWalk
 from flintmq.store.log_files import LogFiles
+from flintmq.store.opening import batch_topics
 from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.queues import queue_names
 from flintmq.store.recovery import Facts, read_facts
 from flintmq.store.report import Report
+from flintmq.store.snapshot import list_log
 
 STAGING = ".flintmq-rebuild"
 EXT_LEAST = EXT_UNIT.min_size + FILE_END_ROOM  # bytes of an extension file that can hold a unit
@@ -111,31 +112,37 @@ def plan_rebuild(
         UsageError: an unknown peer, or `into` already has what would be made.
         ConfigError: a geometry that cannot be.
     """
-    config = config or StoreConfig()
-    if peer not in (PEER_533, PEER_540):
-        raise UsageError(f"peer {peer!r} is not one of: {PEER_533}, {PEER_540}")
-    into, disk = local_only(into), effects or REAL
-    effects = effects or effects_for(root, config.s3)
-    root = geometry.open_root(root, config, effects)
+    plan = plan_of(root, into, config, peer, effects)
+    into, disk = plan.into, plan.disk
     taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:
         raise UsageError(f"{into}: {', '.join(taken)} stand there already; give an empty directory")
     if is_live(into):
         raise UsageError(f"{into}: a running store holds its lock; stop it or give another directory")
-    places = geometry.log_directories(root, config, effects)
-    log = LogFiles.discover(
-        [place.path for place in places],
-        config.mapped_file_size_commit_log if "mappedFileSizeCommitLog" in config.given else None,
-        config.max_message_size if "maxMessageSize" in config.given else None,
-        effects,
-    )
+    return plan
+
+
+def plan_of(
+    root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects | None = None
+) -> RebuildPlan:
+    """The same, whatever stands in `into`.
+
+    Raises:
+        As plan_rebuild, but for `into`.
+    """
+    config = config or StoreConfig()
+    if peer not in (PEER_533, PEER_540):
+        raise UsageError(f"peer {peer!r} is not one of: {PEER_533}, {PEER_540}")
+    into = local_only(into)
+    effects = effects or effects_for(root, config.s3)
+    root = geometry.open_root(root, config, effects)
     slots, items = _index_geometry(root, config, effects)
     return RebuildPlan(
         root,
         into,
-        log,
+        list_log(root, config, effects),
         read_facts(root, effects),
-        DispatchRules.of(config, _batch_topics(root, effects), peer),
+        DispatchRules.of(config, batch_topics(root, effects), peer),
         -(-_file_size(root, geometry.QUEUES, UNIT_SIZE, config, effects) // UNIT_SIZE) * UNIT_SIZE,
         _file_size(root, geometry.EXT_QUEUES, EXT_LEAST, config, effects) if _has_ext(root, config, effects) else 0,
         _file_size(root, geometry.BATCH_QUEUES, BATCH_UNIT_SIZE, config, effects),
@@ -170,14 +177,6 @@ def _file_size(root: str, kind: str, least: int, config: StoreConfig, effects: E
 
 def _has_ext(root: str, config: StoreConfig, effects: Effects) -> bool:
     return config.enable_consume_queue_ext or effects.is_dir(os.path.join(root, geometry.EXT_QUEUES))
-
-
-def _batch_topics(root: str, effects: Effects) -> set[str]:
-    """Topics of type BatchCQ: by config/topics.json, or because they have such queues."""
-    table = read_config(root, effects)
-    return {topic for topic in table.topics if table.is_batch(topic)} | {
-        name.topic for name in queue_names(root, geometry.BATCH_QUEUES, effects)
-    }
 
 
 def _index_geometry(root: str, config: StoreConfig, effects: Effects) -> tuple[int, int]:

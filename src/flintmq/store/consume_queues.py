@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 from flintmq.config import StoreConfig
 from flintmq.format.batch_queue import BATCH_UNIT
@@ -21,7 +21,7 @@ from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
 from flintmq.store.places import LMQ_PREFIX
 from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
-from flintmq.store.queues import AnyUnit, QueueName, UnitFile, UnitQueue, batch_queue, plain_queue, queue_names
+from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names, zero_behind
 from flintmq.store.report import Report
 from flintmq.store.running_queue import AnyQueue, RunningBatchQueue, RunningQueue
 
@@ -87,7 +87,7 @@ class ConsumeQueues:
                 if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
                     break
             end -= 1
-        self._zero_behind(units.files, end * UNIT_SIZE)
+        zero_behind(units.files, end * UNIT_SIZE, self.effects)
         self._cut_ext(queue, units, end)
         if end == units.first and end == 0:
             return log_begin, written > end
@@ -123,7 +123,7 @@ class ConsumeQueues:
                 if expired or stands(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
                     break
             end -= 1
-        self._zero_behind(units.files, end * BATCH_UNIT.size)
+        zero_behind(units.files, end * BATCH_UNIT.size, self.effects)
         queue.writer.position = end * BATCH_UNIT.size
         if last is None or end == units.first:
             return log_begin, written > end
@@ -138,22 +138,7 @@ class ConsumeQueues:
         last = (units.unit(number) for number in range(end - 1, units.first - 1, -1))
         code = next((unit.tags_code for unit in last if unit is not None and is_address(unit.tags_code)), None)
         queue.writer.ext.position = 0 if code is None else found.end_behind(code)
-        self._zero_behind(found.files, queue.writer.ext.position)
-
-    def _zero_behind(self, files: Sequence[UnitFile], end: int) -> None:
-        """Nothing may stand behind the last unit: whole files go, the rest of the last one is zeroed (D4, D12)."""
-        for file in files:
-            keep = min(max(end - file.start, 0), file.size)
-            if keep == 0 and file.start > 0:
-                self.effects.unlink(file.path)
-            elif keep < file.size:
-                fd = self.effects.open_write(file.path)
-                try:
-                    rest = self.effects.pread(fd, file.size - keep, keep)
-                    if any(rest):
-                        self.effects.pwrite(fd, bytes(len(rest)), keep)
-                finally:
-                    self.effects.close(fd)
+        zero_behind(found.files, queue.writer.ext.position, self.effects)
 
     def _open(self, topic: bytes, queue_id: int) -> RunningQueue | None:
         if (topic, queue_id) not in self.plain:

@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 
 from flintmq.config import StoreConfig
 from flintmq.format import consume_queue_ext
-from flintmq.format.consume_queue import PRE_BLANK_SIZE
+from flintmq.format.consume_queue import PRE_BLANK_SIZE, Unit
 from flintmq.storage.effects import Effects
 from flintmq.store import index_files
 from flintmq.store.consume_queues import ConsumeQueues
-from flintmq.store.queues import ExtQueue, QueueName, UnitQueue, batch_queue, plain_queue
+from flintmq.store.queues import ExtQueue, QueueName, UnitFile, UnitQueue, batch_queue, plain_queue
 from flintmq.store.running_queue import RunningQueue
 
 log = logging.getLogger("flintmq.retention")
@@ -57,39 +58,58 @@ class Expiry:
         self._delete_index(log_begin)
 
     def _raise_minimum(self, queue: RunningQueue, units: UnitQueue, log_begin: int) -> None:
-        low = units.bisect(lambda u: u.physical_offset < log_begin or u.size == PRE_BLANK_SIZE, queue.max_offset)
+        low = lowest(units, log_begin, queue.max_offset)
         if low > queue.min_offset:
             queue.min_offset = min(low, queue.max_offset)
 
     def _delete(self, units: UnitQueue, log_begin: int) -> None:
         """Delete files whose last unit is of a record that is gone."""
-        width = units.layout.size
-        for file in units.files[:-1]:
-            last = units.unit((file.start + file.size) // width - 1)
-            if last is None or last.physical_offset >= log_begin:
-                break
+        for file in expired_units(units, log_begin):
             self._remove(file.path, f"its messages stood before log offset {log_begin}")
 
     def _delete_ext(self, queue: RunningQueue, name: QueueName) -> None:
         """Delete ext files that no unit of the queue points into any more."""
         first = queue.units(queue.min_offset, 1) if queue.writer.ext is not None else []
-        if not first or not consume_queue_ext.is_address(first[0].tags_code):
-            return
-        needed = consume_queue_ext.position(first[0].tags_code)
-        for file in ExtQueue.of(self.root, name, self.effects).files[:-1]:
-            if file.start + file.size <= needed:
-                self._remove(file.path, f"no unit from {queue.min_offset} on points into it")
+        for file in expired_ext(ExtQueue.of(self.root, name, self.effects), first[0]) if first else ():
+            self._remove(file.path, f"no unit from {queue.min_offset} on points into it")
 
     def _delete_index(self, log_begin: int) -> None:
-        for file in index_files.discover(self.root, self.config, self.effects)[:-1]:
-            header = file.header()
-            if header is None or header.end_physical_offset >= log_begin:
-                break
+        for file in expired_index(index_files.discover(self.root, self.config, self.effects), log_begin):
             self._remove(file.path, f"its keys stood before log offset {log_begin}")
 
     def _remove(self, path: str, rule: str) -> None:
         self.queues.files.forget(path)
         remove(path, rule, self.effects)
+
+
+def lowest(units: UnitQueue, log_begin: int, end: int) -> int:
+    """The first queue offset below `end` whose record stands at `log_begin` or later."""
+    return units.bisect(lambda unit: unit.physical_offset < log_begin or unit.size == PRE_BLANK_SIZE, end)
+
+
+def expired_units(units: UnitQueue, log_begin: int) -> Iterator[UnitFile]:
+    """Files of a queue whose last unit is of a record that is gone; never the last file."""
+    for file in units.files[:-1]:
+        last = units.unit((file.start + file.size) // units.layout.size - 1)
+        if last is None or last.physical_offset >= log_begin:
+            return
+        yield file
+
+
+def expired_ext(ext: ExtQueue, first: Unit) -> Iterator[UnitFile]:
+    """Files of an ext queue before the one that the queue's first unit points into; never the last file."""
+    if consume_queue_ext.is_address(first.tags_code):
+        needed = consume_queue_ext.position(first.tags_code)
+        yield from (file for file in ext.files[:-1] if file.start + file.size <= needed)
+
+
+def expired_index(files: Sequence[index_files.IndexFile], log_begin: int) -> Iterator[index_files.IndexFile]:
+    """Index files, in order, whose last key is of a record that is gone; never the last file."""
+    for file in files[:-1]:
+        header = file.header()
+        if header is None or header.end_physical_offset >= log_begin:
+            return
+        yield file
 
 
 def remove(path: str, rule: str, effects: Effects) -> None:

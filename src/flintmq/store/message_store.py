@@ -17,10 +17,11 @@ from dataclasses import replace
 from typing import Self
 
 from flintmq.config import StoreConfig
-from flintmq.errors import StoreError, UsageError
+from flintmq.errors import StoreError, StoreLockedError, UsageError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.kernels.appender import Putter
 from flintmq.message import GetResult, Message, PutResult
+from flintmq.storage.dispatch_lock import ExternalClaim, holder
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
@@ -65,12 +66,13 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         dev: small files, for trying things.
         peer: whose habits to follow on disk, "5.3.3" or "5.4.0".
         dispatch: "thread": a thread of this store writes queues and index. "external": nobody here does, another
-            process makes them from the log; `get`, `wait_dispatched` and delivery after a delay are not to be had.
+            process makes them from the log (`flintmq spark dispatch`); `get`, `wait_dispatched` and delivery after a
+            delay are not to be had.
         effects: the disk and the clock.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
-        StoreLockedError: another process has it open.
+        StoreLockedError: another process has it open, or dispatches it while `dispatch` is "thread".
         CorruptStoreError: damage that is no tail; nothing was touched.
         ConfigError: an unknown key or an impossible value.
         UsageError: `dispatch` is neither.
@@ -100,11 +102,27 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         geometry.open_root(self.root, self.config, effects)
         self._lock = StoreLock(self.root)
         self._closed = threading.Event()
+        self._claim: ExternalClaim | None = None
         try:
+            self._settle_dispatch()
             self._open(peer)
         except BaseException:
-            self._lock.release()
+            self._let_go()
             raise
+
+    def _settle_dispatch(self) -> None:
+        """Leave queues and index to others, or see that nobody else writes them. The store's lock is held."""
+        if self._external:
+            self._claim = ExternalClaim(self.root)
+        elif (by := holder(self.root)) is not None:
+            raise StoreLockedError(
+                f'{self.root}: {by} writes its queues and index; stop that one, or open with dispatch="external"'
+            )
+
+    def _let_go(self) -> None:
+        self._lock.release()
+        if self._claim is not None:
+            self._claim.release()
 
     def _open(self, peer: str) -> None:
         """Load, recover and start. The lock is held."""
@@ -160,7 +178,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             lambda: self._log.end if self._external else self._dispatch.position,
             self._places,
             self.root,
-            Expiry(self.root, self.config, self._queues, effects).follow,
+            self._nothing if self._external else Expiry(self.root, self.config, self._queues, effects).follow,
             self.config,
             effects,
             self._log.refuse,
@@ -188,6 +206,10 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._keeping.start()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
         self._keeper.start()
+
+    @staticmethod
+    def _nothing(log_begin: int) -> None:
+        """Queues and index follow the log by whoever writes them."""
 
     def _list(self) -> LogFiles:
         """The log's files as they are on disk; an empty last one, left by a kill amid its creation, is removed."""
@@ -345,7 +367,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         finally:
             self._queues.close()
             self._files.close()
-            self._lock.release()
+            self._let_go()
 
     def _checkpoint(self) -> None:
         """Write what is on disk: the log first, then queues and index; times only of what was synced before."""

@@ -16,6 +16,7 @@ import os
 import threading
 from collections import OrderedDict
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext, record
 from flintmq.kernels import runs
@@ -132,6 +133,22 @@ class FileSequence:
             self.files.effects.unlink(path)
 
 
+class WriterState(NamedTuple):
+    """Where a QueueWriter stands: what another one needs to go on as it would have.
+
+    Attributes:
+        next: queue offset of the next unit; -1 before the first.
+        log_begin: log offset of the queue's first record; -1 before it.
+        holes: units of holes so far.
+        ext: where the next unit of the ext queue goes; -1 for a queue without.
+    """
+
+    next: int
+    log_begin: int
+    holes: int
+    ext: int
+
+
 class QueueWriter:
     """Writes one plain consume queue, with its ext queue where there is one.
 
@@ -162,6 +179,17 @@ class QueueWriter:
             self.ext.files.remove()
         self.next = self._log_begin = -1
         self._holes = 0
+
+    @property
+    def state(self) -> WriterState:
+        """Where it stands."""
+        return WriterState(self.next, self._log_begin, self._holes, -1 if self.ext is None else self.ext.position)
+
+    def resume(self, state: WriterState) -> None:
+        """Go on where another writer of this queue stood."""
+        self.next, self._log_begin, self._holes = state.next, state.log_begin, state.holes
+        if self.ext is not None:
+            self.ext.position = state.ext
 
     def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> None:
         """Write units [first, end) of a block, in log order.

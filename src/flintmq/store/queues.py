@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,6 +34,7 @@ from flintmq.store.log_files import file_start
 AnyUnit: TypeAlias = Unit | BatchUnit
 
 _READ_BYTES = 64 * 1024
+_ZERO_BYTES = 1 << 20
 
 
 class QueueName(NamedTuple):
@@ -79,6 +80,40 @@ def _queue_ids(names: list[str]) -> Iterator[int]:
             continue
         if -(1 << 31) <= int(name) < 1 << 31:
             yield int(name)
+
+
+def zero_behind(files: Iterable[UnitFile], end: int, effects: Effects = REAL) -> None:
+    """Nothing may stand behind a queue's last unit: whole files go, the rest of the last one is zeroed (D4, D12).
+
+    Args:
+        files: of one queue.
+        end: byte of the queue behind the last unit.
+
+    Raises:
+        OSError: a file cannot be written.
+
+    Durability: none.
+    """
+    for file in files:
+        keep = min(max(end - file.start, 0), file.size)
+        if keep == 0 and file.start > 0:
+            effects.unlink(file.path)
+        elif keep < file.size:
+            _zero_rest(file, keep, effects)
+
+
+def _zero_rest(file: UnitFile, position: int, effects: Effects) -> None:
+    fd = effects.open_write(file.path)
+    try:
+        while (at := effects.next_data(fd, position)) is not None and at < file.size:
+            rest = effects.pread(fd, min(file.size - at, _ZERO_BYTES), at)
+            if any(rest):
+                effects.pwrite(fd, bytes(len(rest)), at)
+            if not rest:
+                break
+            position = at + len(rest)
+    finally:
+        effects.close(fd)
 
 
 def is_path(topic: str) -> bool:

@@ -18,9 +18,10 @@ import os
 import shutil
 import uuid
 from collections import Counter
+from collections.abc import Callable, Container
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.config import StoreConfig
 from flintmq.forensics.rebuild import (
@@ -42,7 +43,7 @@ from flintmq.store.dispatch import Dispatcher
 from flintmq.store.index_builder import IndexFileBuilder
 from flintmq.store.index_writer import file_name
 from flintmq.store.log import LogWalk, find_end
-from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles
+from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.report import Report
 
 if TYPE_CHECKING:
@@ -83,13 +84,18 @@ def rebuild(
     plan = plan_rebuild(absolute(root), os.path.abspath(local_only(into)), config, peer)
     report = Report()
     prepare(plan)
-    os.mkdir(os.path.join(plan.staging, "stages"))
+    os.mkdir(stages_path(plan))
     end = find_end(plan.log, plan.facts, report).offset
     span = max(0, end - plan.log.min_offset)
     ranges = shares(plan.log, 0, end, split_count(span, parallelism(spark)))
     done = Rebuilt(log_bytes=span)
 
-    answers = run_tasks(spark, partial(stage_range, plan, end, access), ranges, scaled(progress, span, 0, FIRST_STAGE))
+    answers = run_tasks(
+        spark,
+        partial(stage_range, plan, stages_path(plan), end, access),
+        ranges,
+        scaled(progress, span, 0, FIRST_STAGE),
+    )
     stages = [Stage.of(answer) for answer in answers]
     done.records = sum(answer["records"] for answer in answers)
     done.keys = sum(stage.keys for stage in stages)
@@ -117,13 +123,18 @@ def rebuild(
     return done
 
 
-def stage_range(plan: RebuildPlan, log_end: int, access: str, part: LogRange) -> dict[str, Any]:
-    """First stage, in a task: the units and keys of one range, staged.
+def stages_path(plan: RebuildPlan) -> str:
+    """Where a rebuild stages."""
+    return os.path.join(plan.staging, "stages")
+
+
+def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: LogRange) -> dict[str, Any]:
+    """First stage, in a task: the units and keys of one range, staged below the directory `into`.
 
     Raises:
         CorruptStoreError: damage in the range.
     """
-    writer = staged.StageWriter(os.path.join(plan.staging, "stages"), bool(plan.ext_file))
+    writer = staged.StageWriter(into, bool(plan.ext_file))
     dispatcher = Dispatcher(plan.rules)
     records, last = 0, (-1, 0)
     part = firm(plan.log, part, log_end)
@@ -151,38 +162,60 @@ def share_out(totals: Counter[str], groups: int) -> list[list[str]]:
     return [share for share in shares if share]
 
 
-def index_files(plan: RebuildPlan, stages: list[Stage], last: tuple[int, int]) -> list[IndexFile]:
+class IndexTail(NamedTuple):
+    """Index files that are there already, to be gone on with.
+
+    Attributes:
+        names: of all of them, in order.
+        keys: keys in the last one if there is room in it, else 0.
+        end_offset, end_time: log offset and store time of the last key.
+    """
+
+    names: list[str]
+    keys: int = 0
+    end_offset: int = 0
+    end_time: int = 0
+
+
+def index_files(
+    plan: RebuildPlan, stages: list[Stage], last: tuple[int, int], tail: IndexTail | None = None
+) -> list[IndexFile]:
     """Every index file there will be, by counting: what IndexWriter does one key after another.
 
     Args:
         plan: has the geometry.
         stages: with their numbers of keys.
         last: log offset and store time of the log's last record, offset -1 for none.
+        tail: the files that are there. One with room comes first in the answer, with the keys it gets.
     """
+    tail = tail or IndexTail([])
     capacity = plan.items - 1
     begins = [0]
     for stage in stages:
         begins.append(begins[-1] + stage.keys)
-    names: dict[str, int] = {}
+    names = dict.fromkeys(tail.names, 0)
     files: list[IndexFile] = []
-    end_offset = end_time = 0
-    for first in range(0, begins[-1], capacity):
-        end = min(first + capacity, begins[-1])
+    end_offset, end_time = tail.end_offset, tail.end_time
+    for n in range(-(-(begins[-1] + tail.keys) // capacity)):
+        first, end = max(n * capacity - tail.keys, 0), min((n + 1) * capacity - tail.keys, begins[-1])
         parts = [
             (number, max(first, begins[number]) - begins[number], min(end, begins[number + 1]) - begins[number])
             for number, stage in enumerate(stages)
             if begins[number] < end and begins[number + 1] > first
         ]
-        name = file_name(_key(stages[parts[0][0]].path, parts[0][1])[1], names)
+        if not parts:  # nothing new for the last one
+            break
+        goes_on = tail.keys > 0 and n == 0
+        name = tail.names[-1] if goes_on else file_name(key_place(stages[parts[0][0]].path, parts[0][1])[1], names)
         files.append(IndexFile(name, end_offset, end_time, parts))
-        end_offset, end_time = _key(stages[parts[-1][0]].path, parts[-1][2] - 1)
-    full = not files or begins[-1] % capacity == 0
-    if last[0] >= 0 and full and (not files or last[0] > end_offset):
+        end_offset, end_time = key_place(stages[parts[-1][0]].path, parts[-1][2] - 1)
+    full = (begins[-1] + tail.keys) % capacity == 0
+    if last[0] >= 0 and full and (not names or last[0] > end_offset):
         files.append(IndexFile(file_name(last[1], names), end_offset, end_time, []))
     return files
 
 
-def _key(path: str, number: int) -> tuple[int, int]:
+def key_place(path: str, number: int) -> tuple[int, int]:
     """Log offset and store time of one staged key."""
     _, offsets, times = next(staged.keys(path, number, number + 1))
     return offsets[0], times[0]
@@ -190,7 +223,7 @@ def _key(path: str, number: int) -> tuple[int, int]:
 
 def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | IndexFile) -> dict[str, Any]:
     """Second stage, in a task: some queues, or one index file, in a directory of the attempt's own."""
-    attempt = os.path.join(plan.staging, "stages", uuid.uuid4().hex)
+    attempt = os.path.join(stages_path(plan), uuid.uuid4().hex)
     report = Report()
     if isinstance(work, IndexFile):
         os.makedirs(os.path.join(attempt, "index"))
@@ -212,9 +245,41 @@ def make_index_file(plan: RebuildPlan, stages: list[Stage], file: IndexFile, pat
 def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], report: Report) -> None:
     """Write these queues from staged units, below plan.staging."""
     files = OpenFiles(plan.disk)
-    plain: dict[str, Any] = {}
-    batch: dict[str, BatchQueueWriter] = {}
-    with_times = bool(plan.ext_file)
+
+    def plain(path: str, light: bool) -> QueueWriter:
+        writer = queue_writer(plan, files, path, light, report)
+        assert writer is not None  # it has a path
+        return writer
+
+    place_staged(
+        stages,
+        paths,
+        bool(plan.ext_file),
+        plain,
+        lambda path: BatchQueueWriter(files, plan.staging, path, plan.batch_file),
+    )
+    files.close()
+
+
+def place_staged(
+    stages: list[Stage],
+    paths: Container[str],
+    with_times: bool,
+    plain: Callable[[str, bool], QueueWriter],
+    batch: Callable[[str], BatchQueueWriter],
+) -> tuple[dict[str, QueueWriter], dict[str, BatchQueueWriter]]:
+    """Write the units of these queues, in log order.
+
+    Args:
+        stages, with_times: what was staged.
+        paths: of the queues, as Queue.path gives them.
+        plain, batch: make the writer of a queue when it is first met (`plain` is told whether it is a light queue).
+
+    Returns:
+        The writers, by path.
+    """
+    plains: dict[str, QueueWriter] = {}
+    batches: dict[str, BatchQueueWriter] = {}
     for stage in stages:
         mine = {
             number: path
@@ -223,15 +288,15 @@ def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], 
         }
         for number, offsets, times, units in staged.segments(stage.path, mine, with_times):
             path = mine[number]
-            if path not in plain:
-                plain[path] = queue_writer(plan, files, path, stage.queues[number].light, report)
-            plain[path].place(offsets, times, units, 0, len(offsets))
+            if path not in plains:
+                plains[path] = plain(path, stage.queues[number].light)
+            plains[path].place(offsets, times, units, 0, len(offsets))
         for number, unit in staged.batch_units(stage.path, mine):
             path = mine[number]
-            if path not in batch:
-                batch[path] = BatchQueueWriter(files, plan.staging, path, plan.batch_file)
-            batch[path].put(unit)
-    files.close()
+            if path not in batches:
+                batches[path] = batch(path)
+            batches[path].put(unit)
+    return plains, batches
 
 
 def collect(plan: RebuildPlan, work: list[list[str] | IndexFile], attempts: list[str]) -> None:
@@ -249,4 +314,4 @@ def collect(plan: RebuildPlan, work: list[list[str] | IndexFile], attempts: list
                 if effects.is_dir(os.path.join(made, place)):
                     effects.mkdirs(os.path.join(plan.staging, os.path.dirname(place)))
                     effects.rename(os.path.join(made, place), os.path.join(plan.staging, place))
-    shutil.rmtree(os.path.join(plan.staging, "stages"))
+    shutil.rmtree(stages_path(plan))

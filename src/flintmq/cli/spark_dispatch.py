@@ -1,0 +1,98 @@
+"""`flintmq spark dispatch`: queues and index of a log kept current by Spark."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli.options import (
+    Access,
+    AccessOption,
+    JsonOption,
+    MasterOption,
+    SetOption,
+    StoreArgument,
+    examples,
+    store_config,
+)
+from flintmq.cli.output import output
+from flintmq.cli.rebuild import Peer, PeerOption
+from flintmq.cli.spark_job import spark_job
+from flintmq.cli.text import printable, size
+
+if TYPE_CHECKING:
+    from flintmq.spark.jobs.dispatch import Dispatched
+
+EPILOG = examples(
+    "flintmq spark dispatch /var/rocketmq/store --into /tmp/derived --once",
+    "flintmq spark dispatch /var/rocketmq/store --into /tmp/derived --once --master 'local[2]' --json",
+)
+
+
+def command(
+    store: StoreArgument,
+    into: Annotated[
+        str,
+        typer.Option(
+            "--into", metavar="DIR", show_default=False, help="Where queues and index go; may be STORE, see below."
+        ),
+    ],
+    once: Annotated[bool, typer.Option("--once", help="End with what is there now.")] = False,
+    interval: Annotated[
+        float, typer.Option("--interval", metavar="S", min=0.0, help="Seconds until the log is looked at again.")
+    ] = 1.0,
+    anew: Annotated[
+        bool, typer.Option("--anew", help="Remove the queues and the index in DIR and make all of them again.")
+    ] = False,
+    peer: PeerOption = Peer.v533,
+    master: MasterOption = None,
+    access: AccessOption = Access.pread,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Keep queues and index current while the log is written.
+
+    Writes consumequeue/, consumequeue_ext/, batchconsumequeue/ and index/ in DIR: the bytes that rebuild makes. Goes on
+    until SIGINT or SIGTERM, which ends it after one more round; stopped or killed, the next run goes on where the last
+    round ended. DIR may be STORE itself if the engine was opened with dispatch="external", or if nobody writes it.
+    """
+    from flintmq.spark.jobs.dispatch import dispatch
+
+    out, config = output(as_json), store_config(settings)
+    stop = threading.Event()
+    with spark_job("dispatch", master, out) as (spark, progress):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, lambda *_: stop.set())
+        done = dispatch(
+            spark,
+            store,
+            into,
+            config,
+            peer.value,
+            once=once,
+            anew=anew,
+            interval_s=interval,
+            access=access.value,
+            stop=stop,
+            on_round=lambda sums: out.note(f"round {sums.rounds}: {sums.units} units, up to log offset {sums.end}"),
+            progress=progress if once else None,
+        )
+    out.result(done, lambda value: _render(value, into))
+    return 0
+
+
+def _render(done: Dispatched, into: str) -> Iterable[Any]:
+    """What a dispatch did, for people."""
+    if not done.rounds:
+        yield f"nothing new up to log offset {done.end}"
+    else:
+        yield f"records  {done.records} in {size(done.log_bytes)} of log, offsets {done.begin} to {done.end}"
+        yield f"queues   {done.queues}, {done.units} units added"
+        yield f"index    {done.index_files} files, {done.keys} keys added"
+    for code, count in sorted(done.notes.items()):
+        yield f"note     {code} ({count}x)"
+    yield f"result   {printable(into)}"

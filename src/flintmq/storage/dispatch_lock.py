@@ -1,0 +1,178 @@
+"""Who writes queues and index of a directory, where that is not the engine which writes the log.
+
+    ROOT/.flintmq-dispatch/lock        held (flock) by the dispatcher that writes queues and index below ROOT; names it
+    ROOT/.flintmq-dispatch/external    held by an engine that was opened with dispatch="external", as long as it runs
+
+A dispatcher takes its lock first and then asks whether an engine runs that dispatches itself; such an engine takes the
+store's lock first and then asks for a dispatcher. So one of the two sees the other. RocketMQ knows neither file: while
+it holds the store's lock and nobody holds `external`, a dispatcher keeps out.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flintmq.errors import StoreLockedError, UsageError
+from flintmq.storage.lock import is_live
+
+FOLDER = ".flintmq-dispatch"
+LOCK, EXTERNAL = "lock", "external"
+_FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+TRIES, WAIT_S = 5, 0.05
+SECOND_LOOK_S = 0.5  # an engine that starts takes the store's lock a moment before `external`
+
+
+def _path(root: str, name: str) -> str:
+    return os.path.join(root, FOLDER, name)
+
+
+def _taken(fd: int, how: int) -> bool:
+    try:
+        fcntl.flock(fd, how | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def holder(root: str) -> str | None:
+    """Who dispatches into this directory now, as the lock's file tells; None if nobody does.
+
+    Raises:
+        OSError: the file may not be opened.
+    """
+    try:
+        fd = os.open(_path(root, LOCK), _FLAGS)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    try:
+        if _taken(fd, fcntl.LOCK_SH):
+            return None
+        return os.pread(fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
+    finally:
+        os.close(fd)
+
+
+class DispatchLock:
+    """The right to write queues and index below a directory, held until `release`.
+
+    Args:
+        root: the directory; it must exist.
+
+    Raises:
+        StoreLockedError: somebody else has it; the text says who.
+        OSError: the lock's file cannot be made.
+    """
+
+    def __init__(self, root: str) -> None:
+        os.makedirs(os.path.join(root, FOLDER), exist_ok=True)
+        self.fd = os.open(_path(root, LOCK), _FLAGS | os.O_CREAT, 0o644)
+        for _ in range(TRIES):  # `holder` may be looking
+            if _taken(self.fd, fcntl.LOCK_EX):
+                break
+            time.sleep(WAIT_S)
+        else:
+            told = os.pread(self.fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            os.close(self.fd)
+            raise StoreLockedError(f"{root}: {told} dispatches into it; stop that one, or give another directory")
+        os.ftruncate(self.fd, 0)
+        since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        os.pwrite(self.fd, f"process {os.getpid()} on {socket.gethostname()}, since {since},\n".encode(), 0)
+
+    def release(self) -> None:
+        """Let others have it."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+class ExternalClaim:
+    """An engine's word that it leaves queues and index of its store to others, good until `release`.
+
+    Args:
+        root: the store, whose lock the engine holds.
+
+    Raises:
+        OSError: the file cannot be made.
+    """
+
+    def __init__(self, root: str) -> None:
+        os.makedirs(os.path.join(root, FOLDER), exist_ok=True)
+        self.fd = os.open(_path(root, EXTERNAL), _FLAGS | os.O_CREAT, 0o644)
+        fcntl.flock(self.fd, fcntl.LOCK_SH)  # at most a dispatcher's look is in the way
+
+    def release(self) -> None:
+        """Take it back."""
+        if self.fd >= 0:
+            os.close(self.fd)
+            self.fd = -1
+
+
+def dispatches_itself(root: str) -> bool:
+    """Whether a process runs that writes the store at root, its queues and index included: a broker, or an engine that
+    was not opened with dispatch="external".
+
+    Raises:
+        OSError: a file may not be opened.
+    """
+    if not is_live(root) or _is_claimed(root):
+        return False
+    time.sleep(SECOND_LOOK_S)
+    return is_live(root) and not _is_claimed(root)
+
+
+def _is_claimed(root: str) -> bool:
+    try:
+        fd = os.open(_path(root, EXTERNAL), _FLAGS)
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+    try:
+        return not _taken(fd, fcntl.LOCK_EX)
+    finally:
+        os.close(fd)
+
+
+@contextmanager
+def alone(path: str) -> Iterator[None]:
+    """Wait until no other process works under this lock, then work under it.
+
+    Args:
+        path: a file that the lock's owner has made, and removes when nobody may work under it any more.
+
+    Raises:
+        UsageError: the file is gone, or went while it was waited for: the work is not wanted any more.
+    """
+    gone = UsageError(f"{path}: the job that asked for this work is over; nothing to do")
+    try:
+        fd = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        raise gone from None
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        if os.fstat(fd).st_nlink == 0:
+            raise gone
+        yield
+    finally:
+        os.close(fd)
+
+
+def retire(path: str, seconds: float) -> bool:
+    """Remove a lock file of `alone`, once nobody works under it; False if somebody still does after so long."""
+    end = time.monotonic() + seconds
+    try:
+        fd = os.open(path, _FLAGS)
+    except FileNotFoundError:
+        return True
+    try:
+        while not _taken(fd, fcntl.LOCK_EX):
+            if time.monotonic() > end:
+                return False
+            time.sleep(0.05)
+        os.unlink(path)
+        return True
+    finally:
+        os.close(fd)
