@@ -1,4 +1,4 @@
-"""Jobs on Spark: export to Parquet or Delta, verify, rebuild."""
+"""Jobs on Spark: export to Parquet or Delta, verify, rebuild, statistics."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flintmq.cli import rebuild
+from flintmq.cli import rebuild, spark_stats
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -214,5 +214,6 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
             "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]' --json",
         ),
     ),
+    "stats": (spark_stats.command, spark_stats.EPILOG),
 }
 """Name of each job's command -> its function and its examples."""
