@@ -134,6 +134,11 @@ def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path)
     from flintmq.spark.jobs.export import Exported
 
     assert list(Exported().as_dict()) == keys("`spark export`")
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    from flintmq.spark.jobs.figures import statistics
+    from flintmq.spark.jobs.tally import Tally
+
+    assert list(statistics(Tally(), []).as_dict()) == keys("`spark stats`")
 
 
 def test_the_keys_on_stderr(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -43,7 +43,7 @@ class Statistics:
         over_time: `width_ms`, `begin` of each bucket, `messages` by topic ("": all others), `bytes`, `latency_mean`,
             `latency_largest`; `outside`: messages that lie beside this axis of time.
         topics, hot_queues, producers, lags: tables, the largest first. `topic_count`, `queue_count`,
-            `producer_count`: how many there are.
+            `producer_count`: how many there are, or at least so many if the table is in `missed`.
         keys, ids: values within their topic: `messages` that have some, `distinct`, those `repeated`, the `surplus`
             beyond the first of each, `exact` or with standard `error`, the `top` ones.
         missed: table -> how much a count in it may be too small; empty if all are exact.
@@ -245,8 +245,11 @@ def _axis(series: Series) -> tuple[int, int]:
             if seen > spare:
                 ends.append(bucket)
                 break
-    shorter = TIMES * (ends[1] - ends[0] + 1) <= buckets[-1] - buckets[0] + 1
-    return (ends[0], ends[1]) if shorter else (buckets[0], buckets[-1])
+    first, last = ends
+    span = last - first + 1
+    near = [bucket for bucket in buckets if first - span <= bucket <= last + span]
+    shorter = TIMES * span <= buckets[-1] - buckets[0] + 1
+    return (near[0], near[-1]) if shorter else (buckets[0], buckets[-1])
 
 
 def _rate(tally: Tally, axis: dict[str, Any]) -> dict[str, Any]:
@@ -348,7 +351,7 @@ def _odd(found: Statistics) -> list[str]:
         said.append(f"{about} under an id that its topic had before: sent again by a producer, or by the broker.")
     if found.latency["ahead"]:
         said.append(
-            f"{count_of(found.latency['ahead'], 'message')} say they were born after they were stored: a clock is off."
+            f"{count_of(found.latency['ahead'], 'message')} born after being stored: a producer's clock is off."
         )
     beyond = [lag for lag in found.lags if lag["beyond"]]
     for lag in beyond[:3]:

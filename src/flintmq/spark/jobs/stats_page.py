@@ -26,7 +26,7 @@ p{margin:4px 0}.soft,.legend{color:var(--soft)}
 section,.verdict{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:18px 20px;margin:16px 0}
 .verdict{border-left:6px solid var(--good)}.verdict.look{border-left-color:var(--warn)}.verdict b{font-size:17px}
 .verdict ul{margin:8px 0 0;padding-left:20px}
-.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(190px,1fr));gap:12px;margin:16px 0}
+.tiles{display:grid;grid-template-columns:repeat(auto-fit,minmax(220px,1fr));gap:12px;margin:16px 0}
 .tile{background:var(--card);border:1px solid var(--line);border-radius:12px;padding:12px 16px}
 .tile b{display:block;font-size:24px;line-height:1.25;letter-spacing:-.01em}.tile span{color:var(--soft);font-size:13px}
 .legend span{margin-right:16px;white-space:nowrap;font-size:13px}
@@ -123,12 +123,16 @@ def _sentence(text: str) -> str:
 
 def _tiles(found: Statistics) -> str:
     rate, behind = found.rate, sum(lag["behind"] for lag in found.lags)
+
+    def more(table: str) -> str:
+        return " or more" if table in found.missed else ""
+
     tiles = [
         (f"{found.messages:,}", f"messages, {_size(found.bytes)}"),
         (f"{_number(rate['messages_per_s'])}/s", f"mean, {_size(rate['bytes_per_s'])}/s over {_ms(rate['span_ms'])}"),
         (f"{_number(rate['peak_messages_per_s'])}/s", f"peak, at {time_text(rate['peak_time'])[11:19]} UTC"),
-        (f"{found.topic_count:,}", f"topics, {count_of(found.queue_count, 'queue')}"),
-        (f"{found.producer_count:,}", "producer hosts"),
+        (f"{found.topic_count:,}{more('queues')}", f"topics, {count_of(found.queue_count, 'queue')}{more('queues')}"),
+        (f"{found.producer_count:,}{more('producers')}", "producer hosts"),
         (_ms(found.latency["p50"]), f"born to stored, half; 99 %: {_ms(found.latency['p99'])}"),
         (f"{behind:,}", f"messages behind, {count_of(len({lag['group'] for lag in found.lags}), 'group')}"),
     ]

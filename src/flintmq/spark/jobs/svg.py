@@ -13,6 +13,7 @@ from html import escape
 
 WIDTH, HEIGHT = 920, 300
 LEFT, RIGHT, TOP, BOTTOM = 66, 12, 14, 34
+SLOTS = 8  # a column takes no more than one part in so many
 COLOURS = 8
 
 _LIGHT = ("#3b6fb6", "#e08a3c", "#4a9c6d", "#c2577b", "#8468b0", "#b59a2c", "#3f9fb0", "#8b929c")
@@ -67,7 +68,7 @@ class _Plot:
     """The frame: axes, grid and texts."""
 
     def __init__(self, labels: Sequence[str], top: float, title: str, text: Callable[[float], str]) -> None:
-        self.count, self.ticks = max(1, len(labels)), steps(top)
+        self.count, self.ticks = max(SLOTS, len(labels)), steps(top)
         self.slot = (WIDTH - LEFT - RIGHT) / self.count
         self.parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">']
         for tick in self.ticks:

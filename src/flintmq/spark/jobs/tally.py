@@ -20,7 +20,7 @@ COLUMNS = (
     *("topic", "queue_id", "queue_offset", "keys", "msg_id"),
     *("born_timestamp", "born_host", "store_timestamp", "size"),
 )
-QUEUES, HOSTS, VALUES, SAMPLE = 8192, 2048, 1024, 16_384
+QUEUES, HOSTS, VALUES, SAMPLE = 8192, 8192, 1024, 16_384
 CELLS, SERIES_NAMES, BATCH_BUCKETS = 8192, 64, 256
 LONGEST_MS = 1 << 45  # a thousand years: what a latency is cut to
 BEHIND = "\x02"  # between a topic and what is of it: cannot be in a property
