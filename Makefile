@@ -23,7 +23,7 @@ install: $(VENV)/.compiled ## Make .venv with everything in it: extras, tools, J
 
 compile: $(VENV)/.compiled ## Compile the kernels that changed (install does so too)
 
-demo: install ## The main job on real data: inspect, verify, rebuild, a Spark job (under two minutes)
+demo: install ## The whole story: orders, a stream into Delta, kill -9, the count, Spark, a report (under three minutes)
 	$(BIN)/python -m flintmq.testing.demo $(ARGS)
 
 test: install ## Run the tests; ARGS="tests/store -k recovery" for some of them
