@@ -137,7 +137,7 @@ class Story:
 
     def start_writer(self, orders: int) -> None:
         """The engine, up to so many orders; it goes on where the store ends."""
-        words = ["-m", "flintmq.testing.orders", self.store, "--orders", orders, "--rate", self.rate]
+        words = ["-m", "flintmq.testing.orders", self.store, "--orders", orders, "--rate", f"{self.rate:g}"]
         words += ["--acks", self.acks]
         console.print(f"\n[bold]$ python {escape(shlex.join(map(str, words)))}[/bold]")
         self._start("engine", [sys.executable, *map(str, words)])
@@ -251,8 +251,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run the demo. Returns the exit code."""
     parser = argparse.ArgumentParser(description="FlintMQ's story on real data, in under three minutes.")
     parser.add_argument("--out", default="demo-out", help="where everything goes; emptied first (demo-out)")
-    parser.add_argument("--orders", type=int, default=240_000, help="that the engine takes (240000)")
-    parser.add_argument("--rate", type=float, default=6000, help="orders a second (6000)")
+    parser.add_argument("--orders", type=int, default=160_000, help="that the engine takes, at least (160000)")
+    parser.add_argument("--rate", type=float, default=4000, help="orders a second (4000)")
     parser.add_argument("--without-spark", action="store_true", help="stop before Spark")
     given = parser.parse_args(arguments)
     began = time.perf_counter()

@@ -50,6 +50,16 @@ def test_the_axis_has_enough_steps_and_not_too_many(span: int) -> None:
     assert axis["begin"][0] <= times[0] and times[-1] < axis["begin"][-1] + axis["width_ms"]
 
 
+@pytest.mark.parametrize("sizes", [[200, 201, 250, 300], [0, 1, 5, 40], [3, 10**6, 10**9], [7]])
+def test_columns_hold_every_value_once(sizes: list[int]) -> None:
+    found = tally(("T", 0, 1))
+    found.sizes.add(np.array(sizes))
+    cells = statistics(found, []).sizes["cells"]
+    assert [high for _, high, _ in cells[:-1]] == [low for low, _, _ in cells[1:]]
+    assert [count for _, _, count in cells] == [sum(low <= size < high for size in sizes) for low, high, _ in cells]
+    assert sum(count for _, _, count in cells) == len(sizes) and len(cells) <= 32
+
+
 def test_rates_are_those_of_the_times() -> None:
     times = tuple(range(0, 100_000, 100))  # ten a second for 100 s
     found = statistics(tally(("T", 0, 1000), times=times), [])

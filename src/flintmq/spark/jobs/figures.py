@@ -9,11 +9,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.spark.jobs.consumer_lag import Lag
-from flintmq.spark.jobs.sketches import WIDTHS, Histogram, Series, cell_begin
+from flintmq.spark.jobs.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
 from flintmq.spark.jobs.tally import BEHIND, Tally, Values
 
 SHOWN = 20  # rows of a table of queues, producers, keys; topics and lags get MANY
 MANY = 200
+QUARTER, DRAWN = STEPS // 4, 24  # cells of a histogram are drawn together, in so many columns at most
 BUCKETS = 120  # at most, on the axis of time
 NAMED = 7  # topics with a colour of their own
 OUTLIERS = 0.001  # this part of the messages may lie beside the axis, if it becomes TIMES shorter
@@ -136,12 +137,19 @@ def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
 
 
 def _spread(histogram: Histogram) -> dict[str, Any]:
-    """Quantiles, and cells by powers of two."""
-    cells: dict[int, int] = defaultdict(int)
+    """Quantiles, and cells to draw: a quarter of a power of two each, or where that gives too many, powers of two."""
+    fine: dict[int, int] = defaultdict(int)
+    coarse: dict[int, int] = defaultdict(int)
     for cell, count in histogram.cells.items():
-        cells[cell_begin(cell).bit_length()] += count
-    drawn = range(min(cells), max(cells) + 1) if cells else ()
-    return histogram.answer() | {"cells": [[1 << bits >> 1, 1 << bits, cells[bits]] for bits in drawn]}
+        fine[cell // QUARTER] += count
+        coarse[cell_begin(cell).bit_length()] += count
+    if fine and max(fine) - min(fine) < DRAWN:
+        at = range(min(fine), max(fine) + 1)
+        cells = [[cell_begin(QUARTER * i), cell_begin(QUARTER * (i + 1)), fine[i]] for i in at]
+    else:
+        at = range(min(coarse), max(coarse) + 1) if coarse else range(0)
+        cells = [[1 << bits >> 1, 1 << bits, coarse[bits]] for bits in at]
+    return histogram.answer() | {"cells": cells}
 
 
 def _values(values: Values) -> dict[str, Any]:
@@ -340,7 +348,7 @@ def _uneven(found: Statistics) -> list[str]:
             f"{one['topic']} is uneven: one of its {one['queues']} queues has {share:.0%} of the messages, "
             f"{one['skew']:.3g} times the mean."
         )
-    return [*said, *([f"So are {len(skewed) - 3} more topics."] if len(skewed) > 3 else [])]
+    return [*said, *([f"So it is with {count_of(len(skewed) - 3, 'more topic')}."] if len(skewed) > 3 else [])]
 
 
 def _odd(found: Statistics) -> list[str]:

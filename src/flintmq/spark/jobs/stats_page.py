@@ -194,9 +194,7 @@ def _sizes(found: Statistics) -> str:
         [[_size(sizes[name]) for name in ("least", "p50", "p90", "p99", "largest", "mean")]],
         6,
     )
-    return _section(
-        "Sizes", "Of records in the log, properties and header included; columns by powers of two.", plot, table
-    )
+    return _section("Sizes", "Of records in the log, properties and header included.", plot, table)
 
 
 def _latency(found: Statistics) -> str:
