@@ -55,10 +55,12 @@ def command(
 
     Counts in one pass over the log, at rest or while it is written. The page opens without a network.
     """
-    from flintmq.spark.jobs.stats import stats
+    from flintmq.spark.jobs.stats import check_target, stats
 
     printer, config = output(as_json), store_config(settings)
     first, end = time_range(since, until)
+    if out is not None:
+        check_target(out, store)  # before Spark is started
     with spark_job("stats", master, printer) as (spark, progress):
         found = stats(
             spark,

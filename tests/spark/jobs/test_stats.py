@@ -88,11 +88,13 @@ def test_only_what_is_asked_for(spark: Any, golden: Any) -> None:
 def test_a_store_that_is_being_written(spark: Any, tmp_path: Path) -> None:
     with MessageStore(tmp_path / "live", dev=True) as store:
         for number in range(500):
-            store.put(Message("Orders", b"x" * 50, keys=f"k{number % 50}"))
+            store.put(Message("Orders", b"x" * 50, keys=f"<script>k{number % 50}</script>"))
         store.wait_dispatched(10)
         found = stats(spark, str(tmp_path / "live"), str(tmp_path / "live.html"))
         store.put(Message("Orders", b"y"))
     assert found.live and found.messages == 500
+    text = (tmp_path / "live.html").read_text(encoding="utf-8")
+    assert "&lt;script&gt;k7&lt;/script&gt;" in text and "<script" not in text
     assert (found.keys["distinct"], found.keys["repeated"], found.keys["surplus"]) == (50, 50, 450)
 
 

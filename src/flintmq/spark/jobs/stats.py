@@ -75,7 +75,7 @@ def stats(
         config=config or StoreConfig(),
     )
     if out is not None:
-        _check_target(out, options.path)
+        check_target(out, options.path)
     report = Report()
     plan = plan_scan(options, report)
     count = min(split_count(plan.end - plan.begin, parallelism(spark)), max(TASKS_MOST, 2 * parallelism(spark)))
@@ -113,8 +113,17 @@ def count_range(plan: Plan, part: LogRange) -> dict[str, Any]:
     return {"tally": tally.state(), "damages": report.damage_count, "lost_bytes": report.lost_bytes}
 
 
-def _check_target(out: str, root: str) -> None:
-    """Raise UsageError where a page must not be written; before the work, not after it."""
+def check_target(out: str, root: str) -> None:
+    """Look whether a page may be written; before the work, not after it.
+
+    Args:
+        out: the page's place.
+        root: the store.
+
+    Raises:
+        UsageError: as for `stats`.
+        OSError: what stands there cannot be read.
+    """
     path = os.path.realpath(out)
     if os.path.isdir(path):
         raise UsageError(f"{out} is a directory; give the name of a file in it, such as {os.path.join(out, 'r.html')}")

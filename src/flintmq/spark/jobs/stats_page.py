@@ -48,7 +48,7 @@ def page(found: Statistics) -> str:
     parts = [_head(title), _verdict(found), _tiles(found)]
     if found.messages:
         parts += [_over_time(found), _sizes(found), _latency(found), _topics(found), _queues(found), _producers(found)]
-        parts += [_values(found.keys, "Keys", "key"), _values(found.ids, "Message ids", "id")]
+        parts += [_values(found, "keys", "Keys", "key"), _values(found, "ids", "Message ids", "id")]
     parts += [_lag(found), _foot(found), "</main></body></html>\n"]
     policy = "default-src 'none'; style-src 'unsafe-inline'"
     return (
@@ -278,11 +278,12 @@ def _missing(found: Statistics, name: str) -> str:
     return f" Too many to count each: a number may be up to {found.missed[name]:,} too small."
 
 
-def _values(values: dict[str, Any], title: str, noun: str) -> str:
+def _values(found: Statistics, name: str, title: str, noun: str) -> str:
+    values: dict[str, Any] = getattr(found, name)
     about = "" if values["exact"] else "≈ "
     table = _table(
         [f"messages with {noun}", f"different {noun}s", "of them repeated", "messages beyond the first"],
-        [[f"{values['messages']:,}", *(f"{about}{values[name]:,}" for name in ("distinct", "repeated", "surplus"))]],
+        [[f"{values['messages']:,}", *(f"{about}{values[kind]:,}" for kind in ("distinct", "repeated", "surplus"))]],
         4,
     )
     sure = "Exact." if values["exact"] else f"An even sample by hash; standard error of the last {values['error']:,}."
@@ -292,7 +293,8 @@ def _values(values: dict[str, Any], title: str, noun: str) -> str:
         if rows
         else ""
     )
-    return _section(title, f"Within a topic. {sure}", table, top)
+    often = f'<p class="soft">Those that come most often.{_missing(found, name)}</p>' if rows else ""
+    return _section(title, f"Within a topic. {sure}", table, often, top)
 
 
 def _lag(found: Statistics) -> str:
