@@ -23,7 +23,7 @@ install: $(VENV)/.compiled ## Make .venv with everything in it: extras, tools, J
 
 compile: $(VENV)/.compiled ## Compile the kernels that changed (install does so too)
 
-demo: install ## The main job on real data: inspect, verify, rebuild, a Spark job (under two minutes)
+demo: install ## The whole story: orders, a stream into Delta, kill -9, the count, Spark, a report (under three minutes)
 	$(BIN)/python -m flintmq.testing.demo $(ARGS)
 
 test: install ## Run the tests; ARGS="tests/store -k recovery" for some of them
@@ -99,7 +99,7 @@ distclean: clean ## Remove .venv too
 debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
 	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \
 	elif [ "$$(id -u)" != 0 ]; then echo "make debian: needs root; nothing done (try: sudo make debian)"; \
-	else apt-get update -q && apt-get install -q -y gcc libc6-dev python3-dev python3-venv strace fio; fi
+	else apt-get update -q && apt-get install -q -y gcc libc6-dev python3-dev python3-venv strace fio chromium fonts-dejavu-core; fi
 
 # The environment. An interpreter counts only if it runs, is 3.11 or newer and can make environments: a version manager's
 # shim may be there for a version that is not installed, and Debian's python3 may lack venv.

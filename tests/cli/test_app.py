@@ -74,7 +74,9 @@ def test_version(run: Run) -> None:
     assert run("--version").out == f"flintmq {flintmq.__version__}\n"
 
 
-@pytest.mark.parametrize("name", [*STORE_COMMANDS, "doctor", "spark export", "spark verify", "spark rebuild"])
+@pytest.mark.parametrize(
+    "name", [*STORE_COMMANDS, "doctor", "spark export", "spark verify", "spark rebuild", "spark stats"]
+)
 def test_each_help_ends_with_two_examples_of_that_command(name: str, run: Run) -> None:
     text = run(*name.split(), "--help").out
     _, _, examples = text.partition("Examples:")

@@ -73,7 +73,7 @@ def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignor
 
 
 def test_there_are_examples_for_every_command() -> None:
-    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 28
+    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 30
 
 
 def keys(heading: str, table: str = "key") -> list[str]:
@@ -138,6 +138,11 @@ def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path)
     assert list(Exported().as_dict()) == keys("`spark export`")
     assert list(Replayed("bulk", "store").as_dict()) == keys("`spark replay`")
     assert list(Dispatched().as_dict()) == keys("`spark dispatch`")
+    pytest.importorskip("pandas", reason="pandas is not installed")
+    from flintmq.spark.jobs.figures import statistics
+    from flintmq.spark.jobs.tally import Tally
+
+    assert list(statistics(Tally(), []).as_dict()) == keys("`spark stats`")
 
 
 def test_the_keys_on_stderr(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

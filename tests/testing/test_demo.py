@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -13,11 +12,10 @@ from flintmq.testing import demo
 def test_without_spark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "out"
     for _ in range(2):  # the second run empties the first's directory
-        assert demo.main(["--out", str(out), "--messages", "2000", "--without-spark"]) == 0
+        assert demo.main(["--out", str(out), "--without-spark"]) == 0
     text = capfd.readouterr().out
     assert "1 defect (record-damaged 1)" in text
     assert "39 files compared with Java's: every byte is equal" in text
-    assert "log         1 file of 1.0 GiB" in text
 
 
 def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
@@ -27,28 +25,32 @@ def test_a_directory_of_somebody_else_is_left_alone(tmp_path: Path) -> None:
     assert (tmp_path / "mine").read_text() == "x"
 
 
-def test_a_difference_ends_the_demo(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name / "consumequeue" / "T" / "0").mkdir(parents=True)
-        (tmp_path / name / "index").mkdir()
-        (tmp_path / name / "consumequeue" / "T" / "0" / "0").write_bytes(b"same")
-        (tmp_path / name / "index" / name).write_bytes(b"same")
-    assert demo.compare(tmp_path / "a", tmp_path / "b") == 2
-    (tmp_path / "b" / "index" / "b").write_bytes(b"other")
-    with pytest.raises(SystemExit, match="not equal: index 0"):
-        demo.compare(tmp_path / "a", tmp_path / "b")
-    shutil.rmtree(tmp_path / "b" / "consumequeue")
-    with pytest.raises(SystemExit, match="not equal: consumequeue/T/0/0, index 0"):
-        demo.compare(tmp_path / "a", tmp_path / "b")
+def test_a_command_that_fails_ends_the_demo(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match="flintmq inspect ended with exit code 2, not 0"):
+        demo.flintmq("inspect", tmp_path)
+
+
+def test_what_dies_by_itself_ends_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
+    story = demo.Story(tmp_path, 100, 1000)
+    story.store.write_text("no directory")
+    story.start_writer(100)
+    try:
+        with pytest.raises(SystemExit, match="the engine ended with exit code 1; see .*engine.log"):
+            story.wait("kill")
+    finally:
+        story.clear()
 
 
 @pytest.mark.slow
 @pytest.mark.spark
-def test_with_spark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_whole_story(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
     out = tmp_path / "out"
-    assert demo.main(["--out", str(out), "--messages", "5000"]) == 0
+    assert demo.main(["--out", str(out), "--orders", "5000", "--rate", "500"]) == 0
     text = capfd.readouterr().out
-    assert "exported 5,000 messages" in text
-    assert "exported 0 messages in 0 files" in text
-    assert "read back: 5,000 messages" in text
-    assert (out / "messages.svg").read_text(encoding="utf-8").startswith("<svg")
+    assert "killed with " in text
+    assert text.count("none missing, none twice") == 2
+    assert "files compared with the engine's: every byte is equal" in text
+    assert (out / "report.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    assert (out / "stream.svg").read_text(encoding="utf-8").startswith("<svg")

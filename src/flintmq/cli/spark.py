@@ -1,10 +1,10 @@
-"""Jobs on Spark: verify and rebuild; export, dispatch and replay have modules of their own."""
+"""Jobs on Spark: verify and rebuild; export, dispatch, replay and stats have modules of their own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.cli import rebuild, spark_dispatch, spark_replay
+from flintmq.cli import rebuild, spark_dispatch, spark_replay, spark_stats
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -74,5 +74,6 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
         ),
     ),
     "replay": (spark_replay.command, spark_replay.EPILOG),
+    "stats": (spark_stats.command, spark_stats.EPILOG),
 }
 """Name of each job's command -> its function and its examples."""

@@ -1,35 +1,42 @@
-"""The main job on real data, in about a minute: `make demo`, or `python -m flintmq.testing.demo`.
+"""The whole story in under three minutes: `make demo`, or `python -m flintmq.testing.demo`.
 
-Opens a store that Apache RocketMQ wrote, finds a flipped bit in a copy of it, makes its queues and index anew and
-compares them byte for byte; then makes a larger store, counts its messages by topic and minute on Spark, draws a
-picture of it, and exports all of it to Parquet. Everything it writes is below `demo-out/`.
+A store that Apache RocketMQ wrote is looked into and rebuilt. Then an engine takes orders while a streaming job carries
+them into a Delta table; both are killed in the middle and started again; the count proves that each order is there once
+(`proof.py`). Queues and index are made anew on Spark and compared byte for byte, and a report with plots is made.
+Everything it writes is below `demo-out/`; the exit code is not 0 where a proof fails.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from flintmq import open_store
+from flintmq.errors import MissingExtraError
+from flintmq.testing import proof
 from flintmq.testing.damage import flip
-from flintmq.testing.picture import spark_line, stacked_areas
-from flintmq.testing.write_store import write_store
 
 GOLDEN = Path(__file__).resolve().parents[3] / "tests" / "compat" / "golden" / "basic.tar.xz"
-START_MS, MINUTES = 1_700_004_600_000, 60  # from 2023-11-14 23:30 UTC, over midnight
+DISPATCH = ("spark", "rebuild")  # what makes queues and index anew on Spark: STORE --into DIR
+KILL_AT = 0.4  # of all orders
+BATCHES = 3  # that the job brings into the table before it is killed
+LIMIT = 20  # times the orders that are wanted, an engine takes that is not killed
+WAIT_S = 90  # for anything of the story to happen
+LOOK_S, TELL_S = 0.3, 3.0
 
 console = Console(highlight=False)
 
@@ -45,14 +52,30 @@ def section(title: str, text: str) -> Iterator[None]:
     console.print(f"[cyan]{time.perf_counter() - began:.1f} s[/cyan]")
 
 
+def command(*words: str | Path) -> list[str]:
+    """The real command line, as a user would run it."""
+    console.print(f"\n[bold]$ flintmq {escape(shlex.join(str(word) for word in words))}[/bold]")
+    return [sys.executable, "-m", "flintmq.cli", *map(str, words)]
+
+
 def flintmq(*words: str | Path, expect: int = 0) -> None:
-    """Run the real command line, as a user would."""
-    shown = [str(word) for word in words]
-    console.print(f"\n[bold]$ flintmq {escape(shlex.join(shown))}[/bold]")
-    script = "import sys; from flintmq.cli.app import main; sys.exit(main())"
-    done = subprocess.run([sys.executable, "-c", script, *shown], check=False)
+    """Run a command to its end."""
+    done = subprocess.run(command(*words), stderr=_quiet(words), check=False)
     if done.returncode != expect:
         raise SystemExit(f"flintmq {words[0]} ended with exit code {done.returncode}, not {expect}")
+
+
+def _quiet(words: tuple[str | Path, ...]) -> int | None:
+    """Where stderr goes: what Java says at the start of Spark helps nobody."""
+    return subprocess.DEVNULL if words[0] == "spark" and "FLINTMQ_DEBUG" not in os.environ else None
+
+
+def good(text: str) -> None:
+    """A proof that held."""
+    console.print(f"[bold green]{text}")
+
+
+# -- what RocketMQ wrote -----------------------------------------------------------------------------------------------
 
 
 def java_store(out: Path) -> None:
@@ -80,123 +103,156 @@ def java_store(out: Path) -> None:
     with section("3. Rebuild, byte for byte", text):
         into = out / "rebuilt"
         flintmq("rebuild", store, "--into", into)
-        equal = compare(store, into)
-        console.print(f"[bold green]{equal} files compared with Java's: every byte is equal")
+        good(f"{proof.same_files(store, into)} files compared with Java's: every byte is equal")
 
 
-def compare(java: Path, ours: Path) -> int:
-    """How many files of queues and index there are; ends the demo if one is not equal.
+# -- orders, streamed, killed, counted ---------------------------------------------------------------------------------
 
-    Index files are compared in their order: Java names them by its clock, which the log does not tell.
+
+@dataclass
+class Story:
+    """What runs while orders come in, and what was seen of it.
+
+    The engine's first life has no end of its own: it is killed when both sides are well under way, however slow the
+    machine is. Its second life brings what is lacking to `orders`, and at least as much as was to come after the kill.
+
+    Attributes:
+        orders: how many there are in the end.
+        seen: (seconds since the beginning, orders stored, orders in the table).
+        moments: (seconds, what happened then).
     """
-    trees = []
-    for root in (java, ours):
-        queues = sorted(path for path in (root / "consumequeue").rglob("*") if path.is_file())
-        files = {path.relative_to(root).as_posix(): path.read_bytes() for path in queues}
-        index = sorted((root / "index").iterdir())
-        trees.append(files | {f"index {number}": path.read_bytes() for number, path in enumerate(index)})
-    differing = [name for name in trees[0].keys() | trees[1].keys() if trees[0].get(name) != trees[1].get(name)]
-    if differing:
-        raise SystemExit(f"not equal: {', '.join(sorted(differing)[:5])}")
-    return len(trees[0])
+
+    out: Path
+    orders: int
+    rate: float
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+    seen: list[tuple[float, int, int]] = field(default_factory=list)
+    moments: list[tuple[float, str]] = field(default_factory=list)
+    told: float = -TELL_S
+    began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        """Name the places."""
+        self.store, self.table, self.acks = self.out / "orders", self.out / "table", self.out / "acknowledged"
+
+    def start_writer(self, orders: int) -> None:
+        """The engine, up to so many orders; it goes on where the store ends."""
+        words = ["-m", "flintmq.testing.orders", self.store, "--orders", orders, "--rate", f"{self.rate:g}"]
+        words += ["--acks", self.acks]
+        console.print(f"\n[bold]$ python {escape(shlex.join(map(str, words)))}[/bold]")
+        self._start("engine", [sys.executable, *map(str, words)])
+
+    def start_job(self) -> None:
+        """The streaming job; it goes on where the table ends."""
+        words = ("spark", "export", self.store, "--to", "delta", "--out", self.table, "--stream", "--interval", "1")
+        self._start("job", command(*words, "--master", "local[2]"))
+
+    def _start(self, name: str, words: list[str]) -> None:
+        with (self.out / f"{name}.log").open("ab") as log:
+            self.running[name] = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
+        self.moments.append((self.now, f"{name} started"))
+
+    @property
+    def now(self) -> float:
+        """Seconds since the beginning."""
+        return time.monotonic() - self.began
+
+    def look(self) -> tuple[int, int]:
+        """How many orders are acknowledged, and how many are in the table."""
+        lines = self.acks.read_text().splitlines() if self.acks.exists() else []
+        taken, arrived = int(lines[-1]) if lines else 0, proof.rows_of(self.table)
+        self.seen.append((self.now, taken, arrived))
+        if self.now - self.told >= TELL_S:
+            self.told = self.now
+            console.print(f"{self.now:5.0f} s   taken {taken:>9,}   in the table {arrived:>9,}")
+        return taken, arrived
+
+    def wait(self, what: str, over: str = "") -> None:
+        """Look until something has come true: "kill" (time to), "taken" (all orders), "arrived" (in the table)."""
+        until = time.monotonic() + WAIT_S + self.orders / max(self.rate, 1)
+        while time.monotonic() < until:
+            taken, arrived = self.look()
+            if (
+                (what == "kill" and taken >= KILL_AT * self.orders and len({row[2] for row in self.seen}) > BATCHES)
+                or (what == "taken" and taken >= self.orders)
+                or (what == "arrived" and arrived >= self.orders)
+            ):
+                return
+            for name, process in self.running.items():
+                if process.poll() is not None and (name == "job" or process.returncode or what == "kill"):
+                    raise SystemExit(f"the {name} ended with exit code {process.returncode}; see {self.out}/{name}.log")
+            time.sleep(LOOK_S)
+        raise SystemExit(f"waited {WAIT_S} s and longer for: {what}; see the logs in {self.out}")
+
+    def kill(self) -> None:
+        """End both with SIGKILL, with all their processes."""
+        for name, process in self.running.items():
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            self.moments.append((self.now, f"{name} killed"))
+
+    def finish(self) -> None:
+        """Let the engine end by itself, and ask the job to."""
+        if self.running["engine"].wait(WAIT_S):
+            raise SystemExit(f"the engine failed; see {self.out}/engine.log")
+        self.running["job"].send_signal(signal.SIGTERM)
+        if self.running["job"].wait(WAIT_S):
+            raise SystemExit(f"the job failed; see {self.out}/job.log")
+
+    def clear(self) -> None:
+        """End what still runs."""
+        for process in self.running.values():
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
 
 
-def own_store(out: Path, messages: int) -> Path:
-    """A larger store of our own making."""
-    text = f"{messages:,} messages over an hour: compressed, delayed, transactional, batched, some with IPv6."
-    with section("4. A larger store, made from a seed", text):
-        began = time.perf_counter()
-        written = write_store(
-            out / "store",
-            messages,
-            topics={"Orders": 5, "Payments": 3, "Shipments": 2, "Returns": 1},
-            kinds=("compressed", "delay", "transactions", "batches", "ipv6", "flags"),
-            start_ms=START_MS,
-            duration_ms=MINUTES * 60_000,
-            waves=3,
-            body_bytes=(100, 900),
-        )
-        mib = (written.max_offset - written.min_offset) / 2**20
-        console.print(f"{mib:.0f} MiB of log, queues and index in {time.perf_counter() - began:.1f} s")
-        flintmq("inspect", written.path)
-    return written.path
-
-
-def by_minute(spark: Any, store: Path) -> tuple[list[str], dict[str, list[int]]]:
-    """Labels of the minutes, and for each topic its messages in each."""
-    spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW messages USING flintmq "
-        f"OPTIONS (path '{store}', columns 'topic,store_timestamp')"
-    )
-    query = (
-        "SELECT topic, date_format(store_timestamp, 'yyyy-MM-dd HH:mm') AS minute, count(*) AS messages "
-        "FROM messages GROUP BY ALL ORDER BY ALL"
-    )
-    console.print(f"[bold]{query}[/bold]\n")
-    rows = spark.sql(query).collect()
-    minutes = sorted({row.minute for row in rows})
-    totals: dict[str, int] = {}
-    for row in rows:
-        totals[row.topic] = totals.get(row.topic, 0) + row.messages
-    series = {topic: [0] * len(minutes) for topic in sorted(totals, key=lambda topic: -totals[topic])}
-    for row in rows:
-        series[row.topic][minutes.index(row.minute)] = row.messages
-    return minutes, series
-
-
-def show(minutes: list[str], series: dict[str, list[int]], out: Path) -> None:
-    """The table (its first rows), a line for each topic, and the picture."""
-    clock = [minute[-5:] for minute in minutes]
-    table = Table("minute", *list(series)[:4], box=None, header_style="bold", pad_edge=False)
-    for column in table.columns[1:]:
-        column.justify = "right"
-    for i, minute in enumerate(clock[:5]):
-        table.add_row(minute, *(f"{values[i]:,}" for values in list(series.values())[:4]))
-    table.add_row("...", *["..."] * (len(table.columns) - 1))
-    console.print(table)
-    console.print()
-    for name, values in series.items():
-        line = spark_line([sum(values[i : i + 2]) for i in range(0, len(values), 2)])
-        console.print(f"{name:<27} {sum(values):>9,}  [cyan]{line}[/cyan]")
-    picture = out / "messages.svg"
-    picture.write_text(stacked_areas("Messages a minute, by topic", clock, series), encoding="utf-8")
-    console.print(f"\npicture: [bold]{picture}[/bold]")
-
-
-def on_spark(out: Path, store: Path) -> None:
-    """Spark: a table, a picture, Parquet."""
-    from flintmq.spark import session
-    from flintmq.spark.jobs.export import export
-
-    with section("5. The store as a table in Spark SQL", "The first query includes the start of Spark."):
-        spark = session("flintmq demo", master="local[2]")
-        minutes, series = by_minute(spark, store)
-        show(minutes, series, out)
+def stream(out: Path, orders: int, rate: float) -> Story:
+    """Orders come in and go out, both sides die and come back."""
+    story = Story(out, orders, rate)
     try:
-        with section(
-            "6. Out to Parquet", "Partitioned by topic and date, published in one step; run again, it adds what is new."
-        ):
-            parquet = out / "parquet"
-            for _ in range(2):
-                done = export(spark, str(store), str(parquet))
-                console.print(f"exported {done.rows:,} messages in {done.files} files")
-            back = spark.read.parquet(str(parquet)).count()
-            files = sorted(parquet.rglob("*.parquet"))
-            mib = sum(path.stat().st_size for path in files) / 2**20
-            console.print(
-                f"read back: {back:,} messages from {len(files)} files, {mib:.0f} MiB: [bold]{parquet}[/bold]"
-            )
-            if back != sum(map(sum, series.values())):
-                raise SystemExit("the Parquet files do not hold what the store holds")
+        text = f"Some {rate:,.0f} orders a second come in; a streaming job carries them into a Delta table meanwhile."
+        with section("4. An engine takes orders, a job streams them into Delta", text):
+            story.start_writer(LIMIT * orders)
+            story.start_job()
+            story.wait("kill")
+        with section("5. kill -9, both, in the middle", "Nobody is asked, nothing is flushed, no file is closed."):
+            story.kill()
+            taken, arrived = story.look()
+            console.print(f"killed with {taken:,} orders acknowledged and {arrived:,} in the table; the same again:")
+            story.orders = max(orders, taken + int((1 - KILL_AT) * orders))
+            story.start_writer(story.orders)
+            story.start_job()
+            story.wait("taken")
+            story.wait("arrived")
+            story.finish()
+        text = "Against the log: every order that was acknowledged, each once, in the table with the same bytes."
+        with section("6. Exactly once, counted", text):
+            for line in proof.exactly_once(story.store, story.table, story.orders, taken):
+                good(line)
     finally:
-        spark.stop()
+        story.clear()
+    return story
+
+
+def afterwards(out: Path, story: Story) -> None:
+    """Queues and index on Spark, the report, the plot."""
+    with section("7. Queues and index on Spark, byte for byte", "From the log alone, against those the engine made."):
+        flintmq(*DISPATCH, story.store, "--into", out / "dispatched", "--master", "local[2]")
+        good(
+            f"{proof.same_files(story.store, out / 'dispatched')} files compared with the engine's: every byte is equal"
+        )
+    with section("8. What came in", "Rates, sizes, keys, latency, hot queues: one page that needs no network."):
+        flintmq("spark", "stats", story.store, "--out", out / "report.html", "--master", "local[2]")
+        (out / "stream.svg").write_text(proof.picture(story.seen, story.moments), encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the demo. Returns the exit code."""
-    parser = argparse.ArgumentParser(description="FlintMQ's main job on real data, in about a minute.")
+    parser = argparse.ArgumentParser(description="FlintMQ's story on real data, in under three minutes.")
     parser.add_argument("--out", default="demo-out", help="where everything goes; emptied first (demo-out)")
-    parser.add_argument("--messages", type=int, default=400_000, help="of the larger store (400000)")
+    parser.add_argument("--orders", type=int, default=160_000, help="that the engine takes, at least (160000)")
+    parser.add_argument("--rate", type=float, default=4000, help="orders a second (4000)")
     parser.add_argument("--without-spark", action="store_true", help="stop before Spark")
     given = parser.parse_args(arguments)
     began = time.perf_counter()
@@ -207,12 +263,15 @@ def main(arguments: list[str] | None = None) -> int:
     out.mkdir(parents=True)
     (out / ".flintmq-demo").touch()
     java_store(out)
-    store = own_store(out, given.messages)
     if not given.without_spark:
-        on_spark(out, store)
-    console.print(
-        f"\n[bold]Done in {time.perf_counter() - began:.0f} s.[/bold] Try: flintmq scan {store} --limit 3 --json"
-    )
+        try:
+            afterwards(out, stream(out, given.orders, given.rate))
+        except MissingExtraError as error:
+            raise SystemExit(str(error)) from None
+        console.print(f"\n[bold]{'Delta table':<12}[/bold]{out / 'table'}")
+        console.print(f"[bold]{'Report':<12}[/bold]{out / 'report.html'}")
+        console.print(f"[bold]{'Plot':<12}[/bold]{out / 'stream.svg'}")
+    console.print(f"\n[bold]Done in {time.perf_counter() - began:.0f} s.[/bold] Try: flintmq inspect {out / 'orders'}")
     return 0
 
 

@@ -1,0 +1,104 @@
+"""`flintmq spark stats`: what a store's traffic looks like, as figures and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli.options import (
+    JsonOption,
+    MasterOption,
+    SetOption,
+    SinceOption,
+    StoreArgument,
+    UntilOption,
+    examples,
+    store_config,
+    time_range,
+)
+from flintmq.cli.output import output
+from flintmq.cli.spark_job import spark_job
+from flintmq.cli.text import iso, printable, size
+
+if TYPE_CHECKING:
+    from flintmq.spark.jobs.figures import Statistics
+
+EPILOG = examples(
+    "flintmq spark stats /var/rocketmq/store --out report.html",
+    "flintmq spark stats /var/rocketmq/store --since -1d --topic Orders --json",
+)
+SHOWN = 5
+
+
+def command(
+    store: StoreArgument,
+    out: Annotated[
+        str | None,
+        typer.Option("--out", metavar="FILE", show_default=False, help="The page: one HTML file; none without it."),
+    ] = None,
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    skip_damage: Annotated[
+        bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
+    ] = False,
+    master: MasterOption = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Rates, sizes, keys, producers, latency, queues and consumer lag, as one HTML page.
+
+    Counts in one pass over the log, at rest or while it is written. The page opens without a network.
+    """
+    from flintmq.spark.jobs.stats import check_target, stats
+
+    printer, config = output(as_json), store_config(settings)
+    first, end = time_range(since, until)
+    if out is not None:
+        check_target(out, store)  # before Spark is started
+    with spark_job("stats", master, printer) as (spark, progress):
+        found = stats(
+            spark,
+            store,
+            out,
+            config,
+            topics=topic or None,
+            since=first,
+            until=end,
+            fail_on_data_loss=not skip_damage,
+            progress=progress,
+        )
+    printer.result(found.as_dict() if as_json else found, lambda value: _render(value, out))
+    return 1 if found.damages else 0
+
+
+def _render(found: Statistics, out: str | None) -> Iterator[Any]:
+    from flintmq.spark.jobs.figures import ms_text
+
+    rate, latency = found.rate, found.latency
+    yield f"store     {printable(found.store)}{', being written' if found.live else ''}"
+    where = f"{found.queue_count} queues of {found.topic_count} topics"
+    yield f"messages  {found.messages} ({size(found.bytes)}) in {where}"
+    if found.first_time is not None and found.last_time is not None:
+        yield f"stored    {iso(found.first_time)} to {iso(found.last_time)} ({ms_text(rate['span_ms'])})"
+    if rate["messages_per_s"] is not None:
+        peak = f"peak {rate['peak_messages_per_s']:.0f}/s"
+        yield f"rate      {rate['messages_per_s']:.0f}/s, {size(round(rate['bytes_per_s']))}/s; {peak}"
+    if latency["count"]:
+        yield f"latency   born to stored: half {ms_text(latency['p50'])}, 99 % {ms_text(latency['p99'])}"
+    for one in found.hot_queues[:SHOWN]:
+        queue = f"{printable(one['topic'])}/{one['queue_id']}"
+        yield f"queue     {queue}: {one['messages']} messages, {one['share']:.1%} of its topic"
+    for lag in found.lags[:SHOWN]:
+        yield f"lag       {printable(lag['group'])} on {printable(lag['topic'])}: {lag['behind']} messages"
+    for line in found.verdict:
+        yield f"look      {printable(line)}"
+    if not found.verdict:
+        yield "look      nothing stands out"
+    if out is not None:
+        yield f"result    {printable(out)}"

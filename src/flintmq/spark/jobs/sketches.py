@@ -1,0 +1,300 @@
+"""Summaries of a stream of values in bounded memory, that can be added up: what statistics of a log are made of.
+
+Each has `add` (values of one batch), `merge` (the same kind from another task) and `state`/`of` (JSON between tasks and
+driver). Whatever order parts are merged in, the exact parts of the answer are the same.
+
+    Top         the most frequent names with their sums: exact until there are too many names, then within `missed`
+    Repeats     how many values there are, and how many come more than once: exact until there are too many, then an
+                even sample by hash (all tasks keep the same values), with its standard error
+    Histogram   quantiles of whole numbers within 1/32; their least, largest and count exactly
+    Series      sums over time in buckets that grow as the time does; exact
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Numbers = npt.NDArray[np.int64]
+FOLDS: dict[str, Callable[[int, int], int]] = {"+": lambda one, other: one + other, "<": min, ">": max}
+
+
+class Top:
+    """Names with rows of numbers, the first of which counts; at most `most` names, those that count most.
+
+    Args:
+        most: names that are kept; up to twice as many are held.
+        folds: how each number of a row comes together with another: "+" sum, "<" least, ">" largest.
+
+    Attributes:
+        rows: name -> numbers.
+        missed: no name counts more than its row says plus this; what is not in `rows` counts this at most.
+    """
+
+    def __init__(self, most: int, folds: str) -> None:
+        self.most, self.folds = most, [FOLDS[fold] for fold in folds]
+        self.rows: dict[str, list[int]] = {}
+        self.missed = 0
+
+    def add(self, name: str, row: Sequence[int]) -> None:
+        """Count a name."""
+        known = self.rows.get(name)
+        if known is None:
+            self.rows[name] = list(row)
+            if len(self.rows) > 2 * self.most:
+                self.prune()
+        else:
+            self.rows[name] = [fold(one, other) for fold, one, other in zip(self.folds, known, row, strict=True)]
+
+    def prune(self) -> None:
+        """Forget the names that count least, down to `most`."""
+        if len(self.rows) > self.most:
+            names = self.ordered()
+            self.missed += self.rows[names[self.most]][0]
+            self.rows = {name: self.rows[name] for name in names[: self.most]}
+
+    def ordered(self) -> list[str]:
+        """Names, those that count most first; equal ones by name."""
+        return sorted(self.rows, key=lambda name: (-self.rows[name][0], name))
+
+    def merge(self, other: Top) -> None:
+        """Add what another one holds."""
+        self.missed += other.missed
+        for name, row in other.rows.items():
+            self.add(name, row)
+
+    def state(self) -> dict[str, Any]:
+        """For JSON; at most `most` names."""
+        self.prune()
+        return {"rows": self.rows, "missed": self.missed}
+
+    def load(self, state: dict[str, Any]) -> Top:
+        """Take a state; gives itself."""
+        self.rows, self.missed = state["rows"], state["missed"]
+        return self
+
+
+class Repeats:
+    """How often values come, told by their 64-bit hashes.
+
+    Kept are the hashes whose first `level` bits are zero; the level rises when there are more than `most`. What is kept
+    is counted exactly, and stands for 2^level values each.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most, self.level = most, 0
+        self.counts: dict[int, int] = {}
+
+    def add(self, hashes: npt.NDArray[np.uint64], counts: Numbers) -> None:
+        """Count values, each given once by its hash."""
+        if self.level:
+            kept = hashes >> np.uint64(64 - self.level) == 0
+            hashes, counts = hashes[kept], counts[kept]
+        self._add(zip(hashes.tolist(), counts.tolist(), strict=True))
+
+    def _add(self, pairs: Iterable[tuple[int, int]]) -> None:
+        held = self.counts
+        for value, count in pairs:
+            held[value] = held.get(value, 0) + count
+        while len(self.counts) > self.most:
+            self._rise(self.level + 1)
+
+    def _rise(self, level: int) -> None:
+        self.level = max(level, self.level)
+        self.counts = {value: count for value, count in self.counts.items() if not value >> (64 - self.level)}
+
+    def merge(self, other: Repeats) -> None:
+        """Add what another one holds."""
+        self._rise(other.level)
+        self._add((value, count) for value, count in other.counts.items() if not value >> (64 - self.level))
+
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"level": self.level, "counts": [[*pair] for pair in self.counts.items()]}
+
+    def load(self, state: dict[str, Any]) -> Repeats:
+        """Take a state; gives itself."""
+        self.level, self.counts = state["level"], dict(state["counts"])
+        return self
+
+    def answer(self) -> dict[str, Any]:
+        """`distinct` values, those `repeated`, and the `surplus` beyond the first of each.
+
+        `exact` tells whether they are; else `error` is the standard error of the surplus.
+        """
+        more = [count - 1 for count in self.counts.values() if count > 1]
+        scale = 1 << self.level
+        return {
+            "distinct": len(self.counts) * scale,
+            "repeated": len(more) * scale,
+            "surplus": sum(more) * scale,
+            "exact": self.level == 0,
+            "error": round((scale * (scale - 1) * sum(count * count for count in more)) ** 0.5),
+        }
+
+
+STEPS = 32  # of a histogram, from one power of two to the next
+
+
+class Histogram:
+    """Whole numbers that are not negative, in cells as wide as 1/32 of what they hold; those below 32 exactly."""
+
+    def __init__(self) -> None:
+        self.cells: dict[int, int] = {}
+        self.least: int | None = None
+        self.largest: int | None = None
+        self.sum = 0
+
+    def add(self, values: Numbers) -> None:
+        """Count values; whoever has negative ones counts them elsewhere."""
+        if not len(values):
+            return
+        self._ends(int(values.min()), int(values.max()))
+        self.sum += sum(values.tolist())
+        cells, counts = np.unique(cell_of(values), return_counts=True)
+        for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
+            self.cells[cell] = self.cells.get(cell, 0) + count
+
+    def _ends(self, least: int, largest: int) -> None:
+        self.least = least if self.least is None else min(least, self.least)
+        self.largest = largest if self.largest is None else max(largest, self.largest)
+
+    def merge(self, other: Histogram) -> None:
+        """Add what another one holds."""
+        if other.least is not None and other.largest is not None:
+            self._ends(other.least, other.largest)
+        self.sum += other.sum
+        for cell, count in other.cells.items():
+            self.cells[cell] = self.cells.get(cell, 0) + count
+
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        return {
+            "cells": [[*pair] for pair in self.cells.items()],
+            "least": self.least,
+            "largest": self.largest,
+            "sum": self.sum,
+        }
+
+    def load(self, state: dict[str, Any]) -> Histogram:
+        """Take a state; gives itself."""
+        self.cells, self.sum = dict(state["cells"]), state["sum"]
+        self.least, self.largest = state["least"], state["largest"]
+        return self
+
+    @property
+    def count(self) -> int:
+        """How many values there are."""
+        return sum(self.cells.values())
+
+    def quantile(self, part: float) -> int | None:
+        """The value that this part of all does not exceed, at most 1/32 too large; None without values."""
+        wanted, seen = part * self.count, 0
+        for cell in sorted(self.cells):
+            seen += self.cells[cell]
+            if seen >= wanted:
+                return min(cell_begin(cell + 1) - 1, self.largest or 0)
+        return self.largest
+
+    def answer(self) -> dict[str, Any]:
+        """Count, mean, least, quantiles, largest; None for each without values."""
+        quantiles = {f"p{name}": self.quantile(part) for name, part in (("50", 0.5), ("90", 0.9), ("99", 0.99))}
+        mean = round(self.sum / self.count, 3) if self.cells else None
+        return {"count": self.count, "mean": mean, "least": self.least, **quantiles, "largest": self.largest}
+
+
+def cell_of(values: Numbers) -> Numbers:
+    """The cell of each value."""
+    bits = np.maximum(np.frexp(values.astype(np.float64))[1], 6).astype(np.int64)
+    shift = bits - 6  # leaves 32 to 63 for values of 32 and more
+    # A float rounds large values up to the next power of two: they belong at the end of the one below.
+    over = (values >> shift) < STEPS
+    shift = np.where(over & (shift > 0), shift - 1, shift)
+    return (values >> shift) + STEPS * shift
+
+
+def cell_begin(cell: int) -> int:
+    """The least value of a cell."""
+    if cell < 2 * STEPS:
+        return cell
+    shift = cell // STEPS - 1
+    return (cell - STEPS * shift) << shift
+
+
+# ms; each divides the next, so that buckets can be joined.
+WIDTHS = [
+    *(1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 30_000),
+    *(minutes * 60_000 for minutes in (1, 5, 10, 30, 60, 360, 1440)),
+    *(days * 86_400_000 for days in (5, 10, 50, 100, 500, 1000, 5000, 10_000, 100_000, 1_000_000)),
+]
+
+
+class Series:
+    """Rows of numbers by time and name, in buckets of one width out of WIDTHS.
+
+    Args:
+        most: cells that are held: above, the buckets become wider.
+        names: names that have cells of their own; whoever comes later is counted under "".
+        folds: as for Top.
+
+    Attributes:
+        cells: (bucket, name) -> numbers; a bucket is a time in ms divided by the width.
+    """
+
+    def __init__(self, most: int, names: int, folds: str) -> None:
+        self.most, self.most_names = most, names
+        self.folds = [FOLDS[fold] for fold in folds]
+        self.step = 0
+        self.cells: dict[tuple[int, str], list[int]] = {}
+        self.names: set[str] = {""}
+
+    @property
+    def width(self) -> int:
+        """Of a bucket, in ms."""
+        return WIDTHS[self.step]
+
+    def add(self, bucket: int, name: str, row: Sequence[int]) -> None:
+        """Count a row."""
+        if name not in self.names:
+            if len(self.names) > self.most_names:
+                name = ""
+            self.names.add(name)
+        key = bucket, name
+        known = self.cells.get(key)
+        folded = zip(self.folds, known, row, strict=True) if known is not None else ()
+        self.cells[key] = [fold(one, other) for fold, one, other in folded] if known is not None else list(row)
+
+    def settle(self) -> None:
+        """Make the buckets so wide that there are not too many cells."""
+        while len(self.cells) > self.most and self.step < len(WIDTHS) - 1:
+            self.widen(self.step + 1)
+
+    def widen(self, step: int) -> None:
+        """Make the buckets as wide as a step of WIDTHS."""
+        if step > self.step:
+            factor = WIDTHS[step] // self.width
+            before, self.cells, self.step = self.cells, {}, step
+            for (bucket, name), row in before.items():
+                self.add(bucket // factor, name, row)
+
+    def merge(self, other: Series) -> None:
+        """Add what another one holds."""
+        self.widen(other.step)
+        factor = self.width // other.width
+        for (bucket, name), row in other.cells.items():
+            self.add(bucket // factor, name, row)
+        self.settle()
+
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"step": self.step, "cells": [[bucket, name, row] for (bucket, name), row in self.cells.items()]}
+
+    def load(self, state: dict[str, Any]) -> Series:
+        """Take a state; gives itself."""
+        self.step = state["step"]
+        self.cells = {(bucket, name): row for bucket, name, row in state["cells"]}
+        self.names = {"", *(name for _, name in self.cells)}
+        return self

@@ -1,0 +1,133 @@
+"""An engine that takes orders, for demos: `python -m flintmq.testing.orders STORE --orders 100000 --rate 5000`.
+
+Orders are numbered from 0, and the number is the message's key. Started again, also after kill -9, it looks up which
+order the store holds as its last, and goes on with the next: so a store never lacks an order, nor has one twice.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import sys
+import time
+from pathlib import Path
+
+from flintmq import Message, MessageStore, open_store
+from flintmq.errors import NotAStoreError, StoreError
+
+TOPICS = ("Orders", "Orders", "Orders", "Payments", "Payments", "Shipments", "Returns")
+CITIES = (
+    "上海",
+    "Lagos",
+    "上海",
+    "Osaka",
+    "Bergen",
+    "上海",
+    "Quito",
+    "Tbilisi",
+    "Córdoba",
+)  # the first has a hot queue
+QUEUES = 4
+AT_ONCE = 200
+SWING_S = 8.0  # the rate goes up and down once in so many seconds
+
+
+def order(number: int, born_ms: int | None = None) -> Message:
+    """The order of a number: always the same, but for the time it was born (ms since 1970; None: when it is put)."""
+    mixed = number * 2_654_435_761 % 2**32
+    body = {
+        "order": number,
+        "city": CITIES[mixed // 31 % len(CITIES)],
+        "cents": mixed % 90_000 + 100,
+        "items": [f"item-{(mixed >> shift) % 997}" for shift in range(0, 4 * (1 + mixed % 5), 4)],
+    }
+    return Message(
+        TOPICS[mixed // 7 % len(TOPICS)],
+        json.dumps(body, ensure_ascii=False).encode(),
+        tags="express" if mixed % 5 == 0 else "normal",
+        keys=f"order-{number}",
+        queue_id=CITIES.index(CITIES[mixed // 31 % len(CITIES)]) % QUEUES,
+        born_timestamp=born_ms,
+        born_host=f"10.0.{mixed // 5 % 3}.{10 + mixed // 3 % 12}:{40_000 + mixed % 1000}",
+    )
+
+
+def number_of(keys: str | None) -> int:
+    """The number of an order from its message's keys.
+
+    Raises:
+        ValueError: it is none.
+    """
+    return int((keys or "").removeprefix("order-"))
+
+
+def next_number(path: str | os.PathLike[str]) -> int:
+    """The number that a store's next order has: one more than the largest at the end of a queue."""
+    try:
+        with open_store(path) as view:
+            ends = [queue for queue in view.queues() if queue.max_offset > queue.min_offset]
+            last = [view.get(queue.topic, queue.queue_id, queue.max_offset - 1) for queue in ends]
+    except NotAStoreError:
+        return 0
+    return max((number_of(message.keys) + 1 for message in last), default=0)
+
+
+def take(path: str | os.PathLike[str], orders: int, rate: float, acks: Path | None = None) -> int:
+    """Put orders up to a number at a rate that swings, and say which are stored.
+
+    Args:
+        path: the store; made if it is not there.
+        orders: how many it shall hold in the end.
+        rate: orders a second in the mean; 0 for as fast as possible.
+        acks: each time a batch is stored, the number of orders that are is appended here as a line.
+
+    Returns:
+        How many were put.
+
+    Raises:
+        StoreError: one could not be stored.
+    """
+    number = first = next_number(path)
+    began = time.monotonic()
+    with MessageStore(path) as store, open(acks or os.devnull, "a", encoding="ascii") as told:
+        while number < orders:
+            now = time.time_ns() // 1_000_000  # they were some ms on their way
+            batch = [order(n, now - n * n % 19) for n in range(number, min(number + AT_ONCE, orders))]
+            for result in store.put_many(batch):
+                if result.status.name != "PUT_OK":
+                    raise StoreError(f"{path}: order {number} was not stored: {result.status.name}")
+            number += len(batch)
+            told.write(f"{number}\n")
+            told.flush()
+            if rate:
+                behind = due(number - first, rate) - (time.monotonic() - began)
+                time.sleep(max(0.0, behind))
+        store.wait_dispatched(30)
+    return number - first
+
+
+def due(count: int, rate: float) -> float:
+    """When so many orders have come, in seconds: at the rate in the mean, half as many more or fewer in swings."""
+    even = count / rate
+    return even + 0.5 * SWING_S / (2 * math.pi) * math.sin(2 * math.pi * even / SWING_S)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run it. Returns the exit code."""
+    parser = argparse.ArgumentParser(description="Takes orders into a store; started again, it goes on.")
+    parser.add_argument("store", help="the store's directory; made if it is not there")
+    parser.add_argument("--orders", type=int, default=100_000, help="how many the store shall hold (100000)")
+    parser.add_argument("--rate", type=float, default=5000, help="orders a second, 0: as fast as possible (5000)")
+    parser.add_argument("--acks", type=Path, help="a file that gets the number of stored orders, a line a batch")
+    given = parser.parse_args(arguments)
+    if given.orders < 0 or given.rate < 0:
+        parser.error("--orders and --rate cannot be negative")
+    count = take(given.store, given.orders, given.rate, given.acks)
+    print(f"{count} orders taken; {given.store} holds {given.orders if count else next_number(given.store)}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
