@@ -31,7 +31,7 @@ from flintmq.testing import proof
 from flintmq.testing.damage import flip
 
 GOLDEN = Path(__file__).resolve().parents[3] / "tests" / "compat" / "golden" / "basic.tar.xz"
-DISPATCH = ("spark", "rebuild")  # what makes queues and index anew on Spark: STORE --into DIR
+DISPATCH = ("spark", "dispatch", "--once")  # what makes queues and index on Spark: STORE --into DIR
 KILL_AT = 0.4  # of all orders
 BATCHES = 3  # that the job brings into the table before it is killed
 LIMIT = 20  # times the orders that are wanted, an engine takes that is not killed
