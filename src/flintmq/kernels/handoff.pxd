@@ -10,10 +10,11 @@ cdef extern from "Python.h" nogil:
     int PyThread_acquire_lock_timed(PyThread_type_lock lock, long long microseconds, int interruptible)  # 0 late, 1 got, 2 interrupted
     void PyThread_release_lock(PyThread_type_lock lock)
 
-cdef class Latch:
+cdef class _Held:
     cdef PyThread_type_lock _lock
+
+cdef class Latch(_Held):
     cdef readonly bint is_open
 
-cdef class Signal:
-    cdef PyThread_type_lock _lock
+cdef class Signal(_Held):
     cdef bint _is_set

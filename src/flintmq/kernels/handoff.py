@@ -15,13 +15,9 @@ LATE = 0
 INTERRUPTED = -1
 
 
-@cython.final
 @cython.cclass
-class Latch:
-    """Closed at first; opened once.
-
-    Thread: any.
-    """
+class _Held:
+    """A lock that is held from the beginning, until somebody lets go of it."""
 
     def __cinit__(self):
         if cython.compiled:
@@ -30,16 +26,29 @@ class Latch:
                 raise MemoryError("no lock")
             PyThread_acquire_lock(self._lock, 0)
 
-    def __init__(self) -> None:
-        self.is_open = False
-        if not cython.compiled:
-            self._lock = threading.Lock()
-            self._lock.acquire()
-
     def __dealloc__(self):
         if cython.compiled:
             if self._lock != cython.NULL:
                 PyThread_free_lock(self._lock)
+
+    def _hold(self) -> None:
+        """What __cinit__ does where it is not compiled."""
+        if not cython.compiled:
+            self._lock = threading.Lock()
+            self._lock.acquire()
+
+
+@cython.final
+@cython.cclass
+class Latch(_Held):
+    """Closed at first; opened once.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self.is_open = False
+        self._hold()
 
     def open(self) -> None:
         """Let the thread go that waits, or that will."""
@@ -53,29 +62,15 @@ class Latch:
 
 @cython.final
 @cython.cclass
-class Signal:
+class Signal(_Held):
     """Wakes a thread that works in steps: set by many, waited for by one; what is set during work is not lost.
 
     Source: upstream ServiceThread. Thread: `set` and `set_and_wait` any; `wait` one.
     """
 
-    def __cinit__(self):
-        if cython.compiled:
-            self._lock = PyThread_allocate_lock()
-            if self._lock == cython.NULL:
-                raise MemoryError("no lock")
-            PyThread_acquire_lock(self._lock, 0)
-
     def __init__(self) -> None:
         self._is_set = False
-        if not cython.compiled:
-            self._lock = threading.Lock()
-            self._lock.acquire()
-
-    def __dealloc__(self):
-        if cython.compiled:
-            if self._lock != cython.NULL:
-                PyThread_free_lock(self._lock)
+        self._hold()
 
     def set(self) -> None:
         """Let the next `wait`, or the one that is under way, return at once."""
