@@ -61,10 +61,12 @@ class Told:
 
 
 def read_ledger(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """(sent, told), each by identity."""
+    """(sent, told), each by identity. A line that a kill cut says nothing: its put had not begun, or has no answer."""
     sent: dict[str, dict[str, Any]] = {}
     told: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
+        if not line.endswith("}"):
+            continue
         fields = json.loads(line)
         if "sent" in fields:
             assert fields["sent"] not in sent, "an identity is sent once"

@@ -17,6 +17,7 @@ import threading
 import time
 import traceback
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -80,7 +81,10 @@ class Ledger:
     """Lines of JSON, one write each."""
 
     def __init__(self, path: Path) -> None:
-        self.fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        size = os.fstat(self.fd).st_size
+        if size and os.pread(self.fd, 1, size - 1) != b"\n":  # a kill cut the last line of the life before
+            os.write(self.fd, b"\n")
 
     def line(self, **fields: object) -> None:
         """Append one."""
@@ -146,16 +150,23 @@ def _child(root: Path, ledger: Ledger, life: Life) -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
     store: MessageStore | None = None
     numbers = itertools.count()
+
+    def go_on() -> None:
+        nonlocal store
+        while True:
+            try:
+                if store is None:
+                    store = _open(root, life)
+                    for n in range(1, THREADS):
+                        words = store, ledger, life, n, itertools.count()
+                        threading.Thread(target=_puts, args=words, daemon=True).start()
+                _puts(store, ledger, life, 0, numbers)
+            except KeyboardInterrupt:
+                continue  # as in a notebook: the put may or may not have happened, the user goes on
+
     while True:
-        try:
-            if store is None:
-                store = _open(root, life)
-                for n in range(1, THREADS):
-                    words = store, ledger, life, n, itertools.count()
-                    threading.Thread(target=_puts, args=words, daemon=True).start()
-            _puts(store, ledger, life, 0, numbers)
-        except KeyboardInterrupt:
-            continue  # as in a notebook: the put may or may not have happened, the user goes on
+        with suppress(KeyboardInterrupt):  # one that came between `except` and `try`
+            go_on()
 
 
 def _open(root: Path, life: Life) -> MessageStore:

@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.store.message_store import MessageStore
 from tests.crash.contract import check_contract, read_ledger
-from tests.crash.lives import KEYS, Life, live
+from tests.crash.lives import KEYS, Ledger, Life, live
 
 
 def run(root: Path, lives: list[Life]) -> None:
@@ -77,3 +77,11 @@ def test_a_ledger_knows_what_was_sent_and_told(tmp_path: Path):
     assert sent and set(told) <= set(sent)
     assert len(sent) - len(told) <= 3, "one put under way in each thread at most"
     assert {answer["status"] for answer in told.values()} == {"PUT_OK"}
+
+
+def test_a_line_of_the_ledger_that_a_kill_cut_says_nothing(tmp_path: Path):
+    path = tmp_path / "ledger"
+    path.write_bytes(b'{"sent": "0-0-1"}\n{"told": "0-0-1", "status": "PUT_OK"}\n{"sent": "0-0-2", "dig')
+    Ledger(path).line(sent="1-0-0")
+    sent, told = read_ledger(path)
+    assert list(sent) == ["0-0-1", "1-0-0"] and list(told) == ["0-0-1"]

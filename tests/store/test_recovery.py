@@ -67,7 +67,7 @@ def test_facts_come_from_abort_checkpoint_and_mark(tmp_path: Path) -> None:
     (tmp_path / "abort").write_text("1")
     (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(physic_timestamp=77)))
     write_mark(tmp_path, 4096, 77)
-    assert read_facts(str(tmp_path)) == Facts(clean=False, live=False, physic_time=77, mark=4096)
+    assert read_facts(str(tmp_path)) == Facts(clean=False, live=False, physic_time=77, mark=4096, latest=77)
 
 
 def test_a_mark_is_void_when_the_checkpoint_has_moved_on_or_its_bytes_are_wrong(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ from flintmq.spark.jobs import export as batch_job
 from flintmq.spark.jobs import export_stream as stream_job
 from flintmq.spark.jobs.export import export
 from flintmq.spark.jobs.export_stream import export_stream
-from flintmq.spark.splits import cut
+from flintmq.spark.splits import shares
 from flintmq.spark.stream import plan
 from tests.spark.stream.drive import in_queues
 
@@ -46,7 +46,7 @@ def mode(request, monkeypatch):
     monkeypatch.setattr(batch_job, "run_tasks", run_tasks)
     monkeypatch.setattr(stream_job, "run_tasks", run_tasks)
     monkeypatch.setattr(batch_job, "parallelism", lambda spark: 4)
-    monkeypatch.setattr(batch_job, "cut", lambda log, begin, end, count: cut(log, begin, end, 8))
+    monkeypatch.setattr(batch_job, "shares", lambda log, begin, end, count: shares(log, begin, end, 8))
     return request.param
 
 
