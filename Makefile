@@ -26,8 +26,8 @@ compile: $(VENV)/.compiled ## Compile the kernels that changed (install does so 
 demo: install ## The whole story: orders, a stream into Delta, kill -9, the count, Spark, a report (under three minutes)
 	$(BIN)/python -m flintmq.testing.demo $(ARGS)
 
-test: install ## Run the tests; ARGS="tests/store -k recovery" for some of them
-	$(BIN)/python -m pytest $(ARGS)
+test: install ## Run the tests, two files at a time; ARGS="tests/store -k recovery" for some of them
+	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile)
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
 	FLINTMQ_PURE=1 $(BIN)/python -m pytest tests/format tests/kernels
