@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -67,3 +68,28 @@ def test_the_log_of_a_store_in_chunks(golden: Any) -> None:
         assert [offset for b in rows for offset in b.column("physical_offset").to_pylist()] == want
         assert all(b.schema.equals(SPARK_SCHEMA) for b in rows)
     assert source.chunks(want[-1], 5000)[0].begin == want[-1] and source.chunks(10**9, 5000) == []
+
+
+@pytest.mark.parametrize("closed", ["", "part"], ids=["the table", "a directory in it"])
+def test_a_directory_that_may_not_be_listed_is_told_and_not_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+) -> None:
+    root = table(tmp_path / "t", [1, 2])
+    export = next(path for path in root.iterdir() if path.is_dir())
+    (export / "part").mkdir()
+    refused = str(export / closed if closed else root)
+    real_list, real_scan = os.listdir, os.scandir
+
+    def shut(real: Any) -> Any:
+        def call(path: Any = ".") -> Any:
+            if str(path) == refused:
+                raise PermissionError(13, "Permission denied", refused)
+            return real(path)
+
+        return call
+
+    monkeypatch.setattr(os, "listdir", shut(real_list))
+    monkeypatch.setattr(os, "scandir", shut(real_scan))
+    with pytest.raises(StoreAccessError, match="check its permissions") as told:
+        open_source(str(root), StoreConfig())
+    assert refused in str(told.value)

@@ -28,6 +28,7 @@ from flintmq.spark.jobs.target import Target
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut
+from flintmq.storage.effects import REAL
 from flintmq.store.config_files import read_config
 from flintmq.store.predicate import Predicate
 from flintmq.store.report import Report
@@ -141,7 +142,7 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
     root = os.path.abspath(path)
     if os.path.isdir(os.path.join(root, "_delta_log")):
         return TableSource(_table_files(_delta_files(root)), "delta")
-    exports = sorted(name for name in _names(root) if Target.is_own(name))
+    exports = [name for name in REAL.listdir(root) if Target.is_own(name)]
     if exports:
         found = [os.path.join(root, name) for name in exports]
         return TableSource(_table_files([file for folder in found for file in _parquet_files(folder)]), "parquet")
@@ -263,19 +264,15 @@ def _delta_files(root: str) -> list[str]:
 
 
 def _parquet_files(folder: str) -> list[str]:
+    def refused(error: OSError) -> None:  # else os.walk leaves out what it may not list, and its messages are missing
+        raise StoreAccessError(f"{error.filename}: {error.strerror}; check its permissions") from error
+
     return [
         os.path.join(place, name)
-        for place, _, names in sorted(os.walk(folder))
+        for place, _, names in sorted(os.walk(folder, onerror=refused))
         for name in sorted(names)
         if name.endswith(".parquet") and name[0] not in "._"
     ]
-
-
-def _names(root: str) -> list[str]:
-    try:
-        return os.listdir(root)
-    except OSError:
-        return []
 
 
 def _line(error: Exception) -> str:
