@@ -3,6 +3,7 @@
 import json
 import random
 import shutil
+import threading
 from collections import Counter
 from itertools import chain, pairwise
 
@@ -117,6 +118,21 @@ def test_lives_of_a_query(writer, seed):
     for bite in query.bites():
         got[len(query.batches)] = numbers(bite)
     assert sorted(chain(*got.values())) == list(range(writer.count))
+
+
+def test_a_queue_gets_its_first_file_after_others(writer, tmp_path):
+    """A batch planned from the log, of a store without any queue file, and run when another queue has one."""
+    writer.put_all(6, ("A", "B"), 1)
+    queues, aside = writer.path / "consumequeue", tmp_path / "aside"
+    queues.rename(aside)
+    query = Query(writer.path, columns="body")
+    assert query.plan() and set(query.offset) == {"A/0", "B/0"}
+    (aside / "B").rename(queues.mkdir() or queues / "B")
+    query.restart()
+    late = threading.Timer(0.5, (aside / "A").rename, [queues / "A"])
+    late.start()
+    assert sorted(numbers(query.run())) == list(range(6))
+    late.join()
 
 
 def test_available_now_ends_at_what_was_there(writer):

@@ -52,6 +52,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._planned: Offsets = {}  # the end of the last batch
         self._last_batch = 0.0  # when it was planned, by the monotonic clock
         self._told: set[str] = set()
+        self._gone: set[QueueName] = set()  # queues that were waited for in vain
 
     # -- what Spark asks -----------------------------------------------------------------------------------------------
 
@@ -177,13 +178,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _settled(self, known: Offsets) -> StreamQueues:
         """The queues as they are now, once they have all that was seen before, or do not get it.
 
-        A writer that starts cuts the ends of its queues and makes them again, which takes a moment.
+        A writer that starts cuts the ends of its queues and makes them again, which takes a moment. And a queue that
+        was read from the log, as long as the store had no queue file at all, gets its own after those of others.
         """
         queues = self._look()
         until = time.monotonic() + GRACE_SECONDS
-        while _beyond(queues, known) and time.monotonic() < until:
+        while (_beyond(queues, known) or _missing(queues, known) - self._gone) and time.monotonic() < until:
             time.sleep(0.1)
             queues.refresh(force=True)
+        self._gone = _missing(queues, known)
         return queues
 
     @staticmethod
@@ -273,6 +276,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def _beyond(queues: StreamQueues, offsets: Offsets) -> list[QueueName]:
     """The queues that end before these offsets."""
     return [name for name, offset in offsets.items() if name in queues.bounds and offset > queues.bounds[name][1]]
+
+
+def _missing(queues: StreamQueues, offsets: Offsets) -> set[QueueName]:
+    """The queues that had messages and are not there."""
+    return {name for name, offset in offsets.items() if offset and queues.wants(name) and name not in queues.bounds}
 
 
 def lines_of(report: Any) -> Iterator[str]:
