@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import signal as system
 import threading
 import time
@@ -89,6 +90,60 @@ def test_work_is_handed_over_and_answered_by_many_threads():
     signal.set()
     answering.join()
     assert answered == [OPENED] * 2400
+
+
+def answering(signal: Signal, asked: list[Latch], stop: threading.Event) -> None:
+    """Open the latches of whoever asked, as a flush does, until it is told to stop."""
+    latches: list[Latch] = []
+    while not stop.is_set():
+        signal.wait(0.5, latches)
+        latches, asked[:] = list(asked), []
+    for latch in latches:
+        latch.open()
+
+
+@pytest.mark.parametrize("interrupts", [False, True])
+def test_who_gives_up_waiting_keeps_nobody_else_from_being_woken(interrupts: bool):
+    """Those that come too late, and those that a signal takes away."""
+    signal, asked, stop, said, late, wrong = Signal(), [], threading.Event(), [], [], []
+
+    def work(number: int) -> None:
+        chance = random.Random(number)
+        for _ in range(400):
+            latch, patient = Latch(), number % 2
+            asked.append(latch)
+            answer = signal.set_and_wait(latch, 20 if patient else chance.random() * 2e-4)
+            (said if patient else late).append(answer)
+            wrong.extend([latch] * (answer == OPENED and not latch.is_open))
+
+    def interrupt(*_: object) -> None:
+        raise TimeoutError
+
+    threads = [threading.Thread(target=work, args=(n,)) for n in range(8)]
+    answerer = threading.Thread(target=answering, args=(signal, asked, stop))
+    before = system.signal(system.SIGALRM, interrupt)
+    try:
+        for thread in [answerer, *threads]:
+            thread.start()
+        while any(thread.is_alive() for thread in threads):
+            if not interrupts:
+                time.sleep(0.01)
+                continue
+            try:
+                asked.append(Latch())
+                system.setitimer(system.ITIMER_REAL, 1e-4)
+                signal.set_and_wait(asked[-1] if asked else Latch(), 0.01)
+                time.sleep(0.001)
+            except TimeoutError:
+                pass
+    finally:
+        system.setitimer(system.ITIMER_REAL, 0)
+        system.signal(system.SIGALRM, before)
+        stop.set()
+        signal.set()
+        answerer.join()
+    assert said == [OPENED] * 1600 and not wrong
+    assert set(late) <= {OPENED, LATE}
 
 
 @pytest.mark.skipif(not hasattr(system, "setitimer"), reason="this system has no interval timers")

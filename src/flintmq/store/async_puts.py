@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from typing import cast
 
 from flintmq.message import PutResult
 from flintmq.store.flush import FlushService, unflushed
@@ -26,12 +27,6 @@ class AsyncGroup:
         self.loop, self.timeout, self.times = loop, timeout, times
         self.puts: deque[AsyncPut] = deque()
         self._timer = loop.call_later(timeout, self.expire)
-
-    def add(self, end: int, result: PutResult) -> asyncio.Future[PutResult]:
-        """One more put; its answer."""
-        future: asyncio.Future[PutResult] = self.loop.create_future()
-        self.puts.append((end, future, result, self.loop.time()))
-        return future
 
     def complete(self, durable: int) -> None:
         """The log is durable up to this offset, or nobody can tell (-1)."""
@@ -59,22 +54,17 @@ def _group(loop: asyncio.AbstractEventLoop, flush: FlushService) -> AsyncGroup:
     return AsyncGroup(loop, flush.timeout_s, flush.times)
 
 
-def running_loop() -> asyncio.AbstractEventLoop:
-    """The event loop of this thread.
-
-    Raises:
-        RuntimeError: none runs here.
-    """
-    return asyncio.get_running_loop()
+running_loop = asyncio.get_running_loop
 
 
 def flushed_future(
     flush: FlushService, end: int, result: PutResult, loop: asyncio.AbstractEventLoop
 ) -> asyncio.Future[PutResult]:
     """The answer to a put whose record ends at this log offset: `result` once it is durable."""
-    waiting: asyncio.Future[PutResult] = flush.waiters.add_async(end, result, loop, _group, flush)
-    flush.requested()
-    return waiting
+    waiting, first = flush.waiters.add_async(end, result, loop, _group, flush)
+    if first:
+        flush.requested()
+    return cast("asyncio.Future[PutResult]", waiting)
 
 
 def answered(result: PutResult, loop: asyncio.AbstractEventLoop) -> asyncio.Future[PutResult]:

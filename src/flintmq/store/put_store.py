@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
+from flintmq.kernels.appender import Appender
 from flintmq.message import ColumnsResult, Message, PutResult
 from flintmq.store.puts import Puts
 
@@ -13,6 +14,7 @@ class PutStore:
     """The part of MessageStore that its Puts do."""
 
     _puts: Puts
+    quick: Appender | None
 
     def _check_open(self) -> None:
         """Raise UsageError if the store is closed."""
@@ -34,7 +36,7 @@ class PutStore:
         Thread: that of a running event loop. Durability: as for put, once it is awaited.
         """
         self._check_open()
-        return self._puts.put_async(message)
+        return self._puts.put_async(message, self.quick)
 
     def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
         """Store messages in order, with one wait for the disk at the end.

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import replace
+from types import ModuleType
 from typing import Any
 
 from flintmq.config import StoreConfig
 from flintmq.format.index import PEER_533
+from flintmq.kernels.appender import Appender
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutResult
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
@@ -47,6 +49,7 @@ class Puts:
     ) -> None:
         self.config, self.log, self.flush, self.commits, self.dispatch = config, log, flush, commits, dispatch
         self.poison, self.counters, self.peer = poison, counters, peer
+        self._async: ModuleType | None = None
 
     def put(self, message: Message) -> PutResult:
         """One message; returns when its flushDiskType has been kept."""
@@ -100,17 +103,26 @@ class Puts:
             self.counters.refused(result.status.name)
         return result
 
-    def put_async(self, message: Message) -> Awaitable[PutResult]:
-        """One message, appended now; an awaitable of its answer."""
-        from flintmq.store import async_puts  # asyncio is not loaded for those who do not use it
+    def put_async(self, message: Message, quick: Appender | None) -> Awaitable[PutResult]:
+        """One message, appended now (by `quick`, if that can); an awaitable of its answer."""
+        if self._async is None:
+            from flintmq.store import async_puts  # asyncio is not loaded for those who do not use it
 
-        loop = async_puts.running_loop()  # before anything is stored
-        result = self._append(message)
-        if result.status is OK and self.flush.sync and message.wait:
-            return async_puts.flushed_future(self.flush, result.physical_offset + result.size, result, loop)
-        if result.status is OK:
-            self._carry_on()
-        return async_puts.answered(result, loop)
+            self._async = async_puts
+        loop = self._async.running_loop()  # before anything is stored
+        result = quick.put(message) if quick is not None else None
+        if result is None:
+            result = self._append(message)
+        stored = result.status is OK
+        waiting: Awaitable[PutResult]
+        if stored and self.flush.sync and message.wait:
+            end = result.physical_offset + result.size
+            waiting = self._async.flushed_future(self.flush, end, result, loop)
+        else:
+            if stored:
+                self._carry_on()
+            waiting = self._async.answered(result, loop)
+        return waiting
 
     def _append(self, message: Message) -> PutResult:
         """The message in the log, or why not."""

@@ -90,14 +90,21 @@ class Waiters:
 
     def add_async(
         self, end: int, result: Any, loop: asyncio.AbstractEventLoop, new: Callable[..., AsyncGroup], flush: Any
-    ) -> Any:
-        """A put of an event loop will wait; gives its future. Called in the loop's thread, for the loop's first put of
-        a group with `new(loop, flush)`."""
+    ) -> tuple[Any, bool]:
+        """A put of an event loop will wait. Called in the loop's thread.
+
+        Returns:
+            Its future, and whether it is the loop's first of a group (made by `new(loop, flush)`): then the flush has
+            to be told.
+        """
+        future, now = loop.create_future(), loop.time()
         with self._lock:
             group = self._group.loops.get(loop)
+            first = group is None
             if group is None:
                 group = self._group.loops[loop] = new(loop, flush)
-            return group.add(end, result)
+            group.puts.append((end, future, result, now))
+        return future, first
 
     def take(self) -> Group:
         """Everybody who waits by now; who comes later is in the next group."""
