@@ -14,7 +14,7 @@ from typing import Any
 from flintmq.storage.effects import Effects
 
 FAULTS = ("allocate", "create", "open_write", "pwrite", "sync", "sync_dir", "rename", "unlink", "mkdirs", "truncate",
-          "map_write", "drop_cache", "populate", "advise_random", "advise_needed", "lock_memory",
+          "map_write", "drop_cache", "populate", "advise_random", "advise_needed", "advise_huge", "lock_memory",
           "unlock_memory")  # fmt: skip
 
 
