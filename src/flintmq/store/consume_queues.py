@@ -23,7 +23,7 @@ from flintmq.store.places import LMQ_PREFIX
 from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names, zero_behind
 from flintmq.store.report import Report
-from flintmq.store.running_queue import AnyQueue, RunningBatchQueue, RunningQueue
+from flintmq.store.running_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -39,7 +39,7 @@ class ConsumeQueues:
 
     def __init__(self, root: str, config: StoreConfig, effects: Effects, report: Report) -> None:
         self.root, self.config, self.effects, self.report = root, config, effects, report
-        self.files = OpenFiles(effects)
+        self.files, self.kept = OpenFiles(effects), KeptUnits()
         self.plain: dict[tuple[bytes, int], RunningQueue | None] = {}
         self.batch: dict[tuple[bytes, int], RunningBatchQueue | None] = {}
         self.changed = threading.Condition()
@@ -148,7 +148,9 @@ class ConsumeQueues:
                 ext = self.config.mapped_file_size_consume_queue_ext if has_ext else 0
                 size = self.config.consume_queue_file_size
                 writer = QueueWriter(self.files, self.root, path, size, ext, self.report)
-                queue = RunningQueue(writer, self.root, QueueName(os.fsdecode(topic), queue_id), self.effects)
+                queue = RunningQueue(
+                    writer, self.root, QueueName(os.fsdecode(topic), queue_id), self.effects, self.kept
+                )
             self.plain[topic, queue_id] = queue
         return self.plain[topic, queue_id]
 

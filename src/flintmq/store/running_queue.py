@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import itertools
 import os
+import threading
+from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import TypeAlias
@@ -20,7 +22,42 @@ from flintmq.store.queue_writer import BatchQueueWriter, QueueWriter
 from flintmq.store.queues import ExtQueue, QueueName, batch_queue
 
 BLOCK = 512  # units that are read at least
+BLOCKS_KEPT = 256  # of all queues of a store, 2.5 MiB
 Entry: TypeAlias = tuple[Unit, int, int]  # a unit, the first queue offset that it stands for, and how many
+
+
+class KeptUnits:
+    """Blocks of units that were read lately, of all plain queues of a store: gets that jump about come back to them,
+    and to open a queue's file and read it costs as much as to read the message.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+
+    def find(self, folder: str, first: int) -> bytes:
+        """The units of a queue from this block's first offset on; empty if they are not kept."""
+        with self._lock:
+            found = self._blocks.get((folder, first), b"")
+            if found:
+                self._blocks.move_to_end((folder, first))
+            return found
+
+    def keep(self, folder: str, first: int, units: bytes) -> None:
+        """Keep a block, in place of one that nobody asked for longest."""
+        with self._lock:
+            self._blocks[folder, first] = units
+            self._blocks.move_to_end((folder, first))
+            if len(self._blocks) > BLOCKS_KEPT:
+                self._blocks.popitem(last=False)
+
+    def forget(self, folder: str) -> None:
+        """Those of one queue change."""
+        with self._lock:
+            for key in [key for key in self._blocks if key[0] == folder]:
+                del self._blocks[key]
 
 
 class RunningQueue:
@@ -32,8 +69,8 @@ class RunningQueue:
 
     unit_size = UNIT_SIZE
 
-    def __init__(self, writer: QueueWriter, root: str, name: QueueName, effects: Effects) -> None:
-        self.writer, self.root, self.name, self.effects = writer, root, name, effects
+    def __init__(self, writer: QueueWriter, root: str, name: QueueName, effects: Effects, kept: KeptUnits) -> None:
+        self.writer, self.root, self.name, self.effects, self.kept = writer, root, name, effects, kept
         self.folder = os.path.join(root, geometry.QUEUES, name.topic, str(name.queue_id))
         self.min_offset = self.max_offset = 0
         self._block = 0, b""  # queue offset of the first unit, units: what was read last; always read together
@@ -65,23 +102,29 @@ class RunningQueue:
             return b""
         first, block = self._block
         if not first <= offset <= first + len(block) // UNIT_SIZE - count:
-            first, block = self._block = self._read(offset, count)
+            start = self.next_file(offset) - self.writer.file_size // UNIT_SIZE
+            first = max(offset - offset % BLOCK, start)
+            block = self.kept.find(self.folder, first)
+            if len(block) < (offset - first + count) * UNIT_SIZE:
+                block = self._read(start, first, max(offset + count, first + BLOCK))
+                self.kept.keep(self.folder, first, block)
+            self._block = first, block
         at = (offset - first) * UNIT_SIZE
         return block[at : at + count * UNIT_SIZE]
 
-    def _read(self, offset: int, count: int) -> tuple[int, bytes]:
-        """(queue offset, units) of a block that holds these, as far as the file has them."""
-        start = self.next_file(offset) * UNIT_SIZE - self.writer.file_size
-        first = max(offset - offset % BLOCK, start // UNIT_SIZE)
-        end = min(max(offset + count, first + BLOCK), self.max_offset, self.next_file(offset))
-        with suppress(FileNotFoundError), self.effects.reading(os.path.join(self.folder, f"{start:020d}")) as fd:
-            raw = self.effects.pread(fd, (end - first) * UNIT_SIZE, first * UNIT_SIZE - start)
-            return first, raw[: len(raw) - len(raw) % UNIT_SIZE]
-        return offset, b""
+    def _read(self, start: int, first: int, end: int) -> bytes:
+        """The units from `first` to `end`, as far as the file has them that begins at the queue offset `start`."""
+        end = min(end, self.max_offset, self.next_file(first))
+        path = os.path.join(self.folder, f"{start * UNIT_SIZE:020d}")
+        with suppress(FileNotFoundError), self.effects.reading(path) as fd:
+            raw = self.effects.pread(fd, (end - first) * UNIT_SIZE, (first - start) * UNIT_SIZE)
+            return raw[: len(raw) - len(raw) % UNIT_SIZE]
+        return b""
 
     def forget(self) -> None:
         """Units below the largest offset are written."""
         self._block = 0, b""
+        self.kept.forget(self.folder)
 
     def next_file(self, offset: int) -> int:
         """First queue offset of the file behind the one that this offset belongs to."""
