@@ -1,4 +1,4 @@
-"""The job dispatch beside Apache RocketMQ: it follows a log that RocketMQ writes, and ends with RocketMQ's own queues."""
+"""The job dispatch beside Apache RocketMQ: it follows a log that is written by it, and ends with the same queues."""
 
 from __future__ import annotations
 
