@@ -47,6 +47,18 @@ def test_golden_stores_come_out_as_a_rebuild_makes_them(golden_store, tmp_path, 
         assert list(ours.values()) == list(javas.values())
 
 
+@pytest.mark.parametrize("name", ["basic", "rolled", "cqext"])
+def test_a_log_on_object_storage(golden, objects, tmp_path, monkeypatch, name):
+    tasks_as_calls(monkeypatch, 3)
+    store = golden(name)
+    config, peer = settings(store)
+    url = objects.put(store.path, f"dispatch/{name}")
+    there = StoreConfig.from_keys({**store.config, **objects.keys})
+    made = dispatch(None, url, str(tmp_path / "into"), there, peer, once=True, max_bytes=1)
+    rebuild(str(store.path), str(tmp_path / "local"), config, peer)
+    assert differing(tmp_path / "into", tmp_path / "local") == [] and made.rounds > 1
+
+
 def _below(root: Path, kind: str) -> dict[str, bytes]:
     return {name: data for name, data in derived(root).items() if name.startswith(kind + "/")}
 
