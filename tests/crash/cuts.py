@@ -22,7 +22,6 @@ import random
 import shutil
 import signal
 import sys
-import tempfile
 import threading
 import time
 import traceback
@@ -217,7 +216,7 @@ def main() -> int:
             return 2
     until = time.monotonic() + words.seconds
     state = report.State(words.state, cuts=0, disks=0, sums={})
-    folder = Path(tempfile.gettempdir(), "flintmq-power-cuts")
+    folder = words.state / "disk"
     tidy(folder)
     try:
         if words.disk is not None:

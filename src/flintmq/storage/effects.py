@@ -282,10 +282,16 @@ class Effects:
         os.ftruncate(fd, size)
 
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of data at a file position."""
+        """Write all of data at a file position.
+
+        Raises:
+            OSError: the disk refused; ENOSPC also where a write stores nothing and gives no reason.
+        """
         view = memoryview(data)
         while view:
             done = os.pwrite(fd, view, position)
+            if not done:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             view, position = view[done:], position + done
 
     def map_write(self, fd: int, size: int) -> mmap.mmap:
