@@ -202,7 +202,7 @@ def lines(state: report.State) -> list[str]:
 
 
 def main() -> int:
-    """Run until so many cuts are done, this time and before; 3 where the time was up before."""
+    """Run until so many cuts are done, this time and before. 3: the time was up; 4: they cannot be had here."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cuts", type=int, default=1000)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long; the next call goes on")
@@ -213,7 +213,7 @@ def main() -> int:
     for kind in ("ext4", "xfs"):
         if why_not(kind):
             print(f"power cuts cannot be tried here: {why_not(kind)}", file=sys.stderr)
-            return 2
+            return 4
     until = time.monotonic() + words.seconds
     state = report.State(words.state, cuts=0, disks=0, sums={})
     folder = words.state / "disk"

@@ -258,7 +258,7 @@ def lines(state: report.State, total: int) -> list[str]:
 
 
 def main() -> int:
-    """Run until all cases are done, this time and before; 3 where the time was up before."""
+    """Run until all cases are done, this time and before. 3: the time was up; 4: there is no strace."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long; the next call goes on")
     parser.add_argument("--state", type=Path, default=Path("artifacts/syscalls"))
@@ -267,7 +267,7 @@ def main() -> int:
     words = parser.parse_args()
     if why_not():
         print(why_not(), file=sys.stderr)
-        return 2
+        return 4
     until = time.monotonic() + words.seconds
     folder = Path(tempfile.mkdtemp(prefix="flintmq-syscalls-"))
     try:
