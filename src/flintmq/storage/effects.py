@@ -258,9 +258,15 @@ class Effects:
 
         Raises:
             FileExistsError: there is one by this name.
+            OSError: it cannot be made; none is left behind.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        os.ftruncate(fd, size)
+        try:
+            os.ftruncate(fd, size)
+        except OSError:
+            os.close(fd)
+            os.unlink(path)
+            raise
         return fd
 
     def open_write(self, path: str) -> int:

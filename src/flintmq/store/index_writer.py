@@ -84,12 +84,16 @@ class IndexFileWriter:
         file.path, file.slots, file.items, file.effects = path, slots, items, effects
         file.size = index.file_size(slots, items)
         file.fd = effects.open_write(path)
-        if effects.size_of(file.fd) < file.size:
-            effects.truncate(file.fd, file.size)
         file.reserved = 0
-        file.map = effects.map_write(file.fd, file.size)
-        file.count = max(file.header().index_count, 1)
-        file._reserve(index.item_position(min(file.count, items), slots))
+        try:
+            if effects.size_of(file.fd) < file.size:
+                effects.truncate(file.fd, file.size)
+            file.map = effects.map_write(file.fd, file.size)
+            file.count = max(file.header().index_count, 1)
+            file._reserve(index.item_position(min(file.count, items), slots))
+        except OSError:
+            effects.close(file.fd)
+            raise
         return file
 
     def item(self, number: int) -> index.Item:
