@@ -14,6 +14,7 @@ EINTR comes once only: Python asks again until another answer comes, as it must.
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import json
 import os
 import random
@@ -165,12 +166,14 @@ def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, rule: str, calls
     place, log = folder / "case", folder / "strace.log"
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(base(folder, kind), place)
+    stacks = (place / "stacks").open("w+")
     ready, go = os.pipe()
     read, tell = os.pipe()
     child = os.fork()
     if child == 0:
         os.close(go)
         os.read(ready, 1)
+        faulthandler.dump_traceback_later(HANG_S - 5, file=stacks)
         life(place / "store", Ledger(place / "ledger"), kind, 1, goes_on, tell)
     os.close(ready)
     os.close(tell)
@@ -190,8 +193,11 @@ def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, rule: str, calls
             os.waitpid(child, 0)
     said = os.read(read, 65536)
     os.close(read)
+    with stacks:
+        stacks.seek(0)
+        where = stacks.read()
     if status is None:
-        raise Wrong(f"it hung for {HANG_S} s: {log.read_text()[-600:]}")
+        raise Wrong(f"it hung for {HANG_S} s: {where}{log.read_text()[-600:]}")
     text = log.read_text()
     return End(status, json.loads(said) if said else {}, text.count("INJECTED"), text)
 

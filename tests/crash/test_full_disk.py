@@ -6,6 +6,7 @@ given, and the sync fails; or the file system meets the error in its own journal
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import shutil
@@ -32,12 +33,15 @@ def needs(kind: str) -> None:
         pytest.skip(why_not(kind))
 
 
-def fill(root: Path, ledger: Path, life: Life, relief: Callable[[], Any], until_s: float = 60) -> dict[str, Any]:
-    """In a child: put until an answer is not OK, get relief, put on; what it saw, and how it ended."""
+def fill(
+    root: Path, ledger: Path, life: Life, relief: Callable[[], Any], patience_s: float = 5, until_s: float = 60
+) -> dict[str, Any]:
+    """In a child: put until an answer is not OK, get relief, put on for a while; what it saw, and how it ended."""
     read, tell = os.pipe()
     child = os.fork()
     if child == 0:
         said: dict[str, Any] = {}
+        faulthandler.dump_traceback_later(until_s - 5, file=ledger.with_suffix(".stacks").open("w"))
         try:
             lines, numbers = Ledger(ledger), iter(range(PUTS))
             keys = {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool, "flushIntervalCommitLog": 20}
@@ -47,7 +51,7 @@ def fill(root: Path, ledger: Path, life: Life, relief: Callable[[], Any], until_
                 first = puts(store, lines, life, 0, iter((n,))).value  # type: ignore[union-attr]
             said["first"] = first
             relief()
-            limit, then = time.monotonic() + 5, "-"
+            limit, then = time.monotonic() + patience_s, "-"
             while then != "ok" and time.monotonic() < limit:  # dispatch and files made ahead may still be failing
                 then = puts(store, lines, life, 0, iter((next(numbers),))).value  # type: ignore[union-attr]
             said["then"] = then
@@ -68,7 +72,7 @@ def fill(root: Path, ledger: Path, life: Life, relief: Callable[[], Any], until_
     else:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        pytest.fail("it hung")
+        pytest.fail(f"it hung: {ledger.with_suffix('.stacks').read_text()}")
     text = os.read(read, 65536)
     os.close(read)
     return (json.loads(text) if text else {}) | {"signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0}
@@ -128,6 +132,11 @@ def thin(tmp_path: Path) -> Any:
     disk.relieve = lambda: run("mount", "-o", "remount,size=400m", small)  # type: ignore[attr-defined]
     try:
         with disk:
+            disk.write_pages_alone()
+            used, room = shutil.disk_usage(small).used, 4 << 20
+            with (disk.mounted / "ballast").open("wb") as file:
+                file.write(os.urandom(max(room - used - (1 << 20), 0)))
+                os.fsync(file.fileno())
             yield disk
     finally:
         run("umount", small)
@@ -139,7 +148,7 @@ def test_a_sync_that_failed_is_told_and_the_store_works_after_reopening(
 ):
     """T7: the disk heals at once, and nobody believes it before a restart; nothing that was acknowledged is lost."""
     ledger, root = tmp_path / "ledger", thin.mounted / "store"
-    said = fill(root, ledger, Life(1, 1, disk, pool=pool, power=True), thin.relieve)
+    said = fill(root, ledger, Life(1, 1, disk, pool=pool, power=True), thin.relieve, 0.5)
     if said["signal"]:
         assert said["signal"] == signal.SIGBUS, "the file system shut itself down under a map"
     else:
@@ -148,6 +157,7 @@ def test_a_sync_that_failed_is_told_and_the_store_works_after_reopening(
         thin.relieve()
         thin.unmount()
         thin.mount()
+        thin.write_pages_alone()
     with MessageStore(root, config=KEYS) as store:
         assert store.wait_dispatched(30)
     forget(root)
