@@ -3,7 +3,8 @@
     python -m tests.torture.recovery_time --gib 1 5 20 --mib 64 512 [--folder DIR] [--report FILE]
 
 The log is made of records of 1 KB in files of 1 GiB, as by default, and flushed. Then a process puts so many bytes more
-with the flusher asleep and dies. The time is that of opening the store in a process of its own: three times, each after
+with the flusher asleep and dies. Each message has a key: where none has, the index cannot tell how far it came, and
+the whole log is read for keys. The time is that of opening the store in a process of its own: three times, each after
 another such kill. Page cache is as it is after a kill: warm.
 """
 
@@ -31,10 +32,11 @@ TIMES = 3
 
 
 def batch() -> Any:
-    """Rows to put, again and again."""
+    """Rows to put, again and again; each has a key."""
     import pyarrow as pa
 
-    return pa.record_batch({"body": pa.array([os.urandom(BODY) for _ in range(ROWS)], pa.binary())})
+    bodies = pa.array([os.urandom(BODY) for _ in range(ROWS)], pa.binary())
+    return pa.record_batch({"body": bodies, "keys": pa.array([f"key-{n}" for n in range(ROWS)])})
 
 
 def grow(root: Path, until: int, *, die: bool) -> None:
