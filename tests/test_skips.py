@@ -38,8 +38,11 @@ def run(folder: Path, test: str, *words: str) -> tuple[int, str]:
     return done.returncode, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(("reason", "code"), [("lz4 is not installed", 0), ("it fails on Mondays", 1)])
-@pytest.mark.parametrize("words", [[], ["-n", "1"]], ids=["alone", "workers"])
+@pytest.mark.parametrize(
+    ("reason", "code", "words"),
+    [("lz4 is not installed", 0, []), ("it fails on Mondays", 1, []), ("it fails on Mondays", 1, ["-n", "1"])],
+    ids=["allowed", "not-allowed", "workers"],
+)
 def test_a_reason_that_is_not_in_the_list_fails_the_run(tmp_path: Path, reason: str, code: int, words: list[str]):
     got, said = run(tmp_path, TESTS.format(reason=reason), *words)
     assert got == code, said

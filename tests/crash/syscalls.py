@@ -169,12 +169,14 @@ def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, rule: str, calls
     stacks = (place / "stacks").open("w+")
     ready, go = os.pipe()
     read, tell = os.pipe()
+    ledger = Ledger(place / "ledger")  # before strace counts
     child = os.fork()
     if child == 0:
         os.close(go)
         os.read(ready, 1)
         faulthandler.dump_traceback_later(HANG_S - 5, file=stacks)
-        life(place / "store", Ledger(place / "ledger"), kind, 1, goes_on, tell)
+        life(place / "store", ledger, kind, 1, goes_on, tell)
+    ledger.close()
     os.close(ready)
     os.close(tell)
     words = ["strace", "-f", "-o", str(log), "-e", f"trace={calls}", *(["-e", rule] if rule else []), "-p", str(child)]

@@ -24,7 +24,7 @@ from tests.crash.lives import KEYS, Ledger, Life, puts
 from tests.crash.verdict import judge, read_ledger
 
 PUTS = 20_000  # at most, until it is full
-KINDS = [("SYNC_FLUSH", False), ("ASYNC_FLUSH", False), ("SYNC_FLUSH", True)]
+KINDS = [("SYNC_FLUSH", True), ("ASYNC_FLUSH", False)]
 
 
 def needs(kind: str) -> None:
@@ -34,7 +34,7 @@ def needs(kind: str) -> None:
 
 
 def fill(
-    root: Path, ledger: Path, life: Life, relief: Callable[[], Any], patience_s: float = 5, until_s: float = 60
+    root: Path, ledger: Path, life: Life, relief: Callable[[], Any], patience_s: float = 20, until_s: float = 60
 ) -> dict[str, Any]:
     """In a child: put until an answer is not OK, get relief, put on for a while; what it saw, and how it ended."""
     read, tell = os.pipe()
@@ -55,6 +55,8 @@ def fill(
             while then != "ok" and time.monotonic() < limit:  # dispatch and files made ahead may still be failing
                 then = puts(store, lines, life, 0, iter((next(numbers),))).value  # type: ignore[union-attr]
             said["then"] = then
+            if then == "ok":
+                store.wait_dispatched(30)  # it tries again now and then; without it the stop is no clean one
             store.close()
             said["closed"] = not (root / "abort").exists()
         except Exception as error:
@@ -83,7 +85,7 @@ def last_status(ledger: Path, outcome: str) -> str:
     return next(str(answer["status"]) for answer in read_ledger(ledger)[1].values() if answer["outcome"] == outcome)
 
 
-@pytest.mark.parametrize(("disk", "pool"), KINDS, ids=["sync", "async", "sync-pool"])
+@pytest.mark.parametrize(("disk", "pool"), KINDS, ids=["sync-pool", "async"])
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_full_disk_is_an_answer_and_puts_go_on_when_space_returns(tmp_path: Path, kind: str, disk: str, pool: bool):
     needs(kind)
@@ -135,14 +137,14 @@ def thin(tmp_path: Path) -> Any:
             disk.write_pages_alone()
             used, room = shutil.disk_usage(small).used, 4 << 20
             with (disk.mounted / "ballast").open("wb") as file:
-                file.write(os.urandom(max(room - used - (1 << 20), 0)))
+                file.write(os.urandom(max(room - used - (600 << 10), 0)))
                 os.fsync(file.fileno())
             yield disk
     finally:
         run("umount", small)
 
 
-@pytest.mark.parametrize(("disk", "pool"), KINDS, ids=["sync", "async", "sync-pool"])
+@pytest.mark.parametrize(("disk", "pool"), KINDS, ids=["sync-pool", "async"])
 def test_a_sync_that_failed_is_told_and_the_store_works_after_reopening(
     tmp_path: Path, thin: Any, disk: str, pool: bool
 ):
