@@ -97,11 +97,12 @@ def main() -> int:
                     times.append(took)
                 size = sum(path.stat().st_blocks * 512 for path in (words.folder / "commitlog").iterdir())
                 rows.append([f"{gib:g} GiB", f"{size / (1 << 30):.1f} GiB", f"{mib} MiB",
-                             f"{statistics.median(times):.2f}", f"{min(times):.2f} to {max(times):.2f}"])  # fmt: skip
+                             f"{statistics.median(times):.2f}", f"{min(times):.2f} to {max(times):.2f}",
+                             int(decisions[-1].split()[0])])  # fmt: skip
                 print(rows[-1], decisions, flush=True)
     finally:
         shutil.rmtree(words.folder, ignore_errors=True)
-    head = ["log before", "log after, with spare file", "not flushed", "seconds to open, median of 3", "of"]
+    head = ["log before", "log after", "not flushed", "seconds to open, median of 3", "of", "dispatched again"]
     lines = [f"Measured with {report.commit()}:", "", *report.table(head, rows)]
     print(*lines, sep="\n")
     if words.report is not None:
