@@ -73,7 +73,7 @@ def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignor
 
 
 def test_there_are_examples_for_every_command() -> None:
-    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 30
+    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 32
 
 
 def keys(heading: str, table: str = "key") -> list[str]:
@@ -94,7 +94,7 @@ def nested(heading: str, key: str) -> list[list[str]]:
 
 
 def test_the_keys_of_a_message(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
-    documented = keys("A message: `scan`, `get`, `query`")
+    documented = keys("A message: `scan`, `tail`, `get`, `query`")
     assert documented == list(COLUMNS) == list(run("scan", golden("basic").path, "--limit", 1, "--json").rows[0])
 
 

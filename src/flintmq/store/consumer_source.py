@@ -106,13 +106,9 @@ class StoreSource:
 
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
         """See Source."""
-        # A record in a light queue tells the offset of its own queue, an inner batch the one of its first message.
-        alone = self.topic.startswith(LMQ_PREFIX) or (self._raw, queue_id) in self._all.batch
-        got = self.reader.get(self.topic, queue_id, offset, 1 if alone else most, tags, 0)
+        got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
         if got.status is GetMessageStatus.FOUND:
-            ends = [message.queue_offset + 1 for message in got.messages]
-            ends[-1] = got.next_begin_offset  # behind it stand only messages that nobody asked for
-            return Taken(list(zip(got.messages, ends, strict=True)), got.next_begin_offset)
+            return Taken(_with_ends(got.messages, got.next_begin_offset), got.next_begin_offset)
         if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
             return _expired(self.topic, queue_id, offset, got.min_offset)
         if got.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY:
@@ -187,12 +183,8 @@ class ViewSource:
             return _expired(self.topic, queue_id, offset, low)
         if offset > high:
             return _beyond(self.topic, queue_id, offset, high)
-        batch = self.view.read(self.topic, queue_id, offset, 1 if self.topic.startswith(LMQ_PREFIX) else most)
-        messages = list(batch)
-        ends = [message.queue_offset + 1 for message in messages]
-        if ends:
-            ends[-1] = batch.next_offset
-        return Taken(list(zip(messages, ends, strict=True)), batch.next_offset)
+        batch = self.view.read(self.topic, queue_id, offset, _most(self.topic, most))
+        return Taken(_with_ends(list(batch), batch.next_offset), batch.next_offset)
 
     def at_time(self, queue_id: int, ms: int) -> int:
         """See Source."""
@@ -230,6 +222,16 @@ class ViewSource:
 
     def save(self) -> None:
         """Nothing is ever noted."""
+
+
+def _most(topic: str, most: int) -> int:
+    """One at a time from a light queue: its records tell the offsets of their own queues."""
+    return 1 if topic.startswith(LMQ_PREFIX) else most
+
+
+def _with_ends(messages: list[StoredMessage], following: int) -> list[tuple[StoredMessage, int]]:
+    """Messages of one queue, each with where the next one stands."""
+    return list(zip(messages, [*(message.queue_offset for message in messages[1:]), following], strict=False))
 
 
 def _expired(topic: str, queue_id: int, offset: int, low: int) -> Taken:
