@@ -15,7 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 import flintmq
-from flintmq.cli import doctor, get, inspect, put, query, rebuild, recover, scan, spark, tail, verify
+from flintmq.cli import doctor, get, inspect, put, query, rebuild, recover, retention, scan, spark, tail, verify
 from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed, report_error, warnings_as_notes
 from flintmq.errors import FlintError, StoreAccessError, UsageError
@@ -44,6 +44,10 @@ for _module in (inspect, scan, tail, get, query, verify, rebuild, put, recover, 
 for _name, (_command, _epilog) in spark.COMMANDS.items():
     spark_app.command(_name, epilog=_epilog)(_command)
 app.add_typer(spark_app, name="spark", epilog=spark.EPILOG)
+retention_app = typer.Typer(name="retention", no_args_is_help=False, rich_markup_mode=None, help=retention.HELP)
+for _name, (_command, _epilog) in retention.COMMANDS.items():
+    retention_app.command(_name, epilog=_epilog)(_command)
+app.add_typer(retention_app, name="retention", epilog=retention.EPILOG)
 
 
 def _version(wanted: bool) -> None:
