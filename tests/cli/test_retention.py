@@ -25,8 +25,8 @@ def test_for_people(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     lines = result.out.splitlines()
     assert "a file goes 72 h after it was last written, in the hours 04" in lines[2]
     assert lines[5] == "now    not an hour of deleteWhen, and no lack of space"
-    assert "next   2026-11-24T04:00:00.000Z (04:00 UTC), in 19 h: 5 files of the log (640.0 KiB)" in lines[6]
-    assert "the log then begins at 655360" in lines[6]
+    assert "next   2026-11-24T04:00:00.000Z (04:00 UTC), in 19 h: 5 files of the log (640.0 KiB);" in lines[6]
+    assert lines[7] == "       17 of queues and 3 of the index follow; the log then begins at 655360"
     assert sum("older than 72 h" in line for line in lines) == 5
     assert "stays: the log's last file is never deleted" in result.out
     assert any(line.split()[:3] == ["-", "Orders", "3"] for line in lines), "nobody consumes it"

@@ -22,6 +22,8 @@ from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10
 """A bug of FlintMQ itself."""
+COMPLETE = "_FLINTMQ_COMPLETE"
+"""Set by shells that ask what may come next, and to ask for what makes them do so; see docs/cli.md."""
 EXIT_INTERRUPTED = 130
 """Ctrl-C, as shells count it."""
 
@@ -103,6 +105,10 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
+    if COMPLETE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
         result = typer.main.get_command(app).main(args=words or ["--help"], prog_name="flintmq", standalone_mode=False)
     except typer.Abort:

@@ -107,7 +107,7 @@ def _next(plan: Plan) -> str:
     goes = f"{plan.next_files} file{'s' * (plan.next_files != 1)} of the log ({size(plan.next_bytes)})"
     when = "now" if plan.next_when <= plan.at else f"{_local(plan.next_when)}, in {duration(plan.next_when - plan.at)}"
     follow = f"{plan.queue_files} of queues and {plan.index_files} of the index follow"
-    return f"next   {when}: {goes}; {follow}; the log then begins at {plan.log_begin}"
+    return f"next   {when}: {goes};\n       {follow}; the log then begins at {plan.log_begin}"
 
 
 def _local(ms: int) -> str:
