@@ -304,7 +304,9 @@ class StoreView:
         """
         stop = stop or threading.Event()
         snapshot = self._now.snapshot
-        position = first_record(snapshot.log, begin or 0)
+        begin = snapshot.log.min_offset if begin is None else begin
+        # At the end no record begins yet, and the next one that could be found there is in the next file.
+        position = snapshot.end if begin >= snapshot.end else first_record(snapshot.log, begin)
         last: int | None = None  # log offset of the last message given, as long as its file is there
         while True:
             last = None if last is not None and last < snapshot.log.min_offset else last
@@ -316,7 +318,7 @@ class StoreView:
                 for at in piece.positions[: piece.count]:
                     if stop.is_set():
                         return
-                    if piece.base + at != last:
+                    if piece.base + at != last and piece.base + at >= begin:
                         message = stored_message(piece.data, at)
                         last, position = message.physical_offset, message.physical_offset + message.size
                         yield message
