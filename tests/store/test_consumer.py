@@ -13,6 +13,7 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.storage.faults import Faulty
 from tests.store.engine import open_small, put_all
+from tests.store.interrupts import interrupted_at
 
 
 @pytest.fixture
@@ -32,6 +33,26 @@ def fill(store, counts, topic="T", first=0):
 
 def places(messages):
     return [(m.queue_id, m.queue_offset) for m in messages]
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_an_interrupt_inside_a_poll_loses_none_of_its_messages(store):
+    """SIGINT may fall anywhere in it; a commit after it covers what the caller has, and nothing else."""
+    fill(store, [5, 3])
+    step, files = 0, ("store/consumer.py", "store/consumer_group.py")
+    while True:
+        with store.consumer(f"G{step}", "T") as consumer:
+            first = places(consumer.poll(2))
+            more: list = []
+            through = not interrupted_at(step, lambda c=consumer, m=more: m.extend(c.poll(4)), files)
+            consumer.commit()
+        with store.consumer(f"G{step}", "T") as consumer:
+            rest = places(consumer.poll(100))
+        assert sorted(first + places(more) + rest) == [(0, n) for n in range(5)] + [(1, n) for n in range(3)], step
+        if through:
+            break
+        step += 1
+    assert step > 20
 
 
 def on_disk(store, table="T@G"):

@@ -83,8 +83,13 @@ class Consumer:
         """
         if max_messages < 1 or wait_ms < 0:
             raise UsageError(f"poll({max_messages}, {wait_ms}): ask for a message or more, and wait for 0 ms or more")
-        entries = self._wait_for(max_messages, wait_ms, hand_out=True)
-        return [entry.message for entry in entries if entry.message is not None]
+        taken: list[_Entry] = []
+        try:
+            self._wait_for(max_messages, wait_ms, taken)
+            return [entry.message for entry in taken if entry.message is not None]
+        except BaseException:  # SIGINT: the caller has none of them, and its next commit must not cover them
+            self._give_back(taken)
+            raise
 
     def __iter__(self) -> Iterator[StoredMessage]:
         """Messages as they come, for ever, or until none came for `idle_ms`. Ends if consumer or store is closed.
@@ -93,7 +98,7 @@ class Consumer:
         """
         while True:
             try:
-                entries = self._wait_for(AT_ONCE, self.idle_ms, hand_out=False)
+                entries = self._wait_for(AT_ONCE, self.idle_ms, None)
             except UsageError:
                 return
             if not entries:
@@ -104,8 +109,8 @@ class Consumer:
                 if mine and entry.message is not None:
                     yield entry.message
 
-    def _wait_for(self, most: int, wait_ms: int | None, hand_out: bool) -> list[_Entry]:
-        """Read until there is a message, and hand it out if told to; nothing if none came in time."""
+    def _wait_for(self, most: int, wait_ms: int | None, taken: list[_Entry] | None) -> list[_Entry]:
+        """Read until there is a message, and hand it out into `taken` if that is given; empty if none came in time."""
         limit = None if wait_ms is None else time.monotonic() + wait_ms / 1000
         while True:
             self._check()
@@ -113,7 +118,9 @@ class Consumer:
             with self._group.lock:
                 entries = self._read(most)
                 found = any(entry.message is not None for entry in entries)
-                if hand_out or not found:
+                if taken is not None and found:
+                    taken += entries  # before they are handed out: so that they can be given back
+                if taken is not None or not found:
                     for entry in entries:
                         self._hand_out(entry)
             if found:
@@ -165,6 +172,14 @@ class Consumer:
         if next_one:
             group.positions[entry.queue_id] = entry.following
         return next_one
+
+    def _give_back(self, taken: list[_Entry]) -> None:
+        """What was handed out comes again, unless somebody went on behind it."""
+        with self._group.lock:
+            for entry in reversed(taken):
+                mine = self._group.owners.get(entry.queue_id) is self._member
+                if mine and self._group.positions.get(entry.queue_id) == entry.following:
+                    self._group.positions[entry.queue_id] = entry.begin
 
     # -- offsets ----------------------------------------------------------------------------------------------------
 
