@@ -43,6 +43,7 @@ from flintmq.message import (
 
 if TYPE_CHECKING:
     from flintmq.arrow.scan import scan_arrow
+    from flintmq.store.consumer import Consumer
     from flintmq.store.message_store import MessageStore
     from flintmq.store.view import StoreView, open_store
 
@@ -52,6 +53,7 @@ __all__ = [
     "COLUMNS",
     "ColumnsResult",
     "ConfigError",
+    "Consumer",
     "CorruptStoreError",
     "FlintError",
     "FormatError",
@@ -81,6 +83,7 @@ __all__ = [
 ]
 
 _LAZY = {
+    "Consumer": "flintmq.store.consumer",
     "MessageStore": "flintmq.store.message_store",
     "open_store": "flintmq.store.view",
     "StoreView": "flintmq.store.view",

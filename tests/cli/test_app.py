@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shutil
 import subprocess
 import sys
 import time
@@ -280,3 +282,31 @@ def test_the_installed_script_is_this_command() -> None:
 
 def test_every_command_module_says_its_examples() -> None:
     assert inspect.EPILOG.startswith("Examples:\n\n\b\n  flintmq inspect ")
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shells_get_their_script_and_their_answers(shell: str) -> None:
+    words = [sys.executable, "-m", "flintmq.cli"]
+    script = subprocess.run(words, env={**os.environ, "_FLINTMQ_COMPLETE": f"source_{shell}"}, capture_output=True)
+    assert f"complete_{shell}".encode() in script.stdout and script.stderr == b""
+    asked = {"_FLINTMQ_COMPLETE": f"complete_{shell}", "COMP_WORDS": "flintmq ta", "COMP_CWORD": "1",
+             "_TYPER_COMPLETE_ARGS": "flintmq ta", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}  # fmt: skip
+    answer = subprocess.run(words, env={**os.environ, **asked}, capture_output=True, text=True)
+    assert "tail" in answer.stdout and "scan" not in answer.stdout
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
+def test_bash_completes_by_the_line_of_the_manual(tmp_path: Path) -> None:
+    """As a user has it: the command on the path, the line of docs/cli.md, then Tab."""
+    command = tmp_path / "flintmq"
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flintmq.cli "$@"\n')
+    command.chmod(0o755)
+    line = re.search(r"^    (eval .*)$", (Path(__file__).parents[2] / "docs/cli.md").read_text(), re.MULTILINE)
+    assert line is not None
+    code = (
+        f"{line[1]}\nCOMP_WORDS=(flintmq retention ex); COMP_CWORD=2\n"
+        'name=$(complete -p flintmq | sed "s/.*-F \\([^ ]*\\).*/\\1/"); $name flintmq ex; echo "${COMPREPLY[@]}"'
+    )
+    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    done = subprocess.run(["bash", "-c", code], env=env, capture_output=True, text=True, timeout=60)
+    assert done.stdout.split() == ["explain"], done

@@ -73,7 +73,7 @@ def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignor
 
 
 def test_there_are_examples_for_every_command() -> None:
-    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 30
+    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 34
 
 
 def keys(heading: str, table: str = "key") -> list[str]:
@@ -94,7 +94,7 @@ def nested(heading: str, key: str) -> list[list[str]]:
 
 
 def test_the_keys_of_a_message(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
-    documented = keys("A message: `scan`, `get`, `query`")
+    documented = keys("A message: `scan`, `tail`, `get`, `query`")
     assert documented == list(COLUMNS) == list(run("scan", golden("basic").path, "--limit", 1, "--json").rows[0])
 
 
@@ -122,6 +122,21 @@ def test_the_keys_of_inspect(run: Run, golden) -> None:  # type: ignore[no-untyp
     group = next(group for group in found["groups"] if group["offsets"])
     assert [list(group), list(group["offsets"][0])] == nested("`inspect`", "groups")
     assert list(found["delays"][0]) == list(group["offsets"][0])
+
+
+def test_the_keys_of_retention(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    heading = "`retention explain`"
+    [found] = run("retention", "explain", golden("config").path, "--used", 99, "--json").rows
+    assert list(found) == keys(heading)
+    for key in ("files", "unread"):
+        assert [list(found[key][0])] == [re.findall(r"`(\w+)`", row) for row in row_of(heading, key)]
+    assert set(found["rules"]) == set(re.findall(r"`(\w+)`", row_of(heading, "rules")[0]))
+
+
+def row_of(heading: str, key: str) -> list[str]:
+    """What the table says of a key, up to the first semicolon or colon behind the list of names."""
+    [row] = re.findall(rf"^\| `{key}` \| (.*) \|$", JSON_PAGE.partition(f"## {heading}")[2], re.MULTILINE)[:1]
+    return [row.removeprefix("list of ").removeprefix("object: ").partition(":")[0].partition(";")[0]]
 
 
 def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

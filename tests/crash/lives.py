@@ -16,7 +16,7 @@ import signal
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,13 +98,13 @@ class Ledger:
         os.close(self.fd)
 
 
-def live(root: Path, ledger_path: Path, life: Life) -> str:
-    """Fork, live, die. Gives how it ended: "killed", or what went wrong inside."""
+def live(root: Path, ledger_path: Path, life: Life, child_of: Callable[..., None] | None = None) -> str:
+    """Fork, live (as `child_of` says; None: put), die. Gives how it ended: "killed", or what went wrong inside."""
     complaints, before = ledger_path.with_suffix(".wrong"), _size(ledger_path)
     child = os.fork()
     if child == 0:
         try:
-            _child(root, Ledger(ledger_path), life)
+            (child_of or _child)(root, Ledger(ledger_path), life)
         except BaseException:
             complaints.write_text(traceback.format_exc())
         finally:

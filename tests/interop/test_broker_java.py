@@ -84,8 +84,9 @@ def flint_writes(root: Path, peer: str, killed: bool) -> None:
         for n in range(10):
             store.put(Message("Plain", b"%d" % n))
         store.wait_dispatched(10)
-        store.commit_offset("G", "Plain", 0, 4)
-        store._keeping.save_once()
+        consumer = store.consumer("G", "Plain")
+        assert [m.body for m in consumer.poll(4)] == [b"0", b"1", b"2", b"3"]
+        consumer.commit()
         if killed:
             os.kill(os.getpid(), 9)
         store.close()
@@ -122,6 +123,9 @@ def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, ho
     clock.clock = waiting[-1].store_timestamp + 3_000_000
     with MessageStore(root, config=KEYS, peer=java.version, effects=clock) as store:
         assert store.consumer_offset("G", "Plain", 0) == 10
+        store.put(Message("Plain", b"next"))
+        with store.consumer("G", "Plain") as consumer:
+            assert [m.body for m in consumer.poll(wait_ms=10_000)] == [b"next"], "where the broker's consumer stopped"
         assert [store._keeping.delay.offset(level) for level in (1, 2, 3, 4)] == [4, 4, 4, 0]
         store._keeping.delay.deliver_once()
     assert sorted(m.body for m in messages(root)[1]) == sorted(b"%d" % n for n in range(14)), "the rest, and once"

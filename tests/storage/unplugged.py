@@ -105,8 +105,9 @@ class Unplugged(Effects):
                 found[relative] = None
                 self._add(path, relative, chance, shown, found)
             else:
-                there = Path(path).read_bytes() if _inode(path) == inode else b""
-                found[relative] = _mixed(self.data.get(inode, b""), there, chance)
+                certain = self.data.get(inode, b"")  # a file that lost its name stays what it was
+                there = Path(path).read_bytes() if _inode(path) == inode else certain
+                found[relative] = _mixed(certain, there, chance)
 
 
 def _mixed(certain: bytes, there: bytes, chance: random.Random | None) -> bytes:

@@ -15,13 +15,15 @@ from typing import Annotated, NoReturn
 import typer
 
 import flintmq
-from flintmq.cli import doctor, get, inspect, put, query, rebuild, recover, scan, spark, verify
+from flintmq.cli import doctor, get, inspect, put, query, rebuild, recover, retention, scan, spark, tail, verify
 from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed, report_error, warnings_as_notes
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10
 """A bug of FlintMQ itself."""
+COMPLETE = "_FLINTMQ_COMPLETE"
+"""Set by shells that ask what may come next, and to ask for what makes them do so; see docs/cli.md."""
 EXIT_INTERRUPTED = 130
 """Ctrl-C, as shells count it."""
 
@@ -39,11 +41,15 @@ spark_app = typer.Typer(
     rich_markup_mode=None,
     help=spark.__doc__.splitlines()[0] if spark.__doc__ else None,
 )
-for _module in (inspect, scan, get, query, verify, rebuild, put, recover, doctor):
+for _module in (inspect, scan, tail, get, query, verify, rebuild, put, recover, doctor):
     app.command(_module.__name__.rpartition(".")[2], epilog=_module.EPILOG)(_module.command)
 for _name, (_command, _epilog) in spark.COMMANDS.items():
     spark_app.command(_name, epilog=_epilog)(_command)
 app.add_typer(spark_app, name="spark", epilog=spark.EPILOG)
+retention_app = typer.Typer(name="retention", no_args_is_help=False, rich_markup_mode=None, help=retention.HELP)
+for _name, (_command, _epilog) in retention.COMMANDS.items():
+    retention_app.command(_name, epilog=_epilog)(_command)
+app.add_typer(retention_app, name="retention", epilog=retention.EPILOG)
 
 
 def _version(wanted: bool) -> None:
@@ -99,6 +105,10 @@ def run(argv: Sequence[str]) -> int:
 
 
 def _dispatch(words: list[str]) -> int:
+    if COMPLETE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     try:
         result = typer.main.get_command(app).main(args=words or ["--help"], prog_name="flintmq", standalone_mode=False)
     except typer.Abort:

@@ -43,6 +43,11 @@ What comes from a store is shown escaped: control characters, bidi controls and 
 
 Progress bars appear on long work where stderr is a terminal. A closed pipe (`flintmq scan ... | head`) is no error.
 An error is one line on stderr, with `--json` a JSON object; `FLINTMQ_DEBUG=1` adds the traceback.
+
+Completion of commands and options by the Tab key, in bash, zsh (`source_zsh`) or fish (`source_fish`): put this into
+the shell's start-up file.
+
+    eval "$(_FLINTMQ_COMPLETE=source_bash flintmq)"
 """
 
 TEMPLATES = """\

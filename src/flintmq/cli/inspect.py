@@ -67,7 +67,7 @@ def _named(what: str, names: Sequence[str]) -> Iterator[Any]:
 
 
 def _overview(found: Inspection) -> Table:
-    table = _table(header=False)
+    table = plain_table(header=False)
     state = "stopped cleanly" if found.clean else "not stopped cleanly (abort is there)"
     queues = sum(len(topic.queues) for topic in found.topics)
     rows = [
@@ -111,7 +111,7 @@ def _time(ms: int) -> str:
 
 
 def _topics(topics: Sequence[TopicSummary]) -> Table:
-    table = _table("topic", "type", "messages>", "queues>", "queue offsets")
+    table = plain_table("topic", "type", "messages>", "queues>", "queue offsets")
     for topic in sorted(topics, key=lambda topic: -topic.messages)[:TOPICS_SHOWN]:
         name = printable(topic.name) + (" (not configured)" if topic.configured is False else "")
         numbers = (str(topic.messages), str(len(topic.queues)))
@@ -125,7 +125,7 @@ def _offsets(queues: Sequence[QueueSummary]) -> str:
 
 
 def _groups(groups: Sequence[GroupSummary]) -> Table:
-    table = _table("group", "lag>", "topic", "committed offsets (queue: offset of max)")
+    table = plain_table("group", "lag>", "topic", "committed offsets (queue: offset of max)")
     for group in groups[:TOPICS_SHOWN]:
         name = _text(cut(printable(group.name), NAME_CHARS))
         for topic in sorted({offset.topic for offset in group.offsets})[:TOPICS_SHOWN]:
@@ -137,7 +137,7 @@ def _groups(groups: Sequence[GroupSummary]) -> Table:
 
 
 def _index(found: Inspection) -> Table:
-    table = _table("index file", "keys>", "log offsets", "stored")
+    table = plain_table("index file", "keys>", "log offsets", "stored")
     if len(found.index) > INDEX_SHOWN:
         table.add_row(f"{len(found.index) - INDEX_SHOWN} before", "", "", "")
     for file in found.index[-INDEX_SHOWN:]:
@@ -147,7 +147,7 @@ def _index(found: Inspection) -> Table:
     return table
 
 
-def _table(*columns: str, header: bool = True) -> Table:
+def plain_table(*columns: str, header: bool = True) -> Table:
     """A table without lines; a name that ends with > is that of a column of numbers."""
     from rich.table import Table
 

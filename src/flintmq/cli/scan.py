@@ -164,7 +164,7 @@ def command(
     """
     from flintmq.store.predicate import Predicate
 
-    write = _writer(template, as_json)
+    write = writer(template, as_json)
     first, end = time_range(since, until)
     predicate = Predicate(
         topics=frozenset(topic) if topic else None,
@@ -181,7 +181,12 @@ def command(
     return max(_tell_damage(out, found.report), bodies.tell(out))
 
 
-def _writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, bytes], str]:
+def writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, bytes], str]:
+    """What makes a message, and the body to show, a line: JSON, a template, or the usual one for people.
+
+    Raises:
+        UsageError: both are wanted, or the template has unknown fields.
+    """
     from flintmq.cli.rows import json_line, line
 
     if template is None:

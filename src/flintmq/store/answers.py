@@ -3,13 +3,17 @@ Arrow."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 
 from flintmq.config import StoreConfig
 from flintmq.errors import MissingExtraError
 from flintmq.message import GetBatchResult, StoredMessage
 from flintmq.storage.effects import Effects
+from flintmq.store.consumer import Consumer, new_consumer
+from flintmq.store.consumer_group import Group
+from flintmq.store.consumer_source import StoreSource
+from flintmq.store.keeping import Keeping
 from flintmq.store.read import Reader
 from flintmq.store.stats import Counters
 from flintmq.store.view import StoreView, open_store
@@ -23,6 +27,8 @@ class Answers:
     effects: Effects
     _reader: Reader
     _counters: Counters
+    _keeping: Keeping
+    _groups: dict[tuple[str, str], Group]
 
     def _check_open(self) -> None:
         """Raise UsageError if the store is closed."""
@@ -99,6 +105,36 @@ class Answers:
         self._check_open()
         with self.view() as view:
             return view.offset_at_time(topic, queue_id, ms, boundary)
+
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        *,
+        queues: Iterable[int] | None = None,
+        tags: str | None = None,
+        start: str = "earliest",
+        idle_ms: int | None = None,
+    ) -> Consumer:
+        """A consumer of a topic, whose group's offsets are kept as a broker keeps them.
+
+        Args:
+            group: whose offsets. Consumers of one group share the queues of a topic, in this process.
+            topic: of what.
+            queues: exactly these queues, and nobody else of the group has them; None: a share of the others.
+            tags: only messages with one of these tags (`a || b`), the same for all consumers of the group.
+            start: where a group begins that has no offset in any queue: "earliest" or "latest".
+            idle_ms: iterating ends when no message came for so long; None: it waits for ever.
+
+        Raises:
+            UsageError: a name that cannot be; a queue of another consumer of the group; other tags than theirs; the
+                store is closed, or its dispatch is left to another process.
+
+        Thread: any.
+        """
+        self._check_dispatched("consumer")
+        source = StoreSource(topic, self._reader, self._keeping, self._check_open, self.offset_at_time)
+        return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
 
     def view(self) -> StoreView:
         """A read-only view of this store as it is now."""

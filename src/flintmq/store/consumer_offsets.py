@@ -48,9 +48,7 @@ class ConsumerOffsets:
         Raises:
             UsageError: a name that is empty or holds an @, or a number below 0 or beyond 31 (queue) and 63 bits.
         """
-        for what, name in (("group", group), ("topic", topic)):
-            if not name or "@" in name:
-                raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it must not be empty nor hold an @")
+        check_names(group, topic)
         if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
             raise UsageError(f"{topic}/{queue_id}: offset {offset}; neither may be negative, or beyond 31 and 63 bits")
         self._know_group(group)
@@ -82,6 +80,17 @@ class ConsumerOffsets:
             if not isinstance(table.get(group), dict):
                 table[group] = _fresh(group)
                 self.groups.changed = True
+
+
+def check_names(group: str, topic: str) -> None:
+    """Refuse names that the table cannot hold.
+
+    Raises:
+        UsageError: one is empty or holds an @.
+    """
+    for what, name in (("group", group), ("topic", topic)):
+        if not name or "@" in name:
+            raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it must not be empty nor hold an @")
 
 
 def _fresh(group: str) -> JsonObject:

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable, Iterable
 
 from flintmq.config import StoreConfig
-from flintmq.errors import UsageError
+from flintmq.errors import StoreError, UsageError
 from flintmq.format.text import java_encode
 from flintmq.message import Message, PutResult
 from flintmq.storage.effects import Effects
@@ -88,12 +88,29 @@ class Keeping:
         Thread: any. Durability: on return.
         """
         with self._saving:
-            places = list(self.places())
-            if len(places) != self._places_seen:
-                self.topics.learn(places, self.batch)
-                self._places_seen = len(places)
-            save(self.files, self.flush)
+            self._save()
         return False
+
+    def save_now(self) -> None:
+        """Make what was noted so far durable.
+
+        Raises:
+            StoreError: the log could not be flushed, so nothing may be written that speaks of it.
+            OSError: the disk refused; the next call tries again.
+
+        Thread: any. Durability: on return.
+        """
+        with self._saving:
+            changed = any(file.changed for file in self.files)
+            if not self._save() and changed:
+                raise StoreError("offsets are not written: the log could not be flushed; restart the store")
+
+    def _save(self) -> int:
+        places = list(self.places())
+        if len(places) != self._places_seen:
+            self.topics.learn(places, self.batch)
+            self._places_seen = len(places)
+        return save(self.files, self.flush)
 
     def create(self, topic: str, queues: int, queue_type: str) -> None:
         """Make a topic and write it; see KeptStore.create_topic."""

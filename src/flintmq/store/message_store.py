@@ -31,6 +31,7 @@ from flintmq.store.answers import Answers
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
 from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.consumer_group import Group
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.expiry import Expiry
@@ -177,6 +178,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self.follower = self._flush if self._flush.sync else self._commits or self._dispatch
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
         self.quick = None if slow else self._log.appender
+        self._groups: dict[tuple[str, str], Group] = {}
         self._reader = Reader(self._files, self._queues, self.config)
         self._retention = Retention(
             self._files,

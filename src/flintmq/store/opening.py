@@ -32,10 +32,11 @@ def given_config(
         if isinstance(config, StoreConfig)
         else StoreConfig.from_keys({**(SMALL if dev else {}), **(config or {})})
     )
-    return base.with_keys({_camel(name): value for name, value in keys.items()}) if keys else base
+    return base.with_keys({camel(name): value for name, value in keys.items()}) if keys else base
 
 
-def _camel(name: str) -> str:
+def camel(name: str) -> str:
+    """RocketMQ's name of a key that is written in snake case; its own names stay what they are."""
     first, *rest = name.split("_")
     return first + "".join(word.capitalize() for word in rest)
 

@@ -18,17 +18,16 @@ import os
 import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from flintmq.config import StoreConfig
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.expiry import remove
+from flintmq.store.retention_rules import Rules, Verdict, may_go
 
 log = logging.getLogger("flintmq.retention")
 
-HOUR_MS = 3_600_000
 FIRST_MS = 60_000  # after the start, as upstream
 
 
@@ -77,7 +76,7 @@ class Retention:
         effects: Effects,
         refuse: Callable[[bool], None] = lambda full: None,
     ) -> None:
-        self.refuse = refuse
+        self.refuse, self.rules = refuse, Rules.of(config)
         self.files, self.lock, self.dispatched, self.paths, self.root = files, lock, dispatched, paths, root
         self.follow, self.config, self.effects = follow, config, effects
         self.hanging: list[Hanging] = []
@@ -99,11 +98,11 @@ class Retention:
         Durability: a deletion may come back with a power cut, and is then done again.
         """
         with self._step:
-            space, at_once = self._space()
-            if space or self._is_time():
-                deleted = self._delete(space if at_once and self.config.clean_file_forcibly_enable else "")
-                if space and not deleted:
-                    log.warning("%s: %s, and no file can be deleted", self.root, space)
+            verdict = self._verdict()
+            if verdict.reason:
+                deleted = self._delete(verdict.forced)
+                if verdict.needs_space and not deleted:
+                    log.warning("%s: %s, and no file can be deleted", self.root, verdict.reason)
             self._unlink_hanging()
             begin = self.hanging[0].file.start if self.hanging else self.files.min_offset
             if begin != self._followed:
@@ -113,28 +112,19 @@ class Retention:
 
     # -- when -------------------------------------------------------------------------------------------------------
 
-    def _is_time(self) -> bool:
-        """Whether this hour, in local time, is one of deleteWhen."""
-        hour = datetime.fromtimestamp(self.effects.now_ms() / 1000).hour
-        told = (text.strip() for text in self.config.delete_when.split(";"))
-        return any(text.isdecimal() and int(text) == hour for text in told)
-
-    def _space(self) -> tuple[str, bool]:
-        """(why space is needed, or nothing; whether files go whatever their age). Sets or clears `full`."""
-        warning = min(max(self.config.disk_space_warning_level_ratio, 35), 90)
-        forcibly = min(max(self.config.disk_space_clean_forcibly_ratio, 30), 85)
-        most = min(max(self.config.disk_max_used_space_ratio, 10), 95)
+    def _verdict(self) -> Verdict:
+        """What the rules say now. Sets or clears `full`."""
         log_used = min(self.effects.disk_used(path) for path in self.paths)
         queues_used = self.effects.disk_used(self.root)
         was_full = self.full
-        self._full_log = log_used > (forcibly if self._full_log else warning)
-        self._full_queues = queues_used > (forcibly if self._full_queues else warning)
+        self._full_log = self.rules.refuses(log_used, self._full_log)
+        self._full_queues = self.rules.refuses(queues_used, self._full_queues)
+        used = max(log_used, queues_used)
         if self.full != was_full:
             self.refuse(self.full)
-            log.error("%s: the disk is %d %% full, puts are %s", self.root, max(log_used, queues_used),
+            log.error("%s: the disk is %d %% full, puts are %s", self.root, used,
                       "refused" if self.full else "taken again")  # fmt: skip
-        used = max(log_used, queues_used)
-        return (f"disk {used} % full" if used > min(forcibly, most) else ""), used > forcibly
+        return self.rules.verdict(used, self.effects.now_ms())
 
     # -- what -------------------------------------------------------------------------------------------------------
 
@@ -155,16 +145,15 @@ class Retention:
 
     def _expired(self) -> str:
         """The rule by which the first file is too old, or nothing."""
-        files, hours = self.files.files, self.config.file_reserved_time
+        files = self.files.files
         written = self.effects.modified_ms(files[0].path) if files else None
-        old = written is not None and written + hours * HOUR_MS <= self.effects.now_ms()
-        return f"older than {hours} h" if old else ""
+        return self.rules.expired(written, self.effects.now_ms())
 
     def _may_go(self) -> bool:
         """Whether the first file is not the last, and nobody needs it to become durable or dispatched."""
         files = self.files.files
         safe = min(self.files.flushed_where, self.dispatched())
-        return len(files) > 1 and files[0].start + files[0].size <= safe
+        return bool(files) and may_go(len(files), files[0].start + files[0].size, safe)
 
     def _unlink_hanging(self) -> None:
         """Remove the names of files that left the log, once nobody holds them.

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Mapping
-from typing import NamedTuple, Self
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Self
 
 from flintmq.config import StoreConfig
 from flintmq.config_text import short
@@ -31,6 +31,9 @@ from flintmq.store.queues import QueueName
 from flintmq.store.report import Report
 from flintmq.store.search import first_record
 from flintmq.store.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from flintmq.store.consumer import Consumer
 
 BOUNDARIES = ("lower", "upper")
 
@@ -239,6 +242,28 @@ class StoreView:
             raise UsageError(f"boundary {boundary!r} is not one of: {', '.join(BOUNDARIES)}")
         return self._now.offset_at_time(QueueName(topic, queue_id), ms, boundary)
 
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        *,
+        queues: Iterable[int] | None = None,
+        tags: str | None = None,
+        start: str = "earliest",
+        idle_ms: int | None = None,
+    ) -> Consumer:
+        """A consumer that looks on: it begins where the group is, and cannot commit. See MessageStore.consumer.
+
+        It sees all queues, whoever consumes them in the process that writes; the view is refreshed while it polls.
+
+        Raises:
+            UsageError: as for MessageStore.consumer; and by `commit`.
+        """
+        from flintmq.store.consumer import new_consumer  # the engine, which looking into a store does not need
+        from flintmq.store.consumer_source import ViewSource
+
+        return new_consumer({}, ViewSource(topic, self), group, topic, queues, tags, start, idle_ms)
+
     # -- many messages ----------------------------------------------------------------------------------------------
 
     def messages(
@@ -279,7 +304,9 @@ class StoreView:
         """
         stop = stop or threading.Event()
         snapshot = self._now.snapshot
-        position = first_record(snapshot.log, begin or 0)
+        begin = snapshot.log.min_offset if begin is None else begin
+        # At the end no record begins yet, and the next one that could be found there is in the next file.
+        position = snapshot.end if begin >= snapshot.end else first_record(snapshot.log, begin)
         last: int | None = None  # log offset of the last message given, as long as its file is there
         while True:
             last = None if last is not None and last < snapshot.log.min_offset else last
@@ -291,7 +318,7 @@ class StoreView:
                 for at in piece.positions[: piece.count]:
                     if stop.is_set():
                         return
-                    if piece.base + at != last:
+                    if piece.base + at != last and piece.base + at >= begin:
                         message = stored_message(piece.data, at)
                         last, position = message.physical_offset, message.physical_offset + message.size
                         yield message

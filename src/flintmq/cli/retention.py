@@ -1,0 +1,152 @@
+"""`flintmq retention explain`: what would be deleted, when, by which rule, and who has not read it."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
+from flintmq.cli.output import output
+from flintmq.cli.text import cut, duration, iso, parse_time, printable, size
+
+if TYPE_CHECKING:
+    from flintmq.forensics.retention import FileFate, Plan, Unread
+
+HELP = "What is deleted from a store when it is old or the disk is full."
+EPILOG = examples(
+    "flintmq retention explain /var/rocketmq/store --set fileReservedTime=48",
+    "flintmq retention explain /var/rocketmq/store --at now --used 88 --json",
+)
+SHOWN = 20
+"""A person sees so many files, and so many queues that lose unread messages."""
+NAME_CHARS = 40
+
+
+def command(
+    store: StoreArgument,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="TIME", show_default=False, help="What would be at TIME, with the files of now."),
+    ] = None,
+    used: Annotated[
+        int | None,
+        typer.Option(
+            "--used",
+            metavar="PERCENT",
+            min=0,
+            max=100,
+            show_default=False,
+            help="What would be if the disk were so full.",
+        ),
+    ] = None,
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="FILE", show_default=False, help="The broker's configuration, broker.conf."),
+    ] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Say what retention would delete, when and by which rule, and who has not read it.
+
+    By the rules of RocketMQ, which FlintMQ's engine follows too: files of the log older than fileReservedTime go in the
+    hours of deleteWhen (local time), at any hour once the disk is fuller than diskMaxUsedSpaceRatio, and whatever their
+    age above diskSpaceCleanForciblyRatio. Queues and index follow. These keys are the broker's, not the store's: give
+    its broker.conf where it changes them. A topic that no group has committed an offset for has group "-". Nothing is
+    deleted by this command.
+    """
+    from flintmq.config import StoreConfig
+    from flintmq.config_text import split_setting
+    from flintmq.forensics.retention import explain
+
+    keys = StoreConfig.of(config, dict(map(split_setting, settings or ())))
+    at_ms = None if at is None else parse_time(at, time.time_ns() // 1_000_000, "--at")
+    output(as_json).result(explain(store, keys, at_ms, used), _render)
+    return 0
+
+
+COMMANDS = {"explain": (command, EPILOG)}
+
+
+def _render(plan: Plan) -> Iterator[Any]:
+    rules = plan.rules
+    hours = ", ".join(f"{hour:02d}" for hour in rules["hours"]) or "none"
+    force = f"above {rules['force_at']} % whatever its age" if rules["may_force"] else "never before it is old"
+    yield _plain(f"store  {printable(plan.root)}")
+    yield _plain(f"at     {_local(plan.at)}")
+    yield f"rules  a file goes {rules['reserved_hours']} h after it was last written, in the hours {hours}, and at any"
+    yield f"       hour above {rules['delete_at']} % of the disk; {force}; {rules['at_once']} at a time"
+    yield f"disk   {plan.used} % used" + (": puts are refused" if plan.refuses_puts else "")
+    yield (
+        f"now    {plan.now}: files are looked at"
+        if plan.now
+        else "now    not an hour of deleteWhen, and no lack of space"
+    )
+    yield _plain(_next(plan))
+    yield ""
+    yield _files(plan)
+    if len(plan.files) > SHOWN:
+        yield f"and {len(plan.files) - SHOWN} files behind them (--json shows all)"
+    unread = sorted((row for row in plan.unread if row.unread), key=lambda row: (row.group is None, -row.unread))
+    if unread:
+        yield ""
+        yield _groups(unread[:SHOWN])
+        if len(unread) > SHOWN:
+            yield f"and {len(unread) - SHOWN} queues with fewer (--json shows all)"
+    elif plan.next_when is not None:
+        yield "\nevery message in what goes next was consumed by every group that consumes its topic"
+
+
+def _next(plan: Plan) -> str:
+    if plan.next_when is None:
+        return "next   nothing is due"
+    goes = f"{plan.next_files} file{'s' * (plan.next_files != 1)} of the log ({size(plan.next_bytes)})"
+    when = "now" if plan.next_when <= plan.at else f"{_local(plan.next_when)}, in {duration(plan.next_when - plan.at)}"
+    follow = f"{plan.queue_files} of queues and {plan.index_files} of the index follow"
+    return f"next   {when}: {goes};\n       {follow}; the log then begins at {plan.log_begin}"
+
+
+def _local(ms: int) -> str:
+    """A time in UTC, and in the local time that deleteWhen means."""
+    try:
+        return f"{iso(ms)} ({datetime.fromtimestamp(ms / 1000).astimezone():%H:%M %Z})"
+    except (OverflowError, ValueError, OSError):
+        return iso(ms)
+
+
+def _files(plan: Plan) -> Any:
+    from flintmq.cli.inspect import plain_table
+
+    found = plain_table("file", "size>", "last written", "goes", "why")
+    for fate in plan.files[:SHOWN]:
+        written = "unknown" if fate.written is None else iso(fate.written)
+        found.add_row(os.path.basename(fate.file), size(fate.size), written, _when(fate, plan), fate.rule)
+    return found
+
+
+def _when(fate: FileFate, plan: Plan) -> str:
+    if fate.when is None:
+        return "-"
+    return "now" if fate.when <= plan.at else iso(fate.when)
+
+
+def _groups(rows: list[Unread]) -> Any:
+    from flintmq.cli.inspect import plain_table
+
+    found = plain_table("unread by group", "topic", "queue>", "committed>", "goes>", "of it unread>")
+    for row in rows:
+        group = "-" if row.group is None else cut(printable(row.group), NAME_CHARS)
+        numbers = ("none" if row.committed is None else str(row.committed), str(row.messages), str(row.unread))
+        found.add_row(_plain(group), _plain(cut(printable(row.topic), NAME_CHARS)), str(row.queue_id), *numbers)
+    return found
+
+
+def _plain(text: str) -> Any:
+    """Text that rich takes as it is."""
+    from rich.text import Text
+
+    return Text(text)

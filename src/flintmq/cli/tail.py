@@ -1,0 +1,121 @@
+"""`flintmq tail`: the newest messages of a topic, and those that come."""
+
+from __future__ import annotations
+
+import select
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flintmq.cli.bodies import Bodies
+from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.output import Output, output
+from flintmq.cli.scan import writer
+from flintmq.cli.text import parse_time
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from flintmq.forensics.topic_tail import TopicTail
+    from flintmq.message import StoredMessage
+
+EPILOG = examples(
+    "flintmq tail /var/rocketmq/store Orders --tag TagA --lines 3",
+    "flintmq tail /var/rocketmq/store Orders --from -15m --follow --limit 0",
+)
+LINES = 10
+
+
+class ReaderGone(threading.Event):
+    """Set once nobody reads what we print: waiting notices it, also while there is nothing to print."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for that; whether it is so."""
+        try:
+            watched = select.poll()
+            watched.register(sys.stdout.fileno(), 0)  # errors and hang-ups are told anyway
+        except (OSError, ValueError, AttributeError):  # no real file, as within a test, or a system without poll
+            return super().wait(timeout)
+        if watched.poll(None if timeout is None else timeout * 1000):
+            self.set()
+        return self.is_set()
+
+
+def command(
+    store: StoreArgument,
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
+    begin: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="TIME", show_default=False, help="All stored at TIME or later, instead of the newest."
+        ),
+    ] = None,
+    lines: Annotated[
+        int | None,
+        typer.Option(
+            "--lines", "-n", metavar="N", min=0, show_default=False, help="So many of the newest; 10 unless told."
+        ),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    queue: Annotated[
+        list[int] | None,
+        typer.Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option("--tag", metavar="T", show_default=False, help="Only this tag. May be repeated.")
+    ] = None,
+    limit: Annotated[
+        int | None, typer.Option("--limit", metavar="N", min=0, show_default=False, help="Stop after so many messages.")
+    ] = None,
+    template: Annotated[
+        str | None,
+        typer.Option("--format", metavar="TEMPLATE", show_default=False, help="A line of your own, as with scan."),
+    ] = None,
+    decompress: DecompressOption = False,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Show the newest messages of a topic, and with --follow those that come.
+
+    On a store that is in use as well, by RocketMQ or FlintMQ. One line a message, in the order of the log: when, which
+    queue and offset, where in the log, how large, tags, keys, the start of the body; with --json one object a line with
+    exactly the keys of the schema. Light queues are topics of their own (%LMQ%...).
+    """
+    if begin is not None and lines is not None:
+        raise UsageError("--from and --lines exclude each other; give a time, or how many of the newest")
+    since = None if begin is None else parse_time(begin, time.time_ns() // 1_000_000, "--from")
+    show = writer(template, as_json)
+    import flintmq
+    from flintmq.forensics.topic_tail import TopicTail
+
+    out, bodies = output(as_json), Bodies(decompress)
+    with flintmq.open_store(store, config=store_config(settings)) as view:
+        tail = TopicTail(view, topic, queue, tag, expected=follow)
+        first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since)
+        _say_what_lacks(tail, out, follow)
+        shown = (show(message, bodies.of(message)) for message in islice(_all(first, tail, follow), limit))
+        if follow:
+            for line in shown:  # each as it comes, whoever reads it
+                out.lines([line])
+        else:
+            out.lines(shown)
+    return bodies.tell(out)
+
+
+def _all(
+    first: Iterator[StoredMessage] | list[StoredMessage], tail: TopicTail, follow: bool
+) -> Iterator[StoredMessage]:
+    return chain(first, tail.coming(ReaderGone())) if follow else iter(first)
+
+
+def _say_what_lacks(tail: TopicTail, out: Output, follow: bool) -> None:
+    if follow and not tail.queues:
+        out.note(f"topic {tail.topic} has no messages here yet; waiting for the first")
+    if not tail.complete:
+        out.note(
+            "there may be more among the older messages, which were not looked at; --from TIME reaches further back"
+        )

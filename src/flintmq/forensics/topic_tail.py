@@ -1,0 +1,120 @@
+"""The end of a topic: its newest messages, those since a time, and those that are still to come.
+
+What is there is read through the queues, so only messages of the topic are touched; what comes is read off the log.
+Both are given in the order of the log, the second from where the first ends.
+"""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections.abc import Collection, Iterator
+
+from flintmq.config_text import short
+from flintmq.errors import MessageNotFoundError
+from flintmq.message import StoredMessage
+from flintmq.store.places import places
+from flintmq.store.view import QueueInfo, StoreView
+
+AT_ONCE = 256  # messages of a queue that are read at a time
+LOOKED_BACK = 100_000  # messages that `last` looks at for those that are wanted, in all queues together
+NAMES_SHOWN = 8
+
+
+class TopicTail:
+    """The end of one topic.
+
+    Args:
+        view: the store, as it is now.
+        topic: its name.
+        queues: only these; None for all.
+        tags: only messages with one of these; None for all.
+        expected: whether the topic may be missing, because it may still come.
+
+    Attributes:
+        complete: whether `last` found as many as it was asked for, or saw all there are.
+
+    Raises:
+        MessageNotFoundError: the store has no such topic, or not these queues.
+        StoreAccessError: (any method) a file may not be read.
+    """
+
+    def __init__(
+        self,
+        view: StoreView,
+        topic: str,
+        queues: Collection[int] | None = None,
+        tags: Collection[str] | None = None,
+        *,
+        expected: bool = False,
+    ) -> None:
+        self.view, self.topic, self.numbers, self.tags = view, topic, queues, tags
+        self.complete = True
+        self.queues = [info for info in view.queues(topic) if queues is None or info.queue_id in queues]
+        if not self.queues and not expected:
+            raise MessageNotFoundError(f"topic {short(topic)}: {self._why_nothing()}")
+
+    def _why_nothing(self) -> str:
+        there = [info.queue_id for info in self.view.queues(self.topic)]
+        if there:
+            return f"none of these queues has a message; its queues are {', '.join(map(str, there[:32]))}"
+        names = [short(name)[1:-1] for name in self.view.topics()]
+        more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        return f"there is no such topic; topics are {', '.join(names[:NAMES_SHOWN]) or 'none'}{more}"
+
+    def last(self, count: int) -> list[StoredMessage]:
+        """The newest messages, at most so many. Fewer than there are if nobody can find them in LOOKED_BACK."""
+        found: list[StoredMessage] = []
+        budget = LOOKED_BACK // max(len(self.queues), 1)
+        for info in self.queues if count else ():
+            found += self._last_of(info, count, max(budget, count))
+        return sorted(found, key=_place)[-count:]
+
+    def _last_of(self, info: QueueInfo, count: int, budget: int) -> list[StoredMessage]:
+        """The newest of one queue, looked for in ever larger steps back."""
+        found: list[StoredMessage] = []
+        end, step = info.max_offset, count
+        while end > info.min_offset and len(found) < count:
+            if info.max_offset - end >= budget:
+                self.complete = False
+                break
+            begin = max(info.min_offset, end - step)
+            found = [*self._read(info, begin, end), *found]
+            end, step = begin, min(4 * step, 16 * AT_ONCE)
+        return found[-count:]
+
+    def since(self, ms: int) -> Iterator[StoredMessage]:
+        """Everything that was stored at a time (Unix milliseconds) or later."""
+        begins = [(info, self.view.offset_at_time(self.topic, info.queue_id, ms)) for info in self.queues]
+        return heapq.merge(*(self._read(info, begin, info.max_offset) for info, begin in begins), key=_place)
+
+    def _read(self, info: QueueInfo, begin: int, end: int) -> Iterator[StoredMessage]:
+        while begin < end:
+            batch = self.view.read(self.topic, info.queue_id, begin, min(AT_ONCE, end - begin))
+            if not batch:
+                return
+            yield from filter(self._has_tag, batch)
+            begin = batch.next_offset
+
+    def coming(self, stop: threading.Event, poll_ms: int = 200) -> Iterator[StoredMessage]:
+        """What is stored behind what the view shows, as it comes, until `stop` is set.
+
+        Raises:
+            CorruptStoreError: damage, or the log was cut below what was given.
+        """
+        for message in self.view.follow(self.view.max_physical_offset, poll_ms, stop):
+            if self._is_here(message) and self._has_tag(message):
+                yield message
+
+    def _is_here(self, message: StoredMessage) -> bool:
+        return any(
+            place.topic == self.topic and (self.numbers is None or place.queue_id in self.numbers)
+            for place in places(message)
+        )
+
+    def _has_tag(self, message: StoredMessage) -> bool:
+        return self.tags is None or message.tags in self.tags
+
+
+def _place(message: StoredMessage) -> int:
+    return message.physical_offset

@@ -1,0 +1,246 @@
+"""What a consumer reads: one topic of the running store, or of a read-only view of a store that somebody else writes.
+
+Both answer the same questions, so that there is one consumer. Queue offsets that no longer exist are dealt with here,
+as RocketMQ's clients deal with a broker's statuses (store behaviour 13): below the first message on to it, beyond the
+last one back to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from flintmq.errors import UsageError
+from flintmq.format.text import java_encode
+from flintmq.message import GetMessageStatus, StoredMessage
+from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.keeping import Keeping
+from flintmq.store.places import LMQ_PREFIX
+from flintmq.store.read import Reader
+
+if TYPE_CHECKING:
+    from flintmq.store.view import StoreView
+
+log = logging.getLogger("flintmq.consumer")
+
+VIEW_POLL_S = 0.2  # how often the files of a store that another process writes are looked at
+WAIT_S = 0.5  # how long one wait lasts at most: a store that was closed, and queues that changed hands, are noticed
+
+
+class Taken(NamedTuple):
+    """What one read of a queue gave.
+
+    Attributes:
+        messages: each with the queue offset behind it.
+        following: where to go on; larger than where the read began also if nothing was found that is wanted.
+        expired: messages that had left the queue before they were read.
+    """
+
+    messages: list[tuple[StoredMessage, int]]
+    following: int
+    expired: int = 0
+
+
+class Source(Protocol):
+    """One topic of a store."""
+
+    def check(self) -> None:
+        """Raise UsageError if the store is closed."""
+
+    def queues(self) -> frozenset[int]:
+        """The queues that have had a message."""
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        """Smallest queue offset, and the one behind the largest."""
+
+    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
+        """At most so many messages from an offset on; those with one of the tags by their hashes."""
+
+    def at_time(self, queue_id: int, ms: int) -> int:
+        """Queue offset of the first message that was stored at this time or later."""
+
+    def arrivals(self) -> int:
+        """A number that differs once there may be new messages."""
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Wait until `arrivals` is not `seen`, for so long at most; may return early."""
+
+    def committed(self, group: str, queue_id: int) -> int | None:
+        """The next offset that a group wants of a queue; None if it never committed one."""
+
+    def note(self, group: str, offsets: Mapping[int, int]) -> None:
+        """Take these offsets, in memory."""
+
+    def save(self) -> None:
+        """Make durable what was noted."""
+
+
+class StoreSource:
+    """One topic of the store that this process writes."""
+
+    def __init__(
+        self, topic: str, reader: Reader, keeping: Keeping, check: Callable[[], None], at_time: Callable[..., int]
+    ) -> None:
+        self.topic, self.reader, self.keeping, self.check, self._at_time = topic, reader, keeping, check, at_time
+        self._raw = java_encode(topic)
+        self._known: tuple[tuple[int, int], frozenset[int]] = (-1, -1), frozenset()
+
+    @property
+    def _all(self) -> ConsumeQueues:
+        return self.reader.queues
+
+    def queues(self) -> frozenset[int]:
+        """See Source. Queues are added and never taken away, so their number tells whether there are new ones."""
+        count = len(self._all.plain), len(self._all.batch)
+        if count != self._known[0]:
+            places = [*list(self._all.plain), *list(self._all.batch)]
+            self._known = count, frozenset(queue_id for topic, queue_id in places if topic == self._raw)
+        return self._known[1]
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        """See Source."""
+        queue = self._all.find(self._raw, queue_id)
+        return (0, 0) if queue is None else queue.bounds(self.reader.files.min_offset)
+
+    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
+        """See Source."""
+        got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
+        if got.status is GetMessageStatus.FOUND:
+            return Taken(_with_ends(got.messages, got.next_begin_offset), got.next_begin_offset)
+        if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
+            return _expired(self.topic, queue_id, offset, got.min_offset)
+        if got.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY:
+            return _beyond(self.topic, queue_id, offset, got.max_offset)
+        if got.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+            return Taken([], offset)
+        return Taken([], got.next_begin_offset)
+
+    def at_time(self, queue_id: int, ms: int) -> int:
+        """See Source."""
+        return self._at_time(self.topic, queue_id, ms)
+
+    def arrivals(self) -> int:
+        """See Source."""
+        return self._all.arrivals
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """See Source."""
+        with self._all.changed:
+            if self._all.arrivals == seen:
+                self._all.changed.wait(min(seconds, WAIT_S))
+
+    def committed(self, group: str, queue_id: int) -> int | None:
+        """See Source."""
+        return self.keeping.offsets.get(group, self.topic, queue_id)
+
+    def note(self, group: str, offsets: Mapping[int, int]) -> None:
+        """See Source."""
+        for queue_id, offset in offsets.items():
+            self.keeping.offsets.commit(group, self.topic, queue_id, offset)
+
+    def save(self) -> None:
+        """See Source.
+
+        Raises:
+            StoreError: the log could not be flushed; nothing was written.
+            OSError: the disk refused; the store goes on trying.
+        """
+        self.keeping.save_now()
+
+
+class ViewSource:
+    """One topic of a store that is open for reading only."""
+
+    def __init__(self, topic: str, view: StoreView) -> None:
+        self.topic, self.view = topic, view
+        self._looks, self._next_look = 0, time.monotonic() + VIEW_POLL_S
+        self._bounds: dict[int, tuple[int, int]] | None = None
+
+    def check(self) -> None:
+        """See Source."""
+        _ = self.view.live
+
+    def _all(self) -> dict[int, tuple[int, int]]:
+        if self._bounds is None:
+            found = self.view.queues(self.topic)
+            self._bounds = {info.queue_id: (info.min_offset, info.max_offset) for info in found}
+        return self._bounds
+
+    def queues(self) -> frozenset[int]:
+        """See Source."""
+        return frozenset(self._all())
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        """See Source."""
+        return self._all().get(queue_id, (0, 0))
+
+    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
+        """See Source. Tags are left to the consumer."""
+        low, high = self.bounds(queue_id)
+        if offset < low:
+            return _expired(self.topic, queue_id, offset, low)
+        if offset > high:
+            return _beyond(self.topic, queue_id, offset, high)
+        batch = self.view.read(self.topic, queue_id, offset, _most(self.topic, most))
+        return Taken(_with_ends(list(batch), batch.next_offset), batch.next_offset)
+
+    def at_time(self, queue_id: int, ms: int) -> int:
+        """See Source."""
+        return self.view.offset_at_time(self.topic, queue_id, ms)
+
+    def arrivals(self) -> int:
+        """See Source."""
+        if time.monotonic() >= self._next_look:
+            self.view.refresh()
+            self._bounds = None
+            self._looks, self._next_look = self._looks + 1, time.monotonic() + VIEW_POLL_S
+        return self._looks
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """See Source."""
+        time.sleep(min(seconds, VIEW_POLL_S))
+
+    def committed(self, group: str, queue_id: int) -> int | None:
+        """See Source."""
+        broker = self.view.broker
+        if group.startswith(LMQ_PREFIX):
+            return broker.lmq_offsets.get((self.topic, group))
+        return broker.consumer_offsets.get((self.topic, group), {}).get(queue_id)
+
+    def note(self, group: str, offsets: Mapping[int, int]) -> None:
+        """Refuse.
+
+        Raises:
+            UsageError: always.
+        """
+        raise UsageError(
+            f"{self.view.root}: group {group[:100]!a} cannot commit, the store is open for reading only; "
+            "open it with flintmq.MessageStore, in the process that writes it"
+        )
+
+    def save(self) -> None:
+        """Nothing is ever noted."""
+
+
+def _most(topic: str, most: int) -> int:
+    """One at a time from a light queue: its records tell the offsets of their own queues."""
+    return 1 if topic.startswith(LMQ_PREFIX) else most
+
+
+def _with_ends(messages: list[StoredMessage], following: int) -> list[tuple[StoredMessage, int]]:
+    """Messages of one queue, each with where the next one stands."""
+    return list(zip(messages, [*(message.queue_offset for message in messages[1:]), following], strict=False))
+
+
+def _expired(topic: str, queue_id: int, offset: int, low: int) -> Taken:
+    log.warning("%s/%d: offsets %d to %d had left the queue before they were consumed; going on at %d",
+                ascii(topic)[1:-1], queue_id, offset, low - 1, low)  # fmt: skip
+    return Taken([], low, low - offset)
+
+
+def _beyond(topic: str, queue_id: int, offset: int, high: int) -> Taken:
+    log.warning("%s/%d: offset %d is behind the end of the queue; going on at %d",
+                ascii(topic)[1:-1], queue_id, offset, high)  # fmt: skip
+    return Taken([], high)

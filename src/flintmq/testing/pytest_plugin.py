@@ -1,0 +1,145 @@
+"""A plugin for pytest: stores for tests of programs that use FlintMQ. Installed with the package, nothing to import.
+
+    def test_orders(flintmq_store):
+        flintmq_store.put(Message("orders", b"hello"))
+        assert flintmq_store.consumer("billing", "orders").poll(wait_ms=1000)[0].body == b"hello"
+
+Fixtures: `flintmq_store`, `flintmq_open`, `flintmq_path`, `flintmq_reader`. Configuration, later ones win: small files,
+the ini option `flintmq_config` (a KEY=VALUE a line), the marker `@pytest.mark.flintmq(flushDiskType="SYNC_FLUSH")` of
+module, class and test, what `flintmq_open` is given. `pytest -p no:flintmq` leaves the plugin out.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from flintmq.config_text import split_setting
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from flintmq.message import StoredMessage
+    from flintmq.store.message_store import MessageStore
+
+INI = "flintmq_config"
+MARKER = "flintmq(KEY=VALUE, ...): RocketMQ's configuration keys, in either spelling, for the stores of a test"
+PATIENCE_S = 1.0  # how long what the store had open may take to go
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The ini option."""
+    parser.addini(INI, "RocketMQ's keys for the stores of tests, KEY=VALUE, one a line", type="linelist", default=[])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """The marker."""
+    config.addinivalue_line("markers", MARKER)
+
+
+@pytest.fixture
+def flintmq_path(tmp_path: Path) -> Path:
+    """The directory of this test's store; nothing is there until somebody opens one."""
+    return tmp_path / "flintmq"
+
+
+@pytest.fixture
+def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator[Callable[..., MessageStore]]:
+    """`flintmq_open(path=flintmq_path, **keys)` opens a store, again or another; all are closed after the test.
+
+    The test fails in its teardown if a store could not be stopped cleanly, or left threads, files or maps behind.
+    """
+    from flintmq.store.message_store import MessageStore
+    from flintmq.store.opening import camel
+
+    keys = configuration(request)
+    before = set(threading.enumerate())
+    stores: list[MessageStore] = []
+
+    def opened(path: str | os.PathLike[str] = flintmq_path, **more: object) -> MessageStore:
+        store = MessageStore(path, keys | {camel(key): value for key, value in more.items()}, dev=True)
+        stores.append(store)
+        return store
+
+    yield opened
+    told = []
+    for store in reversed(stores):
+        store.close()
+    for root in dict.fromkeys(store.root for store in stores):
+        if os.path.exists(os.path.join(root, "abort")):
+            told.append(f"{root} was not stopped cleanly; the log of flintmq.store says why")
+    told += leaks([store.root for store in stores], before)
+    if told:
+        pytest.fail("flintmq: " + "; ".join(told), pytrace=False)
+
+
+@pytest.fixture
+def flintmq_store(flintmq_open: Callable[..., MessageStore]) -> MessageStore:
+    """An empty `flintmq.MessageStore` of small files, closed after the test."""
+    return flintmq_open()
+
+
+@pytest.fixture
+def flintmq_reader(flintmq_path: Path) -> Callable[..., list[StoredMessage]]:
+    """`flintmq_reader(topic=None)`: all messages of this test's store, as another process reads them from its log.
+
+    It needs no open store, so it also sees what a program under test has put that opened `flintmq_path` by itself.
+    """
+    from flintmq.store.view import open_store
+
+    def read(topic: str | None = None) -> list[StoredMessage]:
+        with open_store(flintmq_path) as view:
+            return [message for message in view.messages() if topic in (None, message.topic)]
+
+    return read
+
+
+def configuration(request: pytest.FixtureRequest) -> dict[str, object]:
+    """What ini option and markers say, under RocketMQ's names.
+
+    Raises:
+        UsageError: a line that is no KEY=VALUE, a marker with words that are none.
+    """
+    from flintmq.store.opening import camel
+
+    pairs: list[tuple[str, object]] = [split_setting(line) for line in request.config.getini(INI)]
+    for marker in reversed(list(request.node.iter_markers("flintmq"))):
+        if marker.args:
+            raise UsageError(f"pytest.mark.flintmq{marker.args}: give keys, such as flushDiskType='SYNC_FLUSH'")
+        pairs += marker.kwargs.items()
+    return {camel(key): value for key, value in pairs}
+
+
+def leaks(roots: list[str], before: set[threading.Thread]) -> list[str]:
+    """What is still there of closed stores: threads that came since, and, on Linux, open files and maps."""
+    limit = time.monotonic() + PATIENCE_S
+    while found := _leaks(roots, before):
+        if time.monotonic() > limit:
+            break
+        gc.collect()
+        time.sleep(0.05)
+    return found
+
+
+def _leaks(roots: list[str], before: set[threading.Thread]) -> list[str]:
+    threads = [t.name for t in threading.enumerate() if t not in before and t.name.startswith("flintmq-")]
+    found = [f"thread {name} goes on" for name in threads]
+    inside = tuple(os.path.join(root, "") for root in roots)
+    if not inside or not os.path.isdir("/proc/self/fd"):
+        return found
+    for fd in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{fd}")
+        except OSError:  # the one by which the directory is listed
+            continue
+        if path.startswith(inside):
+            found.append(f"{path} is open")
+    with open("/proc/self/maps", encoding="utf-8", errors="replace") as lines:
+        paths = {line.split(maxsplit=5)[5].strip() for line in lines if line.count("/") > 1}
+    return found + [f"{path} is mapped" for path in sorted(paths) if path.startswith(inside)]

@@ -1,0 +1,126 @@
+"""`flintmq tail`: what it prints, and how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from flintmq.message import Message
+from flintmq.store.message_store import MessageStore
+from tests.cli.conftest import Run
+
+
+def test_the_newest_as_scan_shows_them(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    path = golden("basic").path
+    scanned = run("scan", path, "--topic", "Orders").out.splitlines()
+    assert run("tail", path, "Orders").out.splitlines() == scanned[-10:]
+    assert run("tail", path, "Orders", "-n", 3, "--limit", 2).out.splitlines() == scanned[-3:-1]
+    assert run("tail", path, "Orders", "-n", 0).out == ""
+    scanned = run("scan", path, "--topic", "库存", "--queue", 2, "--tag", "TagB", "--json").out.splitlines()
+    words = ("tail", path, "库存", "--queue", 2, "--tag", "TagB", "--json")
+    assert run(*words, "--from", 0).out.splitlines() == scanned
+    assert run(*words, "-n", 4).out.splitlines() == scanned[-4:]
+    scanned = run("scan", path, "--topic", "Orders", "--since", "2026-11-20T09:36:21Z").out
+    assert run("tail", path, "Orders", "--from", "2026-11-20T09:36:21Z").out == scanned != ""
+    assert run("tail", path, "Orders", "-n", 1, "--format", "{queue_id}/{queue_offset}").out == "0/184\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "text"),
+    [
+        (("Order",), 7, "topics are Orders, Payments"),
+        (("Orders", "--queue", 7), 7, "its queues are 0, 1, 2, 3"),
+        (("Orders", "--from", "noon"), 2, "--from: 'noon' is no time"),
+        (("Orders", "--from", "now", "-n", "1"), 2, "exclude each other"),
+        (("Orders", "--format", "{nothing}"), 2, "nothing"),
+        (("Orders", "--json", "--format", "{topic}"), 2, "exclude each other"),
+        (("Orders", "--limit", "-1"), 2, "--limit"),
+    ],
+)
+def test_wrong_use(run: Run, golden, words: tuple[str, ...], code: int, text: str) -> None:  # type: ignore[no-untyped-def]
+    result = run("tail", golden("basic").path, *words)
+    assert result.code == code and text in result.err and result.out == ""
+    assert run("tail", golden("basic").path / "nothing", "Orders").code == 2
+
+
+def test_what_a_store_holds_cannot_reach_the_terminal(run: Run, tmp_path: Path) -> None:
+    with MessageStore(tmp_path, dev=True) as store:
+        store.put(Message("T", b"\x1b[2J\xff", tags="\u202etag"))
+    result = run("tail", tmp_path, "T")
+    assert "\\x1b[2J\\xff" in result.out and "\\u202etag" in result.out
+
+
+@contextmanager
+def following(store: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
+    """The command in a process of its own."""
+    command = [sys.executable, "-m", "flintmq.cli", "tail", str(store), "T", "--follow", *words]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+        for pipe in (process.stdout, process.stderr):
+            assert pipe is not None
+            pipe.close()
+
+
+def line(process: subprocess.Popen[str]) -> str:
+    assert process.stdout is not None
+    return process.stdout.readline()
+
+
+def test_following_a_live_store_until_ctrl_c(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, dev=True) as store:
+        store.put(Message("T", b"before"))
+        store.wait_dispatched(10)
+        with following(tmp_path, "--format", "{body}") as process:
+            assert line(process) == "before\n"
+            for n in range(3):
+                store.put(Message("U", b"other"))
+                store.put(Message("T", b"%d" % n))
+                assert line(process) == f"{n}\n", "each as it comes, though a program reads it"
+            process.send_signal(signal.SIGINT)
+            assert process.wait(20) == 130
+            assert process.stderr is not None and process.stderr.read() == ""
+
+
+def test_it_ends_when_its_reader_goes_also_while_nothing_comes(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, dev=True) as store:
+        store.put(Message("T", b"x"))
+        store.wait_dispatched(10)
+        with following(tmp_path, "--limit", "5") as process:
+            assert line(process) != ""
+            assert process.stdout is not None and process.stderr is not None
+            process.stdout.close()
+            began = time.monotonic()
+            assert process.wait(20) == 0 and time.monotonic() - began < 15
+            assert process.stderr.read() == ""
+
+
+def test_a_topic_that_is_still_to_come_and_a_limit(tmp_path: Path) -> None:
+    with MessageStore(tmp_path, dev=True) as store:
+        store.put(Message("U", b"x"))
+        with following(tmp_path, "--limit", "2", "--queue", "1", "--format", "{body}") as process:
+            assert process.stderr is not None
+            assert "no messages here yet" in process.stderr.readline()
+            for n in range(6):
+                store.put(Message("T", b"%d" % n, queue_id=n % 2))
+            assert [line(process), line(process)] == ["1\n", "3\n"]
+            assert process.wait(20) == 0
+
+
+def test_output_to_a_file(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    path = golden("basic").path
+    words = [sys.executable, "-m", "flintmq.cli", "tail", str(path), "Orders", "-f", "-n", "3", "--limit", "3"]
+    with (tmp_path / "out").open("wb") as out:
+        assert subprocess.run(words, stdout=out, timeout=60, env=os.environ).returncode == 0
+    assert len((tmp_path / "out").read_text().splitlines()) == 3
