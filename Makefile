@@ -13,7 +13,7 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power torture-spark docs coverage fuzz hostile sanitize clean distclean debian
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -60,6 +60,15 @@ bench: install ## Measure the ratios; writes bench/results.json and bench/RESULT
 crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on where it stopped; docs/reliability.md
 	$(BIN)/python -m tests.crash.loop --cycles $(or $(CYCLES),1000) --report docs/reliability.md
 
+power-cuts: install ## Cut the power of ext4 and XFS under a store CUTS (1000) times, as root; docs/reliability.md
+	$(BIN)/python -m tests.crash.cuts --cuts $(or $(CUTS),1000) --report docs/reliability.md
+
+syscalls: install ## Fail every system call of a store's life by strace, with each error; docs/reliability.md
+	$(BIN)/python -m tests.crash.syscalls --report docs/reliability.md
+
+torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on where it stopped; docs/reliability.md
+	nice $(BIN)/python -m tests.torture --report docs/reliability.md $(ARGS)
+
 power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
 	$(BIN)/python -m tests.crash.power --seeds $(or $(SEEDS),20)
 
@@ -99,7 +108,7 @@ distclean: clean ## Remove .venv too
 debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
 	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \
 	elif [ "$$(id -u)" != 0 ]; then echo "make debian: needs root; nothing done (try: sudo make debian)"; \
-	else apt-get update -q && apt-get install -q -y gcc libc6-dev python3-dev python3-venv strace fio chromium fonts-dejavu-core; fi
+	else apt-get update -q && apt-get install -q -y gcc libc6-dev python3-dev python3-venv strace e2fsprogs xfsprogs fio chromium fonts-dejavu-core; fi
 
 # The environment. An interpreter counts only if it runs, is 3.11 or newer and can make environments: a version manager's
 # shim may be there for a version that is not installed, and Debian's python3 may lack venv.

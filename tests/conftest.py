@@ -9,6 +9,12 @@ import pytest
 from flintmq.kernels import _select
 from tests.compat.stores import GOLDEN_NAMES, Golden
 from tests.objects.server import Server, running
+from tests.skips import register
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """A skip that nobody allowed is a failure."""
+    register(config)
 
 
 def pytest_report_header() -> str:

@@ -33,7 +33,7 @@ Place = tuple[str, int, int]
 def consume(root: Path, ledger: Ledger, life: Life) -> None:
     """Put from one thread, consume and commit in another, two consumers a topic, until somebody kills the process."""
     store = lives._open(root, life)
-    threading.Thread(target=lives._puts, args=(store, ledger, life, 0, itertools.count()), daemon=True).start()
+    threading.Thread(target=lives.puts, args=(store, ledger, life, 0, itertools.count()), daemon=True).start()
     told, chance = Ledger(root.parent / "consumed"), random.Random(life.seed)
     consumers = [store.consumer(GROUP, topic) for topic in TOPICS for _ in range(2)]
     while True:

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flintmq.message import Message
+from flintmq.message import Message, Outcome
 from flintmq.store.message_store import MessageStore
 from tests.storage.faults import Faulty
 
@@ -49,6 +49,8 @@ class Life:
         interrupts: how many SIGINT it gets before.
         pool: it puts into the transient pool. Without a sync an answer then promises only what is committed, so the
             ledger's answers tell how far that was.
+        power: it ends by a power cut. Under ASYNC_FLUSH an answer then promises only what is flushed, and the ledger's
+            answers tell how far that was.
         kernel_puts: plain messages take the one kernel call (where kernels are compiled); else all go the slow way.
     """
 
@@ -59,6 +61,7 @@ class Life:
     after_s: float = 0.2
     interrupts: int = 0
     pool: bool = False
+    power: bool = False
     kernel_puts: bool = True
 
 
@@ -89,6 +92,10 @@ class Ledger:
     def line(self, **fields: object) -> None:
         """Append one."""
         os.write(self.fd, json.dumps(fields).encode() + b"\n")
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self.fd)
 
 
 def live(root: Path, ledger_path: Path, life: Life, child_of: Callable[..., None] | None = None) -> str:
@@ -159,8 +166,8 @@ def _child(root: Path, ledger: Ledger, life: Life) -> None:
                     store = _open(root, life)
                     for n in range(1, THREADS):
                         words = store, ledger, life, n, itertools.count()
-                        threading.Thread(target=_puts, args=words, daemon=True).start()
-                _puts(store, ledger, life, 0, numbers)
+                        threading.Thread(target=puts, args=words, daemon=True).start()
+                puts(store, ledger, life, 0, numbers)
             except KeyboardInterrupt:
                 continue  # as in a notebook: the put may or may not have happened, the user goes on
 
@@ -174,8 +181,10 @@ def _open(root: Path, life: Life) -> MessageStore:
     return MessageStore(root, config=keys, effects=Dying(life.at_call, life.kernel_puts))
 
 
-def _puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: Iterator[int]) -> None:
+def puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: Iterator[int]) -> Outcome | None:
+    """Put one message a number, with a line of the ledger before and after it; the last one's outcome."""
     chance = random.Random(life.seed * 10 + thread)
+    result = None
     for number in numbers:
         identity = f"{life.number}-{thread}-{number}"
         message = made(identity, chance)
@@ -184,9 +193,20 @@ def _puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers:
             digest=digest(message.topic, message.queue_id, message.body, message.tags, message.properties),
         )
         result = store.put(message)
-        pool_only = store._commits is not None and life.disk == "ASYNC_FLUSH"
         ledger.line(
             told=identity, outcome=result.outcome.value, status=result.status.name, queue_offset=result.queue_offset,
             place=result.physical_offset, size=result.size, time=result.store_timestamp,
-            committed=store._commits.done[1] if pool_only else None,
+            committed=_safe(store, life), at=time.monotonic_ns(),
         )  # fmt: skip
+        if result.outcome is not Outcome.OK:
+            time.sleep(0.002)  # a disk that has failed: nothing comes of asking at once
+    return None if result is None else result.outcome
+
+
+def _safe(store: MessageStore, life: Life) -> int | None:
+    """Up to where what was acknowledged survives how this life ends; None: everywhere."""
+    if life.disk == "SYNC_FLUSH":
+        return None
+    if life.power:
+        return store._files.flushed_where
+    return None if store._commits is None else store._commits.done[1]

@@ -69,6 +69,7 @@ def main() -> int:
     """Run until so many cycles are done, this time and before."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cycles", type=int, default=1000)
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long (3); the next call goes on")
     parser.add_argument("--state", type=Path, default=Path("artifacts/crash"))
     parser.add_argument("--report", type=Path)
     parser.add_argument("--store", type=int, help="only the lives of this store, as a failure named it")
@@ -82,6 +83,9 @@ def main() -> int:
     state = json.loads(state_file.read_text()) if state_file.exists() else {"stores": 0, "sums": {}}
     began = time.monotonic()
     while state["stores"] * (LIVES + 1) < words.cycles:
+        if time.monotonic() - began > words.seconds:
+            print(f"{state['stores'] * (LIVES + 1)} cycles; the time is up, the same command goes on")
+            return 3
         number = state["stores"]
         root = words.state / f"store{number}"
         found = one_store(number, root)

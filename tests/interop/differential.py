@@ -132,7 +132,9 @@ def main() -> None:
     parser.add_argument("--peer", choices=VERSIONS, default=VERSIONS[0])
     args = parser.parse_args()
     built, why = home(args.peer)
-    assert built is not None, why
+    if built is None:
+        print(f"RocketMQ {args.peer}: {why}")
+        raise SystemExit(4)
     began = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         rounds = -(-args.operations // args.per_round)

@@ -81,3 +81,24 @@ def test_time_goes_on() -> None:
     REAL.sleep(0.001)
     assert REAL.monotonic() - before >= 0.001
     assert REAL.now_ms() > 1_700_000_000_000
+
+
+@pytest.mark.parametrize("most", [1, 7])
+def test_a_short_write_goes_on_and_one_of_nothing_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    """Found by strace (`retval=0`): a write that stored nothing was tried again for ever."""
+    whole, left = os.pwrite, [5]
+
+    def short(fd: int, data: memoryview, position: int) -> int:
+        left[0] -= 1
+        return whole(fd, data[:most], position) if left[0] >= 0 else 0
+
+    fd = REAL.create(str(tmp_path / "f"), 0)
+    monkeypatch.setattr(os, "pwrite", short)
+    REAL.pwrite(fd, b"abcde"[: 5 * most], 3)
+    assert (tmp_path / "f").read_bytes() == b"\0\0\0abcde"
+    left[0] = 2
+    with pytest.raises(OSError, match="No space left"):
+        REAL.pwrite(fd, bytes(100), 0)
+    REAL.close(fd)

@@ -159,3 +159,23 @@ def test_a_file_that_was_closed_is_left_alone(tmp_path: Path):
     file.reserve(1 << 20)
     file.close()
     assert not ahead.ahead_once()
+
+
+def test_a_file_that_was_opened_again_amid_a_page_is_followed_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Found by the table of recovery times: the thread died of pages that began at an odd byte, and no log file was
+    made any more after the one in use."""
+    for module in (mapped_file, warm_up):
+        monkeypatch.setattr(module, "WINDOW", 2 * STEP)
+    create(tmp_path, Faulty(), 8 * STEP).close()
+    effects = Clock()
+    at = (1 << 20) + 777
+    file = MappedFile.open(str(tmp_path / "0"), 0, 8 * STEP, at, effects)
+    ahead = Ahead(effects)
+    file.asked = ahead.asked  # type: ignore[assignment]
+    while at + (1 << 20) < 8 * STEP:
+        effects.seconds += 0.001
+        at += 1 << 20
+        file.reserve(at)
+        work(ahead)
+    assert effects.count("populate") >= 8 and file.allocated == 8 * STEP
+    file.close()

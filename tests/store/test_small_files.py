@@ -110,6 +110,16 @@ def test_abort_tells_whether_the_machine_has_run_on(tmp_path: Path):
     assert not page_cache_lasted(str(tmp_path), effects)
 
 
+def test_abort_tells_whether_the_file_system_was_mounted_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Found by power cuts on XFS: without a new boot an index of zeros was taken for one that a kill had left."""
+    effects = Faulty()
+    monkeypatch.setattr(effects, "mounting", lambda path: "7", raising=False)
+    StoreFiles(str(tmp_path), effects).make_abort()
+    assert page_cache_lasted(str(tmp_path), effects)
+    monkeypatch.setattr(effects, "mounting", lambda path: "8")
+    assert not page_cache_lasted(str(tmp_path), effects)
+
+
 def test_a_lower_index_time_leaves_the_rest_of_the_checkpoint(tmp_path: Path):
     small = StoreFiles(str(tmp_path), Faulty())
     small.write(500, Checkpoint(1000, 900, 800))

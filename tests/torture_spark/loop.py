@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.java import Java, home
+from tests.torture.report import write
 from tests.torture_spark.actors import Engine, Exporter, Oracle, Writer
 from tests.torture_spark.check import Verdict, check_table, count, queued, records
 
@@ -32,7 +33,6 @@ VICTIMS = {"worker": 12, "writer": 6, "driver": 2, "java": 1, "all": 1}  # how o
 STUCK_S = 120  # without a new row: then an export that is behind does not catch up any more
 FIGURES = tuple(Verdict.__dataclass_fields__)
 HEAD = "| table, writer | kills | " + " | ".join(VICTIMS) + " | in a task | gave up | " + " | ".join(FIGURES) + " |"
-BEGIN, END = "<!-- torture-spark: begin -->", "<!-- torture-spark: end -->"
 
 
 @dataclass
@@ -198,14 +198,6 @@ def table_of(state: State) -> list[str]:
     return lines
 
 
-def write(report: Path, lines: list[str]) -> None:
-    """Put the table between its marks."""
-    before, begin, rest = report.read_text().partition(BEGIN)
-    _, end, after = rest.partition(END)
-    assert begin and end, f"{report} has no {BEGIN} and {END}"
-    report.write_text(before + "\n".join([BEGIN, *lines, END]) + after)
-
-
 def main() -> int:
     """Run, and write the table when all kills are done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -226,7 +218,7 @@ def main() -> int:
     lines = table_of(state)
     print(*lines, sep="\n")
     if words.report is not None:
-        write(words.report, lines)
+        write(words.report, "torture-spark", lines)
         shutil.rmtree(words.state)
     return 0
 

@@ -37,7 +37,7 @@ def test_kills_of_all_kinds(tmp_path, monkeypatch):
     lines = loop.table_of(state)
     report = tmp_path / "page.md"
     report.write_text(f"a\n{loop.BEGIN}\nold\n{loop.END}\nb\n")
-    loop.write(report, lines)
+    loop.write(report, "torture-spark", lines)
     assert report.read_text() == "\n".join(["a", loop.BEGIN, *lines, loop.END, "b", ""])
 
 
@@ -84,7 +84,7 @@ def test_the_report_needs_its_marks(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text("nothing")
     with pytest.raises(AssertionError, match="has no <!-- torture-spark"):
-        loop.write(page, [])
+        loop.write(page, "torture-spark", [])
 
 
 def test_a_broken_line_of_a_ledger_is_no_answer(tmp_path: Path):

@@ -199,6 +199,21 @@ class Effects:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()
 
+    def mounting(self, path: str) -> str:
+        """Which mounting of a file system this path lies on; empty where the kernel does not tell.
+
+        ext4, XFS, f2fs: the number of its directory in /sys, which every mounting gets anew.
+        """
+        try:
+            device = os.stat(path).st_dev
+            name = os.path.basename(os.readlink(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}"))
+        except OSError:
+            return ""
+        for kind in ("ext4", "xfs", "f2fs"):
+            with suppress(OSError):
+                return str(os.stat(f"/sys/fs/{kind}/{name}").st_ino)
+        return ""
+
     def map_read(self, fd: int, size: int) -> mmap.mmap:
         """The first `size` bytes of a file, mapped for reading.
 
@@ -243,9 +258,15 @@ class Effects:
 
         Raises:
             FileExistsError: there is one by this name.
+            OSError: it cannot be made; none is left behind.
         """
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
-        os.ftruncate(fd, size)
+        try:
+            os.ftruncate(fd, size)
+        except OSError:
+            os.close(fd)
+            os.unlink(path)
+            raise
         return fd
 
     def open_write(self, path: str) -> int:
@@ -267,10 +288,16 @@ class Effects:
         os.ftruncate(fd, size)
 
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
-        """Write all of data at a file position."""
+        """Write all of data at a file position.
+
+        Raises:
+            OSError: the disk refused; ENOSPC also where a write stores nothing and gives no reason.
+        """
         view = memoryview(data)
         while view:
             done = os.pwrite(fd, view, position)
+            if not done:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             view, position = view[done:], position + done
 
     def map_write(self, fd: int, size: int) -> mmap.mmap:

@@ -86,7 +86,12 @@ class MappedFile(Target):
         Raises:
             OSError: it cannot be opened.
         """
-        file = MappedFile(path, start, size, effects.open_write(path), effects)
+        fd = effects.open_write(path)
+        try:
+            file = MappedFile(path, start, size, fd, effects)
+        except OSError:
+            effects.close(fd)
+            raise
         file.wrote = file.flushed = wrote
         file.reserved = file.allocated = wrote
         return file

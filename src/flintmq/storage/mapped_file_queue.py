@@ -75,12 +75,10 @@ class MappedFileQueue:
         Raises:
             OSError: one cannot be opened.
         """
-        self.files = tuple(
-            self._ready(
-                MappedFile.open(path, start, self.file_size, min(max(end - start, 0), self.file_size), self.effects)
-            )
-            for path, start in paths
-        )
+        for path, start in paths:
+            wrote = min(max(end - start, 0), self.file_size)
+            file = self._ready(MappedFile.open(path, start, self.file_size, wrote, self.effects))
+            self.files = (*self.files, file)  # each at once, so that `close` knows it if the next one cannot be opened
         self.flushed_where = end
 
     @property

@@ -144,9 +144,12 @@ class Ahead:
 
     def _populate(self, file: MappedFile) -> bool:
         begin = max(self._present, -(-self._position // PAGE) * PAGE)
-        if begin >= min(self._goal, file.allocated):
+        allocated = (
+            file.allocated // PAGE * PAGE if file.allocated < file.size else file.size
+        )  # any byte, once reopened
+        if begin >= min(self._goal, allocated):
             return False
-        count = min(STEP, file.allocated - begin)
+        count = min(STEP, allocated - begin)
         try:
             self.effects.populate(file.map, begin, count)
         except OSError as error:

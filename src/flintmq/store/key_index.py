@@ -115,7 +115,9 @@ class KeyIndex:
                 self.effects.unlink(path)
         while self.found:
             path = self.found[-1].path
-            writer = IndexFileWriter.open(path, self.writer.slots, self.writer.items, self.effects)
+            writer = self.writer.current = IndexFileWriter.open(
+                path, self.writer.slots, self.writer.items, self.effects
+            )
             if (before := writer.header().end_timestamp) < on_disk:
                 lower(before)
             if self._cut(writer, log_end) > 1:
@@ -125,7 +127,7 @@ class KeyIndex:
             if len(self.found) == 1:  # no record had a key yet
                 self.writer.continue_with(writer, -1, 0)
                 return
-            writer.close()
+            self.let_go()
             self.effects.unlink(path)
             self.writer.names.pop(os.path.basename(path), None)
             self.found.pop()
@@ -231,6 +233,10 @@ class KeyIndex:
             OSError: the disk refused.
         """
         self.flush()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close without a flush, of a store that stops uncleanly. Nothing to do after `close`."""
         if self.writer.current is not None:
             self.writer.current.close()
             self.writer.current = None

@@ -104,6 +104,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._lock = StoreLock(self.root)
         self._closed = threading.Event()
         self._claim: ExternalClaim | None = None
+        self._index: KeyIndex | None = None
         try:
             self._settle_dispatch()
             self._open(peer)
@@ -121,6 +122,12 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             )
 
     def _let_go(self) -> None:
+        """Give back descriptors, maps and locks: what there is of them, if opening stopped halfway."""
+        if self._index is not None:
+            self._index.let_go()
+        for opened in (getattr(self, "_queues", None), getattr(self, "_files", None)):
+            if opened is not None:
+                opened.close()
         self._lock.release()
         if self._claim is not None:
             self._claim.release()
@@ -138,7 +145,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._report = Report()
         self._queues = ConsumeQueues(self.root, self.config, effects, self._report)
         indexed = self.config.message_index_enable and not self._external
-        index = KeyIndex(self.root, self.config, effects) if indexed else None
+        index = self._index = KeyIndex(self.root, self.config, effects) if indexed else None
         batches = batch_topics(self.root, effects)
         dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
         # Where others write queues, or wrote them, the list of where they ended says nothing.
@@ -171,7 +178,6 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self.follower = self._flush if self._flush.sync else self._commits or self._dispatch
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
         self.quick = None if slow else self._log.appender
-        self._index = index
         self._groups: dict[tuple[str, str], Group] = {}
         self._reader = Reader(self._files, self._queues, self.config)
         self._retention = Retention(
@@ -367,8 +373,6 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         except OSError as error:
             log.error("%s: could not be stopped cleanly (%s)", self.root, error)
         finally:
-            self._queues.close()
-            self._files.close()
             self._let_go()
 
     def _checkpoint(self) -> None:

@@ -1,8 +1,9 @@
 """The small files of a running store: `abort`, `checkpoint`, `flintmq.mark`. Written so that none is ever half there.
 
-`abort` exists while the store runs; it holds the process and, where the system tells it, which boot of the machine this
-is (upstream: the process alone). The checkpoint is a page that RocketMQ maps and writes in place; here it is replaced
-as a whole. `flintmq.mark` says exactly how far the log was flushed and is void once RocketMQ has written.
+`abort` exists while the store runs; it holds the process and, where the system tells it, which boot of the machine and
+which mounting of the file system this is (upstream: the process alone). The checkpoint is a page that RocketMQ maps and
+writes in place; here it is replaced as a whole. `flintmq.mark` says exactly how far the log was flushed and is void
+once RocketMQ has written.
 """
 
 from __future__ import annotations
@@ -40,21 +41,25 @@ def replace_file(path: str, data: bytes, effects: Effects) -> None:
 BOOT = "/proc/sys/kernel/random/boot_id"
 
 
-def boot_id(effects: Effects) -> str:
-    """Which boot of the machine this is; empty where the system does not tell."""
+def page_cache_id(root: str, effects: Effects) -> str:
+    """Which page cache holds what is stored now: the boot of the machine and the mounting of the file system.
+
+    A file system that shut itself down after an error has lost it without a new boot. Empty where nobody tells.
+    """
     try:
-        return effects.read_proc(BOOT).strip()
+        boot = effects.read_proc(BOOT).strip()
     except OSError:
         return ""
+    return f"{boot}/{effects.mounting(root)}".rstrip("/")
 
 
 def page_cache_lasted(root: str, effects: Effects) -> bool:
-    """Whether the machine has run on since the process that `abort` names: then files hold all that was stored.
+    """Whether machine and file system have run on since the process that `abort` names: files hold all that was stored.
 
     False where nobody knows.
     """
     words = (effects.read_file(os.path.join(root, "abort"), 4096) or b"").decode("ascii", "replace").split()
-    return len(words) == 2 and words[1] == boot_id(effects)
+    return len(words) == 2 and words[1] == page_cache_id(root, effects)
 
 
 class StoreFiles:
@@ -105,7 +110,7 @@ class StoreFiles:
 
     def make_abort(self) -> None:
         """Say that the store runs. Durability: on return, before the first put."""
-        text = f"{os.getpid()}\n{boot_id(self.effects)}".strip()
+        text = f"{os.getpid()}\n{page_cache_id(self.root, self.effects)}".strip()
         replace_file(os.path.join(self.root, "abort"), text.encode(), self.effects)
 
     def remove_abort(self) -> None:

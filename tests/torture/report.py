@@ -1,0 +1,62 @@
+"""Tables that long runs write into a page, each between two marks of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+
+def marks(name: str) -> tuple[str, str]:
+    """What stands before and behind the table of a run."""
+    return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
+
+
+def write(report: Path, name: str, lines: list[str]) -> None:
+    """Put lines between the marks of this name; the page must have them."""
+    begin, end = marks(name)
+    before, there, rest = report.read_text().partition(begin)
+    _, also, after = rest.partition(end)
+    assert there and also, f"{report} has no {begin} and {end}"
+    report.write_text(before + "\n".join([begin, *lines, end]) + after)
+
+
+def table(head: list[str], rows: list[list[Any]]) -> list[str]:
+    """A table in Markdown; whole numbers with thousands."""
+    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
+    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in cells)]
+
+
+def commit() -> str:
+    """The commit and the day, for the line above a table."""
+    done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
+    return f"commit {done.stdout.strip() or '-'}, {date.today():%d %B %Y}"
+
+
+class State:
+    """What a run remembers of itself, in one file that is replaced whole."""
+
+    def __init__(self, folder: Path, **first: Any) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.file = folder / "state.json"
+        self.all: dict[str, Any] = first | (json.loads(self.file.read_text()) if self.file.exists() else {})
+
+    def __getitem__(self, name: str) -> Any:
+        return self.all[name]
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        self.all[name] = value
+
+    def add(self, row: str, **figures: int) -> None:
+        """Add to the sums of a row."""
+        sums = self.all.setdefault("sums", {}).setdefault(row, {})
+        for name, number in figures.items():
+            sums[name] = sums.get(name, 0) + number
+
+    def save(self) -> None:
+        """On disk, whole."""
+        new = self.file.with_suffix(".new")
+        new.write_text(json.dumps(self.all))
+        new.replace(self.file)

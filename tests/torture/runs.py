@@ -1,0 +1,53 @@
+"""What `make torture` runs: every long form of the test programme, declared once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Run:
+    """One long form.
+
+    Attributes:
+        name: in the table.
+        words: what stands behind `python -m`; `{n}` is the number of the part.
+        parts: how many of them make the whole; each is a command that ends.
+        resumes: the command takes `--seconds` and `--state`, ends with 3 when the time is up, and the same command goes
+            on. Such a run has one part.
+        limit_s: after so long a part that does not resume has failed.
+        environment: variables of its own.
+    """
+
+    name: str
+    words: str
+    parts: int = 1
+    resumes: bool = False
+    limit_s: int = 1800
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def command(self, part: int) -> str:
+        """What a person would type for this part."""
+        variables = "".join(f"{name}={value} " for name, value in self.environment.items())
+        return f"{variables}python -m {self.words.format(n=part)}"
+
+
+RUNS = (
+    Run("kill -9", "tests.crash.loop --cycles 5000", resumes=True),
+    Run("power cuts, ext4 and XFS", "tests.crash.cuts --cuts 1000", resumes=True),
+    Run("each call fails", "tests.crash.syscalls", resumes=True),
+    Run("power cuts, a disk that forgets", "tests.crash.power --seeds 1 --first {n}", parts=20),
+    Run("fuzz", "tests.fuzz 120", parts=15),
+    Run(
+        "hostile input", "pytest -q tests/hostile", environment={"FLINTMQ_HOSTILE": "all", "FLINTMQ_LIVE_SECONDS": "60"}
+    ),
+    Run("as RocketMQ 5.3.3", "tests.interop.differential --operations 20000 --seed {n}", parts=5),
+    Run("as RocketMQ 5.4.0", "tests.interop.differential --operations 20000 --peer 5.4.0 --seed {n}", parts=5),
+    Run("streaming export", "tests.torture_spark.loop --kills 300", resumes=True),
+)
+
+
+def environment(run: Run) -> dict[str, str]:
+    """The variables of a run's process."""
+    return {**os.environ, **run.environment}
