@@ -195,6 +195,7 @@ NOTES: Final[dict[str, str]] = {
     "units-ghost": "Units behind the last one that the log gives their queue, left over from a cut of the log.",
     "units-lost": "Units of messages in a damaged stretch of the log: they tell what was lost.",
     "units-pending": "Records without a unit, which the next start will dispatch (`abort` is there).",
+    "units-doubled": "Units at the offsets of lost messages, which `salvage --in-place` lets lead to the next message.",
     "lmq-displaced": "A light queue's units stand at other offsets than their records carry.",
     "delay-level": "Times of delivery that fit another `messageDelayLevel` than the one known.",
     "index-uncovered": "A stretch of the log that no index file covers; RocketMQ drops such after an unclean stop.",
