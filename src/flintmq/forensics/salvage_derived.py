@@ -171,7 +171,7 @@ class Derived:
         """Queues and index, made once from the mended log."""
         if self._plan is None:
             self._plan = rebuild.plan_of(self.root, self.made, self.config, self.peer, self.overlay)
-            os.makedirs(self.made)
+            os.makedirs(self.made, exist_ok=True)
             rebuild.run(replace(self._plan, into=self.made))
         return self._plan
 

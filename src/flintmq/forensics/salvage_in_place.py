@@ -264,7 +264,7 @@ class Mending:
             return file.start + file.size if end > file.start + file.size - 8 else end
         with self.overlay.reading(file.path) as fd:
             while end < file.start + file.size and end - begin < LEAST:
-                end += int.from_bytes(self.overlay.pread(fd, 4, end - file.start), "big")
+                end += max(int.from_bytes(self.overlay.pread(fd, 4, end - file.start), "big"), 8)
         return end
 
     def _write(self, path: str, position: int, data: bytes) -> None:
