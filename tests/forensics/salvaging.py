@@ -149,7 +149,6 @@ def tree(root: Path) -> dict[str, bytes]:
 
 def try_java(root: Path, store: Golden, kept: dict[int, bytes], java: Java) -> str:
     """RocketMQ opens the store and serves, pull by pull, every untouched message that has a queue."""
-    config = config_of(store)
     batch = {topic for topic, value in store.topics.items() if "queue.type" in value.get("attributes", {})}
     want: dict[tuple[str, int], dict[int, str]] = {}
     for offset, raw in kept.items():
@@ -158,9 +157,12 @@ def try_java(root: Path, store: Golden, kept: dict[int, bytes], java: Java) -> s
         if not record.sys_flag & 4 and topic not in batch and not topic.startswith(("SCHEDULE", "rmq_sys", "RMQ_SYS")):
             want.setdefault((topic, record.queue_id), {})[offset] = hashlib.sha1(record.body).hexdigest()
     ends = {place: [split(kept[offset]).queue_offset for offset in rows] for place, rows in want.items()}
-    # The script of the oracle is fixed beforehand; so it pulls at every offset, and the consumer's way is followed here.
-    ops = [{"op": "get", "topic": topic, "queue": queue, "offset": at, "max": 32}
-           for (topic, queue), offsets in sorted(ends.items()) for at in range(min(offsets), max(offsets) + 1)]  # fmt: skip
+    # The oracle's script is fixed beforehand: it pulls at every offset, and the consumer's way is followed here.
+    ops = [
+        {"op": "get", "topic": topic, "queue": queue, "offset": at, "max": 32}
+        for (topic, queue), offsets in sorted(ends.items())
+        for at in range(min(offsets), max(offsets) + 1)
+    ]
     more = {"topics": store.topics} if store.topics else None
     answers = java("run", root, store.config, ops, sorted({topic for topic, _ in want}), more=more)
     pulls = {(op["topic"], op["queue"], op["offset"]): row for op, row in zip(ops, answers, strict=True)}

@@ -70,9 +70,9 @@ def _root(
 ) -> None:
     """Look into Apache RocketMQ message stores: offline, read-only, without Java.
 
-    No command writes to STORE but put and recover. What they print is escaped for terminals; --json gives exact
-    values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; docs/cli.md lists
-    the others.
+    No command writes to STORE but put, recover and salvage. What they print is escaped for terminals; --json gives
+    exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; docs/cli.md
+    lists the others.
     """
 
 

@@ -75,10 +75,10 @@ def _in_place(store: str, config: StoreConfig, peer: str, dry_run: bool, yes: bo
         mended.dry_run = dry_run
         if not dry_run and mending.needed:
             if not yes:
-                out.lines(_mended(mended, "would be"))
+                out.lines(_mended(mended, False))
                 _ask(f"change {printable(store)}")
             mending.carry_out()
-        out.result(mended, lambda value: _mended(value, "would be" if dry_run else "is"))
+        out.result(mended, lambda value: _mended(value, not dry_run))
         return 1 if mended.left else 0
 
 
@@ -109,7 +109,8 @@ def _ask(what: str) -> None:
 def _salvaged(done: Salvaged) -> Iterable[Any]:
     """What a salvage into a new store made, for people."""
     yield f"log      {done.records} records, {size(done.log_bytes)}"
-    yield f"lost     {done.lost_ranges} damaged ranges, {size(done.lost_bytes)}"
+    ranges = f"{done.lost_ranges} damaged range{'' if done.lost_ranges == 1 else 's'}"
+    yield f"lost     {ranges}, {size(done.lost_bytes)}"
     if done.dropped:
         yield f"dropped  {done.dropped} records that cannot be written anew"
     yield f"queues   {done.queues} with {done.units} units"
@@ -120,7 +121,7 @@ def _salvaged(done: Salvaged) -> Iterable[Any]:
     yield f"result   {printable(done.into)}; old and new offsets: {printable(done.report)}"
 
 
-def _mended(mended: Mended, verb: str) -> Iterable[str]:
+def _mended(mended: Mended, done: bool) -> Iterable[str]:
     """What a salvage in place did or would do, for people."""
     for path in mended.finished:
         yield f"finished {printable(path)}, which a killed run had begun"
@@ -138,7 +139,9 @@ def _mended(mended: Mended, verb: str) -> Iterable[str]:
         yield "result   nothing is to be done"
     else:
         others = len(mended.changes)
-        yield f"result   {len(mended.ranges)} ranges of {size(lost)} {verb} covered, {others} other changes"
+        covered = f"{len(mended.ranges)} range{'' if len(mended.ranges) == 1 else 's'} ({size(lost)})"
+        did = "covered {}, made {}" if done else "would cover {} and make {}"
+        yield f"result   {did.format(covered, others)} other change{'' if others == 1 else 's'}"
     if mended.journal:
         yield f"kept     {printable(mended.journal)} holds what was there; --undo takes all back"
 

@@ -249,17 +249,18 @@ class Mending:
                 file = log.find(begin)
                 if file is None:
                     break
-                stop = self._stop(log, file, begin, min(end, file.start + file.size), walk.position >= log.limit)
+                mark = (facts.mark or 0) if walk.position >= log.limit else None
+                stop = self._stop(log, file, begin, min(end, file.start + file.size), mark)
                 if stop > begin:
                     file_end, time = file.start + file.size, time or report.first_time
                     yield Range(file.path, file.start, begin, stop, file_end, damage.reason, time)
                 begin = file.start + file.size if stop == file.start + file.size else max(stop, end)
 
-    def _stop(self, log: LogFiles, file: LogFile, begin: int, end: int, to_limit: bool) -> int:
-        """Where a range ends: as told, unless nothing follows it (then behind its last byte that is not zero), or it
-        is too short for a record (then behind the record that follows)."""
-        if to_limit and end == log.limit:
-            used = _last_byte(file, self.overlay) + file.start
+    def _stop(self, log: LogFiles, file: LogFile, begin: int, end: int, mark: int | None) -> int:
+        """Where a range ends: as told, unless nothing follows it (`mark` is no None: then behind all that was flushed
+        and all that is not zero), or it is too short for a record (then behind the record that follows)."""
+        if mark is not None and end == log.limit:
+            used = max(_last_byte(file, self.overlay) + file.start, min(mark, end))
             end = begin if used <= begin else min(max(used, begin + LEAST), end)
             return file.start + file.size if end > file.start + file.size - 8 else end
         with self.overlay.reading(file.path) as fd:

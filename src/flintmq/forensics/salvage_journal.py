@@ -171,6 +171,8 @@ class Journal:
             self.effects.close(fd)
 
     def _write(self, change: dict[str, Any], *, forward: bool) -> None:
+        if not forward and self.effects.size(self.path(change)) is None:
+            return  # a kill came before the file was made
         source = os.path.join(self.folder, change["after" if forward else "before"])
         self._pour(source, self.path(change), change["position"], change["length"])
 
