@@ -22,6 +22,7 @@ from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage_covers import LEAST, Range, covers
 from flintmq.forensics.salvage_derived import Derived
 from flintmq.forensics.salvage_journal import Journal
+from flintmq.forensics.salvage_places import FarRecords
 from flintmq.forensics.salvage_queues import Emit
 from flintmq.format.index import PEER_533
 from flintmq.storage.effects import REAL, Effects
@@ -29,8 +30,10 @@ from flintmq.storage.lock import StoreLock
 from flintmq.storage.overlay import Overlay
 from flintmq.storage.where import local_only
 from flintmq.store import geometry
+from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.log import LogWalk
 from flintmq.store.log_files import LogFile, LogFiles, has_data
+from flintmq.store.opening import batch_topics
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Damage, Report
 from flintmq.store.search import store_times
@@ -153,7 +156,7 @@ class Mending:
     def plan(self) -> None:
         """Fill the journal; the store stays as it is."""
         try:
-            damaged = list(self._damaged(self._shape()))
+            damaged = sorted(self._damaged(self._shape()), key=lambda range_: range_.begin)
             for range_ in damaged:
                 self._cover(range_)
             derived = Derived(self.root, self.config, self.peer, self.overlay, self.journal, self._tell, self._write)
@@ -238,7 +241,11 @@ class Mending:
         report = _Ranges()
         walk = LogWalk(log, facts, strict=False, report=report)
         total = sum(file.size for file in log.files)
+        far = FarRecords()
+        dispatcher = Dispatcher(DispatchRules.of(self.config, batch_topics(self.root, self.overlay), self.peer))
         for piece in walk:
+            for block in dispatcher.blocks(piece):
+                far.take(block, dispatcher)
             *_, report.time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
             if self.progress:
                 self.progress(piece.base + piece.end - log.min_offset, total)
@@ -255,6 +262,12 @@ class Mending:
                     file_end, time = file.start + file.size, time or report.first_time
                     yield Range(file.path, file.start, begin, stop, file_end, damage.reason, time)
                 begin = file.start + file.size if stop == file.start + file.size else max(stop, end)
+
+        for begin, size, time in far.found:
+            file = log.find(begin)
+            if file is not None:
+                why = "its queue offset cannot be"
+                yield Range(file.path, file.start, begin, begin + size, file.start + file.size, why, time)
 
     def _stop(self, log: LogFiles, file: LogFile, begin: int, end: int, mark: int | None) -> int:
         """Where a range ends: as told, unless nothing follows it (`mark` is no None: then behind all that was flushed
