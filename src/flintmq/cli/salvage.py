@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from flintmq.forensics.salvage_in_place import Mended
 
 EPILOG = examples(
-    "flintmq salvage /var/rocketmq/store --into /data/saved",
-    "flintmq salvage /var/rocketmq/store --in-place --dry-run",
+    "flintmq salvage /var/rocketmq/store --into /tmp/saved",
+    "cp -r /var/rocketmq/store /tmp/copy && flintmq salvage /tmp/copy --in-place --yes",
 )
 SHOWN = 20  # changes that a person sees one by one
 
