@@ -15,7 +15,21 @@ from typing import Annotated, NoReturn
 import typer
 
 import flintmq
-from flintmq.cli import doctor, get, inspect, put, query, rebuild, recover, retention, salvage, scan, spark, tail, verify
+from flintmq.cli import (
+    doctor,
+    get,
+    inspect,
+    put,
+    query,
+    rebuild,
+    recover,
+    retention,
+    salvage,
+    scan,
+    spark,
+    tail,
+    verify,
+)
 from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed, report_error, warnings_as_notes
 from flintmq.errors import FlintError, StoreAccessError, UsageError
