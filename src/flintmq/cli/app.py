@@ -15,7 +15,21 @@ from typing import Annotated, NoReturn
 import typer
 
 import flintmq
-from flintmq.cli import doctor, get, inspect, put, query, rebuild, recover, retention, scan, spark, tail, verify
+from flintmq.cli import (
+    doctor,
+    get,
+    inspect,
+    put,
+    query,
+    rebuild,
+    recover,
+    retention,
+    salvage,
+    scan,
+    spark,
+    tail,
+    verify,
+)
 from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed, report_error, warnings_as_notes
 from flintmq.errors import FlintError, StoreAccessError, UsageError
@@ -41,7 +55,7 @@ spark_app = typer.Typer(
     rich_markup_mode=None,
     help=spark.__doc__.splitlines()[0] if spark.__doc__ else None,
 )
-for _module in (inspect, scan, tail, get, query, verify, rebuild, put, recover, doctor):
+for _module in (inspect, scan, tail, get, query, verify, rebuild, salvage, put, recover, doctor):
     app.command(_module.__name__.rpartition(".")[2], epilog=_module.EPILOG)(_module.command)
 for _name, (_command, _epilog) in spark.COMMANDS.items():
     spark_app.command(_name, epilog=_epilog)(_command)
@@ -70,9 +84,9 @@ def _root(
 ) -> None:
     """Look into Apache RocketMQ message stores: offline, read-only, without Java.
 
-    No command writes to STORE but put and recover. What they print is escaped for terminals; --json gives exact
-    values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; docs/cli.md lists
-    the others.
+    No command writes to STORE but put, recover and salvage. What they print is escaped for terminals; --json gives
+    exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; docs/cli.md
+    lists the others.
     """
 
 

@@ -28,9 +28,9 @@ Made from the commands by `python -m flintmq.cli.docs --write`; do not edit. Wha
 
     pip install flintmq
 
-No command writes to the store it looks at, takes the lock of a broker, or needs one to be stopped. `STORE` is the
-directory that holds `commitlog/`: a broker's `storePathRootDir`, a copy of it, or a directory with nothing but
-`commitlog/` in it.
+But for `put`, `recover` and `salvage`, no command writes to the store it looks at, takes the lock of a broker, or
+needs one to be stopped. `STORE` is the directory that holds `commitlog/`: a broker's `storePathRootDir`, a copy of
+it, or a directory with nothing but `commitlog/` in it.
 
 File sizes are taken from the files that are there, else RocketMQ's defaults hold. What files do not tell comes by
 `--set KEY=VALUE`, with the names of `broker.conf`.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoreArgument, examples, store_config
 from flintmq.cli.output import Output, dumps, output
 from flintmq.cli.text import printable
+from flintmq.forensics.codes import mended
 
 if TYPE_CHECKING:
     from flintmq.forensics.findings import Defect, Note
@@ -72,6 +73,8 @@ def _text(found: Verification) -> Iterator[str]:
     yield f"log     {found.records} records, offsets {found.log_begin} to {found.log_end}, {found.ending}; {state}"
     yield f"queues  {found.queues} with {found.units} units"
     yield f"index   {found.index_files} files with {found.index_items} items"
+    if any(map(mended, found.defect_counts)):
+        yield f"mend    flintmq salvage {printable(found.root)} --in-place --dry-run  (or --into DIR: a new store)"
     yield f"result  {_counts(found.defect_counts, 'defect')}, {_counts(found.note_counts, 'note')}"
 
 

@@ -17,14 +17,15 @@ class Code(NamedTuple):
     advice: str
 
 
-_REBUILD: Final = "`flintmq rebuild` makes queues and index anew from the log"
+_SALVAGE: Final = "`flintmq salvage`"
+_REBUILD: Final = f"{_SALVAGE} --in-place mends it; `flintmq rebuild` makes queues and index anew in a directory"
 
 DEFECTS: Final[dict[str, Code]] = {
     # -- commit log
     "record-damaged": Code(
         "A stretch of the log holds no record that counts, although records follow or it was flushed.",
         "its messages are lost; RocketMQ cuts the log here at its next start and drops all that follows",
-        "copy the store before any broker starts on it; read what is left with `flintmq scan --skip-damage`",
+        f"before any broker starts on it: {_SALVAGE} --into DIR saves the rest, --in-place lets a broker start",
     ),
     "log-unordered": Code(
         "After an unclean stop, a sector was never written although later ones were.",
@@ -34,12 +35,12 @@ DEFECTS: Final[dict[str, Code]] = {
     "log-gap": Code(
         "A file of the log is missing, or two overlap: each name must be the name before plus the file size.",
         "every message of the missing range is lost; RocketMQ starts and stops reading at the gap",
-        "bring the file back from a backup or a replica",
+        f"bring the file back from a backup or a replica; else {_SALVAGE} saves the rest",
     ),
     "log-file-size": Code(
         "A log file has another size than the others (or than the key that was given).",
         "RocketMQ refuses to start; messages in a part cut off are lost",
-        "bring the file back from a backup; if `mappedFileSizeCommitLog` was changed, give the right one with `--set`",
+        f"bring it back from a backup, else {_SALVAGE} saves the rest; a changed `mappedFileSizeCommitLog`: `--set`",
     ),
     "log-file-unreadable": Code(
         "A log file cannot be read: permissions, an I/O error, not a regular file.",
@@ -49,7 +50,7 @@ DEFECTS: Final[dict[str, Code]] = {
     "blank-size": Code(
         "An end-of-file record does not say how many bytes are left in the file.",
         "nothing while reading: both FlintMQ and RocketMQ go on with the next file",
-        "none is needed; the disk or copy that changed it should be looked at",
+        f"none is needed ({_SALVAGE} --in-place corrects it); look at the disk or copy that changed it",
     ),
     # -- consume queues
     "queue-missing": Code(
@@ -142,7 +143,7 @@ DEFECTS: Final[dict[str, Code]] = {
     "checkpoint-bad": Code(
         "The checkpoint is too short or holds a negative number.",
         "RocketMQ fails to start or replays more of the log than it needs",
-        "delete the file: RocketMQ then replays the log from its start",
+        f"{_SALVAGE} --in-place, or delete the file: RocketMQ then replays the log from its start",
     ),
     "checkpoint-ahead": Code(
         "The checkpoint tells of records that the log does not have: flushed, dispatched or confirmed beyond its end.",
@@ -157,17 +158,17 @@ DEFECTS: Final[dict[str, Code]] = {
     "config-bad": Code(
         "A configuration file is not what RocketMQ writes: no JSON of its dialect, or values of the wrong kind.",
         "RocketMQ falls back to the `.bak` file, else starts without these settings",
-        "mend the file, or copy the `.bak` over it",
+        f"mend the file; {_SALVAGE} --in-place copies the `.bak` over it",
     ),
     "offset-ahead": Code(
         "A committed offset (consumer group or delay level) lies behind the end of its queue.",
         "new messages up to that offset are never consumed by this group, or RocketMQ resets it",
-        "check the queue's end first; then reset the offset",
+        f"check the queue's end first; {_SALVAGE} --in-place sets the offset to it",
     ),
     "timer-log": Code(
         "The timer log holds a unit that cannot be, or one whose record is not in the log.",
         "timed messages are not delivered, or delivery stops there",
-        "RocketMQ makes both anew from the timer topic when wheel, log and `config/timercheck` are gone",
+        f"RocketMQ makes both anew from the timer topic when they are gone; {_SALVAGE} --in-place moves them away",
     ),
     "timer-wheel": Code(
         "A slot of the timer wheel does not agree with the timer log, or the file has a wrong size.",
@@ -195,6 +196,7 @@ NOTES: Final[dict[str, str]] = {
     "units-ghost": "Units behind the last one that the log gives their queue, left over from a cut of the log.",
     "units-lost": "Units of messages in a damaged stretch of the log: they tell what was lost.",
     "units-pending": "Records without a unit, which the next start will dispatch (`abort` is there).",
+    "units-doubled": "Units at the offsets of lost messages, which `salvage --in-place` lets lead to the next message.",
     "lmq-displaced": "A light queue's units stand at other offsets than their records carry.",
     "delay-level": "Times of delivery that fit another `messageDelayLevel` than the one known.",
     "index-uncovered": "A stretch of the log that no index file covers; RocketMQ drops such after an unclean stop.",
@@ -208,6 +210,11 @@ NOTES: Final[dict[str, str]] = {
     "unknown-file": "A file or directory that RocketMQ 5.3.3 and 5.4.0 do not make.",
     "not-checked": "A part of the store that verify does not look into.",
 }
+
+
+def mended(code: str) -> bool:
+    """Whether `flintmq salvage` mends defects of this code."""
+    return _SALVAGE in DEFECTS[code].advice
 
 
 def tables() -> str:

@@ -18,7 +18,7 @@ from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError, UsageError
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE
 from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
-from flintmq.format.index import PEER_533, PEER_540
+from flintmq.format.index import HEADER, PEER_533, PEER_540
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.storage.where import effects_for, local_only
@@ -220,7 +220,15 @@ def rebuild(
     Raises:
         As plan_rebuild; CorruptStoreError at damage in the log.
     """
-    plan = plan_rebuild(root, into, config, peer)
+    return run(plan_rebuild(root, into, config, peer), progress, access)
+
+
+def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "pread") -> Rebuilt:
+    """The same by a plan.
+
+    Raises:
+        CorruptStoreError: damage in the log.
+    """
     report = Report()
     prepare(plan)
     builder = Builder(plan, report)
@@ -353,3 +361,15 @@ def publish(plan: RebuildPlan) -> None:
             effects.rename(source, os.path.join(plan.into, name))
     shutil.rmtree(plan.staging, ignore_errors=True)
     effects.sync_dir(plan.into)
+
+
+def indexed_time(root: str, items: int, flushed: int) -> int:
+    """The checkpoint's time of the index in ms, for index files that were just made: how far those go that are full."""
+    folder = os.path.join(root, "index")
+    full = 0
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        with open(os.path.join(folder, name), "rb") as file:
+            header = HEADER.unpack(file.read(HEADER.size))
+        if header.index_count >= items:
+            full = header.end_timestamp
+    return min(full, flushed)

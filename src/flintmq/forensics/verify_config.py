@@ -52,6 +52,7 @@ ROOT_NAMES: Final = frozenset(
         "flintmq.queues",
         "flintmq.staged",
         "quarantine",
+        "salvage.jsonl",
     ]
 )
 NOT_CHECKED: Final = {

@@ -76,11 +76,24 @@ class UnitCheck:
             times: store time in ms of each one's record.
         """
         count = len(units) // self.kind.width
+        if first > self.cursor and self.kind.placed:
+            self._pass_doubled(first, units[:_KEY])
         i = 0
         while i < count:
             i = self._equal(first, units, i, count)
             if i < count:
                 i += self._resolve(first + i, units, i, count, times)
+
+    def _pass_doubled(self, q: int, key: bytes) -> None:
+        """Pass over units before queue offset q that lead to the record at q, as salvage leaves them for lost ones."""
+        begin = q
+        while begin > self.cursor and self.files.one(begin)[:_KEY] == key:
+            begin -= 1
+        begin += self.files.one(begin)[:_KEY] != key
+        if begin < q:
+            self._account(self.cursor, begin)
+            self.found.passed["units-doubled"] += q - begin
+            self._accounted, self.cursor = max(self._accounted, q), q
 
     def _equal(self, first: int, units: bytes, i: int, count: int) -> int:
         """Pass over expected units that equal those at the cursor; gives the first one that does not."""

@@ -39,6 +39,8 @@ class Effects:
         """
         return type(self) is not Effects
 
+    holds_lock = False  # whether whoever reads through this holds the store's lock, so that nobody else writes
+
     @property
     def remote(self) -> bool:
         """Whether each read is a request to a server, so that planning must not read what it can do without."""

@@ -115,13 +115,13 @@ class ConfigReader:
 
     def load(self, name: str) -> config_json.JsonObject:
         """The object in a file, in its `.bak` if the file is missing or unusable, else an empty one."""
-        value, problem = self._parse(name)
+        value, problem = self.parse(name)
         if value is None:
-            value, worse = self._parse(name + ".bak")
+            value, worse = self.parse(name + ".bak")
             self.problems += [found for found in (problem, worse) if found is not None]
         return {} if value is None else value
 
-    def _parse(self, name: str) -> tuple[config_json.JsonObject | None, ConfigProblem | None]:
+    def parse(self, name: str) -> tuple[config_json.JsonObject | None, ConfigProblem | None]:
         """What a file holds, or what is wrong with it; neither if it is missing."""
         path = os.path.join(self.folder, name)
         try:

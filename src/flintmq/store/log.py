@@ -33,7 +33,7 @@ LEAST_TIME = -(1 << 63)
 MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
 _BLANK = MAGIC_BLANK.to_bytes(4, "big")
-SALVAGE = "run `flintmq verify` for the whole picture; --skip-damage (failOnDataLoss=false) reads around it"
+SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
 
 
 @dataclass(slots=True)

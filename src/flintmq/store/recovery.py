@@ -140,7 +140,8 @@ def read_facts(root: str, effects: Effects = REAL) -> Facts:
             mark = found.flushed_offset
     clean = effects.size(os.path.join(root, "abort")) is None
     if not effects.remote:
-        return Facts(clean=clean, live=is_live(root), physic_time=physic_time, mark=mark, latest=latest)
+        live = not effects.holds_lock and is_live(root)
+        return Facts(clean=clean, live=live, physic_time=physic_time, mark=mark, latest=latest)
     named = _last_named(root, effects)
     zeros_end = max(mark or 0, 0 if named is None else named + 1)
     return Facts(clean, False, physic_time, mark, latest, named, zeros_end)

@@ -18,7 +18,7 @@ from flintmq.errors import UsageError
 from flintmq.forensics.verify import verify
 from flintmq.format import checkpoint
 from flintmq.message import Message
-from flintmq.spark.jobs.replay_bulk import bring_in, staging_for
+from flintmq.storage.staging import bring_in, staging_for
 from flintmq.store.config_files import read_config
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replaying import SMALL, bulk, held, tasks_as_calls
@@ -74,9 +74,9 @@ def test_store_times_never_step_back(golden: Any, tmp_path: Path) -> None:
 
 
 def test_two_at_a_time_are_refused(tmp_path: Path) -> None:
-    with staging_for(str(tmp_path / "new")) as staging:
+    with staging_for(str(tmp_path / "new"), "replay") as staging:
         (Path(staging) / "store").mkdir()
-        with pytest.raises(UsageError, match="another replay"), staging_for(str(tmp_path / "new")):
+        with pytest.raises(UsageError, match="another replay"), staging_for(str(tmp_path / "new"), "replay"):
             pass
         (tmp_path / "new").mkdir()
         (tmp_path / "new" / "mine").write_text("")

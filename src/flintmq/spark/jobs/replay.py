@@ -19,13 +19,14 @@ from flintmq.config import StoreConfig
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.spark.jobs.once import Ledger
-from flintmq.spark.jobs.replay_bulk import bring_in, load, staging_for, sweep
+from flintmq.spark.jobs.replay_bulk import load
 from flintmq.spark.jobs.replay_live import Pace, Position, put_rows
 from flintmq.spark.jobs.replay_plan import count, rules_of, share_out
 from flintmq.spark.jobs.replay_rows import Row
 from flintmq.spark.jobs.replay_source import CHUNK_BYTES, Chunk, Source, StoreSource, open_source, rows_of
 from flintmq.spark.jobs.replay_tasks import matching
 from flintmq.spark.jobs.run import Progress, parallelism
+from flintmq.storage.staging import bring_in, staging_for, sweep
 from flintmq.storage.where import local_only
 from flintmq.store.log_files import LogFiles
 from flintmq.store.message_store import MessageStore
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
 LEAST_CHUNK = 1 << 20
 BULK, LIVE = "bulk", "live"
+STAGING = "replay"  # of a bulk load, beside its place
 
 
 @dataclass
@@ -174,7 +176,7 @@ class _Job:
     def bulk(self) -> Replayed:
         """Make a new store."""
         rules = rules_of(self.config, self.system_topics)
-        with staging_for(self.into) as staging:
+        with staging_for(self.into, STAGING) as staging:
             counted = count(self.spark, self.source, self._chunks(None), self.where, rules, None, self._stage(0, 0.4))
             done = self._counts(Replayed(BULK, self.source.kind), counted)
             if done.rows:
@@ -192,7 +194,7 @@ class _Job:
         """Put messages into a store."""
         rules = rules_of(self._config(), self.system_topics)
         left_out, report = Counter[str](), Report()
-        sweep(self.into)
+        sweep(self.into, STAGING)
         with MessageStore(self.into, self.config, peer=self.peer) as store:
             ledger = Ledger(self.into)
             at = Position.read(ledger, self.giver)

@@ -9,26 +9,23 @@
     from them; topics and checkpoint are written. Then one rename brings the directory in.
 
 Everything before the rename happens in a directory beside the target, so a run that dies leaves no store; the next one
-sweeps what it left.
+sweeps what it left (storage/staging.py).
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
-import shutil
 import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flintmq.config import StoreConfig
-from flintmq.errors import StoreAccessError, StoreError, UsageError
-from flintmq.format import index
+from flintmq.errors import StoreError
+from flintmq.forensics.rebuild import indexed_time
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.text import java_encode
 from flintmq.kernels import append
@@ -102,7 +99,9 @@ def load(
     rebuild(spark, root, root, config, peer)
     queues = {name: number for chunk in counted for name, number in chunk.queues.items()}
     write_topics(root, queues, source.queue_counts(), config, peer)
-    known = Checkpoint(last["last_time"], last["last_time"], indexed_time(root, config, last["last_time"]))
+    known = Checkpoint(
+        last["last_time"], last["last_time"], indexed_time(root, config.max_index_num, last["last_time"])
+    )
     StoreFiles(root, REAL).write(last["end"], known)
     return Loaded(last["end"], sum(share.files for share in shares), Row(*last["last_row"]))
 
@@ -148,91 +147,3 @@ def write_topics(root: str, queues: Queues, known: dict[str, int], config: Store
             topics.create(topic, known[topic])
     topics.learn([(java_encode(topic), queue_id) for topic, queue_id in sorted(queues)], ())
     save([file], lambda: True)
-
-
-def indexed_time(root: str, config: StoreConfig, flushed: int) -> int:
-    """The checkpoint's time of the index, ms: how far the index files go that are full."""
-    folder = os.path.join(root, "index")
-    full = 0
-    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-        with open(os.path.join(folder, name), "rb") as file:
-            header = index.HEADER.unpack(file.read(index.HEADER.size))
-        if header.index_count >= config.max_index_num:
-            full = header.end_timestamp
-    return min(full, flushed)
-
-
-# -- the directory -----------------------------------------------------------------------------------------------------
-
-
-@contextmanager
-def staging_for(into: str) -> Iterator[str]:
-    """A directory beside `into`, empty, for this process alone; it goes with the block.
-
-    Raises:
-        UsageError: another replay makes the same store now.
-        StoreAccessError: it cannot be made.
-    """
-    folder = _staging(into)
-    try:
-        os.makedirs(folder, exist_ok=True)
-        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError as error:
-        raise StoreAccessError(f"{folder}: {error.strerror}; give a directory that can be written") from error
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise UsageError(f"{into}: another replay into it is running; wait for its end") from error
-        if os.fstat(handle).st_nlink == 0:
-            raise UsageError(f"{into}: another replay into it has just ended; look at what it made")
-        _empty(folder)
-        try:
-            yield folder
-        finally:
-            _empty(folder)
-            os.rmdir(folder)
-    finally:
-        os.close(handle)
-
-
-def sweep(into: str) -> None:
-    """Remove what a bulk load left beside `into` that died right behind the rename.
-
-    Raises:
-        As staging_for.
-    """
-    if os.path.isdir(_staging(into)):
-        with staging_for(into):
-            pass
-
-
-def _staging(into: str) -> str:
-    parent, name = os.path.split(into)
-    return os.path.join(parent, f".{name}.flintmq-replay")
-
-
-def bring_in(staging: str, into: str) -> None:
-    """Give the store that `load` wrote its place, by one rename.
-
-    Raises:
-        UsageError: something stands there by now.
-        OSError: the disk fails.
-
-    Durability: on return.
-    """
-    root = Path(staging, "store")
-    for folder, _, _ in os.walk(root):
-        sync_folder(Path(folder))
-    try:
-        os.rename(root, into)
-    except OSError as error:
-        if os.path.isdir(into) and os.listdir(into):
-            raise UsageError(f"{into}: something was put there meanwhile; give another directory") from error
-        raise
-    sync_folder(Path(into).parent)
-
-
-def _empty(folder: str) -> None:
-    for name in os.listdir(folder):
-        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)

@@ -1,0 +1,156 @@
+"""`flintmq salvage`: what is left of a damaged store, in a store that a broker starts on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.output import Output, output
+from flintmq.cli.rebuild import Peer, PeerOption
+from flintmq.cli.text import printable, size
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from flintmq.config import StoreConfig
+    from flintmq.forensics.salvage import Salvaged
+    from flintmq.forensics.salvage_in_place import Mended
+
+EPILOG = examples(
+    "flintmq salvage /var/rocketmq/store --into /tmp/saved",
+    "cp -r /var/rocketmq/store /tmp/copy && flintmq salvage /tmp/copy --in-place --yes",
+)
+SHOWN = 20  # changes that a person sees one by one
+
+
+def command(
+    store: StoreArgument,
+    into: Annotated[
+        str | None,
+        typer.Option("--into", metavar="DIR", show_default=False, help="Write a new store here; it must not be there."),
+    ] = None,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Mend the store itself; --undo takes it back.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --in-place: say what would be done.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --in-place or --undo: do not ask.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Take back all that --in-place did.")] = False,
+    peer: PeerOption = Peer.v533,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Save what damage has left of a store. Stop the broker before.
+
+    --into writes every intact record into a new store, with new offsets in order; queues, index, configuration and
+    committed offsets follow, and salvage.jsonl in it maps old to new and lists what was lost. The old store is only
+    read.
+
+    --in-place changes as little as lets a broker start: damaged ranges of the log are copied to quarantine/ and
+    covered by records of a topic of their own, FLINTMQ_QUARANTINE; other messages keep their places and offsets;
+    queues, index and small files are mended. It asks before; a killed run is finished by the next one.
+    """
+    if (into is not None) + in_place + undo != 1:
+        raise UsageError("say one of: --into DIR (a new store), --in-place (the store itself), --undo")
+    if (dry_run and not in_place) or (yes and into is not None):
+        raise UsageError("--dry-run belongs to --in-place, --yes to --in-place and --undo")
+    out, config = output(as_json), store_config(settings)
+    if into is not None:
+        from flintmq.forensics.salvage import salvage_into
+
+        with out.progress("salvage") as progress:
+            done = salvage_into(store, into, config, peer.value, progress)
+        out.result(done, _salvaged)
+        return 0
+    return _undo(store, config, yes, out) if undo else _in_place(store, config, peer.value, dry_run, yes, out)
+
+
+def _in_place(store: str, config: StoreConfig, peer: str, dry_run: bool, yes: bool, out: Output) -> int:
+    from flintmq.forensics.salvage_in_place import plan_in_place
+
+    with out.progress("looking") as progress:
+        mending = plan_in_place(store, config, peer, progress)
+    with mending:
+        mended = mending.mended
+        mended.dry_run = dry_run
+        if not dry_run and mending.needed:
+            if not yes:
+                out.lines(_mended(mended, False))
+                _ask(f"change {printable(store)}")
+            mending.carry_out()
+        out.result(mended, lambda value: _mended(value, not dry_run))
+        return 1 if mended.left else 0
+
+
+def _undo(store: str, config: StoreConfig, yes: bool, out: Output) -> int:
+    from flintmq.forensics.salvage_in_place import undo_in_place
+
+    if not yes:
+        _ask(f"bring {printable(store)} back as it was, with its damage")
+    undone = undo_in_place(store, config)
+    out.result({"undone": undone}, lambda value: (f"undone   {printable(path)}" for path in value["undone"]))
+    return 0
+
+
+def _ask(what: str) -> None:
+    """A typed yes, or an error.
+
+    Raises:
+        UsageError: nobody is there to ask, or the answer is another one.
+    """
+    if sys.stdin is None or not sys.stdin.isatty():
+        raise UsageError(f"--yes is needed to {what} where nobody can be asked")
+    sys.stderr.write(f"type yes to {what}: ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip() != "yes":
+        raise UsageError("nothing was changed: the answer was not yes")
+
+
+def _salvaged(done: Salvaged) -> Iterable[Any]:
+    """What a salvage into a new store made, for people."""
+    yield f"log      {done.records} records, {size(done.log_bytes)}"
+    ranges = f"{done.lost_ranges} damaged range{'' if done.lost_ranges == 1 else 's'}"
+    yield f"lost     {ranges}, {size(done.lost_bytes)}"
+    if done.dropped:
+        yield f"dropped  {done.dropped} records that cannot be written anew"
+    yield f"queues   {done.queues} with {done.units} units"
+    yield f"index    {done.index_files} files with {done.keys} keys"
+    yield f"offsets  {done.offsets} committed offsets were translated"
+    for code, count in sorted(done.notes.items()):
+        yield f"note     {code.replace('_', '-')} ({count}x)"
+    yield f"result   {printable(done.into)}; old and new offsets: {printable(done.report)}"
+
+
+def _mended(mended: Mended, done: bool) -> Iterable[str]:
+    """What a salvage in place did or would do, for people."""
+    for path in mended.finished:
+        yield f"finished {printable(path)}, which a killed run had begun"
+    for line in mended.ranges[:SHOWN]:
+        yield f"cover    {printable(line['file'])}, position {line['position']}: {line['bytes']} bytes; {line['why']}"
+    for line in mended.changes[:SHOWN]:
+        yield f"{_what(line):8} {_where(line)}"
+    more = max(len(mended.ranges) - SHOWN, 0) + max(len(mended.changes) - SHOWN, 0)
+    if more:
+        yield f"         and {more} more; --json tells all"
+    for code, count in sorted(mended.left.items()):
+        yield f"left     {code} ({count}x), which has to be mended by hand: docs/verify.md"
+    lost = sum(line["bytes"] for line in mended.ranges)
+    if not mended.ranges and not mended.changes:
+        yield "result   nothing is to be done"
+    else:
+        others = len(mended.changes)
+        covered = f"{len(mended.ranges)} range{'' if len(mended.ranges) == 1 else 's'} ({size(lost)})"
+        did = "covered {}, made {}" if done else "would cover {} and make {}"
+        yield f"result   {did.format(covered, others)} other change{'' if others == 1 else 's'}"
+    if mended.journal:
+        yield f"kept     {printable(mended.journal)} holds what was there; --undo takes all back"
+
+
+def _what(line: dict[str, Any]) -> str:
+    return str(line.get("what", "offset"))
+
+
+def _where(line: dict[str, Any]) -> str:
+    if "what" in line:
+        return f"{printable(line['file'])}: {line['why']}"
+    return f"{printable(line['of'])}, {printable(line['topic'])}/{line['queue_id']}: {line['old']} -> {line['new']}"

@@ -1,0 +1,108 @@
+"""Old queue offsets and new ones: each queue begins at 0 and has no holes, whatever the log has lost."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+Emit = Callable[[dict[str, Any]], None]
+"""Takes one line of salvage.jsonl."""
+
+
+@dataclass
+class QueueMap:
+    """One queue: which old offsets became which new ones, as runs.
+
+    Attributes:
+        topic, queue_id: the queue.
+        emit: gets a line for every run and for every stretch of old offsets without a message.
+        next: the next new offset.
+    """
+
+    topic: str
+    queue_id: int
+    emit: Emit
+    next: int = 0
+    _old: list[int] = field(default_factory=list)  # first old offset of each run of the queue's present life, ascending
+    _new: list[int] = field(default_factory=list)
+    _begin: tuple[int, int] | None = None  # (old, new) where the run that is being counted began
+    _end: int = -1  # the old offset behind it
+    _highest: int = -1  # the old offset behind all of this life
+
+    def give(self, old: int, messages: int = 1) -> int:
+        """The new offset of the message, or of the first of so many, that had this old one."""
+        new = self.next
+        self.next += messages
+        if self._begin is None or old != self._end:
+            self.finish()
+            self._start(old, new)
+        self._end = old + messages
+        self._highest = max(self._highest, self._end)
+        return new
+
+    def _start(self, old: int, new: int) -> None:
+        self._begin = old, new
+        if old == 0 and self._old:  # the queue was deleted and begun again: offsets mean its new life from here on
+            self._old, self._new, self._highest = [], [], -1
+        if old > self._highest >= 0:
+            self._tell("missing", old=self._highest, count=old - self._highest)
+        if old >= self._highest:  # else a repeat: the first message with an offset is the one that is meant
+            self._old.append(old)
+            self._new.append(new)
+
+    def finish(self) -> None:
+        """Tell the run that is being counted."""
+        if self._begin is not None:
+            old, new = self._begin
+            self._tell("queue", old=old, new=new, count=self._end - old)
+            self._begin = None
+
+    def _tell(self, kind: str, **numbers: int) -> None:
+        self.emit({"kind": kind, "topic": self.topic, "queue_id": self.queue_id, **numbers})
+
+    def new_of(self, old: int) -> int | None:
+        """The new offset of the message that had this old one; None if it was lost or never was."""
+        number = bisect_right(self._old, old) - 1
+        if number < 0:
+            return None
+        new = self._new[number] + old - self._old[number]
+        return new if new < self._run_end(number) else None
+
+    def next_of(self, old: int) -> int:
+        """Where a consumer goes on that would have gone on at this old offset: at the first message that it has not
+        seen."""
+        number = bisect_right(self._old, old) - 1
+        if number < 0:
+            return self._new[0] if self._new else 0
+        return min(self._new[number] + old - self._old[number], self._run_end(number))
+
+    def _run_end(self, number: int) -> int:
+        """The new offset behind a run. Repeats lie between runs; they count to none."""
+        return self._new[number + 1] if number + 1 < len(self._new) else self.next
+
+
+class QueueMaps:
+    """All queues of a store, made when first met."""
+
+    def __init__(self, emit: Emit) -> None:
+        self.emit = emit
+        self.maps: dict[tuple[str, int], QueueMap] = {}
+
+    def of(self, topic: str, queue_id: int) -> QueueMap:
+        """The map of a queue."""
+        found = self.maps.get((topic, queue_id))
+        if found is None:
+            found = self.maps[topic, queue_id] = QueueMap(topic, queue_id, self.emit)
+        return found
+
+    def next_of(self, topic: str, queue_id: int, old: int) -> int:
+        """QueueMap.next_of; 0 in a queue that kept no message."""
+        found = self.maps.get((topic, queue_id))
+        return found.next_of(old) if found is not None and old >= 0 else min(old, 0)
+
+    def finish(self) -> None:
+        """Tell the last run of each."""
+        for found in self.maps.values():
+            found.finish()

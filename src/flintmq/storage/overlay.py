@@ -1,0 +1,117 @@
+"""The disk as it would be: reads go through planned changes, which are not made yet.
+
+`salvage --in-place` plans against it: verify and rebuild see the mended store while the real one is untouched.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import insort
+
+from flintmq.storage.effects import Effects
+
+
+class Overlay(Effects):
+    """The real disk with patches, other sizes and other files in the place of some.
+
+    Attributes:
+        patches: path -> (position, bytes) of what would be written, sorted, without overlaps.
+        sizes: path -> bytes that the file would have; what is added reads as zeros.
+        places: path of a file or directory -> where its planned content lies; None where it would be gone.
+
+    Thread: one changes it, before others read.
+    """
+
+    holds_lock = True  # whoever plans changes holds the store's lock
+
+    def __init__(self) -> None:
+        self.patches: dict[str, list[tuple[int, bytes]]] = {}
+        self.sizes: dict[str, int] = {}
+        self.places: dict[str, str | None] = {}
+        self._open: dict[int, str] = {}
+
+    def patch(self, path: str, position: int, data: bytes) -> None:
+        """Let a file have these bytes at a position."""
+        insort(self.patches.setdefault(path, []), (position, data))
+
+    def _real(self, path: str) -> tuple[str | None, bool]:
+        """Where a path's content lies now (None: nowhere), and whether that is another place."""
+        at = path
+        while at and at not in self.places:
+            parent = os.path.dirname(at)
+            at = parent if parent != at else ""
+        if not at:
+            return path, False
+        place = self.places[at]
+        return (None if place is None else place + path[len(at) :]), True
+
+    def open_read(self, path: str, below: str | None = None) -> int:
+        """As on the disk."""
+        real, moved = self._real(path)
+        if real is None:
+            raise FileNotFoundError(path)
+        fd = super().open_read(real, None if moved else below)
+        self._open[fd] = path
+        return fd
+
+    def close(self, fd: int) -> None:
+        """As on the disk."""
+        self._open.pop(fd, None)
+        super().close(fd)
+
+    def listdir(self, path: str, below: str | None = None) -> list[str]:
+        """Names that are there or would be."""
+        real, moved = self._real(path)
+        names = set() if real is None else set(super().listdir(real, None if moved else below))
+        for place, content in self.places.items():
+            if os.path.dirname(place) == path:
+                (names.discard if content is None else names.add)(os.path.basename(place))
+        return sorted(names)
+
+    def size(self, path: str) -> int | None:
+        """Bytes that a file would have."""
+        real, _ = self._real(path)
+        found = None if real is None else super().size(real)
+        return found if found is None else self.sizes.get(path, found)
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a directory would stand there."""
+        real, _ = self._real(path)
+        return real is not None and super().is_dir(real)
+
+    def modified_ms(self, path: str) -> int | None:
+        """Of the content."""
+        real, _ = self._real(path)
+        return None if real is None else super().modified_ms(real)
+
+    def size_of(self, fd: int) -> int:
+        """Bytes that an open file would have."""
+        path = self._open.get(fd, "")
+        return self.sizes.get(path, super().size_of(fd))
+
+    def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
+        """Bytes as they would be."""
+        path = self._open.get(fd, "")
+        if path not in self.sizes and path not in self.patches:
+            return super().pread_into(fd, buffer, position)
+        count = max(min(len(buffer), self.size_of(fd) - position), 0)
+        got = super().pread_into(fd, buffer[:count], position) if count else 0
+        buffer[got:count] = bytes(count - got)
+        for at, data in self.patches.get(path, ()):
+            begin, end = max(at, position), min(at + len(data), position + count)
+            if begin < end:
+                buffer[begin - position : end - position] = data[begin - at : end - at]
+        return count
+
+    def pread(self, fd: int, count: int, position: int) -> bytes:
+        """Bytes as they would be."""
+        buffer = bytearray(count)
+        return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
+
+    def next_data(self, fd: int, position: int) -> int | None:
+        """Holes end at patches."""
+        found = super().next_data(fd, position)
+        for at, data in self.patches.get(self._open.get(fd, ""), ()):
+            if at + len(data) > position:
+                return max(at, position) if found is None else min(found, max(at, position))
+        return found

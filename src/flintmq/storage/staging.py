@@ -1,0 +1,92 @@
+"""A directory beside its place: made whole there, then brought in by one rename.
+
+A run that dies leaves nothing at the place itself; the next one sweeps what it left beside it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from flintmq.errors import StoreAccessError, UsageError
+from flintmq.storage.effects import REAL
+
+
+@contextmanager
+def staging_for(into: str, what: str) -> Iterator[str]:
+    """A directory beside `into`, empty, for this process alone; it goes with the block.
+
+    Args:
+        into: the place.
+        what: a word for the work: it stands in the directory's name and in errors.
+
+    Raises:
+        UsageError: another process makes the same now.
+        StoreAccessError: it cannot be made.
+    """
+    folder = _staging(into, what)
+    try:
+        os.makedirs(folder, exist_ok=True)
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError as error:
+        raise StoreAccessError(f"{folder}: {error.strerror}; give a directory that can be written") from error
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UsageError(f"{into}: another {what} into it is running; wait for its end") from error
+        if os.fstat(handle).st_nlink == 0:
+            raise UsageError(f"{into}: another {what} into it has just ended; look at what it made")
+        _empty(folder)
+        try:
+            yield folder
+        finally:
+            _empty(folder)
+            os.rmdir(folder)
+    finally:
+        os.close(handle)
+
+
+def sweep(into: str, what: str) -> None:
+    """Remove what a run left beside `into` that died right behind the rename.
+
+    Raises:
+        As staging_for.
+    """
+    if os.path.isdir(_staging(into, what)):
+        with staging_for(into, what):
+            pass
+
+
+def _staging(into: str, what: str) -> str:
+    parent, name = os.path.split(into)
+    return os.path.join(parent, f".{name}.flintmq-{what}")
+
+
+def bring_in(staging: str, into: str) -> None:
+    """Give `staging`/store its place, by one rename; the files in it are durable already.
+
+    Raises:
+        UsageError: something stands there by now.
+        OSError: the disk fails.
+
+    Durability: on return.
+    """
+    root = os.path.join(staging, "store")
+    for folder, _, _ in os.walk(root):
+        REAL.sync_dir(folder)
+    try:
+        os.rename(root, into)
+    except OSError as error:
+        if os.path.isdir(into) and os.listdir(into):
+            raise UsageError(f"{into}: something was put there meanwhile; give another directory") from error
+        raise
+    REAL.sync_dir(os.path.dirname(into) or os.curdir)
+
+
+def _empty(folder: str) -> None:
+    for name in os.listdir(folder):
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)

@@ -1,0 +1,38 @@
+"""Queue offsets that cannot be, found in the log, and what becomes of their records."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from flintmq.config import StoreConfig
+from flintmq.forensics.salvage_places import FarRecords
+from flintmq.forensics.verify import verify
+from flintmq.store.dispatch import Dispatcher, DispatchRules
+from flintmq.store.log import LogWalk
+from flintmq.store.snapshot import list_log
+from tests.compat.stores import Golden
+from tests.forensics.makers import config_of, flip
+from tests.forensics.test_salvage_in_place import FIRST, mend
+
+
+def found(root: Path, config: StoreConfig) -> list[tuple[int, int, int]]:
+    far, dispatcher = FarRecords(), Dispatcher(DispatchRules.of(config))
+    for piece in LogWalk(list_log(str(root), config), strict=False):
+        for block in dispatcher.blocks(piece):
+            far.take(block, dispatcher)
+    return far.found
+
+
+def test_no_golden_store_has_any(golden_store: Golden) -> None:
+    assert found(golden_store.path, config_of(golden_store)) == []
+
+
+def test_one_that_cannot_be_is_covered_in_place(golden: Any, tmp_path: Path) -> None:
+    root, row = golden("basic").copy(tmp_path), golden("basic").rows[100]
+    flip(root / "commitlog" / FIRST, row["physical_offset"] + 25, 0x10)  # the queue offset grows by a million
+    place = row["physical_offset"], row["size"]
+    assert [line[:2] for line in found(root, config_of(golden("basic")))] == [place]
+    mended = mend(root, golden("basic"))
+    assert [(line["offset"], line["bytes"]) for line in mended.ranges] == [place] and mended.left == {}
+    assert verify(root).defects == []
