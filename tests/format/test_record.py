@@ -343,3 +343,20 @@ def test_fewer_bytes_than_a_record() -> None:
         r.decode(raw[:-1])
     assert r.decode(raw).transaction == r.TRANSACTION_NONE
     assert V2.transaction == r.TRANSACTION_COMMIT
+
+
+def test_split_needs_no_help_with_whole_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves what is odd to decode, which takes several times as long: nothing whole may be odd to it."""
+    whole = []
+    for flags in (0, r.BORN_HOST_V6, r.STORE_HOST_V6, r.BORN_HOST_V6 | r.STORE_HOST_V6):
+        hosts = {"born_host": b"b" * (20 if flags & 0x10 else 8), "store_host": b"h" * (20 if flags & 0x20 else 8)}
+        for magic, topic in ((r.MAGIC_V1, b"T"), (r.MAGIC_V1, b"t" * 255), (r.MAGIC_V2, b"t" * 300), (r.MAGIC_V1, b"")):
+            for body, properties in ((b"", b""), (b"body", b"K\x01v\x02"), (b"", b"p" * 32767)):
+                given = r.Record(
+                    magic, r.crc(body), 1, 2, 3, 4, flags, 5, store_timestamp=6, reconsume_times=7,
+                    prepared_transaction_offset=8, body=body, topic=topic, properties=properties, **hosts,
+                )  # fmt: skip
+                whole.append((given, r.encode(given)))
+    monkeypatch.setattr(r, "decode", lambda data: pytest.fail("decode was asked"))
+    for given, data in whole:
+        assert r.split(data) == given

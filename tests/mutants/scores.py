@@ -123,6 +123,7 @@ def prepare(module: str) -> None:
 def run(module: str, children: int) -> dict[str, object]:
     """Try a module's mutants; what came of them."""
     prepare(module)
+    of = fingerprint(module)
     done = subprocess.run(
         [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(children)],
         cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
@@ -134,7 +135,7 @@ def run(module: str, children: int) -> dict[str, object]:
         raise SystemExit(f"{module}: mutmut did not get to its end:\n{done.stdout.decode(errors='replace')[-2000:]}")
     alive = [name for name, code in codes.items() if code not in KILLED]
     result: dict[str, object] = {
-        "fingerprint": fingerprint(module),
+        "fingerprint": of,
         "mutants": len(codes),
         "alive": diffs(module, alive),
     }
@@ -221,6 +222,15 @@ def _row(name: str, one: Score) -> str:
     return f"| {name} | {one.mutants} | {killed} | {one.equivalent} | {len(one.alive)} | {one.percent:.1f} % |"
 
 
+def put_between(name: str, text: str) -> None:
+    """Write between the marks of this name in docs/reliability.md."""
+    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
+    page = PAGE.read_text(encoding="utf-8")
+    assert begin in page and end in page, f"{PAGE} lacks {begin!r} or {end!r}"
+    before, after = page.partition(begin)[0], page.partition(end)[2]
+    PAGE.write_text(before + begin + text + end + after, encoding="utf-8")
+
+
 def main(words: list[str]) -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser("python -m tests.mutants.scores", description=__doc__.splitlines()[0])
@@ -243,10 +253,7 @@ def main(words: list[str]) -> int:
         for lives in one.alive if given.survivors else ():
             print(f"    {lives['function']}\n      - {lives['old']}\n      + {lives['new']}")
     if given.write:
-        text = PAGE.read_text(encoding="utf-8")
-        begin, end = "<!-- mutmut: begin -->\n", "<!-- mutmut: end -->"
-        before, after = text.partition(begin)[0], text.partition(end)[2]
-        PAGE.write_text(before + begin + table(scores) + end + after, encoding="utf-8")
+        put_between("mutmut", table(scores))
     return 0
 
 

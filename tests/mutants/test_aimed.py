@@ -23,7 +23,7 @@ from flintmq.store.view import open_store
 from tests.storage.faults import Faulty
 from tests.storage.unplugged import Unplugged, write
 from tests.store.crashed import Clock, killed, make, zero
-from tests.store.engine import check_derived, index_items, open_small, put_all, records, tree
+from tests.store.engine import FIRST_LOG, check_derived, index_items, open_small, put_all, records, tree
 
 NEVER_MS = 3_600_000
 
@@ -56,7 +56,7 @@ def test_abort_is_there_until_the_last_sync_of_a_stop(tmp_path: Path):
     store.wait_dispatched(10)
 
     def look(name: str, path: str) -> None:
-        if name == "sync" and "/commitlog/" in path:
+        if name == "sync" and path.endswith(FIRST_LOG):
             seen.append((tmp_path / "abort").exists())
 
     effects.before = look

@@ -1,0 +1,9 @@
+"""A pytest plugin (`-p tests.mutants.few_examples`): hypothesis draws 20 examples, not 100, where a test leaves it free.
+
+A mutant is tried with every test of its module, and most die by the examples that were chosen by hand.
+"""
+
+from hypothesis import settings
+
+settings.register_profile("few", max_examples=20, deadline=None, derandomize=True, database=None)
+settings.load_profile("few")
