@@ -1,4 +1,4 @@
-"""A pytest plugin (`-p tests.mutants.few_examples`): hypothesis draws 20 examples, not 100, where a test leaves it free.
+"""A pytest plugin (`-p tests.mutants.few_examples`): hypothesis draws 20 examples where a test leaves it free, not 100.
 
 A mutant is tried with every test of its module, and most die by the examples that were chosen by hand.
 """
