@@ -11,6 +11,7 @@ import pytest
 
 from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.effects import Effects
+from flintmq.storage.lock import StoreLock
 from flintmq.store.recovery import Facts, Follows, Verdict, decide, read_facts, zeros_to_sector
 
 # The rules of the design, written again as rows: the first that matches gives the verdict. None matches anything.
@@ -49,6 +50,7 @@ def test_every_combination_of_facts_has_the_verdict_of_the_table() -> None:
         (bytes(4) + b"x" * 500, 508, True),  # the size alone was in it
         (bytes(3) + b"x" * 500, 509, False),  # as the leading zeros of a size may do
         (b"x" * 12 + bytes(512), 500, True),
+        (bytes(12), 500, True),  # no byte more is at hand
         (b"", 0, False),
     ],
 )
@@ -101,6 +103,20 @@ def test_facts_are_read_without_writing(tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == before
 
 
+def test_a_mark_at_the_log_s_begin_is_a_mark(tmp_path: Path) -> None:
+    write_mark(tmp_path, 0, 0)
+    assert read_facts(str(tmp_path)).mark == 0
+    write_mark(tmp_path, -1, 0)
+    assert read_facts(str(tmp_path)).mark is None
+
+
+def test_a_store_whose_lock_is_held_is_live(tmp_path: Path) -> None:
+    lock = StoreLock(str(tmp_path))
+    assert read_facts(str(tmp_path)).live
+    lock.release()
+    assert not read_facts(str(tmp_path)).live
+
+
 class Afar(Effects):
     """A disk that counts as object storage."""
 
@@ -118,7 +134,7 @@ def test_from_afar_the_newest_index_file_with_an_item_tells_how_far_the_log_goes
     write_mark(tmp_path, 4096, 0)
     (tmp_path / "index").mkdir()
     (tmp_path / "index" / "20260102030405678").write_bytes(b"too short for a header")
-    (tmp_path / "index" / "not-an-index-file").write_bytes(bytes(1000))
+    index_header(tmp_path, "20260102030405679.copy", 8000, 2)  # no name of an index file
     facts = read_facts(str(tmp_path), Afar())
     assert (facts.mark, facts.named, facts.zeros_end) == (4096, None, 4096)
     index_header(tmp_path, "20260102030405600", 9000, 2)
