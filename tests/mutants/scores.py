@@ -2,6 +2,7 @@
 
     python -m tests.mutants.scores                        all modules (make mutmut); goes on where it stopped
     python -m tests.mutants.scores format/record          these
+    python -m tests.mutants.scores --again                after tests were added: the survivors of what was tried before
     python -m tests.mutants.scores --survivors            what lives, as diffs
     python -m tests.mutants.scores --write                the table into docs/reliability.md
 
@@ -96,11 +97,12 @@ def equivalents() -> list[Equivalent]:
 
 
 def fingerprint(module: str) -> str:
-    """Of what a module's result depends on."""
-    found = hashlib.sha256()
-    for name in (f"src/flintmq/{module}.py", *tests_of(module)):
-        found.update((ROOT / name).read_bytes())
-    return found.hexdigest()[:16]
+    """Of what a module's result depends on: of its source, then of its tests."""
+
+    def of(*names: str) -> str:
+        return hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in names)).hexdigest()[:12]
+
+    return f"{of(f'src/flintmq/{module}.py')}-{of(*tests_of(module))}"
 
 
 def prepare(module: str) -> None:
@@ -120,28 +122,35 @@ def prepare(module: str) -> None:
     (WORK / "pyproject.toml").write_text(text.replace("[tool.mutmut]", f"[tool.mutmut]\n{more}", 1), encoding="utf-8")
 
 
-def run(module: str, children: int) -> dict[str, object]:
-    """Try a module's mutants; what came of them."""
+def run(module: str, children: int, names: list[str] | None = None) -> dict[str, object]:
+    """Try a module's mutants, or only those of these names, the others being dead; what came of them."""
     prepare(module)
     of = fingerprint(module)
     done = subprocess.run(
-        [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(children)],
+        [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(children), *(names or ())],
         cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)), env=environment(),
     )  # fmt: skip
     meta = WORK / "mutants" / "src" / "flintmq" / f"{module}.py.meta"
     codes = json.loads(meta.read_text())["exit_code_by_key"] if meta.exists() else {}
-    if done.returncode != 0 or None in codes.values():
+    tried = {name: code for name, code in codes.items() if names is None or name in names}
+    if done.returncode != 0 or None in tried.values():
         raise SystemExit(f"{module}: mutmut did not get to its end:\n{done.stdout.decode(errors='replace')[-2000:]}")
-    alive = [name for name, code in codes.items() if code not in KILLED]
-    result: dict[str, object] = {
-        "fingerprint": of,
-        "mutants": len(codes),
-        "alive": diffs(module, alive),
-    }
-    path = WORK / "results" / f"{module.replace('/', '.')}.json"
-    path.write_text(json.dumps(result, indent=1), encoding="utf-8")
+    alive = [name for name, code in tried.items() if code not in KILLED]
+    return keep(module, {"fingerprint": of, "mutants": len(codes), "alive": diffs(module, alive)})
+
+
+def keep(module: str, result: dict[str, object]) -> dict[str, object]:
+    """Write a result down."""
+    (WORK / "results" / f"{module.replace('/', '.')}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
     return result
+
+
+def run_again(module: str, children: int, result: dict[str, object]) -> dict[str, object]:
+    """A result whose tests have changed since: only its survivors are tried again."""
+    assert isinstance(result["alive"], list)
+    names = [one["name"] for one in result["alive"]]
+    return run(module, children, names) if names else keep(module, result | {"fingerprint": fingerprint(module)})
 
 
 def environment() -> dict[str, str]:
@@ -173,11 +182,13 @@ def diffs(module: str, names: list[str]) -> list[dict[str, str]]:
     return found
 
 
-def known(module: str) -> dict[str, object] | None:
-    """A module's result, if it is still of these sources and tests."""
+def known(module: str) -> tuple[dict[str, object] | None, bool]:
+    """A module's result if it is of this source, and whether it is of these tests too."""
     path = WORK / "results" / f"{module.replace('/', '.')}.json"
-    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
-    return result if result is not None and result["fingerprint"] == fingerprint(module) else None
+    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"fingerprint": "-"}
+    now = fingerprint(module)
+    same = result["fingerprint"].partition("-")[0] == now.partition("-")[0]
+    return (result, result["fingerprint"] == now) if same else (None, False)
 
 
 @dataclass(frozen=True)
@@ -237,16 +248,20 @@ def main(words: list[str]) -> int:
     parser.add_argument("modules", nargs="*", help="only these, as format/record")
     parser.add_argument("--survivors", action="store_true", help="print what lives; try nothing")
     parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md; try nothing")
+    parser.add_argument("--again", action="store_true", help="tests were only added: try only survivors again")
     parser.add_argument("--children", type=int, default=2, help="mutants that are tried at once")
     given = parser.parse_args(words)
     if unknown := set(given.modules) - set(modules()):
         parser.error(f"no module {', '.join(sorted(unknown))}; there are {', '.join(modules())}")
     kept, scores = equivalents(), {}
     for module in given.modules or modules():
-        result = known(module)
-        if result is None and not (given.survivors or given.write):
-            result = run(module, given.children)
-        if result is None:
+        result, current = known(module)
+        only_tell = given.survivors or given.write
+        if result is not None and not current and given.again and not only_tell:
+            result, current = run_again(module, given.children, result), True
+        if not current and not only_tell:
+            result, current = run(module, given.children), True
+        if result is None or not current:
             continue
         one = scores[module] = score(module, result, kept)
         print(f"{module:32} {one.mutants:5} mutants {len(one.alive):4} alive {one.percent:6.1f} %", flush=True)
