@@ -70,8 +70,9 @@ class Equivalent:
     """A mutant that no test can kill, or need not.
 
     Attributes:
-        module, function: where it is; a method as Class.method.
-        old, new: regular expressions of the whole line that it changes, and of what that becomes, without indentation.
+        module: where it is.
+        function, old, new: regular expressions of the function (a method as Class.method), of the whole line that it
+            changes, and of what that becomes, without indentation.
         reason: why.
     """
 
@@ -84,7 +85,8 @@ class Equivalent:
     def is_this(self, module: str, survivor: dict[str, str]) -> bool:
         """Whether a survivor is this one."""
         return (
-            (self.module, self.function) == (module, survivor["function"])
+            self.module == module
+            and re.fullmatch(self.function, survivor["function"]) is not None
             and re.fullmatch(self.old, survivor["old"]) is not None
             and re.fullmatch(self.new, survivor["new"]) is not None
         )
