@@ -13,7 +13,7 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -38,6 +38,16 @@ test-spark: install ## Run the tests of spark/ on the oldest PySpark that is sup
 	$(OLD_SPARK)/bin/python -m pytest tests/spark $(ARGS)
 
 check: lint types imports test test-pure ## Everything that must be green before a commit lands
+
+mutants: install ## Put each known fault into a copy of the sources: do its tests fail? ARGS="3 17", ARGS="--changed main"
+	$(BIN)/python -m tests.mutants $(ARGS)
+
+mutmut: install ## Let mutmut change format, storage and recovery; goes on where it stopped; docs/reliability.md (hours)
+	$(BIN)/python -m tests.mutants.scores $(ARGS)
+	$(BIN)/python -m tests.mutants.scores --write >/dev/null
+
+branches: install ## Branches of format, storage and recovery that their own tests take; docs/reliability.md
+	$(BIN)/python -m tests.mutants.branches --write
 
 lint: install ## Find mistakes and unformatted files (changes nothing)
 	$(BIN)/ruff check .

@@ -83,3 +83,10 @@ def test_golden_units_are_what_their_records_say(golden: Callable[[str], Golden]
 )
 def test_compaction_file_sizes(log: int, queue: int, sizes: tuple[int, int]) -> None:
     assert bq.compaction_file_sizes(log, queue) == sizes
+
+
+def test_the_offset_of_a_batch_has_64_bits_and_its_count_16() -> None:
+    most = (1 << 63) - 1
+    assert bq.messages_of({"INNER_BASE": str(most), "INNER_NUM": "32767"}, 5) == (most, 32767)
+    assert bq.messages_of({"INNER_BASE": str(most + 1), "INNER_NUM": "2"}, 5) == (5, 1)
+    assert bq.messages_of({"INNER_BASE": "7", "INNER_NUM": "32768"}, 5) == (5, 1)

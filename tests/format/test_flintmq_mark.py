@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,8 +41,11 @@ def test_every_flipped_bit() -> None:
     raw = bytearray(fm.encode(0x1000, 1700000000000))
     for bit in range(len(raw) * 8):
         raw[bit // 8] ^= 1 << bit % 8
-        with pytest.raises(FormatError):
+        with pytest.raises(FormatError) as caught:
             fm.decode(raw)
+        head = bit < 12 * 8
+        reason = "not a mark of version 2" if head else "checksum of the mark is wrong"
+        assert (caught.value.reason, caught.value.position) == (reason, 0 if head else 36)
         raw[bit // 8] ^= 1 << bit % 8
     assert fm.decode(raw).flushed_offset == 0x1000
 
@@ -60,3 +65,12 @@ def test_random_bytes(data: bytes) -> None:
 def test_numbers_that_do_not_fit() -> None:
     with pytest.raises(FormatError, match="does not fit i64"):
         fm.encode(1 << 63, 0)
+
+
+@pytest.mark.parametrize(("at", "what"), [(0, "magic"), (8, "version")])
+def test_another_kind_or_version_is_refused_though_its_checksum_is_right(at: int, what: str) -> None:
+    raw = bytearray(fm.encode(1, 2))
+    raw[at + 3] ^= 1
+    raw[36:] = zlib.crc32(raw[:36]).to_bytes(4, "big")
+    with pytest.raises(FormatError, match="not a mark of version 2"):
+        fm.decode(raw)

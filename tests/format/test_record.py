@@ -343,3 +343,65 @@ def test_fewer_bytes_than_a_record() -> None:
         r.decode(raw[:-1])
     assert r.decode(raw).transaction == r.TRANSACTION_NONE
     assert V2.transaction == r.TRANSACTION_COMMIT
+
+
+def test_split_needs_no_help_with_whole_records(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It leaves what is odd to decode, which takes several times as long: nothing whole may be odd to it."""
+    whole = []
+    for flags in (0, r.BORN_HOST_V6, r.STORE_HOST_V6, r.BORN_HOST_V6 | r.STORE_HOST_V6):
+        hosts = {"born_host": b"b" * (20 if flags & 0x10 else 8), "store_host": b"h" * (20 if flags & 0x20 else 8)}
+        for magic, topic in ((r.MAGIC_V1, b"T"), (r.MAGIC_V1, b"t" * 255), (r.MAGIC_V2, b"t" * 300), (r.MAGIC_V1, b"")):
+            for body, properties in ((b"", b""), (b"body", b"K\x01v\x02"), (b"", b"p" * 32767)):
+                given = r.Record(
+                    magic, r.crc(body), 1, 2, 3, 4, flags, 5, store_timestamp=6, reconsume_times=7,
+                    prepared_transaction_offset=8, body=body, topic=topic, properties=properties, **hosts,
+                )  # fmt: skip
+                whole.append((given, r.encode(given)))
+    monkeypatch.setattr(r, "decode", lambda data: pytest.fail("decode was asked"))
+    for given, data in whole:
+        assert r.split(data) == given
+
+
+def test_split_refuses_what_decode_refuses() -> None:
+    """Records whose parts add up, and that are none all the same."""
+    plain = r.encode(r.Record(r.MAGIC_V2, topic=b"topic"))
+    other = plain[:4] + b"\xda\xa3\x20\xac" + plain[8:]
+    long_topic = r.encode(r.Record(r.MAGIC_V2, topic=b"t" * 32767))
+    at = len(long_topic) - 32767 - 4
+    long_topic = long_topic[:at] + (32768).to_bytes(2, "big") + b"t" + long_topic[at + 2 :]
+    short = plain[:-2] + b"\xff"  # a properties length of -1, of which only one byte is there
+    for data, kind in ((other, "MAGIC"), (long_topic, "LENGTHS"), (short, "LENGTHS")):
+        data = len(data).to_bytes(4, "big") + data[4:]
+        for read in (r.decode, r.split):
+            with pytest.raises(r.RecordError) as caught:
+                read(data)
+            assert caught.value.kind == kind
+
+
+def test_what_is_wrong_and_where_is_told() -> None:
+    """The record begins at byte 3 of the buffer, and at log offset 4096."""
+    raw = bytes.fromhex(V1_HEX)
+    size, crc = len(raw), r.crc(r.decode(raw).body)
+    with_crc = r.encode(r.append_crc_property(r.decode(raw)))
+    cases: list[tuple[bytes, dict[str, int], str, str, int]] = [
+        (raw, {"file_end": 10}, "SIZE", "7 bytes of the file are left, a header needs 8", 3),
+        (raw, {"file_end": 2 + size}, "SIZE", f"size {size} is not between 91 and {size - 1}", 3),
+        (raw, {"max_size": size - 1}, "SIZE", f"size {size} is not between 91 and {size - 1}", 3),
+        (raw, {"available": 10, "file_end": 999}, "MORE", "7 bytes at hand, a header needs 8", 3),
+        (raw, {"available": 1, "file_end": 999}, "MORE", "0 bytes at hand, a header needs 8", 3),
+        (raw[:-1], {"file_end": 999}, "MORE", f"size {size} goes beyond the {size - 1} bytes at hand", 3),
+        (raw, {"physical_offset": 4097}, "OFFSET", "physical offset 4096 in a record at 4097", 3 + 28),
+        (raw[:8] + b"\0\0\0\7" + raw[12:], {}, "CRC", f"body CRC 7, computed {crc}", 3 + 8),
+        (raw[:4] + b"\0\0\0\1" + raw[8:], {}, "MAGIC", "magic 0x00000001 is neither V1, V2 nor blank", 3 + 4),
+        (bytes(100), {}, "ZERO", "zeros: nothing was written here", 3),
+        (r.encode_blank(100), {"file_end": 103}, "BLANK", "blank record: the file ends here", 3),
+        (with_crc[:12] + b"\1" + with_crc[13:], {}, "CRC_PROPERTY",
+         "record CRC (property __CRC32#) differs from the computed one", 3 + len(with_crc) - 20),
+    ]  # fmt: skip
+    for data, more, kind, reason, position in cases:
+        words = {"physical_offset": 4096} | more
+        with pytest.raises(r.RecordError) as caught:
+            r.check(b"xyz" + data, 3, **words)
+        assert (caught.value.kind, caught.value.reason, caught.value.position) == (kind, reason, position)
+    with pytest.raises(r.RecordError, match="size 90 is below the least, 91"):
+        r.decode(b"\0\0\0\x5a" + raw[4:])

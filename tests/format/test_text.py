@@ -113,3 +113,24 @@ def test_java_int(text: str, bits: int, value: int | None) -> None:
 def test_golden_topics_survive(golden_store: Golden) -> None:
     for topic in {row["topic"] for row in golden_store.rows}:
         assert java_decode(java_encode(topic)) == topic
+
+
+def test_hash_of_a_lone_surrogate_is_its_unit() -> None:
+    assert java_hash("\ud800") == 0xD800
+    assert java_hash("a\udc00") == 97 * 31 + 0xDC00
+
+
+@pytest.mark.parametrize("bits", [16, 32, 64])
+def test_numbers_at_both_ends_of_each_width(bits: int) -> None:
+    least, most = -(1 << bits - 1), (1 << bits - 1) - 1
+    assert (java_int(str(least), bits), java_int(str(most), bits)) == (least, most)
+    assert (java_int(str(least - 1), bits), java_int(str(most + 1), bits)) == (None, None)
+
+
+def test_numbers_are_32_bits_wide_unless_told() -> None:
+    assert (java_int("2147483647"), java_int("2147483648")) == (2147483647, None)
+
+
+def test_long_digits_are_not_counted_for_ever() -> None:
+    assert java_int("0" * 511 + "7") == 7
+    assert java_int("0" * 512 + "7") is None

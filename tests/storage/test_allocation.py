@@ -255,3 +255,30 @@ def test_small_pages_where_syncs_are_frequent(tmp_path: Path, disk: str, read_ah
     queue.append_file(0)
     assert effects.count("advise_random") == count
     queue.close()
+
+
+def test_full_files_are_let_go_by_who_warmed_them_or_at_the_stop(tmp_path: Path):
+    queue = queue_of(tmp_path, warmMapedFileEnable=True)
+    first = queue.append_file(0)
+    second = queue.append_file(SIZE)
+    assert first.hold() is True
+    first.release()
+    steps = 0
+    while allocation(queue).step():
+        steps += 1
+    assert steps == 2, "the file ahead, and the full one"
+    third = queue.append_file(2 * SIZE)  # nobody has taken the second one's turn when the queue ends
+    queue.close()
+    assert not any(file.is_held for file in (first, second, third)), "no hold is left"
+
+
+def test_a_file_made_ahead_that_cannot_be_removed_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    effects = Faulty()
+    queue = queue_of(tmp_path, effects)
+    queue.append_file(0)
+    allocation(queue).step()
+    effects.refuse("unlink", error=errno.EROFS)
+    queue.close()
+    assert names(tmp_path) == [0, 1]
+    (line,) = [r.getMessage() for r in caplog.records]
+    assert line == f"{tmp_path}/log/{SIZE:020d} was made ahead and cannot be removed (Read-only file system)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
@@ -102,3 +103,146 @@ def test_a_short_write_goes_on_and_one_of_nothing_is_an_error(
     with pytest.raises(OSError, match="No space left"):
         REAL.pwrite(fd, bytes(100), 0)
     REAL.close(fd)
+
+
+def test_below_a_folder_no_step_may_be_a_symbolic_link(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    (root / "a" / "b").mkdir(parents=True)
+    (root / "a" / "b" / "file").write_bytes(b"in")
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "outside" / "file").write_bytes(b"out")
+    (root / "link").symlink_to(tmp_path / "outside")
+    with REAL.reading(f"{root}/a/b/file", str(root)) as fd:
+        assert REAL.pread(fd, 9, 0) == b"in"
+    with pytest.raises(StoreAccessError, match="symbolic link|Not a directory"):
+        REAL.open_read(f"{root}/link/file", str(root))
+    with pytest.raises(FileNotFoundError):
+        REAL.open_read(f"{root}/a/none/file", str(root))
+    assert REAL.listdir(f"{root}/a", str(root)) == ["b"]
+    assert REAL.listdir(f"{root}/link", str(root)) == [], "what lies behind a link is not the store's"
+    assert REAL.listdir(f"{root}/none", str(root)) == []
+    with pytest.raises(AssertionError, match="is not below"):
+        REAL.listdir(str(tmp_path / "storehouse"), str(root))
+
+
+def test_a_chain_of_links_to_themselves_is_nothing(tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    assert REAL.listdir(str(tmp_path / "loop")) == []
+    with pytest.raises(StoreAccessError, match="symbolic link"):
+        REAL.open_read(str(tmp_path / "loop"))
+
+
+def test_a_folder_that_may_not_be_listed_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: object) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "listdir", refused)
+    with pytest.raises(StoreAccessError, match=r"Permission denied; check its permissions"):
+        REAL.listdir(str(tmp_path))
+
+
+def test_what_is_asked_of_a_path(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_bytes(b"12345")
+    os.utime(path, ns=(0, 1_234_567_890_123))
+    assert REAL.modified_ms(str(path)) == 1_234_567
+    assert REAL.modified_ms(str(tmp_path / "none")) is None
+    assert REAL.is_dir(str(tmp_path)) and not REAL.is_dir(str(path))
+    found = os.statvfs(tmp_path)
+    used = found.f_blocks - found.f_bfree
+    assert abs(REAL.disk_used(str(tmp_path)) - 100 * used / (used + found.f_bavail)) <= 2
+    assert REAL.read_proc("/proc/sys/kernel/random/boot_id").count("-") == 4
+    assert not REAL.remote and not REAL.watches, "a put may do everything in one kernel call"
+    assert type("Other", (type(REAL),), {})().watches
+
+
+def test_percent_used_is_rounded_up_of_what_users_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    found = type("Found", (), {"f_blocks": 1000, "f_bfree": 400, "f_bavail": 200})
+    monkeypatch.setattr(os, "statvfs", lambda path: found)
+    assert REAL.disk_used("x") == 75
+    found.f_bfree, found.f_bavail = 399, 200
+    assert REAL.disk_used("x") == 76, "601 of 801 are 75.03 percent"
+    found.f_blocks = found.f_bfree = found.f_bavail = 0
+    assert REAL.disk_used("x") == 0
+
+
+def test_short_reads_are_gone_on_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A signal or a network file system may give less than was asked for."""
+    (tmp_path / "file").write_bytes(bytes(range(100)))
+    pread, preadv, pwrite = os.pread, os.preadv, os.pwrite
+    monkeypatch.setattr(os, "pread", lambda fd, count, at: pread(fd, min(count, 7), at))
+    monkeypatch.setattr(os, "preadv", lambda fd, views, at: preadv(fd, [views[0][:7]], at))
+    monkeypatch.setattr(os, "pwrite", lambda fd, data, at: pwrite(fd, data[:7], at))
+    with REAL.reading(str(tmp_path / "file")) as fd:
+        assert REAL.pread(fd, 50, 20) == bytes(range(20, 70))
+        assert REAL.pread(fd, 50, 80) == bytes(range(80, 100))
+        monkeypatch.delattr(os, "preadv")
+        buffer = bytearray(30)
+        assert REAL.pread_into(fd, memoryview(buffer), 75) == 25 and buffer[:25] == bytes(range(75, 100))
+    fd = REAL.open_write(str(tmp_path / "file"))
+    REAL.pwrite(fd, bytes(range(200, 230)), 5)
+    REAL.truncate(fd, 200)
+    REAL.close(fd)
+    data = (tmp_path / "file").read_bytes()
+    assert data == bytes(range(5)) + bytes(range(200, 230)) + bytes(range(35, 100)) + bytes(100)
+
+
+def test_maps_and_what_the_kernel_says_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 8192)
+    with REAL.reading(str(tmp_path / "file")) as fd, REAL.map_read(fd, 8192) as mapped:
+        assert mapped[:2] == b"xx"
+        with pytest.raises(TypeError):
+            mapped[0] = 1
+        for number, answer in ((0, True), (errno.EINVAL, False), (errno.ENOSYS, False)):
+            monkeypatch.setattr("flintmq.kernels.walk.present", lambda *_, n=number: n)
+            assert REAL.present(mapped, 0, 8192) is answer
+        monkeypatch.setattr("flintmq.kernels.walk.present", lambda *_: errno.EFAULT)
+        with pytest.raises(OSError, match="Input/output error"):
+            REAL.present(mapped, 0, 8192)
+        REAL.will_read(fd, 0, 8192, sure=True)
+        REAL.drop_cache(fd, 0, 8192)
+        assert mapped[8191:] == b"x", "dropping the cache loses nothing"
+
+
+def test_where_the_disk_cannot_tell_its_holes_all_is_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(b"x" * 100)
+    with REAL.reading(str(tmp_path / "file")) as fd:
+        assert REAL.next_data(fd, 100) is None, "behind the end only a hole follows"
+
+        def refused(*_: object) -> int:
+            raise OSError(errno.EINVAL, "no holes here")
+
+        monkeypatch.setattr(os, "lseek", refused)
+        assert REAL.next_data(fd, 100) == 100
+
+
+def test_a_name_is_that_of_an_open_file_or_not(tmp_path: Path) -> None:
+    fd = REAL.create(str(tmp_path / "a"), 10)
+    assert REAL.is_named(fd, str(tmp_path / "a"))
+    REAL.rename(str(tmp_path / "a"), str(tmp_path / "b"))
+    assert REAL.is_named(fd, str(tmp_path / "b")) and not REAL.is_named(fd, str(tmp_path / "a"))
+    (tmp_path / "a").write_bytes(bytes(10))
+    assert not REAL.is_named(fd, str(tmp_path / "a")), "another file by that name"
+    REAL.close(fd)
+
+
+def test_a_system_without_fdatasync_has_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced: list[int] = []
+    monkeypatch.delattr(os, "fdatasync")
+    monkeypatch.setattr(os, "fsync", synced.append)
+    fd = REAL.create(str(tmp_path / "a"), 10)
+    REAL.sync(fd)
+    assert synced == [fd]
+    REAL.close(fd)
+
+
+def test_a_disk_that_cannot_begin_early_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, int]] = []
+
+    def refused(fd: int, position: int, count: int) -> None:
+        asked.append((position, count))
+        raise OSError(errno.ENOSYS, "not here")
+
+    monkeypatch.setattr("flintmq.storage.memory.start_sync", refused)
+    REAL.start_sync(0, 4096, 8192)
+    assert asked == [(4096, 8192)]

@@ -138,3 +138,25 @@ def test_a_lock_file_that_is_a_symbolic_link_is_not_followed(tmp_path: Path) -> 
     with pytest.raises(OSError):
         StoreLock(str(tmp_path))
     assert (tmp_path / "elsewhere").read_bytes() == b"precious"
+
+
+def test_where_the_answer_cannot_be_had_a_store_is_not_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Asked of another process's lock: on other systems, of a file that may not be read, where the call is refused."""
+    (tmp_path / "lock").write_bytes(b"lock")
+    with subprocess.Popen([sys.executable, "-c", HOLDER, str(tmp_path / "lock")], stdout=subprocess.PIPE) as holder:
+        assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
+        assert is_live(str(tmp_path))
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "uname", lambda: type("Found", (), {"sysname": "Darwin"}))
+            assert not is_live(str(tmp_path))
+
+        def refused(*_: object, **__: object) -> int:
+            raise PermissionError
+
+        descriptors = len(os.listdir("/proc/self/fd"))
+        for module, name in ((lock.fcntl, "fcntl"), (os, "open")):
+            with monkeypatch.context() as patch:
+                patch.setattr(module, name, refused)
+                assert is_live(str(tmp_path)) is False
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+        holder.kill()

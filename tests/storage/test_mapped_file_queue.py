@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import logging
 from pathlib import Path
 
 import pytest
@@ -125,4 +127,45 @@ def test_a_reader_s_list_of_files_does_not_change_under_it(tmp_path: Path):
     seen = queue.files
     queue.append_file(SIZE)
     assert len(seen) == 1 and len(queue.files) == 2
+    queue.close()
+
+
+def test_advice_that_the_kernel_refuses_is_told_and_the_file_is_as_good(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "flintmq.files")
+    effects = Faulty()
+    effects.refuse("advise_random", error=errno.EINVAL)
+    queue = MappedFileQueue([str(tmp_path)], SIZE, effects, random=True)
+    file = queue.append_file(0)
+    assert effects.count("advise_random") == 1 and queue.files == (file,)
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{file.path}: the kernel takes no advice on its pages (Invalid argument)"
+    ]
+    queue.close()
+
+
+def test_the_oldest_file_goes_and_who_holds_it_keeps_its_bytes(tmp_path: Path):
+    queue = queue_of(tmp_path, 3)
+    first = queue.files[0]
+    assert first.hold()
+    assert queue.drop_first() is first
+    assert [f.start for f in queue.files] == [SIZE, 2 * SIZE] and queue.min_offset == SIZE
+    assert queue.find(0) is None and queue.read(0, 5) is None
+    assert bytes(first.view[:3]) == b"\1\1\1"
+    first.release()
+    assert not first.is_held
+    queue.close()
+
+
+def test_flush_and_commit_stop_at_their_target(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, 3, effects=effects)
+    before = effects.count("sync")
+    queue.commit(SIZE)
+    queue.flush(SIZE)
+    assert (queue.flushed_where, effects.count("sync")) == (SIZE, before + 1), "exactly one file"
+    queue.commit(3 * SIZE)
+    queue.flush(3 * SIZE)
+    assert (queue.flushed_where, effects.count("sync")) == (3 * SIZE, before + 3)
     queue.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import mmap
 import resource
 import sys
@@ -90,3 +91,29 @@ def test_the_disk_is_told_to_begin_or_the_refusal_is_an_error(tmp_path: Path):
         memory.start_sync(file.fileno(), 0, 3 * PAGE)
     with pytest.raises(OSError, match="Bad file descriptor"):
         memory.start_sync(-1, 0, PAGE)
+
+
+def test_other_systems_are_told_from_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """What a libc or a system lacks is ENOSYS, which callers take for `no`."""
+    map_ = mapped(tmp_path / "file", 1)
+
+    class Bare:
+        """A libc without any of the functions."""
+
+    monkeypatch.setattr(memory, "_libc", Bare)
+    for call in (
+        lambda: memory.lock(map_),
+        lambda: memory.unlock(map_),
+        lambda: memory.advise(map_, 0, PAGE, 1),
+        lambda: memory.start_sync(0, 0, PAGE),
+    ):
+        with pytest.raises(OSError) as caught:
+            call()
+        assert caught.value.errno == errno.ENOSYS
+    monkeypatch.undo()
+    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    memory._libc.cache_clear()
+    with pytest.raises(OSError, match="are Linux's"):
+        memory.lock(map_)
+    memory.advise(map_, 0, 0, 1)  # nothing to do
+    map_.close()

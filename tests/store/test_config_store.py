@@ -149,3 +149,36 @@ def test_killed_at_any_call(tmp_path):
             assert seen == {"a", "b", "c"} and call > 12
             return
     raise AssertionError("more calls than this test looks at")
+
+
+def test_the_folder_s_name_is_on_disk_before_its_first_file(tmp_path, disk):
+    file = opened(tmp_path, disk)
+    assert file.changed is False
+    change(file)
+    save([file], lambda: True)
+    steps = [(name, path) for name, path in disk.calls if name in ("mkdirs", "sync_dir", "create")]
+    assert steps[:2] == [("mkdirs", str(tmp_path / "config")), ("sync_dir", str(tmp_path))] and steps[2][0] == "create"
+
+
+def test_what_was_written_before_is_the_copy(tmp_path, disk):
+    """A file that could not be parsed goes to `.unusable` once; what is written then is good, and goes to `.bak`."""
+    holding(tmp_path, b"{ no json")
+    file = opened(tmp_path, disk)
+    for topic in ("b", "c"):
+        change(file, topic)
+        save([file], lambda: True)
+    folder = tmp_path / "config"
+    assert (folder / f"{NAME}.unusable").read_bytes() == b"{ no json"
+    tables = [config_json.parse((folder / name).read_bytes())["topicConfigTable"] for name in (f"{NAME}.bak", NAME)]
+    assert [sorted(table) for table in tables] == [["b"], ["b", "c"]]
+
+
+def test_only_files_that_are_not_written_are_written_again(tmp_path, disk):
+    files = [opened(tmp_path, disk, name=f"{n}.json") for n in range(4)]
+    for file in files:
+        change(file)
+    disk.refuse("create", "3.json", times=1)
+    with pytest.raises(OSError):
+        save(files, lambda: True)
+    assert [file.changed for file in files] == [False, False, False, True]
+    assert save(files, lambda: True) == 1

@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.format import checkpoint, flintmq_mark
+from flintmq.format import checkpoint, flintmq_mark, index
+from flintmq.storage.effects import Effects
+from flintmq.storage.lock import StoreLock
 from flintmq.store.recovery import Facts, Follows, Verdict, decide, read_facts, zeros_to_sector
 
 # The rules of the design, written again as rows: the first that matches gives the verdict. None matches anything.
@@ -48,6 +50,7 @@ def test_every_combination_of_facts_has_the_verdict_of_the_table() -> None:
         (bytes(4) + b"x" * 500, 508, True),  # the size alone was in it
         (bytes(3) + b"x" * 500, 509, False),  # as the leading zeros of a size may do
         (b"x" * 12 + bytes(512), 500, True),
+        (bytes(12), 500, True),  # no byte more is at hand
         (b"", 0, False),
     ],
 )
@@ -98,3 +101,53 @@ def test_facts_are_read_without_writing(tmp_path: Path) -> None:
     before = sorted(os.listdir(tmp_path))
     read_facts(str(tmp_path))
     assert sorted(os.listdir(tmp_path)) == before
+
+
+def test_a_mark_at_the_log_s_begin_is_a_mark(tmp_path: Path) -> None:
+    write_mark(tmp_path, 0, 0)
+    assert read_facts(str(tmp_path)).mark == 0
+    write_mark(tmp_path, -1, 0)
+    assert read_facts(str(tmp_path)).mark is None
+
+
+def test_a_store_whose_lock_is_held_is_live(tmp_path: Path) -> None:
+    lock = StoreLock(str(tmp_path))
+    assert read_facts(str(tmp_path)).live
+    lock.release()
+    assert not read_facts(str(tmp_path)).live
+
+
+class Afar(Effects):
+    """A disk that counts as object storage."""
+
+    remote = True  # type: ignore[assignment]
+
+
+def index_header(root: Path, name: str, end_offset: int, next_item: int) -> None:
+    (root / "index").mkdir(exist_ok=True)
+    header = index.Header(1, 2, 0, end_offset, 1, next_item)
+    (root / "index" / name).write_bytes(index.HEADER.pack(header) + bytes(100))
+
+
+def test_from_afar_the_newest_index_file_with_an_item_tells_how_far_the_log_goes(tmp_path: Path) -> None:
+    assert read_facts(str(tmp_path), Afar()) == Facts(clean=True, named=None, zeros_end=0)
+    write_mark(tmp_path, 4096, 0)
+    (tmp_path / "index").mkdir()
+    (tmp_path / "index" / "20260102030405678").write_bytes(b"too short for a header")
+    index_header(tmp_path, "20260102030405679.copy", 8000, 2)  # no name of an index file
+    facts = read_facts(str(tmp_path), Afar())
+    assert (facts.mark, facts.named, facts.zeros_end) == (4096, None, 4096)
+    index_header(tmp_path, "20260102030405600", 9000, 2)
+    index_header(tmp_path, "20260102030405601", 9500, 1)  # a new file without an item
+    facts = read_facts(str(tmp_path), Afar())
+    assert (facts.named, facts.zeros_end, facts.live) == (9000, 9001, False)
+    index_header(tmp_path, "20260102030405602", 3000, 7)
+    assert read_facts(str(tmp_path), Afar()).zeros_end == 4096, "the mark says more"
+    assert read_facts(str(tmp_path)).zeros_end is None, "a disk tells its holes"
+
+
+def test_the_latest_time_is_the_youngest_of_the_checkpoint(tmp_path: Path) -> None:
+    for times, physic, latest in (((5, 7, 6), 5, 7), ((5, 6, 7), 5, 7), ((9, 6, 7), 9, 9), ((-3, -2, -1), 0, 0)):
+        (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(*times)))
+        facts = read_facts(str(tmp_path))
+        assert (facts.physic_time, facts.latest) == (physic, latest)

@@ -106,6 +106,8 @@ def test_abort_tells_whether_the_machine_has_run_on(tmp_path: Path):
     for text in ("4242", "", "4242\nanother-boot", "4242 a b"):  # RocketMQ's, an empty one, another boot's, rubbish
         (tmp_path / "abort").write_text(text)
         assert not page_cache_lasted(str(tmp_path), effects)
+    (tmp_path / "abort").write_bytes(b"4242\n\xff\xfe")
+    assert not page_cache_lasted(str(tmp_path), effects), "bytes that are no text are another boot's too"
     (tmp_path / "abort").unlink()
     assert not page_cache_lasted(str(tmp_path), effects)
 

@@ -29,7 +29,7 @@ from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex, remove_unsynced
 from flintmq.store.load_derived import load_derived
-from flintmq.store.log import SALVAGE, LogWalk, find_end
+from flintmq.store.log import SALVAGE, LogWalk
 from flintmq.store.log_files import LogFile, LogFiles, has_data
 from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
@@ -108,14 +108,18 @@ class LogRecovery:
         self.decisions.append(text)
         log.info("%s", text)
 
-    def find_end(self) -> tuple[int, int, Verdict]:
+    def find_end(self, *, reread: bool = True) -> tuple[int, int, Verdict]:
         """(log offset of the end, store time of the last record, verdict).
+
+        Args:
+            reread: after an unclean stop read from the disk what the page cache may show wrongly, which opens files
+                for writing.
 
         Raises:
             CorruptStoreError: damage below the durable mark, or between records.
         """
         begin = self.compared = begin_of_walk(self.files, self.facts, self.known)
-        if not self.facts.clean:
+        if reread and not self.facts.clean:
             self._reread(begin)
         walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
         end, last_time = begin, 0
@@ -331,8 +335,8 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
     root = geometry.open_root(local_only(root), config, effects)
     files = list_log(root, config, effects)
     facts = read_facts(root, effects)
-    end = find_end(files, facts)
-    behind, offset = 0, next_record(files, end.offset)
+    end, _, verdict = LogRecovery(root, files, facts, StoreFiles(root, effects).known, effects).find_end(reread=False)
+    behind, offset = 0, next_record(files, end)
     while offset is not None:
         message = record_at(files, offset)
         behind += 1
@@ -342,7 +346,7 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
         f"{behind} records behind the end would be copied to quarantine/ and cut" if behind else "nothing would be cut",
     ]
     for file in files.files:
-        if file.start > max(end.offset, files.min_offset):
+        if file.start > max(end, files.min_offset):
             what = "bytes behind the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
             decisions.append(f"{file.path}, which holds {what}, would be removed")
-    return {"end": end.offset, "verdict": end.verdict.value, "decisions": decisions}
+    return {"end": end, "verdict": verdict.value, "decisions": decisions}
