@@ -18,7 +18,7 @@ from flintmq.format.index import key_hash
 from flintmq.storage.effects import REAL
 from flintmq.storage.lock import StoreLock
 from flintmq.store.index_files import discover
-from flintmq.store.small_files import boot_id
+from flintmq.store.small_files import page_cache_id
 from flintmq.store.view import open_store
 from tests.storage.faults import Faulty
 from tests.storage.unplugged import Unplugged, write
@@ -138,7 +138,7 @@ def test_items_behind_a_cut_are_gone_though_the_machine_ran_on(tmp_path: Path):
     kept = make(tmp_path, count=12, size=600)
     zero(tmp_path, kept[5].physical_offset, 1200)
     killed(tmp_path, flushed=kept[2].physical_offset)
-    (tmp_path / "abort").write_text(f"1\n{boot_id(REAL)}")
+    (tmp_path / "abort").write_text(f"1\n{page_cache_id(str(tmp_path), REAL)}")
     items = [(key_hash("T", f"k{number}"), kept[number].physical_offset) for number in range(5)]
     with open_small(tmp_path, Clock()) as store:
         assert store.recovered.state.end == kept[5].physical_offset
