@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format.record import MAGIC_BLANK
 from flintmq.kernels import walk as kernel
+from flintmq.storage.memory import zeros
 from flintmq.store.late_begin import late_begin
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.log_sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
@@ -108,7 +109,7 @@ class LogWalk:
         self.access, self.strict, self.report = access, strict, report if report is not None else Report()
         self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
         self.piece_bytes = piece_bytes
-        self.positions = memoryview(bytearray(8 * max_rows)).cast("q")
+        self.positions = zeros("q", max_rows)
         self.position = max(begin, log.min_offset)
         self.last_time = 0
         self._effort = Effort()
@@ -247,7 +248,7 @@ class LogWalk:
                 below_mark=below,
                 own_mark=own,
                 zeros=zeros,
-                zero_sector=self._zero_sector(file, p, follower),
+                lost=self.facts.power_cut or self._zero_sector(file, p, follower),
             )
         if verdict is Verdict.DAMAGE or (verdict is Verdict.UNORDERED and not self.cut_unordered):
             self._damage(file, p, where, verdict, follower)

@@ -143,7 +143,7 @@ class LogRecovery:
         """
         follower = next_record(self.files, end + 1)
         file = self.files.find(end)
-        if reason != TORN and follower is not None and file is not None:
+        if reason != TORN and follower is not None and file is not None and not self.facts.power_cut:
             raise CorruptStoreError(
                 file.path, end - file.start, f"{reason}; records go on at offset {follower}", SALVAGE
             )
@@ -219,7 +219,7 @@ class LogRecovery:
             message = record_at(self.files, offset)
             if message is None:
                 break
-            self.effects.mkdirs(folder)
+            self.effects.make_folder(folder)
             path = os.path.join(folder, f"{offset:020d}-{message.store_timestamp}.record")
             if self.effects.size(path) is None:
                 fd = self.effects.create(path, 0)

@@ -53,8 +53,22 @@ def page_cache_lasted(root: str, effects: Effects) -> bool:
 
     False where nobody knows.
     """
+    return _boot_of_abort(root, effects) == boot_id(effects) != ""
+
+
+def power_was_cut(root: str, effects: Effects) -> bool:
+    """Whether the machine was started again since the process that `abort` names: then of what was not synced any byte
+    may be missing.
+
+    False where nobody knows.
+    """
+    before, now = _boot_of_abort(root, effects), boot_id(effects)
+    return bool(before and now) and before != now
+
+
+def _boot_of_abort(root: str, effects: Effects) -> str:
     words = (effects.read_file(os.path.join(root, "abort"), 4096) or b"").decode("ascii", "replace").split()
-    return len(words) == 2 and words[1] == boot_id(effects)
+    return words[1] if len(words) == 2 else ""
 
 
 class StoreFiles:
