@@ -301,6 +301,8 @@ def recover(
         recovery.tell(f"{removed} index files that were not synced are made anew")
     if not ends:
         queue_list.forget(root, effects)
+    if facts.clean and facts.mark is None:  # for the next start, if damage is met below after `abort` was made
+        small.write(end, known)
     small.make_abort()
     recovery.cut(end)
     if queues is None:
