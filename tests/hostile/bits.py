@@ -3,9 +3,9 @@
     python -m tests.hostile.bits --stores 20 [--first 0] [--report docs/reliability.md]
 
 Each store has ten records of all shapes in small files, and is left as by five kinds of stops. Each bit of each record
-is flipped, tried after a clean stop and after an unclean one, and judged by the slow codec. Where that says "no record",
-every reader and the engine must say so, with file and position, and nothing else may be missing; where it sees nothing,
-nothing but one field of that record may differ. At each `--engine`-th flip the whole engine is opened, on a copy.
+is flipped, tried after a clean stop and after an unclean one, and judged by the slow codec. Where that says that there
+is no record, all readers and the engine must say so, with file and position, and nothing else may be missing; where it
+sees nothing, one field of that record alone may differ. At each `--engine`-th flip the whole engine is opened, on a copy.
 """
 
 from __future__ import annotations
