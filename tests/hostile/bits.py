@@ -5,7 +5,7 @@
 Each store has ten records of all shapes in small files, and is left as by five kinds of stops. Each bit of each record
 is flipped, tried after a clean stop and after an unclean one, and judged by the slow codec. Where that says that there
 is no record, all readers and the engine must say so, with file and position, and nothing else may be missing; where it
-sees nothing, one field of that record alone may differ. At each `--engine`-th flip the whole engine is opened, on a copy.
+sees nothing, one field of that record alone may differ. At each `--engine`-th flip the engine is opened, on a copy.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ OUTCOMES = {
     "unread": "in a file that was flushed before: a start does not read it",
     "cut": "the last record, not known to be flushed: cut",
     "follower": "above the mark: the queue's last record does not follow it any more; that one is cut, and kept aside",
+    "taken": "no checksum covers the field, its place in a queue; of what was dispatched again it takes others' places",
     "unseen": "no checksum covers the field: it differs, nothing else does",
 }
 
@@ -269,6 +270,11 @@ class Trial:
         """Above the mark a changed place in the queue shows at the next record of that queue."""
         return self.now is not None and "where" in str(error) and "is the next" in str(error)
 
+    def _moved(self) -> bool:
+        """Whether the record now claims another place in a queue."""
+        names = ("topic", "queue_id", "queue_offset", "sys_flag", "magic")
+        return self.now is not None and any(getattr(self.now, name) != getattr(self.hit, name) for name in names)
+
     def _verified(self, stop: str) -> None:
         found = verify(self.store.roots[stop], StoreConfig.from_keys(self.store.keys))
         places = {(d.file, d.position) for d in found.defects}
@@ -307,6 +313,9 @@ class Trial:
             got = store.get(r.topic.decode(), r.queue_id, r.queue_offset, 1)
             raw = got.messages[0].raw if got.status is GetMessageStatus.FOUND else b""
             whole = record.encode(r)
+            if raw != whole and self._moved():
+                self.outcomes[stop, "taken"] += 1
+                return
             if raw != whole and whole not in kept:
                 self.complain(stop, f"record {n} is not served: {got.status.name}")
         got = store.get(self.hit.topic.decode(), self.hit.queue_id, self.hit.queue_offset, 1)

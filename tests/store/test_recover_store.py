@@ -290,6 +290,22 @@ def test_damage_that_only_the_queues_lead_to_refuses_every_time(tmp_path: Path, 
     assert not (tmp_path / "quarantine").exists()
 
 
+def test_a_length_s_zero_at_a_sector_s_end_is_no_hole(tmp_path: Path):
+    """The high byte of the properties' length is the last of its sector, and a tag holds a NUL."""
+    probe = make(tmp_path / "probe", count=3, size=200)[2]
+    root, text = tmp_path / "store", probe.physical_offset + probe.size - len(probe.properties)
+    with open_small(root, Clock()) as store:
+        put_all(store, 2, size=200)
+        put_all(store, 5, first=2, size=200 + (511 - (text - 2)) % 512)
+    hit = records(root)[2]
+    text = hit.physical_offset + hit.size - len(hit.properties)
+    assert (text - 2) % 512 == 511
+    zero(root, text + hit.properties.index(1), 1)
+    killed(root)
+    with pytest.raises(CorruptStoreError, match="zero byte in its topic"):
+        open_small(root)
+
+
 @pytest.mark.parametrize("at", ["tags", "separator", "topic"])
 def test_one_byte_that_is_zero_is_no_hole(tmp_path: Path, at: str):
     """Above the mark: a NUL in a record's text, whose sector did arrive, must not cost the records behind it."""

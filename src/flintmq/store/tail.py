@@ -54,7 +54,7 @@ class Tail:
             name, properties = bytes(data[topic:topic_end]), bytes(data[topic_end + 2 : at + size])
             wrong = self._count(name, queue_id, queue_offset, flags)
             if b"\0" in name or b"\0" in properties:
-                wrong = TORN if _is_hole(data, topic, at + size, piece.base - piece.file.start) else ODD
+                wrong = TORN if _is_hole(data, topic, topic_end, at + size, piece.base - piece.file.start) else ODD
             if wrong is not None and piece.base + at >= self.mark:
                 return piece.base + at, wrong
         return None
@@ -99,9 +99,16 @@ def _topic(data: memoryview, at: int, magic: int, flags: int) -> tuple[int, int]
     return begin, begin + int.from_bytes(data[begin - width : begin], "big")
 
 
-def _is_hole(data: memoryview, begin: int, end: int, position: int) -> bool:
-    """Whether zeros in data[begin:end] go on to the end of a sector; data[0] stands at `position` of its file."""
-    last = end + -(position + end) % SECTOR
-    if not any(data[end - 1 : last]):
+def _is_hole(data: memoryview, topic: int, topic_end: int, end: int, position: int) -> bool:
+    """Whether zeros in a record's text go on to the end of a sector.
+
+    The topic is data[topic:topic_end], the properties, behind two bytes of length, go to `end`; data[0] stands at
+    `position` of its file.
+    """
+    if not any(data[end - 1 : end + -(position + end) % SECTOR]):
         return True
-    return any(data[stop - 1] == 0 for stop in range(begin + 1 + -(position + begin + 1) % SECTOR, end, SECTOR))
+    for stop in range(topic + 1 + -(position + topic + 1) % SECTOR, end, SECTOR):
+        last = topic_end - 1 if 0 <= stop - 1 - topic_end < 2 else stop - 1  # a length may hold zeros
+        if data[last] == 0:
+            return True
+    return False
