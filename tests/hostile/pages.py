@@ -6,8 +6,12 @@ swapped or named otherwise: each is done to a copy of one small store and judged
 
 from __future__ import annotations
 
+import argparse
+import logging
 import random
 import shutil
+import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +20,9 @@ from flintmq.format import checkpoint, flintmq_mark
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.hostile.judge import Whole, judge, written
+from tests.hostile.long_runs import small_and_quick, today, write_section
 from tests.store.crashed import Clock
+from tests.store.engine import tree
 
 PAGE = 4096
 KEYS: dict[str, Any] = {
@@ -74,24 +80,22 @@ def page_cases(folder: Path, stride: int = 1) -> Iterator[Case]:
     for n, (path, at) in enumerate(pages):
         others = [m for m in range(len(pages)) if m != n]
         chance = random.Random(n)
-        acts: dict[str, Callable[[Path], None]] = {
-            "zeroed": lambda target, at=at: _put(target, at, bytes(PAGE)),
-            "half of it lost": lambda target, at=at: _put(target, at + PAGE // 2, bytes(PAGE // 2)),
-            "a sector lost": lambda target, at=at, s=chance.randrange(8): _put(target, at + 512 * s, bytes(512)),
+        writes = {
+            "zeroed": (at, bytes(PAGE)),
+            "half of it lost": (at + PAGE // 2, bytes(PAGE // 2)),
+            "a sector lost": (at + 512 * chance.randrange(8), bytes(512)),
         }
         for other in chance.sample(others, min(3, len(others))):
             source, place = pages[other]
-            acts[f"overwritten by {source.name}+{place}"] = lambda target, at=at, data=_page(source, place): _put(
-                target, at, data
-            )
-        for name, act in acts.items():
+            writes[f"overwritten by {source.name}+{place}"] = at, _page(source, place)
+        for name, write in writes.items():
             for how in STOPS:
                 turn += 1
                 if turn % stride:
                     continue
                 root = shutil.copytree(folder / "whole", folder / "case")
                 now = stop(root, how, whole)
-                act(root / "commitlog" / path.name)
+                _put(root / "commitlog" / path.name, *write)
                 yield f"{path.name}+{at} {name}, {how}", judge(root, now)
                 shutil.rmtree(root)
 
@@ -137,9 +141,9 @@ def length_cases(folder: Path, stride: int = 1) -> Iterator[Case]:
                     yield _tried(folder, whole, how, f"{kind} cut to {length}", kind, lambda p, n=length: _cut(p, n))
 
 
-def name_cases(folder: Path) -> Iterator[Case]:
-    """Each kind of file gone, empty, longer, renamed, doubled, swapped with its neighbour, holding another kind's bytes."""
-    whole = small(folder / "whole")
+def name_cases(folder: Path, stride: int = 1) -> Iterator[Case]:
+    """Each kind of file gone, empty, longer, renamed, doubled, swapped with a neighbour, of another kind."""
+    whole, turn = small(folder / "whole"), 0
     acts: dict[str, Callable[[Path], object]] = {
         "gone": lambda p: p.unlink(),
         "empty": lambda p: p.write_bytes(b""),
@@ -154,7 +158,8 @@ def name_cases(folder: Path) -> Iterator[Case]:
     for kind in FILES:
         for name, act in acts.items():
             for how in STOPS:
-                if the_file(folder / "whole", kind).exists() or kind == "abort":
+                turn += 1
+                if turn % stride == 0 and (the_file(folder / "whole", kind).exists() or kind == "abort"):
                     yield _tried(folder, whole, how, f"{kind} {name}", kind, act)
 
 
@@ -194,3 +199,74 @@ def _other_kind(path: Path) -> bytes:
         root = root.parent
     source = "index/*" if path.parent.name == "commitlog" else "commitlog/*"
     return next(iter(sorted(root.glob(source)))).read_bytes()[: max(path.stat().st_size, 1)]
+
+
+DERIVED = {
+    "queues": "consumequeue", "index": "index", "checkpoint": "checkpoint", "mark": "flintmq.mark",
+    "list of queues": "flintmq.queues", "topics": "config",
+}  # fmt: skip
+
+
+def subset_cases(folder: Path, stride: int = 1) -> Iterator[Case]:
+    """Everything that is derived, or small, gone or zeroed in each of its 64 subsets, then an unclean start: queues and
+    index are, byte for byte, what they were."""
+    yield from _subsets(folder / "gone", False, stride)
+    yield from _subsets(folder / "zeroed", True, stride)
+
+
+def _subsets(folder: Path, spoiled: bool, stride: int) -> Iterator[Case]:
+    whole = small(folder / "whole")
+    wanted = tree(folder / "whole", "consumequeue", "index")
+    for number in range(0, 1 << len(DERIVED), stride):
+        names = [name for n, name in enumerate(DERIVED) if number >> n & 1]
+        root = shutil.copytree(folder / "whole", folder / "case")
+        (root / "abort").write_text("1")
+        for name in names:
+            for path in [p for p in [root / DERIVED[name], *(root / DERIVED[name]).rglob("*")] if p.is_file()]:
+                _put(path, 0, bytes(path.stat().st_size)) if spoiled else path.unlink()
+        wrong = []
+        with MessageStore(root, config=whole.keys, effects=Clock()) as store:
+            store.wait_dispatched(10)
+        found = tree(root, "consumequeue", "index")
+        if [*found.values()] != [*wanted.values()]:
+            wrong.append(f"{[n for n in wanted if found.get(n) != wanted[n]]} differ")
+        yield f"{'zeroed' if spoiled else 'gone'}: {', '.join(names) or 'nothing'}", wrong
+        shutil.rmtree(root)
+
+
+KINDS: dict[str, Callable[..., Iterator[Case]]] = {
+    "pages of the log zeroed, half lost, or overwritten by another": page_cases,
+    "files cut, one case for each of their lengths": length_cases,
+    "files gone, empty, too long, renamed, doubled, swapped, of another kind": name_cases,
+    "subsets of what is derived gone or zeroed, and made anew": subset_cases,
+}
+
+
+def main() -> int:
+    """The long form: every case."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", type=int, help="the kind of this number, from 0 on")
+    parser.add_argument("--stride", type=int, default=1, help="each so-manieth case")
+    parser.add_argument("--report", type=Path)
+    words = parser.parse_args()
+    small_and_quick(setattr)
+    logging.disable(logging.ERROR)
+    lines, wrong = ["| what was done | cases | wrong |", "|---|---|---|"], 0
+    for number, (name, cases) in enumerate(KINDS.items()):
+        if words.only not in (None, number):
+            continue
+        with tempfile.TemporaryDirectory(prefix="flintmq-pages-") as folder:
+            found = list(cases(Path(folder), words.stride))
+        for case, complaints in found:
+            if complaints:
+                wrong += 1
+                print(f"{case}: {'; '.join(complaints[:3])}")
+        lines.append(f"| {name} | {len(found):,} | {sum(bool(one) for _, one in found)} |")
+        print(lines[-1], flush=True)
+    if words.report is not None and not wrong and words.only is None:
+        write_section(words.report, "pages", [f"On {today()}:", "", *lines])
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

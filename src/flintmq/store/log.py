@@ -13,7 +13,7 @@ maps whole files: faster, but a file that another process shrinks kills the read
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -153,7 +153,7 @@ class LogWalk:
             return
         source: Mapped | Pieces | None = None
         try:
-            size = self.log.effects.size_of(fd)
+            size = self._own(file, self.log.effects.size_of(fd))
             kind = SOURCES[self.access] if size else Pieces
             source = kind(self, file, fd, size)
             if isinstance(source, Own) and not source.can:
@@ -166,6 +166,13 @@ class LogWalk:
             if source is not None:
                 source.close()
             self.log.effects.close(fd)
+
+    def _own(self, file: LogFile, size: int) -> int:
+        """Bytes of a file that are its part of the log: one that is too long must not hide those behind it."""
+        behind = bisect_right(self.log.files, file.start, key=lambda other: other.start)
+        if file.size <= self.log.file_size or behind == len(self.log.files):
+            return size
+        return min(size, max(self.log.file_size, self.log.files[behind].start - file.start))
 
     def _vanished(self, file: LogFile) -> None:
         self.report.note("vanished", f"{file.path} was deleted while the log was read")
