@@ -13,7 +13,7 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power torture-spark docs coverage fuzz hostile sanitize clean distclean debian
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash soak damage power torture-spark docs coverage fuzz hostile sanitize clean distclean debian
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -59,6 +59,13 @@ bench: install ## Measure the ratios; writes bench/results.json and bench/RESULT
 
 crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on where it stopped; docs/reliability.md
 	$(BIN)/python -m tests.crash.loop --cycles $(or $(CYCLES),1000) --report docs/reliability.md
+
+soak: install ## Puts, readers, retention, restarts and kills for MINUTES (30); docs/reliability.md
+	$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),30) --report docs/reliability.md
+
+damage: install ## Flip every bit of records, lose pages, cut files to every length (an hour); docs/reliability.md
+	$(BIN)/python -m tests.hostile.bits --report docs/reliability.md
+	$(BIN)/python -m tests.hostile.pages --report docs/reliability.md
 
 power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
 	$(BIN)/python -m tests.crash.power --seeds $(or $(SEEDS),20)
