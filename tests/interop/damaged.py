@@ -69,10 +69,12 @@ def ours(root: Path) -> tuple[int | None, dict[str, list[Any]]]:
 
 
 def theirs(root: Path, java: Java) -> tuple[int, dict[str, list[Any]]]:
-    """The same of RocketMQ."""
+    """The same of RocketMQ, which leaves units behind a queue's end in its files."""
     rows = java("dump", root, KEYS, topics=TOPICS)
     end = next(row["max_physical_offset"] for row in rows if row["kind"] == "store")
-    return end, _queues(root)
+    ends = {f"{row['topic']}/{row['queue_id']}": row["max"] for row in rows if row["kind"] == "queue"}
+    queues = {name: queue[: ends.get(name, 0)] for name, queue in _queues(root).items()}
+    return end, {name: queue for name, queue in queues.items() if queue}
 
 
 def _queues(root: Path) -> dict[str, list[Any]]:
