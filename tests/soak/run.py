@@ -80,9 +80,10 @@ class Outcome:
 
 
 class Soak:
-    """One run in one folder."""
+    """One run in one folder; `longest` life of a writer in seconds."""
 
-    def __init__(self, folder: Path, seed: int) -> None:
+    def __init__(self, folder: Path, seed: int, longest: float = 30) -> None:
+        self.longest = longest
         self.root, self.ledger, self.notes = folder / "store", folder / "ledger", folder / "notes"
         self.notes.mkdir(parents=True)
         self.chance = random.Random(seed)
@@ -125,7 +126,7 @@ class Soak:
         return self.found
 
     def _life(self) -> float:
-        return self.chance.choice((0.3, 1, 3, 8, 20)) * self.chance.uniform(0.5, 1.5)
+        return min(self.chance.choice((0.3, 1, 3, 8, 20)) * self.chance.uniform(0.5, 1.5), self.longest)
 
     def _start(self) -> subprocess.Popen[bytes]:
         self.found.starts += 1
