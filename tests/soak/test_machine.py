@@ -26,7 +26,7 @@ from tests.hostile.long_runs import small_and_quick
 from tests.store.crashed import Clock
 from tests.store.engine import KEYS, index_items, tree
 
-RUNS = int(os.environ.get("FLINTMQ_MACHINE", "60"))
+RUNS = int(os.environ.get("FLINTMQ_MACHINE", "40"))
 HOURS = ";".join(map(str, range(24)))
 TOPICS = st.sampled_from(["T", "U", "库存"])
 QUEUES = st.integers(0, 1)
