@@ -13,7 +13,7 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak damage
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -78,6 +78,13 @@ syscalls: install ## Fail every system call of a store's life by strace, with ea
 
 torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on where it stopped; docs/reliability.md
 	nice $(BIN)/python -m tests.torture --report docs/reliability.md $(ARGS)
+
+soak: install ## Puts, readers, retention, restarts and kills for MINUTES (30); docs/reliability.md
+	$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),30) --report docs/reliability.md
+
+damage: install ## Flip every bit of records, lose pages, cut files to every length (an hour); docs/reliability.md
+	$(BIN)/python -m tests.hostile.bits --report docs/reliability.md
+	$(BIN)/python -m tests.hostile.pages --report docs/reliability.md
 
 power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
 	$(BIN)/python -m tests.crash.power --seeds $(or $(SEEDS),20)

@@ -7,9 +7,7 @@ itself at its n-th call that changes the disk. The ledger lies outside the store
 
 from __future__ import annotations
 
-import hashlib
 import itertools
-import json
 import os
 import random
 import signal
@@ -20,18 +18,13 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from flintmq.message import Message, Outcome
 from flintmq.store.message_store import MessageStore
+from flintmq.testing.contract import SMALL as KEYS
+from flintmq.testing.contract import Ledger, digest_of
 from tests.storage.faults import Faulty
 
-KEYS: dict[str, Any] = {
-    "mappedFileSizeCommitLog": 16384,
-    "mappedFileSizeConsumeQueue": 400,
-    "maxHashSlotNum": 8,
-    "maxIndexNum": 64,
-}
 FILE_SIZE = KEYS["mappedFileSizeCommitLog"]
 THREADS = 3
 
@@ -65,11 +58,6 @@ class Life:
     kernel_puts: bool = True
 
 
-def digest(*parts: object) -> str:
-    """What identifies a message's content."""
-    return hashlib.sha1(repr(parts).encode()).hexdigest()
-
-
 def made(identity: str, chance: random.Random) -> Message:
     """A message that names itself in its keys, of a size that is mostly small."""
     size = chance.choice((0, 10, 100, 700, 3000)) + chance.randrange(40)
@@ -78,24 +66,6 @@ def made(identity: str, chance: random.Random) -> Message:
         f"T{chance.randrange(3)}", chance.randbytes(size if chance.random() < 0.9 else 0),
         tags=f"t{chance.randrange(4)}", keys=identity, properties=properties, queue_id=chance.randrange(2),
     )  # fmt: skip
-
-
-class Ledger:
-    """Lines of JSON, one write each."""
-
-    def __init__(self, path: Path) -> None:
-        self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        size = os.fstat(self.fd).st_size
-        if size and os.pread(self.fd, 1, size - 1) != b"\n":  # a kill cut the last line of the life before
-            os.write(self.fd, b"\n")
-
-    def line(self, **fields: object) -> None:
-        """Append one."""
-        os.write(self.fd, json.dumps(fields).encode() + b"\n")
-
-    def close(self) -> None:
-        """Let go of the file."""
-        os.close(self.fd)
 
 
 def live(root: Path, ledger_path: Path, life: Life, child_of: Callable[..., None] | None = None) -> str:
@@ -188,10 +158,7 @@ def puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: 
     for number in numbers:
         identity = f"{life.number}-{thread}-{number}"
         message = made(identity, chance)
-        ledger.line(
-            sent=identity,
-            digest=digest(message.topic, message.queue_id, message.body, message.tags, message.properties),
-        )
+        ledger.line(sent=identity, digest=digest_of(message))
         result = store.put(message)
         ledger.line(
             told=identity, outcome=result.outcome.value, status=result.status.name, queue_offset=result.queue_offset,

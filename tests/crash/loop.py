@@ -17,7 +17,7 @@ import sys
 import time
 from pathlib import Path
 
-from tests.crash.contract import Told, check_contract, read_ledger
+from flintmq.testing.contract import Told, check_contract, read_ledger
 from tests.crash.lives import Life, live
 
 LIVES = 10  # of one store

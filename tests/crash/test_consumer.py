@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.message import Outcome
+from flintmq.testing.contract import check_contract
 from tests.crash.consuming import lives_of, offsets_on_disk, one_store
-from tests.crash.contract import check_contract
 from tests.crash.lives import Life
 from tests.storage.faults import Faulty
 from tests.storage.unplugged import Unplugged, write

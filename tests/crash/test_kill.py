@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.store.message_store import MessageStore
-from tests.crash.contract import check_contract, read_ledger
-from tests.crash.lives import KEYS, Ledger, Life, live
+from flintmq.testing.contract import Ledger, check_contract, read_ledger
+from tests.crash.lives import KEYS, Life, live
 
 
 def run(root: Path, lives: list[Life]) -> None:

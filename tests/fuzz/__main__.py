@@ -9,8 +9,8 @@ import traceback
 from pathlib import Path
 
 from tests.fuzz.corpus import load
+from tests.fuzz.more_targets import TARGETS
 from tests.fuzz.run import fuzz, try_one
-from tests.fuzz.targets import TARGETS
 
 
 def main(words: list[str]) -> int:

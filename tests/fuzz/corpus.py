@@ -11,7 +11,7 @@ from pathlib import Path
 from flintmq.format import flintmq_mark, inner_batch, record
 from flintmq.kernels import index as kernel
 from tests.compat.stores import Golden
-from tests.fuzz.targets import TARGETS
+from tests.fuzz.more_targets import TARGETS
 from tests.hostile.records import LOG, record_starts
 
 FOLDER = Path(__file__).resolve().parent / "corpus"
@@ -32,6 +32,12 @@ TEXTS = {
     ),
     "hosts": (b"10.0.0.1:10911", b"[2001:db8::1]:51000", bytes(range(20)), bytes(8)),
     "java_text": ("Orders \u5e93\u5b58 \U0001f600".encode(), b"\xed\xa0\x80\xff\xc0\x80", b"-9223372036854775808"),
+    "queue_ends": (b'[["Orders", 0, 17], ["\\u5e93\\u5b58", 3, 0]]', b"[]"),
+    "spark_offsets": (
+        b'{"Orders": {"0": 5, "1": -2}, "T": {"3": -1}}',
+        b'{"Orders/0": 5, "a/b/7": 9223372036854775807}',
+    ),
+    "filters": (b"Basic\n(Bas|L).c\nt", "\u4e2d\u6587\n.L\u4e2d\n\ufffd".encode(), b"\xff\x00bad\nSCHEDULE_.*\ntwice"),
     "json_config": (b'{"a":{0:1,\'b\':[1,2.5,null,true,]},/*c*/"\\u5e93":"\\n"}',),
 }
 
@@ -70,6 +76,8 @@ def seeds_of(golden: dict[str, Golden]) -> Iterator[tuple[str, bytes]]:
     yield "timer_parts", _bytes(golden["timer"], "config/timercheck")[:64]
     for name in ("topics.json", "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json"):
         yield "json_config", _bytes(golden["config"], f"config/{name}")
+    for number, name in enumerate(("topics.json", "consumerOffset.json", "delayOffset.json", "subscriptionGroup.json")):
+        yield "config_tables", bytes([number]) + _bytes(golden["config"], f"config/{name}")
     for name, texts in TEXTS.items():
         yield from ((name, word) for word in texts)
 

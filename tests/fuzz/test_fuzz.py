@@ -8,10 +8,11 @@ import pytest
 
 from tests.fuzz import run
 from tests.fuzz.corpus import FOLDER, MOST_BYTES, load
+from tests.fuzz.more_targets import TARGETS
 from tests.fuzz.mutate import mutate
-from tests.fuzz.targets import TARGETS
 
-ROUNDS = {"log": 40, "resync": 60, "broker_conf": 100, "json_config": 250, "setting": 200}
+ROUNDS = {"log": 40, "resync": 60, "broker_conf": 100, "json_config": 250, "setting": 200,
+          "filters": 60, "config_tables": 100, "queue_ends": 150}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TARGETS)

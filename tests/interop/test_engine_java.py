@@ -17,7 +17,7 @@ import pytest
 from flintmq.errors import StoreLockedError
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.message_store import MessageStore
-from tests.crash.contract import check_contract, read_ledger
+from flintmq.testing.contract import check_contract, read_ledger
 from tests.crash.lives import FILE_SIZE, KEYS, Life, live
 from tests.interop.java import VERSIONS, Java, home
 from tests.storage.faults import Faulty

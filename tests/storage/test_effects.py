@@ -10,6 +10,7 @@ import pytest
 
 from flintmq.errors import StoreAccessError
 from flintmq.storage.effects import REAL
+from tests.storage.faults import Faulty
 
 
 def test_only_regular_files_are_opened(tmp_path: Path) -> None:
@@ -246,3 +247,18 @@ def test_a_disk_that_cannot_begin_early_is_no_error(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("flintmq.storage.memory.start_sync", refused)
     REAL.start_sync(0, 4096, 8192)
     assert asked == [(4096, 8192)]
+
+
+def test_a_folder_that_is_made_has_its_names_on_disk(tmp_path: Path):
+    """Each directory that was missing is a name in the one above, which needs a sync."""
+    effects = Faulty()
+    (tmp_path / "a").mkdir()
+    effects.make_folder(str(tmp_path / "a" / "b" / "c"))
+    assert (tmp_path / "a" / "b" / "c").is_dir()
+    assert [path for name, path in effects.calls if name == "sync_dir"] == [
+        str(tmp_path / "a"),
+        str(tmp_path / "a" / "b"),
+    ]
+    effects.calls.clear()
+    effects.make_folder(str(tmp_path / "a" / "b" / "c"))
+    assert effects.calls == [], "it was there"

@@ -6,9 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from flintmq.format import index, record
-from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.format.consume_queue import Unit
 from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
+from flintmq.testing import slow_read
+from flintmq.testing.slow_read import log_bytes, tree
+
+__all__ = ["log_bytes", "tree"]
 
 FILE_SIZE = 4096
 FIRST_LOG = "commitlog/" + "0" * 20  # a log file that is in use, for faults that must not hit one that is made ahead
@@ -41,38 +45,14 @@ def put_all(store: MessageStore, count: int, first: int = 0, **rest: Any) -> lis
     return results
 
 
-def log_bytes(root: Path | str) -> tuple[bytes, int]:
-    """All bytes of the log, and its first offset."""
-    files = sorted(Path(root, "commitlog").iterdir())
-    return b"".join(file.read_bytes() for file in files), int(files[0].name) if files else 0
-
-
 def records(root: Path | str, file_size: int = FILE_SIZE) -> list[record.Record]:
     """Every record of the log, each fully checked; behind the last one there must be zeros only."""
-    data, base = log_bytes(root)
-    found, at = [], 0
-    while at < len(data):
-        file_end = at - at % file_size + file_size
-        try:
-            found.append(record.check(data, at, base + at, file_end=file_end))
-        except record.RecordError as error:
-            if error.kind == "BLANK":
-                at = file_end
-                continue
-            assert error.kind == "ZERO" and not any(data[at:]), f"{error} at {base + at}"
-            break
-        at += found[-1].size
-    return found
+    return slow_read.records(root, file_size)
 
 
 def units(root: Path | str, topic: str = "T", queue_id: int = 0) -> list[Unit]:
     """The units of a queue, up to the last one that is not zeros."""
-    folder = Path(root, "consumequeue", topic, str(queue_id))
-    data = b"".join(file.read_bytes() for file in sorted(folder.iterdir()))
-    found = list(UNIT.iter(data))
-    while found and found[-1] == Unit(0, 0, 0):
-        found.pop()
-    return found
+    return slow_read.units(root, topic, queue_id)
 
 
 def expected_units(root: Path | str, topic: str = "T", queue_id: int = 0) -> list[Unit]:
@@ -91,22 +71,7 @@ def expected_units(root: Path | str, topic: str = "T", queue_id: int = 0) -> lis
 
 def index_items(root: Path | str, slots: int = 8, items: int = 32) -> list[tuple[int, int]]:
     """(key hash, log offset) of every item of the index, in order; chains and headers are checked on the way."""
-    found = []
-    for path in sorted(Path(root, "index").iterdir()):
-        data = path.read_bytes()
-        assert len(data) == 40 + 4 * slots + 20 * items
-        header = index.HEADER.unpack(data)
-        table = dict.fromkeys(range(slots), 0)
-        for number in range(1, max(header.index_count, 1)):
-            item = index.ITEM.unpack(data, index.item_position(number, slots))
-            assert item.previous == table[item.key_hash % slots], (path.name, number)
-            table[item.key_hash % slots] = number
-            found.append((item.key_hash, item.physical_offset))
-        assert not any(data[index.item_position(max(header.index_count, 1), slots) :]), "items behind the count"
-        for slot, number in table.items():
-            assert index.SLOT.unpack(data, index.slot_position(slot)).item == number, (path.name, slot)
-        assert header.slots_used == sum(number > 0 for number in table.values())
-    return found
+    return slow_read.index_items(root, slots, items)
 
 
 def expected_items(root: Path | str) -> list[tuple[int, int]]:
@@ -132,13 +97,3 @@ def check_derived(root: Path | str) -> None:
     }
     assert there == queues
     assert index_items(root) == expected_items(root)
-
-
-def tree(root: Path | str, *folders: str) -> dict[str, bytes]:
-    """Relative path -> bytes of every file below these folders (all of log, queues and index if none is named)."""
-    return {
-        str(path.relative_to(root)): path.read_bytes()
-        for folder in folders or ("commitlog", "consumequeue", "index")
-        for path in sorted(Path(root, folder).rglob("*"))
-        if path.is_file()
-    }

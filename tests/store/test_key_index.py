@@ -243,3 +243,23 @@ def test_a_kill_between_any_two_stores_of_an_insertion(tmp_path: Path, stops: in
     insert(found, [key for key in keys if key[1] > found.end_offset])
     found.close()
     assert list(files(tmp_path / "killed").values()) == list(whole.values())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("length", [1, 39, 60, 71, 72, 92, 112, 300, 711])
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, which: int, length: int, clean: bool):
+    """At 92 bytes and below there is no room for an item, and a start that took the length for its own never ended."""
+    with open_small(tmp_path) as store:
+        put_all(store, 45)
+    files = sorted((tmp_path / "index").iterdir())
+    whole = [path.read_bytes() for path in files]
+    damage.cut(files[which], length)
+    if not clean:
+        (tmp_path / "abort").touch()
+    with open_small(tmp_path) as store:
+        assert [m.keys for m in store.query("T", "k44")] == ["k44"] and store.query("T", "k3")[0].keys == "k3"
+        put_all(store, 1, first=45)
+    if which == -1 and length < 711:  # else it goes on as it is, with a place less
+        check_derived(tmp_path)
+        assert sorted((tmp_path / "index").iterdir())[0].read_bytes() == whole[0]

@@ -48,6 +48,20 @@ def test_pieces_end_where_they_say(tmp_path: Path) -> None:
         )
 
 
+@pytest.mark.parametrize("more", [1, SIZE, FILE_SIZE])
+def test_a_file_that_is_too_long_hides_no_record_of_the_next_one(tmp_path: Path, more: int) -> None:
+    one, first = full_file(0, 1000)
+    two, second = full_file(FILE_SIZE, 2000)
+    three, third = full_file(2 * FILE_SIZE, 3000, 4)
+    log = log_of(tmp_path, one, two, three)
+    with Path(log.files[0].path).open("ab") as file:
+        file.write(one[:more])
+    log = LogFiles.discover([str(Path(log.files[0].path).parent)])
+    for access in ("pread", "map"):
+        assert offsets(LogWalk(log, access=access)) == first + second + third
+        assert offsets(LogWalk(log, access=access, strict=False)) == first + second + third
+
+
 def test_a_range_gives_the_records_that_start_in_it(tmp_path: Path) -> None:
     one, first = full_file(0, 1000)
     two, second = full_file(FILE_SIZE, 2000, 4)

@@ -12,6 +12,7 @@ import pytest
 from flintmq.message import GetMessageStatus, Message
 from flintmq.store.message_store import MessageStore
 from flintmq.store.read import wanted_codes
+from flintmq.testing.damage import flip
 from tests.store.engine import FILE_SIZE, message, open_small, put_all
 
 S = GetMessageStatus
@@ -204,6 +205,20 @@ def test_a_unit_that_leads_to_another_record_is_not_served(tmp_path: Path):
         path.write_bytes(data)
         got = store.get("T", 0, 0)
         assert [m.queue_offset for m in got.messages] == [0, 3, 4] and got.next_begin_offset == 5
+
+
+@pytest.mark.parametrize("byte", [5, 39, 87, 94])
+def test_a_damaged_record_costs_the_others_of_its_answer_nothing(tmp_path: Path, byte: int):
+    """Magic, system flag (the host's width), the lengths of body and properties: that one is left out."""
+    with open_small(tmp_path) as store:
+        put_all(store, 5)
+        store.wait_dispatched(5)
+        whole = store.get("T", 0, 0).messages
+        flip(tmp_path / "commitlog" / ("0" * 20), whole[2].physical_offset + byte, 0x10)
+        got = store.get("T", 0, 0)
+        assert got.status is S.FOUND and got.next_begin_offset == 5
+        assert [m.raw for m in got.messages if m.queue_offset != 2] == [whole[n].raw for n in (0, 1, 3, 4)]
+        assert store.get("T", 0, 2, 1).status in (S.MESSAGE_WAS_REMOVING, S.FOUND)
 
 
 def test_by_key_and_by_iteration(store: MessageStore):

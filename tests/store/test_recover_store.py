@@ -12,7 +12,9 @@ import pytest
 from flintmq.errors import CorruptStoreError
 from flintmq.format import checkpoint, flintmq_mark, record
 from flintmq.message import Message
+from flintmq.storage.effects import REAL
 from flintmq.store.recovery import Verdict
+from flintmq.store.small_files import page_cache_id
 from flintmq.testing import damage
 from tests.store.crashed import BEGIN, Clock, flip, killed, log_file, make, quarantined, reopened, zero
 from tests.store.engine import FILE_SIZE, check_derived, index_items, message, open_small, put_all, records, tree
@@ -67,6 +69,23 @@ def test_unordered_write_back_is_cut_at_the_hole_and_what_lies_behind_is_kept_as
     assert len(lost) >= 13 and set(lost) <= {record.encode(r) for r in kept[6:]}
     assert lost[-1] == record.encode(kept[-1])
     assert (store.recovered.verdict, store.recovered.decisions[0][:8]) == (Verdict.END, "recovery")
+
+
+@pytest.mark.parametrize("boot", ["another-boot", ""], ids=["power-cut", "kill"])
+def test_a_record_above_the_mark_that_is_not_whole_is_the_end_after_a_power_cut_only(tmp_path: Path, boot: str):
+    """Of what was not synced a power cut may leave any byte; a kill leaves all, so there it is damage."""
+    kept = make(tmp_path, count=20, size=600)
+    flip(tmp_path, kept[5].physical_offset + 300)
+    killed(tmp_path, flushed=kept[2].physical_offset)
+    (tmp_path / "abort").write_text(f"1\n{boot or page_cache_id(str(tmp_path), REAL)}")
+    if boot:
+        reopened(tmp_path, kept[:5])
+        assert quarantined(tmp_path) == [record.encode(r) for r in kept[6:]]
+        return
+    before = tree(tmp_path)
+    with pytest.raises(CorruptStoreError, match="records go on at offset"):
+        open_small(tmp_path)
+    assert tree(tmp_path) == before
 
 
 def test_a_cut_tells_what_it_did(tmp_path: Path):

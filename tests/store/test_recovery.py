@@ -33,7 +33,7 @@ def test_every_combination_of_facts_has_the_verdict_of_the_table() -> None:
     for case in itertools.product(Follows, *[(True, False)] * 5):
         row = next(r for r in ROWS if all(want is None or want == got for want, got in zip(r, case, strict=False)))
         follows, clean, below, own, zeros, sector = case
-        verdict = decide(follows, clean=clean, below_mark=below, own_mark=own, zeros=zeros, zero_sector=sector)
+        verdict = decide(follows, clean=clean, below_mark=below, own_mark=own, zeros=zeros, lost=sector)
         assert verdict is row[-1], case
         seen.add(verdict)
     assert seen == set(Verdict)

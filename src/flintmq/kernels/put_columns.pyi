@@ -11,6 +11,7 @@ LONG: Final = 2
 RESERVED: Final = 3
 
 Bytes = bytes | bytearray | memoryview
+Numbers = array[int] | memoryview
 
 class Texts:
     def __init__(self, data: Bytes, offsets: Bytes, valid: Bytes, wide: bool, first: int, rows: int) -> None: ...
@@ -53,8 +54,8 @@ class Columns:
         store_time: int,
         numbers: array[int],
         next_offsets: array[int],
-        unit_queue: array[int],
-        unit_offset: array[int],
-        unit_time: array[int],
-        unit_bytes: bytearray,
+        unit_queue: Numbers,
+        unit_offset: Numbers,
+        unit_time: Numbers,
+        unit_bytes: bytearray | memoryview,
     ) -> int: ...

@@ -20,6 +20,7 @@ from contextlib import contextmanager, suppress
 from flintmq.errors import StoreAccessError
 from flintmq.kernels import walk
 from flintmq.storage import memory
+from flintmq.storage.lock import StoreLock
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -255,6 +256,17 @@ class Effects:
         """Make a directory and its parents."""
         os.makedirs(path, exist_ok=True)
 
+    def make_folder(self, path: str) -> None:
+        """Make a directory and its parents, if it is missing. Durability: their names, on return."""
+        missing, at = [], path
+        while not self.is_dir(at):
+            missing.append(at)
+            at = os.path.dirname(at)
+        if missing:
+            self.mkdirs(path)
+        for folder in reversed(missing):
+            self.sync_dir(os.path.dirname(folder))
+
     def create(self, path: str, size: int) -> int:
         """A new file of full size (sparse, zeros), open for reading and writing. It must not exist.
 
@@ -401,6 +413,15 @@ class Effects:
             os.fsync(fd)
         finally:
             os.close(fd)
+
+    def lock_store(self, root: str) -> StoreLock:
+        """The right to write the store at root, held until it is given back.
+
+        Raises:
+            StoreLockedError: somebody else has it.
+            OSError: the lock's file cannot be made.
+        """
+        return StoreLock(root)
 
     # -- time -------------------------------------------------------------------------------------------------------
 

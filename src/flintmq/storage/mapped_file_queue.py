@@ -126,10 +126,7 @@ class MappedFileQueue:
         Thread: one at a time.
         """
         path = self._path(start)
-        directory = os.path.dirname(path)
-        if not self.effects.is_dir(directory):
-            self.effects.mkdirs(directory)
-            self.effects.sync_dir(os.path.dirname(directory))
+        self.effects.make_folder(os.path.dirname(path))
         if path in self._making and self.effects.size(path) is not None:
             self.effects.unlink(path)
         self._making.add(path)

@@ -11,6 +11,7 @@ import functools
 import mmap
 import os
 import sys
+from typing import Literal
 
 MADV_RANDOM = 1
 MADV_WILLNEED = 3
@@ -42,6 +43,13 @@ def _call(name: str, memory: mmap.mmap, position: int, count: int, *rest: int) -
     if failed:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def zeros(kind: Literal["B", "i", "q"], count: int) -> memoryview:
+    """Numbers (bytes, of 32 bits, of 64 bits) that cost nothing before they are touched: opening a store, or walking
+    one file, must not pay for the largest block."""
+    size = max(count, 1) * {"B": 1, "i": 4, "q": 8}[kind]
+    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)).cast(kind)
 
 
 def advise(memory: mmap.mmap, position: int, count: int, advice: int) -> None:

@@ -80,9 +80,7 @@ class ConfigFile:
         Durability: on return.
         """
         path = os.path.join(self.folder, self.name)
-        if not self.effects.is_dir(self.folder):
-            self.effects.mkdirs(self.folder)
-            self.effects.sync_dir(os.path.dirname(self.folder))
+        self.effects.make_folder(self.folder)
         old = self.effects.read_file(path, config_json.MAX_BYTES)
         if old:
             replace_file(path + (".bak" if self._usable else ".unusable"), old, self.effects)

@@ -14,7 +14,6 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from flintmq.config import StoreConfig
 from flintmq.format import batch_queue, consume_queue, properties
@@ -24,6 +23,7 @@ from flintmq.format.text import java_decode, java_encode, java_hash
 from flintmq.kernels import runs
 from flintmq.kernels import units as kernel
 from flintmq.message import StoredMessage, stored_message
+from flintmq.storage.memory import zeros
 from flintmq.store.handed_over import Rows
 from flintmq.store.index_writer import Numbers
 from flintmq.store.log import Piece
@@ -140,15 +140,10 @@ class _Given:
     """The arrays that a block shows. There are two sets, used in turn."""
 
     def __init__(self) -> None:
-        self.offset, self.time = _zeros("q", MOST_UNITS), _zeros("q", MOST_UNITS)
-        self.bytes = bytearray(20 * MOST_UNITS)
-        self.key_hashes = _zeros("i", MOST_KEYS)
-        self.key_offsets, self.key_times = _zeros("q", MOST_KEYS), _zeros("q", MOST_KEYS)
-
-
-def _zeros(kind: Literal["i", "q"], count: int) -> memoryview:
-    """Numbers in memory that is not touched before it is used."""
-    return memoryview(bytearray(count * (4 if kind == "i" else 8))).cast(kind)
+        self.offset, self.time = zeros("q", MOST_UNITS), zeros("q", MOST_UNITS)
+        self.bytes = zeros("B", 20 * MOST_UNITS)
+        self.key_hashes = zeros("i", MOST_KEYS)
+        self.key_offsets, self.key_times = zeros("q", MOST_KEYS), zeros("q", MOST_KEYS)
 
 
 @dataclass(slots=True)
@@ -189,9 +184,9 @@ class Dispatcher:
         self.flags = 0
         self.follow(rules.peer)
         self.delays = array("q", rules.delay_ms or (0,))
-        self.unit_queue = array("i", bytes(4 * MOST_UNITS))
-        self.unit_offset, self.unit_time = array("q", bytes(8 * MOST_UNITS)), array("q", bytes(8 * MOST_UNITS))
-        self.unit_bytes = bytearray(20 * MOST_UNITS)
+        self.unit_queue = zeros("i", MOST_UNITS)
+        self.unit_offset, self.unit_time = zeros("q", MOST_UNITS), zeros("q", MOST_UNITS)
+        self.unit_bytes = zeros("B", 20 * MOST_UNITS)
         self.given, self.spare = _Given(), _Given()
         self.batch_units: list[tuple[int, batch_queue.BatchUnit]] = []
         self.units = self.keys = 0

@@ -144,6 +144,10 @@ class FlushService(Follower):
         """Start the thread."""
         self._thread.start()
 
+    def serve_itself(self) -> None:
+        """No thread will be started: whoever waits flushes."""
+        self._stop = True
+
     def stop(self) -> None:
         """Stop the thread after a last flush of everything."""
         self._stop = True

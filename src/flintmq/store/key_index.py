@@ -12,15 +12,20 @@ is full, as upstream does it, and the checkpoint's third time says so.
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
 from flintmq.config import StoreConfig
+from flintmq.errors import ConfigError
 from flintmq.format import index
 from flintmq.format.index import ITEM, SLOT
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry, index_files
 from flintmq.store.index_writer import IndexFileWriter, IndexWriter, Numbers
+
+log = logging.getLogger("flintmq.index")
 
 
 def _header(path: str, effects: Effects) -> index.Header:
@@ -48,11 +53,10 @@ def remove_unsynced(root: str, config: StoreConfig, effects: Effects, on_disk: i
     removed = 0
     for file in reversed(found):
         header = _header(file.path, effects)
-        if (
-            header.index_count >= geometry.index_geometry(file.path, file.size, config).items
-            and 0 < header.end_timestamp < on_disk
-        ):
-            break
+        with suppress(ConfigError):  # it is too short for any items
+            items = geometry.index_geometry(file.path, file.size, config).items
+            if header.index_count >= items and 0 < header.end_timestamp < on_disk:
+                break
         effects.unlink(file.path)
         removed += 1
     if removed:
@@ -86,12 +90,37 @@ class KeyIndex:
         self.was_there = bool(self.found)
         self.taken_back: int | None = None
         self._some: int | None = None  # of the record at end_offset only so many keys are in; None: all
-        shape = geometry.IndexGeometry(config.max_hash_slot_num, config.max_index_num)
-        if self.found:
-            with effects.reading(self.found[-1].path) as fd:
-                shape = geometry.index_geometry(self.found[-1].path, self.found[-1].size, config, fd, effects)
+        self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
+        shape = self._shape()
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
         self.writer.names.update((os.path.basename(file.path), 0) for file in self.found)
+
+    def _shape(self) -> geometry.IndexGeometry:
+        """The division of the newest file that holds all its items; as configured if there is none.
+
+        Raises:
+            ConfigError: a file does not tell its division, and no keys do.
+        """
+        config, effects = self.config, self.effects
+        for file in reversed(self.found):
+            try:
+                with effects.reading(file.path) as fd:
+                    shape = geometry.index_geometry(file.path, file.size, config, fd, effects)
+                if shape.items > 1 and _header(file.path, effects).index_count <= shape.items:
+                    return shape
+            except ConfigError:
+                if not {"maxHashSlotNum", "maxIndexNum"} <= config.given:
+                    raise
+            self._spoilt.add(file.path)
+        return geometry.IndexGeometry(config.max_hash_slot_num, config.max_index_num)
+
+    def _remove_spoilt(self) -> None:
+        """Remove files that were cut short; their keys are entered again."""
+        while self.found and self.found[-1].path in self._spoilt:
+            path = self.found.pop().path
+            log.warning("%s is too short for its items and is made again", path)
+            self.effects.unlink(path)
+            self.taken_back = _header(self.found[-1].path, self.effects).end_physical_offset if self.found else 0
 
     def recover(self, log_end: int, on_disk: int = 0, lower: Callable[[int], None] = lambda time: None) -> None:
         """Take back what a kill left half done and what lies behind the log's end, then continue the last file.
@@ -105,6 +134,7 @@ class KeyIndex:
             OSError: the disk refused.
         """
         self.found = [file for file in self.found if self.effects.size(file.path) is not None]
+        self._remove_spoilt()
         self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
         self.writer.full += [
             file.path for file in self.found[:-1] if _header(file.path, self.effects).end_timestamp >= on_disk

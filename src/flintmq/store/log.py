@@ -13,7 +13,7 @@ maps whole files: faster, but a file that another process shrinks kills the read
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format.record import MAGIC_BLANK
 from flintmq.kernels import walk as kernel
+from flintmq.storage.memory import zeros
 from flintmq.store.late_begin import late_begin
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.log_sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
@@ -108,7 +109,7 @@ class LogWalk:
         self.access, self.strict, self.report = access, strict, report if report is not None else Report()
         self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
         self.piece_bytes = piece_bytes
-        self.positions = memoryview(bytearray(8 * max_rows)).cast("q")
+        self.positions = zeros("q", max_rows)
         self.position = max(begin, log.min_offset)
         self.last_time = 0
         self._effort = Effort()
@@ -152,7 +153,7 @@ class LogWalk:
             return
         source: Mapped | Pieces | None = None
         try:
-            size = self.log.effects.size_of(fd)
+            size = self._own(file, self.log.effects.size_of(fd))
             kind = SOURCES[self.access] if size else Pieces
             source = kind(self, file, fd, size)
             if isinstance(source, Own) and not source.can:
@@ -165,6 +166,13 @@ class LogWalk:
             if source is not None:
                 source.close()
             self.log.effects.close(fd)
+
+    def _own(self, file: LogFile, size: int) -> int:
+        """Bytes of a file that are its part of the log: one that is too long must not hide those behind it."""
+        behind = bisect_right(self.log.files, file.start, key=lambda other: other.start)
+        if file.size <= self.log.file_size or behind == len(self.log.files):
+            return size
+        return min(size, max(self.log.file_size, self.log.files[behind].start - file.start))
 
     def _vanished(self, file: LogFile) -> None:
         self.report.note("vanished", f"{file.path} was deleted while the log was read")
@@ -247,7 +255,7 @@ class LogWalk:
                 below_mark=below,
                 own_mark=own,
                 zeros=zeros,
-                zero_sector=self._zero_sector(file, p, follower),
+                lost=self.facts.power_cut or self._zero_sector(file, p, follower),
             )
         if verdict is Verdict.DAMAGE or (verdict is Verdict.UNORDERED and not self.cut_unordered):
             self._damage(file, p, where, verdict, follower)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 
 from flintmq.kernels import walk as kernel
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.memory import zeros
 from flintmq.store.log import MAX_ROWS, Piece
 from flintmq.store.log_files import LogFile, LogFiles
 
@@ -31,7 +32,7 @@ class LogTail:
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files
         self.position = 0
-        self._positions = memoryview(bytearray(8 * MAX_ROWS)).cast("q")
+        self._positions = zeros("q", MAX_ROWS)
 
     def pieces(self, begin: int, end: int) -> Iterator[Piece]:
         """Records from log offset `begin` on, which lies at one, up to `end`, below which everything is written.

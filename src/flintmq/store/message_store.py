@@ -23,7 +23,6 @@ from flintmq.kernels.appender import Putter
 from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.dispatch_lock import ExternalClaim, holder
 from flintmq.storage.effects import REAL, Effects
-from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.where import local_only
 from flintmq.store import geometry, queue_list
@@ -70,6 +69,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             process makes them from the log (`flintmq spark dispatch`); `get`, `wait_dispatched` and delivery after a
             delay are not to be had.
         effects: the disk and the clock.
+        services: False starts no thread: flushing, dispatching and the rest happen when their steps are called, or when
+            a put or `close` needs them. For simulations (`flintmq.testing`), in which everything has one order.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
@@ -91,6 +92,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         peer: str = "5.3.3",
         dispatch: str = "thread",
         effects: Effects = REAL,
+        services: bool = True,
         **keys: object,
     ) -> None:
         self.root = os.path.abspath(local_only(path))
@@ -98,10 +100,12 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self.config = given_config(config, dev, keys)
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
-        self._external = dispatch == "external"
-        effects.mkdirs(os.path.join(self.root, geometry.LOG))
+        self._external, self._services = dispatch == "external", services
+        effects.make_folder(os.path.join(self.root, geometry.LOG))
+        if effects.size(os.path.join(self.root, "checkpoint")) is None:  # or a kill came before the name was on disk
+            effects.sync_dir(os.path.dirname(self.root))
         geometry.open_root(self.root, self.config, effects)
-        self._lock = StoreLock(self.root)
+        self._lock = effects.lock_store(self.root)
         self._closed = threading.Event()
         self._claim: ExternalClaim | None = None
         self._index: KeyIndex | None = None
@@ -205,6 +209,14 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self._puts.put,
             self._retention,
         )
+        self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
+        if self._services:
+            self._start()
+        else:
+            self._flush.serve_itself()
+
+    def _start(self) -> None:
+        """Start the threads."""
         self._files.start()
         if self._commits is not None:
             self._commits.start()
@@ -212,7 +224,6 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         if not self._external:
             self._dispatch.start()
         self._keeping.start()
-        self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
         self._keeper.start()
 
     @staticmethod
@@ -334,6 +345,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self._flush.flush_once()
         elif self._commits is not None:
             self._commits.commit_once()
+        while not self._services and self._dispatch.dispatch_once():
+            pass
         return self._dispatch.wait(end, 1e9 if timeout is None else timeout)
 
     def _flushed_all(self) -> bool:
@@ -354,7 +367,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
                 return
             self._closed.set()
             self._log.close()
-        self._keeper.join()
+        if self._keeper.is_alive():
+            self._keeper.join()
         self._keeping.stop()
         if self._commits is not None:
             self._commits.stop()

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
+from flintmq.errors import FormatError
 from flintmq.format.consume_queue import Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.text import java_encode, java_hash
@@ -140,7 +141,7 @@ class Reader:
         return lost, [], following
 
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
-        """The record that a unit leads to, if it is the one that stands there."""
+        """The record that a unit leads to, if it is the one that stands there; no checksum is compared."""
         if not unit.is_written or unit.is_pre_blank:
             return None
         raw = self.files.read(unit.physical_offset, unit.size)
@@ -150,7 +151,10 @@ class Reader:
         place = raw, unit.physical_offset, len(raw) + 8, len(raw), topic, queue_id, offset
         if fetch.check(unit_bytes(unit.physical_offset, unit.size, unit.tags_code), 0, 1, *place, self._position)[0]:
             return message
-        own = message.fields.topic == topic and message.queue_id == queue_id and message.queue_offset == offset
+        try:
+            own = message.fields.topic == topic and message.queue_id == queue_id and message.queue_offset == offset
+        except FormatError:  # damage: this one cannot be given, the others can
+            return None
         return message if own or b"INNER_MULTI" in message.fields.properties else None
 
 

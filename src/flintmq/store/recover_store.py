@@ -147,7 +147,7 @@ class LogRecovery:
         """
         follower = next_record(self.files, end + 1)
         file = self.files.find(end)
-        if reason != TORN and follower is not None and file is not None:
+        if reason != TORN and follower is not None and file is not None and not self.facts.power_cut:
             raise CorruptStoreError(
                 file.path, end - file.start, f"{reason}; records go on at offset {follower}", SALVAGE
             )
@@ -223,7 +223,7 @@ class LogRecovery:
             message = record_at(self.files, offset)
             if message is None:
                 break
-            self.effects.mkdirs(folder)
+            self.effects.make_folder(folder)
             path = os.path.join(folder, f"{offset:020d}-{message.store_timestamp}.record")
             if self.effects.size(path) is None:
                 fd = self.effects.create(path, 0)
@@ -305,6 +305,8 @@ def recover(
         recovery.tell(f"{removed} index files that were not synced are made anew")
     if not ends:
         queue_list.forget(root, effects)
+    if facts.clean and facts.mark is None:  # for the next start, if damage is met below after `abort` was made
+        small.write(end, known)
     small.make_abort()
     recovery.cut(end)
     if queues is None:

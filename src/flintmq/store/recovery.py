@@ -9,7 +9,8 @@ nowhere else, from four facts:
 *   whether p lies below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void when it
     holds another time than the checkpoint, as after RocketMQ wrote), else the end of the last record, older ones
     behind p left out, whose store time is strictly below the checkpoint's `physicMsgTimestamp`;
-*   whether the bad place holds **zeros**: at p itself, and up to a 512-byte boundary (a sector that never was written).
+*   whether the bad place holds **zeros**: at p itself, and up to a 512-byte boundary (a sector that never was written);
+    after a power cut, which `abort` tells by the boot that it names, any byte above M may be missing, zeros or not.
 
 | follows           | stopped cleanly            | unclean, p < M | unclean, p >= M                                  |
 |-------------------|----------------------------|----------------|--------------------------------------------------|
@@ -17,7 +18,7 @@ nowhere else, from four facts:
 |                   | damage if below our mark   |                |                                                  |
 | only older ones   | stale tail                 | damage         | stale tail                                       |
 | ones not older    | damage                     | damage         | unordered write-back if a sector is zero;        |
-|                   |                            |                | else damage                                      |
+|                   |                            |                | or the power was cut; else damage                |
 
 One cell is stricter than the rule it comes from: below a valid `flintmq.mark` a stale tail is damage after a clean
 stop too, because FlintMQ zeroes what it cuts and so never leaves one.
@@ -34,6 +35,7 @@ from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
+from flintmq.store.small_files import power_was_cut
 
 SECTOR = 512
 
@@ -67,6 +69,7 @@ class Facts:
         mark: flushed log offset from a valid `flintmq.mark`, else None.
         latest: the youngest store time in ms that the checkpoint has; 0 if unknown.
         named: of object storage: log offset of the record that the newest index file names last, else None.
+        power_cut: the machine was started again since the store ran.
         zeros_end: of object storage: at this log offset and behind it zeros are the end of the log, and nobody reads
             on for a record behind them. A disk tells its holes; from a server a gigabyte of zeros would be fetched.
     """
@@ -78,11 +81,10 @@ class Facts:
     latest: int = 0
     named: int | None = None
     zeros_end: int | None = None
+    power_cut: bool = False
 
 
-def decide(
-    follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, zero_sector: bool
-) -> Verdict:
+def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, lost: bool) -> Verdict:
     """The table above.
 
     Args:
@@ -91,7 +93,7 @@ def decide(
         below_mark: p < M.
         own_mark: M comes from `flintmq.mark`.
         zeros: the bytes at p are zeros.
-        zero_sector: the bad place holds zeros up to a 512-byte boundary.
+        lost: the bad place holds zeros up to a 512-byte boundary, or the power was cut.
     """
     if below_mark and (own_mark or not clean):
         return Verdict.DAMAGE
@@ -99,7 +101,7 @@ def decide(
         return Verdict.END if zeros else Verdict.TORN_TAIL
     if follows is Follows.OLDER:
         return Verdict.STALE_TAIL
-    return Verdict.UNORDERED if zero_sector and not clean else Verdict.DAMAGE
+    return Verdict.UNORDERED if lost and not clean else Verdict.DAMAGE
 
 
 def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
@@ -141,7 +143,8 @@ def read_facts(root: str, effects: Effects = REAL) -> Facts:
     clean = effects.size(os.path.join(root, "abort")) is None
     if not effects.remote:
         live = not effects.holds_lock and is_live(root)
-        return Facts(clean=clean, live=live, physic_time=physic_time, mark=mark, latest=latest)
+        cut = not clean and power_was_cut(root, effects)
+        return Facts(clean, live, physic_time, mark, latest, power_cut=cut)
     named = _last_named(root, effects)
     zeros_end = max(mark or 0, 0 if named is None else named + 1)
     return Facts(clean, False, physic_time, mark, latest, named, zeros_end)

@@ -58,8 +58,22 @@ def page_cache_lasted(root: str, effects: Effects) -> bool:
 
     False where nobody knows.
     """
+    return _page_cache_of_abort(root, effects) == page_cache_id(root, effects) != ""
+
+
+def power_was_cut(root: str, effects: Effects) -> bool:
+    """Whether the machine was started, or the file system mounted, again since the process that `abort` names: then of
+    what was not synced any byte may be missing.
+
+    False where nobody knows.
+    """
+    before, now = _page_cache_of_abort(root, effects), page_cache_id(root, effects)
+    return bool(before and now) and before != now
+
+
+def _page_cache_of_abort(root: str, effects: Effects) -> str:
     words = (effects.read_file(os.path.join(root, "abort"), 4096) or b"").decode("ascii", "replace").split()
-    return len(words) == 2 and words[1] == page_cache_id(root, effects)
+    return words[1] if len(words) == 2 else ""
 
 
 class StoreFiles:

@@ -3,7 +3,8 @@
 The body's checksum covers neither topic nor properties. A process that is killed inside a put leaves the rest of the
 record as zeros, and so does a disk that lost power before it wrote all sectors, because a log file begins as zeros and
 whatever is cut is zeroed. So a record is torn if there is a zero byte in its topic or properties: `put` refuses those
-(reliability B9).
+(reliability B9). Only where its zeros reach the end of a sector can more be missing than this record, so that what lies
+behind goes with it.
 """
 
 from __future__ import annotations
@@ -22,8 +23,10 @@ from flintmq.format.record import (
 from flintmq.kernels import fetch, runs
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.log import Piece
+from flintmq.store.recovery import SECTOR
 
 TORN = "its topic or properties did not arrive as a whole"
+ODD = "a zero byte in its topic or properties"
 
 _HEAD = struct.Struct(">iI4xi4xq8xi")  # size, magic, queue id, queue offset, system flag
 
@@ -51,7 +54,7 @@ class Tail:
             name, properties = bytes(data[topic:topic_end]), bytes(data[topic_end + 2 : at + size])
             wrong = self._count(name, queue_id, queue_offset, flags)
             if b"\0" in name or b"\0" in properties:
-                wrong = TORN
+                wrong = TORN if _is_hole(data, topic, topic_end, at + size, piece.base - piece.file.start) else ODD
             if wrong is not None and piece.base + at >= self.mark:
                 return piece.base + at, wrong
         return None
@@ -94,3 +97,18 @@ def _topic(data: memoryview, at: int, magic: int, flags: int) -> tuple[int, int]
     width = 1 if magic == MAGIC_V1 else 2
     begin += width
     return begin, begin + int.from_bytes(data[begin - width : begin], "big")
+
+
+def _is_hole(data: memoryview, topic: int, topic_end: int, end: int, position: int) -> bool:
+    """Whether zeros in a record's text go on to the end of a sector.
+
+    The topic is data[topic:topic_end], the properties, behind two bytes of length, go to `end`; data[0] stands at
+    `position` of its file.
+    """
+    if not any(data[end - 1 : end + -(position + end) % SECTOR]):
+        return True
+    for stop in range(topic + 1 + -(position + topic + 1) % SECTOR, end, SECTOR):
+        last = topic_end - 1 if 0 <= stop - 1 - topic_end < 2 else stop - 1  # a length may hold zeros
+        if data[last] == 0:
+            return True
+    return False

@@ -1,0 +1,401 @@
+"""One flipped bit costs at most the record it hits: every bit of records that the engine wrote.
+
+    python -m tests.hostile.bits --stores 20 [--first 0] [--report docs/reliability.md]
+
+Each store has ten records of all shapes in small files, and is left as by five kinds of stops. Each bit of each record
+is flipped, tried after a clean stop and after an unclean one, and judged by the slow codec. Where that says that there
+is no record, all readers and the engine must say so, with file and position, and nothing else may be missing; where it
+sees nothing, one field of that record alone may differ. At each `--engine`-th flip the engine is opened, on a copy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import random
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from flintmq import open_store
+from flintmq.config import StoreConfig
+from flintmq.errors import CorruptStoreError
+from flintmq.forensics.verify import verify
+from flintmq.format import checkpoint, flintmq_mark, record
+from flintmq.message import GetMessageStatus, Message, PutMessageStatus
+from flintmq.storage.effects import REAL
+from flintmq.store.message_store import MessageStore
+from flintmq.store.recover_store import LogRecovery
+from flintmq.store.recovery import read_facts
+from flintmq.store.report import Report
+from flintmq.store.small_files import StoreFiles
+from flintmq.store.snapshot import list_log
+from tests.hostile.long_runs import small_and_quick, today, write_section
+from tests.store.crashed import Clock
+
+FILE_SIZE = 1024
+KEYS: dict[str, Any] = {
+    "mappedFileSizeCommitLog": FILE_SIZE, "mappedFileSizeConsumeQueue": 200, "maxHashSlotNum": 8, "maxIndexNum": 32
+}  # fmt: skip
+RECORDS = 10  # a store
+CLEAN, KILLED = ("clean", "clean, no mark"), ("flushed", "unflushed", "killed, no mark")
+STOPS = (*CLEAN, *KILLED)
+OUTCOMES = {
+    "refused": "the engine refuses, with file and position",
+    "unread": "in a file that was flushed before: a start does not read it",
+    "cut": "the last record, not known to be flushed: cut",
+    "follower": "above the mark: the queue's last record does not follow it any more; that one is cut, and kept aside",
+    "taken": "no checksum covers the field, its place in a queue; of what was dispatched again it takes others' places",
+    "unseen": "no checksum covers the field: it differs, nothing else does",
+}
+
+
+class Quick(Clock):
+    """The engine's disk: a clock that goes on, and syncs that are not done, as the process does not die."""
+
+
+@dataclass
+class Store:
+    """A store as five kinds of stops leave it: directories that share the files of one log.
+
+    Attributes:
+        roots: stop -> directory.
+        records: as the slow codec reads them.
+    """
+
+    roots: dict[str, Path]
+    records: list[record.Record]
+    keys: dict[str, Any]
+
+    @property
+    def end(self) -> int:
+        return self.records[-1].physical_offset + self.records[-1].size
+
+    def path(self, offset: int) -> Path:
+        """The file that holds a log offset."""
+        return next(iter(self.roots.values())) / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
+
+
+def messages(seed: int) -> Iterator[Message]:
+    """Ten messages of all shapes, small ones mostly."""
+    chance = random.Random(f"bits {seed}")
+    for n in range(RECORDS):
+        body = chance.choice((b"", b"x", chance.randbytes(20), b"text of a message", chance.randbytes(60)))
+        more = {"p": "v" * chance.randrange(1, 9)} if chance.random() < 0.3 else None
+        topic = chance.choice(("T", "T", "Orders", "库存", "%RETRY%" + "L" * 130 if n == 3 else "U"))
+        tags, key = chance.choice((None, "a", "paid")), f"k{n}" if chance.random() < 0.7 else None
+        yield Message(topic, body, tags=tags, keys=key, properties=more, queue_id=chance.randrange(2), flag=n)
+
+
+def make(folder: Path, seed: int) -> Store:
+    """Write one; every fifth has whole-record checksums (`enabledAppendPropCRC`)."""
+    keys = KEYS | {"enabledAppendPropCRC": seed % 5 == 4, "defaultTopicQueueNums": 2}
+    first = folder / "0"
+    with MessageStore(first, config=keys, effects=Quick()) as store:
+        for message in messages(seed):
+            assert store.put(message).status is PutMessageStatus.PUT_OK
+    made = Store({}, _records(first), keys)
+    last = made.records[-1].store_timestamp
+    for n, stop in enumerate(STOPS):
+        root = folder / str(n)
+        if n:
+            shutil.copytree(first, root, copy_function=_linked)
+        made.roots[stop] = root
+        if "no mark" in stop:
+            (root / "flintmq.mark").unlink()
+        if stop not in ("clean", "clean, no mark"):
+            (root / "abort").write_text("1")
+        if stop in ("flushed", "unflushed"):
+            flushed, at = (made.end, last) if stop == "flushed" else (0, 0)
+            _replace(root / "checkpoint", checkpoint.encode(checkpoint.Checkpoint(at, at)))
+            _replace(root / "flintmq.mark", flintmq_mark.encode(flushed, at))
+    return made
+
+
+def _linked(source: str, to: str) -> None:
+    """The log is shared by all stops, the rest is not."""
+    os.link(source, to) if "/commitlog/" in source else shutil.copyfile(source, to)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    path.unlink()
+    path.write_bytes(data)
+
+
+def _records(root: Path) -> list[record.Record]:
+    found = []
+    for path in sorted((root / "commitlog").iterdir()):
+        data, at = path.read_bytes(), 0
+        while at < len(data):
+            try:
+                found.append(record.check(data, at, int(path.name) + at, file_end=len(data)))
+            except record.RecordError as error:
+                assert error.kind in ("BLANK", "ZERO"), error
+                break
+            at += found[-1].size
+    return found
+
+
+class Trial:
+    """One flipped bit of one record, tried on all stops of a store. `wrong` is what must not be, a line each."""
+
+    def __init__(self, store: Store, number: int, byte: int, bit: int) -> None:
+        self.store, self.number, self.byte, self.bit = store, number, byte, bit
+        self.hit = store.records[number]
+        self.file = store.path(self.hit.physical_offset)
+        self.position = self.hit.physical_offset % FILE_SIZE
+        self.outcomes: Counter[tuple[str, str]] = Counter()
+        self.wrong: list[str] = []
+        self.now: record.Record | None = None
+
+    def run(self, whole: str | None = None) -> None:
+        """Flip, look by all readers and the engine's decision, flip back. `whole`: open the engine after this stop."""
+        with open(self.file, "r+b") as file:
+            os.pwrite(file.fileno(), self._flipped(file.fileno()), self.position + self.byte)
+            try:
+                self.now = self._reference()
+                turn = self.number + self.byte + self.bit
+                clean, killed = CLEAN[turn % len(CLEAN)], KILLED[turn % len(KILLED)]
+                self._one(clean)
+                self._one(killed)
+                if turn % 4 == 0:
+                    self._verified((clean, killed)[turn // 4 % 2])
+                if whole is not None:
+                    self._engine(whole)
+            finally:
+                os.pwrite(file.fileno(), self._flipped(file.fileno()), self.position + self.byte)
+
+    def _flipped(self, fd: int) -> bytes:
+        return bytes([os.pread(fd, 1, self.position + self.byte)[0] ^ 1 << self.bit])
+
+    def _reference(self) -> record.Record | None:
+        """What the slow codec says stands there now."""
+        data = self.file.read_bytes()
+        try:
+            return record.check(data, self.position, self.hit.physical_offset, file_end=len(data))
+        except record.RecordError:
+            return None
+
+    def complain(self, stop: str, what: str) -> None:
+        """Something that must not be."""
+        self.wrong.append(f"record {self.number} at {self.hit.physical_offset}, byte {self.byte}, bit {self.bit}, "
+                          f"{stop}: {what}")  # fmt: skip
+
+    @property
+    def is_last(self) -> bool:
+        return self.number == len(self.store.records) - 1
+
+    def _one(self, stop: str) -> None:
+        refused, told = self._readers(stop)
+        decided = self._decision(stop)
+        if self.now is not None and decided == "end":
+            self.outcomes[stop, "unseen"] += 1
+        elif decided in ("refused", "unread"):
+            self.outcomes[stop, decided] += 1
+        elif decided == "cut" and (self.is_last or self.now is not None):
+            self.outcomes[stop, "cut" if self.is_last else "follower"] += 1
+        else:
+            self.complain(stop, f"the engine: {decided}, readers: refused {refused}, told {told}")
+
+    def _readers(self, stop: str) -> tuple[bool, bool]:
+        """The lenient and the strict reader of the log; (whether the strict one refused, whether anything is told)."""
+        root, report = self.store.roots[stop], Report()
+        with open_store(root, set=self.store.keys) as view:
+            found = [record.decode(m.raw) for m in view.messages(strict=False, report=report)]
+            try:
+                strict = [record.decode(m.raw) for m in view.messages()]
+                error = None
+            except CorruptStoreError as caught:
+                strict, error = None, caught
+        wanted = list(self.store.records)
+        here = (str(self._path(stop)), self.position)
+        told = [(d.file, d.position) for d in report.damages]
+        tail = [n for n in report.notes if n.code in ("torn_tail", "stale_tail", "end")]
+        if self.now is not None:
+            wanted[self.number] = self.now
+            self._only_one_field()
+            if found != wanted and not (self.is_last and tail and found == wanted[:-1]):
+                self.complain(stop, f"{len(found)} of {len(wanted)} records are read, or others than are there")
+            if error is not None or told:
+                self.complain(stop, f"damage where a record counts: {error or told}")
+            return False, bool(tail)
+        if found != wanted[: self.number] + wanted[self.number + 1 :]:
+            self.complain(stop, f"{len(found)} of {len(wanted)} records are read, not all but the one that was hit")
+        if told != [here] and not (self.is_last and tail):
+            self.complain(stop, f"told is {told or 'nothing'}")
+        if told and report.lost_bytes < self.hit.size:
+            self.complain(stop, f"{report.lost_bytes} lost bytes are told of {self.hit.size}")
+        if told and (error is None or (error.file, error.position) != here):
+            self.complain(stop, f"the strict reader: {error}")
+        if not told and strict != wanted[:-1]:
+            self.complain(stop, "strict and lenient readers differ at the tail")
+        return error is not None, bool(told or tail)
+
+    def _path(self, stop: str) -> Path:
+        return self.store.roots[stop] / "commitlog" / self.file.name
+
+    def _only_one_field(self) -> None:
+        assert self.now is not None
+        changed = [name for name in record.Record._fields if getattr(self.now, name) != getattr(self.hit, name)]
+        if len(changed) > 1 or "body" in changed:
+            self.complain("-", f"fields {changed} differ and nobody sees it")
+
+    def _decision(self, stop: str) -> str:
+        """What the engine decides: "end" (of all that was written), "cut" or "refused"."""
+        root = str(self.store.roots[stop])
+        config = StoreConfig.from_keys(self.store.keys)
+        files = list_log(root, config, REAL)
+        recovery = LogRecovery(root, files, read_facts(root), StoreFiles(root, REAL).known, REAL)
+        try:
+            end, _, _ = recovery.find_end()
+        except CorruptStoreError as error:
+            at = (error.file, error.position)
+            if at != (str(self._path(stop)), self.position) and not self._order_broken(error):
+                self.complain(stop, f"the engine refuses another place: {error}")
+            return "refused"
+        if end in (self.store.end, -(-self.store.end // FILE_SIZE) * FILE_SIZE):
+            if self.now is None and recovery.compared > self.hit.physical_offset:
+                return "unread"
+            return "end" if self.now is not None else "nothing is seen"
+        behind = self.store.records[-1].physical_offset
+        return "cut" if end == behind else f"cut at {end}"
+
+    def _order_broken(self, error: CorruptStoreError) -> bool:
+        """Above the mark a changed place in the queue shows at the next record of that queue."""
+        return self.now is not None and "where" in str(error) and "is the next" in str(error)
+
+    def _moved(self) -> bool:
+        """Whether the record now claims another place in a queue."""
+        names = ("topic", "queue_id", "queue_offset", "sys_flag", "magic")
+        return self.now is not None and any(getattr(self.now, name) != getattr(self.hit, name) for name in names)
+
+    def _verified(self, stop: str) -> None:
+        found = verify(self.store.roots[stop], StoreConfig.from_keys(self.store.keys))
+        places = {(d.file, d.position) for d in found.defects}
+        here = (str(self._path(stop)), self.position)
+        reference = self._reference()
+        if reference is None and here not in places and not (self.is_last and "torn-tail" in found.note_counts):
+            self.complain(stop, f"verify does not tell: {found.defect_counts} {found.note_counts}")
+        if reference is None and found.records != RECORDS - 1:
+            self.complain(stop, f"verify counts {found.records} records")
+        told = {"units-ghost", "units-pending", "queue-unconfigured"} & found.note_counts.keys()
+        if reference is not None and not found.defects and not told:
+            fields = ("topic", "queue_id", "queue_offset")
+            if any(getattr(reference, name) != getattr(self.hit, name) for name in fields):
+                self.complain(stop, "verify does not tell of a unit that leads to another queue's record")
+
+    def _engine(self, stop: str) -> None:
+        """Open the whole engine on a copy: what it serves is what it wrote, but for what was hit."""
+        copy = self.store.roots[stop].parent / "copy"
+        shutil.copytree(self.store.roots[stop], copy)
+        before = _content(copy / "commitlog")
+        try:
+            with MessageStore(copy, config=self.store.keys, effects=Quick()) as store:
+                assert store.wait_dispatched(10)
+                self._served(stop, store, copy)
+        except CorruptStoreError:
+            if _content(copy / "commitlog") != before:
+                self.complain(stop, "the engine refused, and changed the log")
+        finally:
+            shutil.rmtree(copy)
+
+    def _served(self, stop: str, store: MessageStore, copy: Path) -> None:
+        kept = {p.read_bytes() for p in (copy / "quarantine").glob("*")} if (copy / "quarantine").is_dir() else set()
+        for n, r in enumerate(self.store.records):
+            if n == self.number:
+                continue
+            got = store.get(r.topic.decode(), r.queue_id, r.queue_offset, 1)
+            raw = got.messages[0].raw if got.status is GetMessageStatus.FOUND else b""
+            whole = record.encode(r)
+            if raw != whole and self._moved():
+                self.outcomes[stop, "taken"] += 1
+                return
+            if raw != whole and whole not in kept:
+                self.complain(stop, f"record {n} is not served: {got.status.name}")
+        got = store.get(self.hit.topic.decode(), self.hit.queue_id, self.hit.queue_offset, 1)
+        there = self.file.read_bytes()[self.position : self.position + self.hit.size]
+        if got.messages and got.messages[0].queue_offset == self.hit.queue_offset and got.messages[0].raw != there:
+            self.complain(stop, "what is served is not what stands there, its checksum included")
+
+
+def _content(root: Path) -> dict[str, bytes]:
+    return {str(p): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file() and p.name != "lock"}
+
+
+def trials(store: Store, chance: random.Random | None = None, count: int = 0) -> Iterator[Trial]:
+    """Every bit of every record, or so many that chance draws."""
+    places = [(n, byte, bit) for n, r in enumerate(store.records) for byte in range(r.size) for bit in range(8)]
+    for place in places if chance is None else chance.sample(places, count):
+        yield Trial(store, *place)
+
+
+@dataclass
+class Tally:
+    """What came of many trials."""
+
+    flips: int = 0
+    records: int = 0
+    outcomes: Counter[tuple[str, str]] = field(default_factory=Counter)
+    wrong: list[str] = field(default_factory=list)
+
+    def add(self, other: Tally | Trial) -> None:
+        """Add what came of others, or of one."""
+        self.flips += other.flips if isinstance(other, Tally) else 1
+        self.records += other.records if isinstance(other, Tally) else 0
+        self.outcomes += other.outcomes
+        self.wrong += other.wrong
+
+
+def run(folder: Path, seed: int, engine: int, chance: random.Random | None = None, count: int = 0) -> Tally:
+    """All trials of one store, or some."""
+    tally = Tally()
+    store = make(folder, seed)
+    tally.records = len(store.records)
+    for n, trial in enumerate(trials(store, chance, count)):
+        trial.run(STOPS[n // engine % len(STOPS)] if n % engine == 0 else None)
+        tally.add(trial)
+    return tally
+
+
+def table(sums: Tally) -> list[str]:
+    """The lines of the report."""
+    rows = [f"| what the engine does | {' | '.join(STOPS)} |", f"|{'---|' * (len(STOPS) + 1)}"]
+    for name, text in OUTCOMES.items():
+        rows.append(f"| {text} | {' | '.join(f'{sums.outcomes[stop, name]:,}' for stop in STOPS)} |")
+    return [*rows, f"| anything else | {' | '.join('0' if not sums.wrong else '?' for _ in STOPS)} |"]
+
+
+def main() -> int:
+    """The long form."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--stores", type=int, default=20)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--engine", type=int, default=100, help="open the whole engine at each so-manieth flip")
+    parser.add_argument("--report", type=Path)
+    words = parser.parse_args()
+    small_and_quick(setattr)
+    sums, began = Tally(), time.monotonic()
+    for seed in range(words.first, words.first + words.stores):
+        with tempfile.TemporaryDirectory(prefix="flintmq-bits-") as folder:
+            one = run(Path(folder), seed, words.engine)
+        sums.add(one)
+        print(*one.wrong[:10], sep="\n", end="")
+        print(
+            f"store {seed}: {sums.flips:,} flips, {len(sums.wrong)} wrong, {time.monotonic() - began:.0f} s", flush=True
+        )
+    head = f"{sums.flips:,} bits of {sums.records} records ({today()}); {len(sums.wrong)} wrong:"
+    lines = [head, "", *table(sums)]
+    print(*lines, sep="\n")
+    if words.report is not None and not sums.wrong:
+        write_section(words.report, "bits", lines)
+    return 1 if sums.wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,39 @@
+"""A part of the cases of `tests/hostile/pages.py`, which tries them all; subsets of what is derived all the time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.hostile import pages
+from tests.hostile.long_runs import small_and_quick
+
+
+def wrong(cases: Callable[..., object], folder: Path, stride: int, least: int) -> list[object]:
+    """The cases that must not be, of each stride-th; there are so many of them at least."""
+    found = list(cases(folder, stride))  # type: ignore[call-overload]
+    assert len(found) >= least
+    return [case for case in found if case[1]]
+
+
+@pytest.fixture(autouse=True)
+def _small(monkeypatch: pytest.MonkeyPatch) -> None:
+    small_and_quick(monkeypatch.setattr)
+
+
+def test_t8_pages_that_are_lost_or_written_to_another_place(tmp_path: Path) -> None:
+    assert wrong(pages.page_cases, tmp_path, 17, 15) == []
+
+
+def test_t9_files_of_every_length(tmp_path: Path) -> None:
+    assert wrong(pages.length_cases, tmp_path, 797, 20) == []
+
+
+def test_t9_files_that_are_gone_renamed_doubled_swapped(tmp_path: Path) -> None:
+    assert wrong(pages.name_cases, tmp_path, 23, 20) == []
+
+
+def test_t12_what_is_derived_is_made_again_byte_for_byte(tmp_path: Path) -> None:
+    assert wrong(pages.subset_cases, tmp_path, 3, 40) == []

@@ -1,0 +1,90 @@
+"""The contract sees each of the wrongs that it names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.message import Message
+from flintmq.store.message_store import MessageStore
+from flintmq.testing.contract import SMALL, Book, Ledger, check_contract, digest_of, read_book
+
+
+def lived(root: Path, count: int = 60) -> Book:
+    """A store of one life, and its book."""
+    book = Book()
+    with MessageStore(root, config=SMALL) as store:
+        for n in range(count):
+            identity = f"0-{n}"
+            message = Message("T", b"x" * (n * 10), tags="t", keys=identity, queue_id=n % 2)
+            book.sent[identity] = {"digest": digest_of(message)}
+            r = store.put(message)
+            book.told[identity] = {
+                "outcome": r.outcome.value, "place": r.physical_offset, "size": r.size, "time": r.store_timestamp,
+                "queue_offset": r.queue_offset, "committed": None,
+            }  # fmt: skip
+    return book
+
+
+def test_an_honest_store_keeps_it(tmp_path: Path):
+    found = check_contract(tmp_path, lived(tmp_path))
+    assert found.wrong == {} and found.acknowledged == found.stored == 60, found
+
+
+WRONGS: dict[str, dict[str, Any]] = {
+    "lost": {"outcome": "ok", "place": 1 << 20, "size": 100, "time": 5, "queue_offset": 3},
+    "phantom": {"outcome": "failed"},
+    "altered": {"outcome": "ok", "place": 0, "size": 1, "time": 5, "queue_offset": 0},
+}
+
+
+@pytest.mark.parametrize("wrong", WRONGS)
+def test_an_answer_that_the_store_does_not_keep_is_seen(tmp_path: Path, wrong: str):
+    book = lived(tmp_path, 5)
+    identity = "0-99" if wrong == "lost" else "0-3"
+    book.sent.setdefault(identity, {"digest": ""})
+    book.told[identity] = WRONGS[wrong]
+    assert check_contract(tmp_path, book).wrong == {wrong: 1}
+
+
+def test_another_content_and_what_came_back_are_seen(tmp_path: Path):
+    book = lived(tmp_path, 5)
+    book.sent["0-2"]["digest"] = "another"
+    book.gone.add("0-4")
+    assert check_contract(tmp_path, book).wrong == {"altered": 1, "phantom": 1}
+
+
+def test_what_was_not_promised_may_be_missing_at_the_end_only(tmp_path: Path):
+    book = lived(tmp_path, 5)
+    for identity, place in (("0-98", 1 << 20), ("0-99", 10)):
+        book.sent[identity] = {"digest": ""}
+        book.told[identity] = {"outcome": "ok", "place": place, "size": 100, "committed": 0}
+    book.safe["0"] = 0
+    found = check_contract(tmp_path, book)
+    assert found.wrong == {"lost": 1} and found.uncommitted == 1, found
+
+
+@pytest.mark.parametrize("kind", ["unit", "item"])
+def test_derived_files_that_say_something_else_are_seen(tmp_path: Path, kind: str):
+    """Changed while the store is open, so that no recovery mends it."""
+    book = lived(tmp_path, 5)
+    queue, index = tmp_path / "consumequeue/T/0" / ("0" * 20), next((tmp_path / "index").iterdir())
+
+    def spoil(store: MessageStore) -> None:
+        path, at = (queue, 7) if kind == "unit" else (index, 40 + 4 * 8 + 20 + 11)
+        data = bytearray(path.read_bytes())
+        data[at] ^= 1
+        path.write_bytes(data)
+
+    assert check_contract(tmp_path, book, opened=spoil).wrong.keys() >= {"derived"}
+
+
+def test_a_book_of_a_ledger_knows_how_far_each_life_was_safe(tmp_path: Path):
+    ledger = Ledger(tmp_path / "ledger")
+    ledger.line(sent="0-1", digest="d")
+    ledger.line(told="0-1", outcome="ok", committed=100)
+    ledger.line(sent="0-2", digest="d")
+    ledger.line(told="0-2", outcome="ok", committed=80)
+    assert read_book(tmp_path / "ledger").safe == {"0": 100}
