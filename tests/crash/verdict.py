@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flintmq.format import properties
-from tests.crash.contract import Told, check_contract, read_ledger
+from flintmq.testing.contract import Told, check_contract, read_ledger
 from tests.crash.lives import FILE_SIZE, Ledger
 from tests.store import engine
 
