@@ -163,3 +163,18 @@ def test_a_flush_does_not_hold_up_who_writes_and_forgets_nothing(tmp_path: Path)
     files.flush()
     assert files.dirty == set()
     files.close()
+
+
+def test_names_that_may_not_be_on_disk_are_synced_with_what_is_written(tmp_path: Path):
+    """A kill may have come between a queue file's creation and the sync of its directory."""
+    path = tmp_path / "consumequeue" / "T" / "0" / "0"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(100))
+    for unsure in (False, True):
+        effects = Faulty()
+        files = OpenFiles(effects)
+        files.unsure = unsure
+        files.write(str(path), 100, b"x", 0)
+        files.flush()
+        assert (effects.count("sync_dir") == 3) == unsure
+        files.close()

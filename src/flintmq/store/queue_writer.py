@@ -33,6 +33,9 @@ SPARE_HOLES = 1024  # units of holes that a queue may have without a reason in t
 class OpenFiles:
     """The files that writers have open: the most recently used 128, so that many queues need few descriptors.
 
+    Attributes:
+        unsure: names of files that are there may not be on disk, as after an unclean stop.
+
     Thread: any; one call at a time is worked on.
     """
 
@@ -41,6 +44,7 @@ class OpenFiles:
         self.open: OrderedDict[str, int] = OrderedDict()
         self.dirty: set[str] = set()  # written since the last flush, open or not
         self.grown: set[str] = set()  # directories that got a new name since
+        self.unsure = False
         self._lock = threading.Lock()
 
     def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
@@ -60,13 +64,18 @@ class OpenFiles:
             fd = self.effects.open_write(path)
             if self.effects.size_of(fd) < file_size:  # of a kill amid its creation
                 self.effects.truncate(fd, file_size)
+            if self.unsure:
+                self._grew(os.path.dirname(path))
             return fd
         except FileNotFoundError:
             folder = os.path.dirname(path)
             self.effects.mkdirs(folder)
-            # The queue's directory, its topic's, and the one above may all be new.
-            self.grown |= {folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))}
+            self._grew(folder)
             return self.effects.create(path, file_size)
+
+    def _grew(self, folder: str) -> None:
+        """The queue's directory, its topic's, and the one above may all be new."""
+        self.grown |= {folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))}
 
     def flush(self) -> None:
         """Make everything that was written durable, the names of new files included.

@@ -177,6 +177,8 @@ class LogRecovery:
                 self.effects.drop_cache(fd, durable, max(file.size - durable, 0))
             finally:
                 self.effects.close(fd)
+        for folder in sorted({os.path.dirname(file.path) for file in self.files.files}):
+            self.effects.sync_dir(folder)  # the stop may have come between a file's creation and that
 
     def cut(self, end: int) -> None:
         """Nothing may stand behind the end: copy what counts there, remove later files, zero the rest of the last one.
@@ -315,10 +317,12 @@ def recover(
     begin = begin_of_dispatch(files, recovery.facts, known)
     if index is not None:
         index.recover(end, known.index_timestamp, small.lower_index_time)
+    queues.files.unsure = not recovery.facts.clean
     records = load_derived(
         files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean, compared=recovery.compared,
         ends=ends, tell=recovery.tell,
     )  # fmt: skip
+    queues.files.unsure = False
     recovery.tell(f"{records} records were dispatched again")
     offsets = queues.next_offsets()
     for place, told in (ends or {}).items():  # of a queue without files whose messages are all gone
