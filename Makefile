@@ -13,7 +13,7 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak damage
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak damage crash-sim
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -88,6 +88,9 @@ damage: install ## Flip every bit of records, lose pages, cut files to every len
 
 power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
 	$(BIN)/python -m tests.crash.power --seeds $(or $(SEEDS),20)
+
+crash-sim: install ## STATES (20000) power cuts on a simulated disk, JOBS (1) at a time; goes on; docs/reliability.md
+	$(BIN)/python -m flintmq.testing.crash --states $(or $(STATES),20000) --jobs $(or $(JOBS),1) --report docs/reliability.md
 
 torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/reliability.md
 	$(BIN)/python -m tests.torture_spark.loop --kills $(or $(KILLS),300) --report docs/reliability.md

@@ -66,6 +66,16 @@ def test_what_was_not_promised_may_be_missing_at_the_end_only(tmp_path: Path):
     assert found.wrong == {"lost": 1} and found.uncommitted == 1, found
 
 
+@pytest.mark.parametrize("safe", [0, 1 << 62], ids=["unsynced", "synced"])
+def test_a_store_time_that_lacks_bytes_is_a_price_of_what_was_not_promised_only(tmp_path: Path, safe: int):
+    book = lived(tmp_path, 5)
+    book.told["0-3"]["time"] |= 0xFF << 56
+    book.told["0-3"]["time"] -= 1 << 64  # the stored one has a zero where this has a byte
+    book.told["0-3"]["committed"], book.safe["0"] = 0, safe
+    found = check_contract(tmp_path, book)
+    assert (found.torn, found.wrong) == ((0, {"altered": 1}) if safe else (1, {}))
+
+
 @pytest.mark.parametrize("kind", ["unit", "item"])
 def test_derived_files_that_say_something_else_are_seen(tmp_path: Path, kind: str):
     """Changed while the store is open, so that no recovery mends it."""

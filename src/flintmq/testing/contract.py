@@ -91,6 +91,8 @@ class Told:
         acknowledged, unknown: puts answered OK, and those whose answer is missing or uncertain.
         uncommitted: acknowledged without a promise beyond what was committed (transient pool) or flushed (a power cut
             under ASYNC_FLUSH), and gone: the price. Not among `acknowledged`. Always the newest.
+        torn: such messages that are there, but for zeros in their store time: it lay across the edge of a page of which
+            a power cut took the last bytes, and no checksum covers it (enabledAppendPropCRC adds one).
         stored: records in the log.
         lost: acknowledged messages that are not there.
         phantom: records that were never sent, or whose put was refused, or that came back after they had gone.
@@ -105,6 +107,7 @@ class Told:
     acknowledged: int = 0
     unknown: int = 0
     uncommitted: int = 0
+    torn: int = 0
     stored: int = 0
     lost: int = 0
     phantom: int = 0
@@ -203,10 +206,11 @@ def check_contract(
 
 
 @lru_cache(maxsize=1 << 14)
-def _content(r: record.Record) -> tuple[str, str, tuple[int, ...]]:
-    """(identity, digest, hashes of its keys) of a record."""
+def content_of(r: record.Record) -> tuple[str, str, tuple[int, ...]]:
+    """(identity, digest, hashes of its keys) of a record, without what the store itself adds."""
     pairs = properties.parse_bytes(r.properties)
-    others = {name: value for name, value in pairs.items() if name not in ("KEYS", "TAGS")} or None
+    own = ("KEYS", "TAGS", "WAIT", "__CRC32#")
+    others = {name: value for name, value in pairs.items() if name not in own} or None
     whole = digest(r.topic.decode(), r.queue_id, r.body, pairs.get("TAGS"), others)
     hashes = tuple(key_hash(r.topic.decode(), key) for key in keys_of(pairs, r.sys_flag))
     return pairs.get("KEYS", ""), whole, hashes
@@ -222,7 +226,7 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
     there: dict[str, record.Record] = {}
     for r in log:
         found.stored += 1
-        identity, whole, _ = _content(r)
+        identity, whole, _ = content_of(r)
         if identity in there:
             found.duplicated += 1
             found.notes.append(f"{identity} at {there[identity].physical_offset} and {r.physical_offset}")
@@ -232,7 +236,9 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
             found.phantom += 1
             found.notes.append(f"phantom {identity!r} at {r.physical_offset}")
             continue
-        found.altered += whole != book.sent[identity]["digest"]
+        if whole != book.sent[identity]["digest"]:
+            found.altered += 1
+            found.notes.append(f"altered {identity} at {r.physical_offset}: {r.properties!r:.80}")
     end = log[-1].physical_offset + log[-1].size if log else 0
     for identity in book.sent:
         answer = book.told.get(identity)
@@ -249,8 +255,8 @@ def _acknowledged(
 ) -> None:
     """One message that was answered OK."""
     behind = answer["place"] + answer["size"]
+    promised = answer.get("committed") is None or behind <= book.safe.get(life_of(identity), NEVER)
     if stored is None:
-        promised = answer.get("committed") is None or behind <= book.safe.get(life_of(identity), NEVER)
         if not promised and answer["place"] >= end:  # the price costs the newest only
             found.uncommitted += 1
         elif behind > book.expired:
@@ -260,9 +266,18 @@ def _acknowledged(
         return
     found.acknowledged += 1
     place = (stored.queue_offset, stored.physical_offset, stored.size, stored.store_timestamp)
-    if place != (answer["queue_offset"], answer["place"], answer["size"], answer["time"]):
+    told = answer["queue_offset"], answer["place"], answer["size"], answer["time"]
+    if not promised and place[:3] == told[:3] and _lacks_bytes(place[3], told[3]):
+        found.torn += 1
+    elif place != told:
         found.altered += 1
         found.notes.append(f"{identity} was told {answer}, and stands at {place}")
+
+
+def _lacks_bytes(now: int, before: int) -> bool:
+    """Whether a time differs from another by bytes that are zero."""
+    pairs = zip(now.to_bytes(8, "big", signed=True), before.to_bytes(8, "big", signed=True), strict=True)
+    return now != before and all(a in (0, b) for a, b in pairs)
 
 
 def _queues(root: str | os.PathLike[str], log: list[record.Record], effects: Effects, found: Told) -> None:
@@ -295,7 +310,7 @@ def _index(
 ) -> None:
     """Line 5 for the index."""
     begin = slow_read.log_begin(root, effects)
-    items = [(hashed, r.physical_offset) for r in log for hashed in _content(r)[2]]
+    items = [(hashed, r.physical_offset) for r in log for hashed in content_of(r)[2]]
     there = slow_read.index_items(root, keys["maxHashSlotNum"], keys["maxIndexNum"], effects)
     there = [item for item in there if item[1] >= begin]
     if there != items:

@@ -1,0 +1,70 @@
+"""Power cuts on a simulated disk, from the command line.
+
+    python -m flintmq.testing.crash --states 20000 [--jobs 2] [--dir artifacts/crash-sim] [--report docs/reliability.md]
+    python -m flintmq.testing.crash --seed 81723 --model ext4 --cut 214 --state 9
+
+The first form goes through cases of all models, each cut at every call, and goes on where it was stopped. The second
+makes one state again, as a failure printed it; without `--cut` it explores the whole case, with `--faults` it fails its
+calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+from flintmq.testing import sim_long
+from flintmq.testing.crash_explorer import Explorer, shrunk
+from flintmq.testing.sim_disk import MODELS
+from flintmq.testing.sim_faults import sweep
+from flintmq.testing.sim_run import Case
+
+
+def parsed() -> argparse.Namespace:
+    """The words of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flintmq.testing.crash", description="Power cuts on a simulated disk."
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--states", type=int, help="go through cases until so many states were looked at")
+    what.add_argument("--seed", type=int, help="one case")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (with --states)")
+    parser.add_argument("--dir", type=Path, default=Path("artifacts/crash-sim"), help="keeps how far --states came")
+    parser.add_argument("--report", type=Path, help="a page that gets the table (with --states)")
+    parser.add_argument("--model", choices=MODELS, default="ext4", help="of the disk (with --seed)")
+    parser.add_argument("--cut", type=int, help="only this call (with --seed)")
+    parser.add_argument("--state", type=int, help="only this state there (with --cut)")
+    parser.add_argument("--per-cut", type=int, default=8, help="at most so many states at one call (with --seed)")
+    parser.add_argument("--shrink", action="store_true", help="drop operations that are not needed to fail")
+    parser.add_argument("--faults", action="store_true", help="fail every call instead of stopping there")
+    return parser.parse_args()
+
+
+def main() -> int:
+    """Explore many cases, or one, or one state of one."""
+    words = parsed()
+    logging.disable(logging.CRITICAL)
+    if words.states is not None:
+        sums = sim_long.go_on(words.states, max(words.jobs, 1), words.dir)
+        print(sim_long.table(sums), *sums["failed"][:5], sep="\n")
+        if words.report is not None:
+            sim_long.write(words.report, sums)
+        return 1 if sums["failed"] else 0
+    case = Case.of(words.seed, words.model)
+    if words.faults:
+        swept = sweep(case)
+        print(f"{swept.runs} runs, {swept.states} states, {len(swept.failures)} wrong", *swept.failures[:5], sep="\n")
+        return 1 if swept.failures else 0
+    found = Explorer(case, words.per_cut, words.cut, words.state).go()
+    print(f"trace {found.trace:08x}, {sum(found.counts.values())} states, {len(found.failures)} wrong")
+    for failure in found.failures[:5]:
+        print(f"{failure.replay}\n  depth {failure.depth}: {failure.what}")
+    if found.failures and words.shrink:
+        print(*shrunk(case, words.per_cut).ops, sep="\n")
+    return 1 if found.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
