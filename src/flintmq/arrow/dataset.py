@@ -23,9 +23,6 @@ from flintmq.errors import FlintError, UsageError
 from flintmq.store.narrow import narrowed
 from flintmq.store.report import Report
 
-READ_AHEAD = 2
-"""Batches that Arrow may hold while it filters; each is some 8 MiB."""
-
 
 def dataset(
     path: str | os.PathLike[str],
@@ -91,42 +88,50 @@ class StoreDataset(ds.Dataset):
         """True: nothing is known of all rows."""
         return ds.scalar(True)
 
-    def scanner(  # type: ignore[override]  # pyarrow names its own options one by one
-        self, columns: Any = None, filter: Any = None, **options: Any
-    ) -> ds.Scanner:
-        """A scanner over the wanted columns of the rows that a filter lets pass.
+    def scanner(  # type: ignore[override]  # its options are hints about files and threads, of which there are none here
+        self, columns: Any = None, filter: Any = None, **_: Any
+    ) -> Scan:
+        """The wanted columns of the rows that a filter lets pass, to be read once.
 
         Args:
-            columns: names; or a dict of new names and expressions, as pyarrow takes it.
+            columns: names of columns; None for all.
             filter: an Arrow expression.
-            options: pyarrow's own of Scanner.from_batches, such as use_threads.
 
         Raises:
-            UsageError: an unknown column.
+            UsageError: an unknown column, or columns that are computed.
         """
+        if isinstance(columns, Mapping):
+            raise UsageError("columns that are computed are not made here; take columns by name and compute behind it")
         filter = self._with_filter(filter)
         tree = None if filter is None else tree_of(filter)
-        read = SCHEMA
-        if columns is not None and not isinstance(columns, Mapping) and (filter is None or tree is not None):
-            asked = [str(name) for name in columns] + ([] if tree is None else list(tree.columns()))
-            read = narrow(list(dict.fromkeys(asked)) or ["queue_id"])  # rows have to be counted by something
         predicate = self.predicate if tree is None else narrowed(self.predicate, comparisons(tree))
+        names = SCHEMA.names if columns is None else list(columns)
+        read = SCHEMA
+        if filter is None or tree is not None:
+            asked = [*names, *(() if tree is None else tree.columns())]
+            read = narrow(list(dict.fromkeys(asked)) or ["queue_id"])  # rows have to be counted by something
         reader = open_reader(self.path, read, predicate, **self.options)
-        options = {"batch_readahead": READ_AHEAD, "cache_metadata": False} | options
-        rows = pa.RecordBatchReader.from_batches(read, self._noting(reader))
-        return ds.Scanner.from_batches(rows, columns=columns, filter=filter, **options)
+        given = narrow(names) if names else pa.schema([])
+        return Scan(pa.RecordBatchReader.from_batches(given, self._rows(reader, filter, names)))
 
-    def count_rows(self, filter: Any = None, **options: Any) -> int:  # type: ignore[override]
-        """How many rows a filter lets pass; reads nothing but what the filter asks for."""
-        return int(self.scanner(columns=[], filter=filter, **options).count_rows())
-
-    def _noting(self, reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    def _rows(self, reader: pa.RecordBatchReader, filter: Any, names: list[str]) -> Iterator[pa.RecordBatch]:
         self.failure = None
         try:
-            yield from reader
+            for batch in reader:
+                rows = batch if filter is None else batch.filter(filter)
+                if rows.num_rows:
+                    yield rows if rows.schema.names == names else rows.select(names)
         except FlintError as error:
             self.failure = error
             raise
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:  # type: ignore[override]
+        """The first rows, of the options of `scanner`."""
+        return self.scanner(**options).head(num_rows)
+
+    def count_rows(self, filter: Any = None, **options: Any) -> int:  # type: ignore[override]
+        """How many rows a filter lets pass; reads nothing but what the filter asks for."""
+        return self.scanner(columns=[], filter=filter, **options).count_rows()
 
     def _with_filter(self, filter: Any) -> Any:
         if self._wanted is None or filter is None:
@@ -146,3 +151,47 @@ class StoreDataset(ds.Dataset):
         raise UsageError("a store's dataset is read by scanner, to_batches, to_table, head, count_rows, or by DuckDB")
 
     get_fragments = replace_schema = join = join_asof = sort_by = _not_here
+
+
+class Scan:
+    """One reading of a dataset: what DuckDB and pyarrow's Dataset ask of a pyarrow.dataset.Scanner.
+
+    Arrow's own would filter on threads that read ahead: hundreds of MiB where rows are wide.
+    """
+
+    def __init__(self, reader: pa.RecordBatchReader) -> None:
+        self.reader = reader
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The schema of what is read."""
+        return self.reader.schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """The schema of the dataset."""
+        return SCHEMA
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The batches as a stream."""
+        return self.reader
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """The batches, one by one."""
+        return iter(self.reader)
+
+    def to_table(self) -> pa.Table:
+        """All rows in memory."""
+        return self.reader.read_all()
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first rows."""
+        taken: list[pa.RecordBatch] = []
+        while num_rows > 0 and (batch := next(self.reader, None)) is not None:
+            taken.append(batch.slice(0, num_rows))
+            num_rows -= len(taken[-1])
+        return pa.Table.from_batches(taken, self.reader.schema)
+
+    def count_rows(self) -> int:
+        """How many rows there are."""
+        return sum(batch.num_rows for batch in self.reader)
