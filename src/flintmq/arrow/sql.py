@@ -16,6 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.arrow.dataset import StoreDataset
+from flintmq.arrow.scan import open_reader
+from flintmq.arrow.schema import narrow
 from flintmq.errors import MissingExtraError, UsageError
 from flintmq.store.view import StoreView, open_store
 
@@ -23,7 +25,7 @@ MEMORY_BYTES = 192 << 20
 THREADS = 2  # more hold more memory, and the scan gives them their work one batch at a time
 ANSWER_BYTES = 4 << 20  # about, of a batch of answers
 MOST_ROWS = 4096
-SAMPLE = 1000
+SAMPLE = 1000  # about so many records say how large they are
 
 _QUEUES: list[tuple[str, pa.DataType]] = [
     ("topic", pa.string()),
@@ -103,14 +105,17 @@ def _plain(error: Exception, messages: StoreDataset) -> Exception:
         return messages.failure
     text = " ".join(re.sub(r"\s*\n\s*LINE \d+:.*", "", str(error), flags=re.DOTALL).split())
     if "Out of Memory" in text:
+        text = text.partition(" Possible solutions")[0]
         return UsageError(f"{text[:300]}; give more by --memory, or ask for fewer columns or rows")
     return UsageError(f"SQL: {text[:500]}")
 
 
 def _batch_rows(messages: StoreDataset) -> int:
     """How many rows make a batch of answers of about ANSWER_BYTES, judged by the store's first records."""
-    sample: list[Any] = messages.scanner(columns=["size"]).head(SAMPLE).column("size").to_pylist()
-    mean = max(1, sum(sample) // max(1, len(sample)))
+    options = messages.options | {"strict": False, "report": None, "threads": 1, "batch_bytes": 4 * SAMPLE}
+    first = next(open_reader(messages.path, narrow(["size"]), messages.predicate, **options), None)
+    sizes: list[Any] = first.column(0).to_pylist() if first is not None else []
+    mean = max(1, sum(sizes) // max(1, len(sizes)))
     return int(max(64, min(MOST_ROWS, ANSWER_BYTES // mean)))
 
 
