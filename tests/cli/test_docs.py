@@ -73,7 +73,7 @@ def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignor
 
 
 def test_there_are_examples_for_every_command() -> None:
-    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 38
+    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 40
 
 
 def keys(heading: str, table: str = "key") -> list[str]:
