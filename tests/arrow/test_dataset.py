@@ -102,3 +102,14 @@ def test_refusals(golden: Any, tmp_path: Any) -> None:
         flintmq.dataset(tmp_path / "none")
     with pytest.raises(UsageError, match="threads"):
         flintmq.dataset(golden("basic").path, threads=0)
+
+
+def test_a_store_that_is_written_is_read_anew_each_time(tmp_path: Any) -> None:
+    messages, counts = None, []
+    with flintmq.MessageStore(tmp_path / "s") as store:
+        for number in range(3):
+            for _ in range(100):
+                store.put(flintmq.Message("T", b"body", keys=str(number)))
+            messages = messages or flintmq.dataset(tmp_path / "s")
+            counts.append((messages.count_rows(), messages.count_rows(pc.field("keys") == str(number))))
+    assert counts == [(100, 100), (200, 100), (300, 100)]
