@@ -42,6 +42,8 @@ from flintmq.message import (
 )
 
 if TYPE_CHECKING:
+    from flintmq.arrow.dataset import dataset
+    from flintmq.arrow.lazy import scan_polars
     from flintmq.arrow.scan import scan_arrow
     from flintmq.store.consumer import Consumer
     from flintmq.store.message_store import MessageStore
@@ -78,8 +80,10 @@ __all__ = [
     "UnsupportedFormatError",
     "UsageError",
     "__version__",
+    "dataset",
     "open_store",
     "scan_arrow",
+    "scan_polars",
 ]
 
 _LAZY = {
@@ -87,7 +91,9 @@ _LAZY = {
     "MessageStore": "flintmq.store.message_store",
     "open_store": "flintmq.store.view",
     "StoreView": "flintmq.store.view",
+    "dataset": "flintmq.arrow.dataset",
     "scan_arrow": "flintmq.arrow.scan",
+    "scan_polars": "flintmq.arrow.lazy",
 }
 
 

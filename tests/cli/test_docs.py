@@ -73,7 +73,7 @@ def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignor
 
 
 def test_there_are_examples_for_every_command() -> None:
-    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 34
+    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 40
 
 
 def keys(heading: str, table: str = "key") -> list[str]:
@@ -142,6 +142,8 @@ def row_of(heading: str, key: str) -> list[str]:
 def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     [done] = run("rebuild", golden("poison").path, "--into", tmp_path, "--json").rows
     assert list(done) == keys("`rebuild`")
+    [copied] = run("copy", golden("poison").path, "--into", tmp_path / "copy", "--json").rows
+    assert list(copied) == keys("`copy`")
     [found] = run("doctor", "--json").rows
     assert list(found) == keys("`doctor`")
     assert list(found["checks"][0]) == ["name", "state", "found", "advice"]

@@ -90,8 +90,40 @@ def scan_arrow(
 
     Thread: a reader belongs to one thread at a time.
     """
-    schema = narrow(columns)
-    predicate = _predicate(topics, queues, since, until, tags)
+    return open_reader(
+        path,
+        narrow(columns),
+        predicate_of(topics, queues, since, until, tags),
+        decompress=decompress,
+        access=access,
+        config=config,
+        set=set,
+        begin=begin,
+        end=end,
+        strict=strict,
+        report=report,
+        batch_bytes=batch_bytes,
+        threads=threads,
+    )
+
+
+def open_reader(
+    path: str | os.PathLike[str],
+    schema: pa.Schema,
+    predicate: Predicate,
+    *,
+    decompress: bool = False,
+    access: str = "pread",
+    config: StoreConfig | str | os.PathLike[str] | None = None,
+    set: Mapping[str, object] | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    strict: bool = True,
+    report: Report | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    threads: int = 1,
+) -> pa.RecordBatchReader:
+    """What scan_arrow does, with columns and rows said as a schema and a predicate. Everything else is as there."""
     if access not in ACCESS:
         raise UsageError(f"access {access!r:.40} is not one of: {', '.join(ACCESS)}")
     if batch_bytes < 1 or threads < 1:
@@ -186,13 +218,18 @@ def batches(
     )
 
 
-def _predicate(
-    topics: str | Iterable[str] | None,
-    queues: Iterable[Queue] | None,
-    since: int | datetime | None,
-    until: int | datetime | None,
-    tags: str | Iterable[str] | None,
+def predicate_of(
+    topics: str | Iterable[str] | None = None,
+    queues: Iterable[Queue] | None = None,
+    since: int | datetime | None = None,
+    until: int | datetime | None = None,
+    tags: str | Iterable[str] | None = None,
 ) -> Predicate:
+    """The arguments of scan_arrow that say which messages are wanted.
+
+    Raises:
+        UsageError: no queue, or no time.
+    """
     ids: list[int] = []
     pairs: list[tuple[str, int]] = []
     offsets = []

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     "flintmq salvage /var/rocketmq/store --into /tmp/saved",
-    "cp -r /var/rocketmq/store /tmp/copy && flintmq salvage /tmp/copy --in-place --yes",
+    "flintmq copy /var/rocketmq/store --into /tmp/copy && flintmq salvage /tmp/copy --in-place --yes",
 )
 SHOWN = 20  # changes that a person sees one by one
 

@@ -178,7 +178,7 @@ def command(
     with out.progress("scanning", unless=sys.stdout.isatty()) as progress:
         found = Scan(store, selection, store_config(settings), bodies, skip_damage, progress)
         out.lines(write(message, body) for message, body in islice(found, limit))
-    return max(_tell_damage(out, found.report), bodies.tell(out))
+    return max(tell_damage(out, found.report), bodies.tell(out))
 
 
 def writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, bytes], str]:
@@ -198,7 +198,7 @@ def writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, byte
     return compile_template(template)
 
 
-def _tell_damage(out: Output, report: Report) -> int:
+def tell_damage(out: Output, report: Report) -> int:
     """Name the damaged places that were skipped on stderr; gives the exit code."""
     for damage in report.damages[:DAMAGES_SHOWN]:
         out.note(f"skipped {damage.lost} bytes at {damage.file}, position {damage.position}: {damage.reason}")

@@ -33,6 +33,7 @@ from flintmq.store import geometry
 from flintmq.store.log import LogWalk, Piece
 from flintmq.store.log_files import LogFiles
 from flintmq.store.log_writer import LogWriter
+from flintmq.store.predicate import Predicate, Selector
 from flintmq.store.recovery import Facts, Verdict
 from flintmq.store.report import Damage, Report
 from flintmq.store.small_files import StoreFiles
@@ -111,22 +112,50 @@ def salvage_into(
     plan = rebuild.plan_of(root, into, config, peer)
     if plan.facts.live:
         raise StoreLockedError(f"{root}: a running store holds its lock; stop it first, or salvage a copy")
-    if os.path.lexists(into) and (not os.path.isdir(into) or os.listdir(into)):
-        raise UsageError(f"{into}: something stands there already; give a directory that is missing or empty")
+    check_target(into)
     with staging_for(into, STAGING) as staging:
-        done = _Salvage(plan, os.path.join(staging, "store"), config or StoreConfig(), progress).run()
+        done = Salvage(plan, os.path.join(staging, "store"), config or StoreConfig(), progress).run()
         bring_in(staging, into)
     done.into, done.report = into, os.path.join(into, REPORT)
     return done
 
 
-class _Salvage:
-    """One salvage into the directory `out`."""
+def check_target(into: str) -> None:
+    """Look whether a new store may be made at `into`.
 
-    def __init__(self, plan: RebuildPlan, out: str, config: StoreConfig, progress: Progress | None) -> None:
+    Raises:
+        UsageError: something stands there.
+        OSError: it cannot be listed.
+    """
+    if os.path.lexists(into) and (not os.path.isdir(into) or os.listdir(into)):
+        raise UsageError(f"{into}: something stands there already; give a directory that is missing or empty")
+
+
+class Salvage:
+    """One salvage into the directory `out`. A filtered copy (forensics/copy.py) is one of the wanted records.
+
+    Args:
+        plan, config, progress: as salvage_into makes or gets them.
+        out: the new store's directory, missing.
+        predicate: which records are wanted; None for all.
+        strict: damage is an error.
+        report: name of the file that tells what became of everything.
+    """
+
+    def __init__(
+        self,
+        plan: RebuildPlan,
+        out: str,
+        config: StoreConfig,
+        progress: Progress | None,
+        predicate: Predicate | None = None,
+        strict: bool = False,
+        report: str = REPORT,
+    ) -> None:
         self.plan, self.out, self.config, self.progress = plan, out, config, progress
+        self.selector, self.strict = Selector(predicate or Predicate()), strict
         self.done = Salvaged(out)
-        self.lines = Lines(os.path.join(out, REPORT))
+        self.lines = Lines(os.path.join(out, report))
         self.queues = QueueMaps(self.lines.emit)
         self.renumber = Renumber(plan.rules, self.queues)
 
@@ -157,14 +186,14 @@ class _Salvage:
     def _log(self, file_size: int) -> tuple[int, int]:
         """Write the log; gives where it ends and the store time in ms of its last record."""
         report = LostReport(self.lines)
-        walk = LogWalk(self.plan.log, self.plan.facts, strict=False, report=report)
+        walk = LogWalk(self.plan.log, self.plan.facts, strict=self.strict, report=report)
         folder = os.path.join(self.out, geometry.LOG)
         writer = LogWriter([folder], file_size, 0, self.plan.log.max_record, 0, sync=True)
         total = sum(file.size for file in self.plan.log.files)
         rows, last_time = Rows(self.renumber, self.lines, file_size - 8), 0
         for piece in walk:
             rows.take(piece)
-            writer.append(rows, 0, piece.count)
+            writer.append(rows, 0, self.selector.select(piece))
             if self.progress:
                 self.progress(piece.base + piece.end - self.plan.log.min_offset, total)
         end, last_time = writer.end, rows.last_time

@@ -53,6 +53,7 @@ ROOT_NAMES: Final = frozenset(
         "flintmq.staged",
         "quarantine",
         "salvage.jsonl",
+        "copy.jsonl",
     ]
 )
 NOT_CHECKED: Final = {

@@ -1,22 +1,24 @@
-"""Filters that Spark offers before it reads: what of them the scan can use.
+"""Filters that Spark offers before it reads, as the comparisons of flintmq.store.narrow.
 
-Only to leave out early what Spark would leave out anyway: every filter goes back to Spark, which applies it as well.
-So a narrower scan is never wrong as long as it gives every row that the filters let pass.
+Every filter goes back to Spark, which applies it as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+
+from flintmq.store import narrow
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
+    from flintmq.store.narrow import Comparison
     from flintmq.store.predicate import Predicate
 
-_SETS = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}  # column -> part of the predicate
+_EQUAL = ("EqualTo", "EqualNullSafe")
+_ORDER = {"GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<", "LessThanOrEqual": "<="}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -25,32 +27,26 @@ def narrowed(predicate: Predicate, filters: Iterable[Filter]) -> Predicate:
 
     Filters on other columns, and of kinds not known here, change nothing.
     """
-    for item in filters:
-        attribute, value = getattr(item, "attribute", None), getattr(item, "value", None)
-        kind = type(item).__name__
-        if value is None or not isinstance(attribute, tuple) or len(attribute) != 1:
-            continue
-        if attribute == ("store_timestamp",):
-            predicate = _with_time(predicate, kind, value)
-        elif attribute[0] in _SETS and kind in ("EqualTo", "EqualNullSafe", "In"):
-            name = _SETS[attribute[0]]
-            values = frozenset(one for one in (value if kind == "In" else [value]) if one is not None)
-            known = getattr(predicate, name)
-            changed: dict[str, Any] = {name: values if known is None else known & values}
-            predicate = replace(predicate, **changed)
-    return predicate
+    return narrow.narrowed(predicate, (one for item in filters for one in _comparisons(item)))
 
 
-def _with_time(predicate: Predicate, kind: str, value: Any) -> Predicate:
-    if kind == "EqualTo":
-        return _with_time(_with_time(predicate, "GreaterThanOrEqual", value), "LessThanOrEqual", value)
-    if not isinstance(value, datetime):
-        return predicate
-    ms, rest = divmod((value if value.tzinfo else value.astimezone(UTC)) - _EPOCH, timedelta(milliseconds=1))
-    if kind in ("GreaterThan", "GreaterThanOrEqual"):
-        since = ms if not rest and kind == "GreaterThanOrEqual" else ms + 1
-        return replace(predicate, since=since if predicate.since is None else max(since, predicate.since))
-    if kind in ("LessThan", "LessThanOrEqual"):
-        until = ms if not rest and kind == "LessThan" else ms + 1
-        return replace(predicate, until=until if predicate.until is None else min(until, predicate.until))
-    return predicate
+def _comparisons(item: Filter) -> Iterator[Comparison]:
+    attribute, value = getattr(item, "attribute", None), getattr(item, "value", None)
+    kind = type(item).__name__
+    if value is None or not isinstance(attribute, tuple) or len(attribute) != 1:
+        return
+    column = attribute[0]
+    if column in narrow.SETS and (kind in _EQUAL or kind == "In"):
+        values = value if kind == "In" else [value]
+        yield column, "in", frozenset(one for one in values if one is not None)
+    elif column == narrow.TIME and isinstance(value, datetime):
+        yield from ((column, operator, _ns(value)) for operator in _operators(kind))
+
+
+def _operators(kind: str) -> tuple[str, ...]:
+    return (">=", "<=") if kind == "EqualTo" else (_ORDER[kind],) if kind in _ORDER else ()
+
+
+def _ns(time: datetime) -> Any:
+    moment = time if time.tzinfo else time.astimezone(UTC)
+    return (moment - _EPOCH) // timedelta(microseconds=1) * 1000

@@ -1,0 +1,138 @@
+"""A question in SQL, answered by DuckDB over a store: rows as a stream, memory bounded.
+
+Needs the extra `duckdb`. DuckDB's own memory has a limit and spills to a temporary directory; on top of it come the
+batches of the scan and what Python and the libraries take, about 150 MiB.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pyarrow as pa
+
+from flintmq.arrow.dataset import StoreDataset
+from flintmq.arrow.scan import open_reader
+from flintmq.arrow.schema import narrow
+from flintmq.errors import MissingExtraError, UsageError
+from flintmq.store.view import StoreView, open_store
+
+MEMORY_BYTES = 192 << 20
+THREADS = 2  # more hold more memory, and the scan gives them their work one batch at a time
+ANSWER_BYTES = 4 << 20  # about, of a batch of answers
+MOST_ROWS = 4096
+SAMPLE = 1000  # about so many records say how large they are
+
+_QUEUES: list[tuple[str, pa.DataType]] = [
+    ("topic", pa.string()),
+    ("queue_id", pa.int32()),
+    ("min_offset", pa.int64()),
+    ("max_offset", pa.int64()),
+    ("type", pa.string()),
+]
+_OFFSETS: list[tuple[str, pa.DataType]] = [
+    ("consumer_group", pa.string()),
+    ("topic", pa.string()),
+    ("queue_id", pa.int32()),
+    ("next_offset", pa.int64()),
+]
+
+QUEUES, OFFSETS = pa.schema(_QUEUES), pa.schema(_OFFSETS)
+
+
+@contextmanager
+def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> Iterator[pa.RecordBatchReader]:
+    """Ask DuckDB about the views `messages`, `queues` and `offsets`. The answer is read within the block.
+
+    Args:
+        messages: the store.
+        question: SQL, one statement or several; the answer is that of the last.
+        memory: bytes that DuckDB may hold before it writes to a temporary directory; that goes with the block.
+
+    Raises:
+        UsageError: (also while reading) DuckDB's objection, in one line.
+        MissingExtraError: DuckDB is not installed.
+        Whatever reading the store raises.
+
+    Security: the question is the caller's own, and may read and write files as DuckDB lets it. Nothing is downloaded.
+    """
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingExtraError("SQL needs DuckDB: pip install 'flintmq[duckdb]'") from error
+    failures = (duckdb.Error, pa.ArrowException, OSError)
+    with tempfile.TemporaryDirectory(prefix="flintmq-sql-") as folder:
+        settings: dict[str, Any] = {
+            "memory_limit": f"{memory >> 10}KiB",
+            "temp_directory": folder,
+            "threads": min(THREADS, os.cpu_count() or 1),
+            "autoinstall_known_extensions": "false",
+        }
+        connection = duckdb.connect(":memory:", config=settings)
+        try:
+            connection.execute("set timezone = 'UTC'")
+            connection.register("messages", messages)
+            for name, table in _tables(messages, question):
+                connection.register(name, table)
+            answer: Any = connection.sql(question)
+            if answer is None:  # no statement, or one that gives no rows
+                yield pa.RecordBatchReader.from_batches(pa.schema([]), iter(()))
+                return
+            stream = getattr(answer, "to_arrow_reader", None) or answer.fetch_record_batch
+            rows = stream(_batch_rows(messages))
+            yield pa.RecordBatchReader.from_batches(rows.schema, _answers(rows, messages, failures))
+            del rows, answer, stream
+        except failures as error:
+            raise _plain(error, messages) from None
+        finally:
+            connection.close()
+
+
+def _answers(rows: Any, messages: StoreDataset, failures: Any) -> Iterator[pa.RecordBatch]:
+    try:
+        yield from rows
+    except failures as error:
+        raise _plain(error, messages) from None
+
+
+def _plain(error: Exception, messages: StoreDataset) -> Exception:
+    """What is to be told: the scan's own error, or what DuckDB has against the question."""
+    if messages.failure is not None:
+        return messages.failure
+    text = " ".join(re.sub(r"\s*\n\s*LINE \d+:.*", "", str(error), flags=re.DOTALL).split())
+    if "Out of Memory" in text:
+        text = text.partition(" Possible solutions")[0]
+        return UsageError(f"{text[:300]}; give more by --memory, or ask for fewer columns or rows")
+    return UsageError(f"SQL: {text[:500]}")
+
+
+def _batch_rows(messages: StoreDataset) -> int:
+    """How many rows make a batch of answers of about ANSWER_BYTES, judged by the store's first records."""
+    options = messages.options | {"strict": False, "report": None, "threads": 1, "batch_bytes": 4 * SAMPLE}
+    first = next(open_reader(messages.path, narrow(["size"]), messages.predicate, **options), None)
+    sizes: list[Any] = first.column(0).to_pylist() if first is not None else []
+    mean = max(1, sum(sizes) // max(1, len(sizes)))
+    return int(max(64, min(MOST_ROWS, ANSWER_BYTES // mean)))
+
+
+def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Table]]:
+    """The views that the question may name, other than messages; made now, from the store's own files."""
+    named = [name for name in ("queues", "offsets") if re.search(rf"\b{name}\b", question, re.IGNORECASE)]
+    if not named:
+        return
+    config = messages.options["config"]
+    with open_store(messages.path, config=config, set=messages.options["set"]) as view:
+        if "queues" in named:
+            yield "queues", pa.Table.from_pylist([queue._asdict() for queue in view.queues()], QUEUES)
+        if "offsets" in named:
+            yield "offsets", pa.Table.from_pylist(list(_offsets(view)), OFFSETS)
+
+
+def _offsets(view: StoreView) -> Iterator[dict[str, Any]]:
+    for (topic, group), queues in sorted(view.broker.consumer_offsets.items()):
+        for queue_id, offset in sorted(queues.items()):
+            yield {"consumer_group": group, "topic": topic, "queue_id": queue_id, "next_offset": offset}

@@ -1,0 +1,183 @@
+"""Rows of an answer as lines: a table for people, CSV, or JSON; and Parquet, which is no text.
+
+Everything is a stream. Texts come from messages, so a table and CSV have them escaped as a terminal wants it, and in
+CSV a text that a spreadsheet would take for a formula begins with an apostrophe.
+"""
+
+from __future__ import annotations
+
+import binascii
+import csv
+import io
+import math
+import os
+from collections.abc import Iterator
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
+
+from flintmq.cli.output import dumps
+from flintmq.cli.text import cut, iso, printable, printable_bytes
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+FORMATS = ("table", "csv", "json", "parquet")
+CELL = 100
+"""A cell of a table shows so many characters."""
+MEASURED = 1000
+"""The first rows of a table, which say how wide its columns are."""
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
+_PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+
+
+def lines(kind: str, answer: pa.RecordBatchReader) -> Iterator[str]:
+    """The answer's lines, without line ends, in one of FORMATS that is text.
+
+    Raises:
+        Whatever reading the answer raises.
+    """
+    return {"table": _table, "csv": _csv, "json": _json}[kind](answer)
+
+
+def write_parquet(path: str, answer: pa.RecordBatchReader) -> None:
+    """The answer as one Parquet file.
+
+    Raises:
+        OSError: the disk is full or fails.
+        Whatever reading the answer raises.
+    """
+    import pyarrow.parquet as pq
+
+    with pq.ParquetWriter(path, answer.schema, compression="zstd") as writer:
+        for batch in answer:
+            writer.write_batch(batch)
+
+
+def write_lines(path: str, rows: Iterator[str]) -> None:
+    """Lines as a file in UTF-8, synced.
+
+    Raises:
+        OSError: the disk is full or fails.
+        Whatever taking the lines raises.
+    """
+    with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
+        for row in rows:
+            file.write(row + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _table(answer: pa.RecordBatchReader) -> Iterator[str]:
+    """Columns as wide as the first rows want them, numbers to the right."""
+    import pyarrow as pa
+    from rich.cells import cell_len
+
+    types = pa.types
+    names = [cut(printable(name), CELL) for name in answer.schema.names]
+    right = [types.is_integer(t) or types.is_floating(t) or types.is_decimal(t) for t in answer.schema.types]
+    rows = ([cut(_text(value), CELL) for value in row] for batch in answer for row in _rows(batch))
+    first = list(islice(rows, MEASURED))
+    widths = [max(map(cell_len, column)) for column in zip(names, *first, strict=True)]
+    rule = ["-" * width for width in widths]
+    for row in chain([names, rule] if names else [], first, rows):
+        blanks = [" " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)]
+        cells = zip(row, blanks, right, strict=True)
+        yield "  ".join(blank + text if turned else text + blank for text, blank, turned in cells).rstrip()
+
+
+def _csv(answer: pa.RecordBatchReader) -> Iterator[str]:
+    buffer = io.StringIO()
+    writer = csv.writer(buffer, lineterminator="")
+
+    def line(cells: list[str]) -> str:
+        buffer.seek(0)
+        buffer.truncate()
+        writer.writerow(cells)
+        return buffer.getvalue()
+
+    if answer.schema.names:
+        yield line([_harmless(name) for name in answer.schema.names])
+    for batch in answer:
+        for row in _rows(batch):
+            yield line([_text(value) if _is_number(value) else _harmless(_text(value, raw=True)) for value in row])
+
+
+def _harmless(text: str) -> str:
+    return printable("'" + text if text.startswith(_FORMULA) else text)
+
+
+def _json(answer: pa.RecordBatchReader) -> Iterator[str]:
+    names = answer.schema.names
+    doubled = next((name for number, name in enumerate(names) if name in names[:number]), None)
+    if doubled is not None:
+        raise UsageError(f"two columns are named {doubled!r}; name one otherwise with `as`, JSON holds only one")
+    for batch in answer:
+        for row in _rows(batch):
+            yield dumps(dict(zip(names, map(_value, row), strict=True)))
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
+    return zip(*(_values(column) for column in batch.columns), strict=True)
+
+
+def _values(column: Any) -> list[Any]:
+    """A column as Python values; points in time as text, for which Python's calendar may be too short."""
+    import pyarrow as pa
+
+    if not pa.types.is_timestamp(column.type):
+        try:
+            values: list[Any] = column.to_pylist()
+        except (OverflowError, ValueError) as error:
+            raise UsageError(f"a value cannot be shown ({error}); cast it to varchar") from None
+        return values
+    per_s, zone = _PER_S[column.type.unit], column.type.tz is not None
+    return [None if ticks is None else _moment(ticks, per_s, zone) for ticks in column.cast(pa.int64()).to_pylist()]
+
+
+def _moment(ticks: int, per_s: int, zone: bool) -> str:
+    us = ticks * 10**6 // per_s
+    text = iso(us // 1000)
+    if text.endswith("Z"):
+        text = (f"{text[:-1]}{us % 1000:03d}Z" if us % 1000 else text)[: None if zone else -1]
+    return text
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float, Decimal)) and not isinstance(value, bool)
+
+
+def _text(value: Any, raw: bool = False) -> str:
+    """A value as text; escaped unless `raw`."""
+    if value is None:
+        return ""
+    if isinstance(value, str):
+        return value if raw else printable(value)
+    if isinstance(value, bytes):
+        return printable_bytes(value)
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, (list, tuple, dict)):
+        return dumps(_value(value))
+    return str(value)
+
+
+def _value(value: Any) -> Any:
+    """A value as JSON has it: bytes in base64 as everywhere, times as text, whole decimals as numbers."""
+    if isinstance(value, bytes):
+        return binascii.b2a_base64(value, newline=False).decode("ascii")
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    if isinstance(value, Decimal):
+        return int(value) if value == value.to_integral_value() else str(value)
+    if isinstance(value, (date, datetime, time, timedelta)):
+        return str(value)
+    if isinstance(value, list):
+        if value and all(isinstance(one, tuple) and len(one) == 2 for one in value):  # a map
+            return {str(key): _value(one) for key, one in value}
+        return [_value(one) for one in value]
+    if isinstance(value, dict):
+        return {str(key): _value(one) for key, one in value.items()}
+    return value if isinstance(value, (int, float, str, bool, type(None))) else str(value)

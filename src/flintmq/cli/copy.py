@@ -1,0 +1,103 @@
+"""`flintmq copy`: a consistent copy of a store, also of a live one, whole or of some messages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from flintmq.cli.options import (
+    JsonOption,
+    SetOption,
+    SinceOption,
+    StoreArgument,
+    UntilOption,
+    examples,
+    store_config,
+    time_range,
+)
+from flintmq.cli.output import output
+from flintmq.cli.rebuild import Peer, PeerOption
+from flintmq.cli.text import printable, size
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from flintmq.forensics.copy import Copied
+    from flintmq.forensics.salvage import Salvaged
+
+EPILOG = examples(
+    "flintmq copy /var/rocketmq/store --into /tmp/copied",
+    "flintmq copy /var/rocketmq/store --into /tmp/copied --topic Orders --since 2024-11-20 --json",
+)
+
+
+def command(
+    store: StoreArgument,
+    into: Annotated[
+        str,
+        typer.Option("--into", metavar="DIR", show_default=False, help="The copy; it must be missing or empty."),
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    skip_damage: Annotated[
+        bool,
+        typer.Option("--skip-damage", help="With a filter: pass over damage, and tell it at the end with exit code 1."),
+    ] = False,
+    peer: PeerOption = Peer.v533,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Copy a store that both RocketMQ and FlintMQ open, at rest or while a broker writes it.
+
+    Whole, it has the same bytes up to where the log ends when it is copied. With --topic, --since or --until it is a
+    new store of these messages alone: offsets begin at 0, committed offsets follow, and copy.jsonl in it maps old to
+    new. The copy appears at once when it is whole; a run that was killed leaves nothing at DIR, and the next begins
+    anew.
+    """
+    out, config = output(as_json), store_config(settings)
+    first, end = time_range(since, until)
+    if not topic and first is None and end is None:
+        if skip_damage:
+            raise UsageError("--skip-damage belongs to --topic, --since, --until; a whole copy of a store at rest "
+                             "keeps damage as it is, and `flintmq salvage` leaves it out")  # fmt: skip
+        from flintmq.forensics.copy import copy_whole
+
+        with out.progress("copy") as progress:
+            done = copy_whole(store, into, config, peer.value, progress)
+        out.result(done, _whole)
+        return 0
+    from flintmq.forensics.copy import copy_some
+    from flintmq.store.predicate import Predicate
+
+    predicate = Predicate(topics=frozenset(topic) if topic else None, since=first, until=end)
+    with out.progress("copy") as progress:
+        some = copy_some(store, into, predicate, config, peer.value, progress, not skip_damage)
+    out.result(some, _some)
+    return 1 if some.lost_ranges or some.dropped else 0
+
+
+def _whole(done: Copied) -> Iterable[Any]:
+    """What a whole copy has, for people."""
+    yield f"log      offsets {done.begin} to {done.end}, {size(done.end - done.begin)}"
+    yield f"files    {done.files} with {size(done.data_bytes)} of data"
+    if done.live:
+        yield "state    a writer was at work or had died: queues and index were settled, the copy is stopped cleanly"
+    for name in done.left_out:
+        yield f"left out {printable(name)}: no regular file, or gone meanwhile"
+    yield f"result   {printable(done.into)}"
+
+
+def _some(done: Salvaged) -> Iterable[Any]:
+    """What a filtered copy has, for people."""
+    yield f"log      {done.records} records, {size(done.log_bytes)}"
+    if done.lost_ranges or done.dropped:
+        yield f"lost     {done.lost_ranges} damaged ranges, {size(done.lost_bytes)}; {done.dropped} records dropped"
+    yield f"queues   {done.queues} with {done.units} units"
+    yield f"index    {done.index_files} files with {done.keys} keys"
+    yield f"offsets  {done.offsets} committed offsets were translated"
+    yield f"result   {printable(done.into)}; old and new offsets: {printable(done.report)}"

@@ -1,0 +1,151 @@
+"""`flintmq sql`: a question about the messages, in SQL."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flintmq.cli.options import (
+    Access,
+    AccessOption,
+    DecompressOption,
+    JsonOption,
+    SetOption,
+    SinceOption,
+    StoreArgument,
+    UntilOption,
+    examples,
+    store_config,
+    time_range,
+)
+from flintmq.cli.output import output
+from flintmq.cli.scan import tell_damage
+from flintmq.cli.text import byte_count
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+EPILOG = examples(
+    'flintmq sql /var/rocketmq/store "select topic, count(*) from messages group by 1"',
+    'flintmq sql /var/rocketmq/store "select keys, decode(body) as body from messages" --topic Orders --output o.csv',
+)
+SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".txt": "table"}
+
+
+def command(
+    store: StoreArgument,
+    question: Annotated[
+        str, typer.Argument(metavar="QUERY", show_default=False, help="SQL about messages, queues and offsets.")
+    ],
+    topic: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="T", show_default=False, help="Only messages of this topic. May be repeated."),
+    ] = None,
+    since: SinceOption = None,
+    until: UntilOption = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            metavar="FORM",
+            show_default=False,
+            help="table, csv, json or parquet; else the ending of FILE decides, else table.",
+        ),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--output", metavar="FILE", show_default=False, help="A new file for the answer, whole or not."),
+    ] = None,
+    memory: Annotated[
+        str, typer.Option("--memory", metavar="SIZE", help="What DuckDB may hold before it uses temporary files.")
+    ] = "192MiB",
+    decompress: DecompressOption = False,
+    skip_damage: Annotated[
+        bool, typer.Option("--skip-damage", help="Go on behind damage, and tell it at the end with exit code 1.")
+    ] = False,
+    access: AccessOption = Access.pread,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Ask about messages in SQL (DuckDB).
+
+    The views are messages (the columns of scan --json; body is a blob, decode(body) its text, properties a map),
+    queues (topic, queue_id, min_offset, max_offset, type) and offsets (consumer_group, topic, queue_id,
+    next_offset). Only the columns that the question names are read, and its filters on topic, queue_id, tags and
+    store_timestamp are tried before anything is decoded. Rows come as they are found, in any number.
+    """
+    form, limit = _form(kind, target, as_json), byte_count("--memory", memory)
+    if target is not None:
+        _check(target, store)
+    first, end = time_range(since, until)
+    from flintmq.arrow.dataset import dataset
+    from flintmq.arrow.sql import ask
+    from flintmq.store.report import Report
+
+    out, report = output(form == "json"), Report()
+    messages = dataset(
+        store,
+        topic or None,
+        since=first,
+        until=end,
+        decompress=decompress,
+        access=access.value,
+        config=store_config(settings),
+        strict=not skip_damage,
+        report=report,
+    )
+    with ask(messages, question, limit) as answer:
+        if target is None:
+            from flintmq.cli.answers import lines
+
+            out.lines(lines(form, answer))
+        else:
+            _write(form, target, answer)
+    return tell_damage(out, report)
+
+
+def _form(kind: str | None, target: str | None, as_json: bool) -> str:
+    from flintmq.cli.answers import FORMATS
+
+    if as_json and kind not in (None, "json"):
+        raise UsageError(f"--json and --format {kind} exclude each other; leave one out")
+    if kind is not None and kind not in FORMATS:
+        raise UsageError(f"--format {kind[:40]!r} is not one of: {', '.join(FORMATS)}")
+    form = "json" if as_json else kind
+    if form is None and target is not None:
+        form = SUFFIXES.get(os.path.splitext(target)[1].lower())
+        if form is None:
+            raise UsageError(f"--output {target}: the ending says no form; give --format, one of: {', '.join(FORMATS)}")
+    if form == "parquet" and target is None:
+        raise UsageError("--format parquet needs a file; give --output FILE")
+    return form or "table"
+
+
+def _check(target: str, store: str) -> None:
+    """Look whether the file may be made, before the work."""
+    path, root = os.path.realpath(target), os.path.realpath(store)
+    if os.path.lexists(target):
+        raise UsageError(f"{target} is there; remove it or give another name")
+    if os.path.commonpath([path, root]) == root:
+        raise UsageError(f"{target} lies in the store, where nothing is written; give another place")
+    if not os.path.isdir(os.path.dirname(path)):
+        raise UsageError(f"{os.path.dirname(path)} is no directory; make it first, or give another --output")
+
+
+def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:
+    """Write beside the file's place, then put it there: all of the answer or no file."""
+    from flintmq.cli.answers import lines, write_lines, write_parquet
+
+    part = f"{target}.{os.getpid()}.part"
+    try:
+        if form == "parquet":
+            write_parquet(part, answer)
+        else:
+            write_lines(part, lines(form, answer))
+        os.rename(part, target)
+    finally:
+        if os.path.exists(part):
+            os.unlink(part)

@@ -1,0 +1,252 @@
+"""Copies of a store, also of one that a broker writes meanwhile: whole, or of some messages.
+
+A whole copy has the same bytes up to one point of the log. What it relies on is what a store has after a power cut, and
+the order in which files are read: first the small files, whose checkpoint says what is on disk and whose consumer
+offsets are of messages that are in the log; then the log up to where it ends at that moment, whose bytes never change
+again; then queues and index, which may be behind that point, ahead of it, or half written. Where a writer was at work
+(or had died) the copy then recovers as the engine does after a power cut: units beyond the point go, missing ones are
+made from the log, index files that were not synced are made anew.
+
+A filtered copy is a salvage of the wanted messages: a new, dense store, with offsets of its own.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from flintmq.config import StoreConfig
+from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.forensics import rebuild
+from flintmq.forensics.rebuild import Progress
+from flintmq.forensics.salvage import Salvage, Salvaged, check_target
+from flintmq.format.index import PEER_533
+from flintmq.storage.effects import REAL
+from flintmq.storage.staging import bring_in, staging_for
+from flintmq.storage.where import effects_for, is_remote, local_only
+from flintmq.store import geometry
+from flintmq.store.log import find_end
+from flintmq.store.message_store import MessageStore
+from flintmq.store.predicate import Predicate
+from flintmq.store.recovery import Facts, read_facts
+from flintmq.store.snapshot import list_log
+
+STAGING = "copy"
+REPORT = "copy.jsonl"
+CHUNK = 1 << 20
+DERIVED = (geometry.QUEUES, geometry.EXT_QUEUES, geometry.BATCH_QUEUES, geometry.INDEX)
+NOT_OURS = ("lock", "abort", "quarantine")
+"""What belongs to the process that has the store, or is no part of what a broker reads."""
+
+
+@dataclass
+class Copied:
+    """What a whole copy has.
+
+    Attributes:
+        into: the new store.
+        begin, end: log offsets of its first byte and behind its last record.
+        files: how many files.
+        data_bytes: bytes that were copied; the rest of the files are holes.
+        live: whether the store was being written, or had stopped uncleanly: then queues and index were settled.
+        left_out: files that are no regular files, or that went away meanwhile.
+    """
+
+    into: str
+    begin: int = 0
+    end: int = 0
+    files: int = 0
+    data_bytes: int = 0
+    live: bool = False
+    left_out: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def copy_whole(
+    root: str,
+    into: str,
+    config: StoreConfig | None = None,
+    peer: str = PEER_533,
+    progress: Progress | None = None,
+) -> Copied:
+    """Copy a store, at rest or live, up to where its log ends now.
+
+    Args:
+        root: the store; only read, and no lock is taken.
+        into: the copy's directory; it must be missing or empty.
+        config: RocketMQ's keys for what the files do not tell.
+        peer: whose habits are followed where queues and index are settled: "5.3.3" or "5.4.0".
+        progress: called now and then with bytes of log done and in all.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
+        UsageError: `into` is taken, or lies in the store.
+        CorruptStoreError: the store is live or stopped uncleanly, and is damaged.
+        StoreError: a log file went away while it was copied, or the copy took a message while it was settled.
+        OSError: the disk is full or fails; nothing is at `into` then.
+
+    Durability: on return.
+    """
+    into, root = _places(root, into, config)
+    with staging_for(into, STAGING) as staging:
+        done = _Whole(root, os.path.join(staging, "store"), config or StoreConfig(), peer, progress).run()
+        bring_in(staging, into)
+    done.into = into
+    return done
+
+
+def copy_some(
+    root: str,
+    into: str,
+    predicate: Predicate,
+    config: StoreConfig | None = None,
+    peer: str = PEER_533,
+    progress: Progress | None = None,
+    strict: bool = True,
+) -> Salvaged:
+    """Copy the wanted messages of a store, at rest or live, into a new and dense store.
+
+    Physical and queue offsets begin at 0; times, hosts and message ids stay; configuration and committed offsets
+    follow. `copy.jsonl` in the copy maps old to new.
+
+    Args:
+        root, into, config, peer, progress: as for copy_whole.
+        predicate: which records are wanted.
+        strict: damage is an error; otherwise it is passed over and told.
+
+    Raises:
+        As copy_whole; UsageError also for an unknown peer, CorruptStoreError (strict) at damage.
+
+    Durability: on return.
+    """
+    into, root = _places(root, into, config)
+    plan = rebuild.plan_of(root, into, config, peer)
+    with staging_for(into, STAGING) as staging:
+        out = os.path.join(staging, "store")
+        done = Salvage(plan, out, config or StoreConfig(), progress, predicate, strict, REPORT).run()
+        bring_in(staging, into)
+    done.into, done.report = into, os.path.join(into, REPORT)
+    return done
+
+
+def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]:
+    """Where the copy goes, absolute, and the store's root; both looked at."""
+    into = os.path.normpath(os.path.abspath(local_only(into)))
+    config = config or StoreConfig()
+    root = geometry.open_root(root, config, effects_for(root, config.s3))
+    real = os.path.realpath(into)
+    if not is_remote(root) and os.path.commonpath([real, os.path.realpath(root)]) == os.path.realpath(root):
+        raise UsageError(f"{into} lies in the store, where nothing is written; give another place")
+    check_target(into)
+    return into, root
+
+
+class _Whole:
+    """One whole copy into the directory `out`."""
+
+    def __init__(self, root: str, out: str, config: StoreConfig, peer: str, progress: Progress | None) -> None:
+        self.root, self.out, self.config, self.peer, self.progress = root, out, config, peer, progress
+        self.effects = effects_for(root, config.s3)
+        self.done = Copied(out)
+
+    def run(self) -> Copied:
+        """Small files, log, queues and index, in this order; then the copy is settled if that is needed."""
+        before = read_facts(self.root, self.effects)
+        os.makedirs(os.path.join(self.out, geometry.LOG))
+        log = list_log(self.root, self.config, self.effects)
+        logs = {geometry.LOG} | {os.path.relpath(os.path.dirname(file.path), self.root) for file in log.files}
+        self._tree("", skip={*logs, *DERIVED, *NOT_OURS})
+        self._log()
+        for name in DERIVED:
+            if self.effects.is_dir(os.path.join(self.root, name)):
+                self._tree(name)
+        after = read_facts(self.root, self.effects)
+        self.done.live = any(facts.live or not facts.clean for facts in (before, after))
+        if self.done.live or self._moved(before, after):
+            self.done.live = True
+            self._settle()
+        return self.done
+
+    def _moved(self, before: Facts, after: Facts) -> bool:
+        """Whether somebody opened and closed the store in between."""
+        return (before.physic_time, before.latest, before.mark) != (after.physic_time, after.latest, after.mark)
+
+    def _log(self) -> None:
+        """The log's files up to where it ends now, in one directory."""
+        log = list_log(self.root, self.config, self.effects)
+        end = find_end(log, read_facts(self.root, self.effects)).offset
+        self.done.begin, self.done.end = log.min_offset, end
+        for file in log.files:
+            count = min(end - file.start, file.size)
+            if count <= 0:
+                continue
+            target = os.path.join(self.out, geometry.LOG, os.path.basename(file.path))
+            if not self._file(file.path, target, count, file.size):
+                raise StoreError(f"{file.path}: it went away while it was copied (retention); copy again")
+            if self.progress:
+                self.progress(file.start + count - log.min_offset, end - log.min_offset)
+
+    def _tree(self, inside: str, skip: set[str] | frozenset[str] = frozenset()) -> None:
+        """A directory of the store with all below it; `skip` are names in it."""
+        folder, target = os.path.join(self.root, inside), os.path.join(self.out, inside)
+        os.makedirs(target, exist_ok=True)
+        for name in sorted(set(self.effects.listdir(folder)) - skip):
+            path = os.path.join(folder, name)
+            if not inside and name.startswith(".flintmq"):  # a job's work that was not finished
+                continue
+            if self.effects.is_dir(path):
+                self._tree(os.path.join(inside, name))
+            elif not self._file(path, os.path.join(target, name)):
+                self.done.left_out.append(os.path.join(inside, name))
+
+    def _file(self, path: str, target: str, count: int | None = None, size: int | None = None) -> bool:
+        """A file's first `count` bytes (all of them if None) in one of `size` bytes; False if it cannot be had."""
+        try:
+            with self.effects.reading(path) as fd:
+                size = self.effects.size_of(fd) if size is None else size
+                count = size if count is None else count
+                with open(target, "xb") as file:
+                    self._bytes(fd, file.fileno(), count)
+                    file.truncate(size)
+                    os.fsync(file.fileno())
+        except FileNotFoundError:
+            return False
+        except StoreAccessError:
+            if is_remote(self.root) or (os.path.isfile(path) and not os.path.islink(path)):
+                raise
+            return False  # a link, a directory's like, a device: nothing of a store
+        self.done.files += 1
+        return True
+
+    def _bytes(self, fd: int, target: int, count: int) -> None:
+        at = 0
+        while at < count:
+            data_at = self.effects.next_data(fd, at)
+            if data_at is None or data_at >= count:
+                return
+            at = max(at, data_at // 4096 * 4096)
+            data = self.effects.pread(fd, min(CHUNK, count - at), at)
+            if not data:
+                return
+            if any(data):
+                REAL.pwrite(target, data, at)
+                self.done.data_bytes += len(data)
+            at += len(data)
+
+    def _settle(self) -> None:
+        """Recover the copy as after a power cut, and stop it cleanly."""
+        with open(os.path.join(self.out, "abort"), "wb"):
+            pass  # it names no boot of this machine: unsynced pages are not believed
+        keys = {"storePathCommitLog": "", "readOnlyCommitLogStorePaths": ""}
+        own = self.config.with_keys({key: value for key, value in keys.items() if key in self.config.given})
+        with MessageStore(self.out, own, peer=self.peer) as store:
+            end = store.recovered.state.end
+        if not end == self.done.end == self._end_now():  # such as a delayed message that came due just then
+            raise StoreError(f"{self.root}: the copy does not end at log offset {self.done.end} any more; copy again")
+
+    def _end_now(self) -> int:
+        return find_end(list_log(self.out, StoreConfig()), read_facts(self.out)).offset

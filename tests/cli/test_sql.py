@@ -1,0 +1,122 @@
+"""`flintmq sql`: the views, the forms of an answer, what becomes of errors and damage."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+pytest.importorskip("duckdb", reason="duckdb is not installed")
+pq = pytest.importorskip("pyarrow.parquet", reason="pyarrow is not installed")
+
+import flintmq  # noqa: E402
+
+BY_TOPIC = "select topic, count(*) as n from messages group by 1 order by 1"
+COUNTS = {"Orders": 763, "Payments": 745, "Shipments": 756, "库存": 736}
+
+
+def test_a_table(run: Run, golden: Any) -> None:
+    lines = run("sql", golden("basic").path, BY_TOPIC).out.splitlines()
+    assert lines == [
+        "topic        n",
+        "---------  ---",
+        "Orders     763",
+        "Payments   745",
+        "Shipments  756",
+        "库存       736",
+    ]
+    assert run("sql", golden("basic").path, "select topic from messages where size < 0").out == "topic\n-----\n"
+
+
+def test_json_and_the_same_by_format(run: Run, golden: Any) -> None:
+    path = golden("basic").path
+    done = run("sql", path, BY_TOPIC, "--json")
+    assert {row["topic"]: row["n"] for row in done.rows} == COUNTS
+    assert run("sql", path, BY_TOPIC, "--format", "json").out == done.out
+    [row] = run("sql", path, "select *, sum(size) over () as total from messages limit 1", "--json").rows
+    [scanned] = run("scan", path, "--limit", 1, "--json").rows
+    assert row.pop("total") == sum(m.size for m in flintmq.open_store(path).messages())
+    times = ("born_timestamp", "store_timestamp")
+    assert {k: v for k, v in row.items() if k not in times} == {k: v for k, v in scanned.items() if k not in times}
+    assert row["store_timestamp"] == "2026-11-20T09:36:20.536Z"
+
+
+def test_files(run: Run, golden: Any, tmp_path: Path) -> None:
+    path = golden("basic").path
+    for name in ("a.csv", "a.jsonl", "a.parquet", "a.txt"):
+        assert run("sql", path, BY_TOPIC, "--output", tmp_path / name).out == ""
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.jsonl", "a.parquet", "a.txt"]
+    rows = list(csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8")))
+    assert {row["topic"]: int(row["n"]) for row in rows} == COUNTS
+    assert [json.loads(line)["n"] for line in (tmp_path / "a.jsonl").read_text().splitlines()] == [*COUNTS.values()]
+    assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {"topic": [*COUNTS], "n": [*COUNTS.values()]}
+    whole = tmp_path / "whole.parquet"
+    run("sql", path, "select body, properties from messages", "--output", whole)
+    assert pq.read_table(whole).equals(flintmq.scan_arrow(path, ["body", "properties"]).read_all())
+
+
+def test_the_other_views(run: Run, golden: Any) -> None:
+    path = golden("config").path
+    queues = run("sql", path, "select * from queues order by topic, queue_id", "--json").rows
+    with flintmq.open_store(path) as store:
+        assert queues == [queue._asdict() for queue in store.queues()]
+        expected = store.broker.consumer_offsets
+    for row in (rows := run("sql", path, "select * from offsets", "--json").rows):
+        assert expected[row["topic"], row["consumer_group"]][row["queue_id"]] == row["next_offset"]
+    assert len(rows) == sum(map(len, expected.values())) > 0
+
+
+def test_options_narrow(run: Run, golden: Any) -> None:
+    path = golden("basic").path
+    [row] = run("sql", path, "select count(*) n from messages", "--topic", "Orders", "--json").rows
+    assert row == {"n": 763}
+    until = run("sql", path, "select count(*) n from messages", "--until", "2026-11-20T09:36:20.600", "--json").rows
+    since = run("sql", path, "select count(*) n from messages", "--since", "2026-11-20T09:36:20.600", "--json").rows
+    assert until[0]["n"] + since[0]["n"] == 3000 and 0 < until[0]["n"] < 3000
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (["selec"], "SQL: Parser Error"),
+        (["select nope from messages"], "nope"),
+        (["select error('a' || chr(10) || 'b')"], "a b"),
+        (["select 1 a, 2 a", "--json"], "two columns are named 'a'"),
+        (["select 1", "--format", "xml"], "not one of: table, csv, json, parquet"),
+        (["select 1", "--format", "csv", "--json"], "exclude each other"),
+        (["select 1", "--format", "parquet"], "--output"),
+        (["select 1", "--output", "x.unknown"], "--format"),
+        (["select 1", "--output", "/nowhere/x.csv"], "no directory"),
+        (["select 1", "--memory", "much"], "--memory"),
+        (["select * from messages a, messages b order by a.body", "--memory", "1MiB"], "--memory"),
+    ],
+)
+def test_refusals(words: list[str], text: str, run: Run, golden: Any) -> None:
+    done = run("sql", golden("basic").path, *words)
+    assert done.code == 2 and text in done.err and done.err.count("\n") == 1
+
+
+def test_no_file_is_overwritten_and_none_is_left_of_a_failure(run: Run, golden: Any, tmp_path: Path) -> None:
+    store = golden("basic").copy(tmp_path)
+    there = tmp_path / "there.csv"
+    there.write_text("mine")
+    assert run("sql", store, "select 1", "--output", there).code == 2 and there.read_text() == "mine"
+    assert run("sql", store, "select 1", "--output", store / "x.csv").code == 2
+    assert run("sql", store, "select error('x') from messages", "--output", tmp_path / "new.csv").code == 2
+    assert {p.name for p in tmp_path.iterdir()} == {store.name, "there.csv"}
+
+
+def test_damage(run: Run, golden: Any, tmp_path: Path) -> None:
+    store = golden("basic").copy(tmp_path)
+    with (store / "commitlog" / "00000000000000262144").open("rb+") as file:
+        file.write(b"\xff" * 50)
+    done = run("sql", store, BY_TOPIC)
+    assert done.code == 1 and "00000000000000262144, position 0" in done.err
+    done = run("sql", store, "select count(*) n from messages", "--skip-damage", "--json")
+    assert done.code == 1 and "skipped" in done.err
+    assert done.rows[0]["n"] == len(run("scan", store, "--skip-damage").out.splitlines())
