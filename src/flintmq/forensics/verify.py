@@ -31,8 +31,8 @@ from flintmq.forensics.verify_config import (
 )
 from flintmq.forensics.verify_index import IndexCheck
 from flintmq.forensics.verify_index_files import index_items
-from flintmq.forensics.verify_log import LogCheck, LogReport, check_files, check_spares
-from flintmq.forensics.verify_part import OUT_OF_TIME, SAVE_SECONDS, Course, Part
+from flintmq.forensics.verify_log import LogCheck, LogReport, check_files
+from flintmq.forensics.verify_part import AT_END, OUT_OF_TIME, SAVE_SECONDS, Course, Part
 from flintmq.forensics.verify_queue_set import QueueSet
 from flintmq.forensics.verify_state import StateFile
 from flintmq.forensics.verify_timer import TimerCheck
@@ -239,7 +239,6 @@ class Run:
         stopped = self._walk(course, progress)
         if stopped is None:
             course.finish()
-            check_spares(self.log, course.log.end, self.ground)
         elif self.file is None:
             course.stop()
         if course.begin is not None:
@@ -277,9 +276,11 @@ class Run:
         """Take piece after piece; gives why it stopped before the log's end, None if it did not."""
         size, begin = sum(file.size for file in self.log.files), self.log.min_offset
         stop, saved = self.part.watch(), time.monotonic()
-        stopped = stop(course.position)
+        stopped = AT_END if course.position >= (self.part.end or LARGEST_OFFSET) else None
         for piece in course.walk if stopped is None else ():
             course.take(piece)
+            if self.part.end is not None:
+                course.pass_blank(piece.file)
             if progress:
                 progress(course.position - begin, size)
             stopped = stop(course.position)
@@ -300,9 +301,9 @@ class Run:
             last_time=course.log.last_time,
             ending=(verdict or Verdict.END).name.lower() if stopped is None else UNSEEN,
             queues=queues.count,
-            units=queues.matched,
+            units=queues.met,
             index_files=len(course.items),
-            index_items=course.index.items if course.index is not None else 0,
+            index_items=course.index.passed if course.index is not None else 0,
             # Of a queue without files, nobody knows where it ends if the log's begin has not been seen.
             end_of=queues.end_of if whole else lambda topic, queue_id: queues.end_of(topic, queue_id) or LARGEST_OFFSET,
             part_begin=self.log.min_offset if course.begin is None else course.begin,

@@ -369,6 +369,11 @@ class IndexCheck:
             if file is not None:
                 self._file.restore(file)
 
+    @property
+    def passed(self) -> int:
+        """Items passed, those of the file under way included."""
+        return self.items + (self._file.number - 1 if self._file is not None else 0)
+
     def stop(self) -> None:
         """The part of the log that is looked at ends here: tell what is known, judge no item behind it."""
         self._cover()

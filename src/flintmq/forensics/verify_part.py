@@ -19,14 +19,16 @@ from flintmq.forensics.findings import Findings
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.index_items import IndexItems
 from flintmq.forensics.verify_index import IndexCheck, KeyBlock
-from flintmq.forensics.verify_log import LogCheck, head_at
+from flintmq.forensics.verify_log import LogCheck, check_spares, head_at
 from flintmq.forensics.verify_queue_set import QueueSet
 from flintmq.format.index import PEER_533, PEER_540
+from flintmq.format.record import MAGIC_BLANK
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.log import LogWalk, Piece
-from flintmq.store.log_files import LogFiles
+from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.search import next_record
 
+_BLANK = MAGIC_BLANK.to_bytes(4, "big")
 SAVE_SECONDS = 10.0
 """How often a state is saved on the way."""
 _HEAD = 84  # bytes of a record that tell it from any other: sizes, checksum, offsets, times, hosts
@@ -141,9 +143,15 @@ class Course:
                 keys = block.key_hashes, block.key_offsets, block.key_times, block.keys
                 self.index.expect(KeyBlock(piece, block.last_offset, *keys))
 
+    def pass_blank(self, file: LogFile) -> None:
+        """Go on behind the end-of-file record, if one stands at the position."""
+        if head_at(self.walk.log, file, self.position - file.start)[4:] == _BLANK:
+            self.walk.position = file.start + max(file.size, self.walk.log.file_size)
+
     def finish(self) -> None:
         """The log has ended: judge what is left."""
         self.log.finish()
+        check_spares(self.walk.log, self.log.end, self.ground)
         self.queues.finish()
         if self.index is not None:
             self.index.finish(self.log.end)

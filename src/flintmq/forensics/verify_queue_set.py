@@ -257,7 +257,12 @@ class QueueSet:
                 self._without_files(check)
             elif check is not None:
                 check.stop()
-                self.matched += check.matched
+
+    @property
+    def met(self) -> int:
+        """Units that stand for their record, those of comparisons under way included."""
+        under_way = (check.matched for check in self._checks.values() if isinstance(check, UnitCheck))
+        return self.matched or sum(under_way)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

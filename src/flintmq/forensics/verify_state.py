@@ -29,6 +29,7 @@ class StateFile:
 
     Raises:
         UsageError: the path lies in the store, which is never written.
+        StoreAccessError: nothing can be written there.
     """
 
     def __init__(self, path: str | os.PathLike[str], root: str, config: StoreConfig) -> None:
@@ -36,6 +37,8 @@ class StateFile:
         folder = os.path.realpath(root)
         if os.path.commonpath([folder, os.path.realpath(self.path)]) == folder:
             raise UsageError(f"{self.path} lies in the store, where nothing is written; name a file elsewhere")
+        if not os.access(os.path.dirname(self.path), os.W_OK):
+            raise StoreAccessError(f"{self.path}: no directory there that can be written; name a file elsewhere")
         settings = {key: str(getattr(config, KEYS[key])) for key in sorted(config.given & KEYS.keys())}
         self._head = {"form": FORM, "root": absolute(root), "settings": settings}
 
