@@ -13,7 +13,7 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak damage crash-sim
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak damage crash-sim dist
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -94,6 +94,9 @@ crash-sim: install ## STATES (20000) power cuts on a simulated disk, JOBS (1) at
 
 torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/reliability.md
 	$(BIN)/python -m tests.torture_spark.loop --kills $(or $(KILLS),300) --report docs/reliability.md
+
+dist: install ## Build sdist, wheel and pure wheel into dist/, check them, and try each in an empty environment
+	.ci/dist $(BIN)/python
 
 docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.format.docs --write

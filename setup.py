@@ -5,7 +5,8 @@ uncompiled too, so no failure here stops an installation: without Cython, withou
 compile, one line says so and the package is installed uncompiled.
 
 Environment:
-    FLINTMQ_PURE=1  compile nothing
+    FLINTMQ_PURE=1          compile nothing: the wheel fits every Python and every machine
+    FLINTMQ_MUST_COMPILE=1  a kernel that does not compile ends the build: for wheels that are given away
 """
 
 from __future__ import annotations
@@ -27,8 +28,14 @@ CYTHONIZE = {
 
 
 def uncompiled(what: str, error: object) -> None:
-    """Say in one line that kernels stay uncompiled."""
+    """Say in one line that kernels stay uncompiled.
+
+    Raises:
+        SystemExit: all must be compiled.
+    """
     reason = " ".join(str(error).split())[:200]
+    if os.environ.get("FLINTMQ_MUST_COMPILE", "") not in ("", "0"):
+        raise SystemExit(f"flintmq: {what} ({reason}), and FLINTMQ_MUST_COMPILE is set")
     print(f"flintmq: {what} ({reason}); it works without, only slower", file=sys.stderr)
 
 

@@ -30,6 +30,7 @@ EXIT_CODES = {
     "FormatError": 1,
     "MissingExtraError": 8,
     "JavaNotFoundError": 9,
+    "UnfinishedError": 11,
 }
 
 

@@ -11,8 +11,9 @@
     │   └── CorruptStoreError          1    bytes that contradict each other, with file and position
     ├── MessageNotFoundError (LookupError)  7    the queue, offset or id holds no message
     ├── FormatError (ValueError)       1    bytes that do not form the value asked for (no file known yet)
-    └── MissingExtraError (ImportError)  8    an optional dependency is not installed
-    └── JavaNotFoundError              9    Spark needs Java and none was found or could be brought
+    ├── MissingExtraError (ImportError)  8    an optional dependency is not installed
+    ├── JavaNotFoundError              9    Spark needs Java and none was found or could be brought
+    └── UnfinishedError               11    the time that was given is up before the work was done
 
 Exit code 0 means fine, 1 means that damage or a mismatch was found.
 """
@@ -124,3 +125,12 @@ class JavaNotFoundError(FlintError):
     """Spark needs Java, and none was found or could be brought."""
 
     exit_code = 9
+
+
+class UnfinishedError(FlintError):
+    """The time that was given is up before the work was done.
+
+    What was done until then is right as far as it goes; the text tells how to go on.
+    """
+
+    exit_code = 11

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json as json_module
 from collections.abc import Callable
 from pathlib import Path
 
@@ -54,7 +55,7 @@ def test_defects_tell_place_expected_found_and_cost(run: Run, golden, expected: 
     lines = run("verify", store, "--json").rows
     defects = [line for line in lines if line["kind"] == "defect"]
     assert [(d["code"], d["position"]) for d in defects] == [("record-damaged", 5071), ("unit-wrong", 40)]
-    assert all(list(d) == ["kind", "code", "file", "position", "expected", "found", "cost"] for d in defects)
+    assert all(list(d) == ["kind", "code", "file", "position", "expected", "found", "cost", "mend"] for d in defects)
     assert lines[-1]["kind"] == "summary" and lines[-1]["defect_count"] == 2
 
 
@@ -99,3 +100,50 @@ def test_many_findings_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
         "note    units-ghost: 5 in all",
     ]
     assert lines[-1] == "result  7 defects (unit-extra 7), 6 notes (abort 1, units-ghost 5)"
+
+
+def test_runs_that_go_on_tell_in_the_end_what_one_run_tells(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store, state = damaged(golden("basic"), tmp_path / "store"), tmp_path / "state"
+    first = run("verify", store, "--to", "00000000000000131072", "--resume", state)
+    assert first.code == 0 and "result  so far no defects, no notes" in first.out
+    assert (
+        first.err
+        == f"flintmq: ended at log offset 131072, as asked; go on with: flintmq verify {store} --resume {state}\n"
+    )
+    second = run("verify", store, "--to", 200_000, "--resume", state)
+    assert second.code == 1 and "ended at log offset" in second.err and "so far 1 defect" in second.out
+    assert run("verify", store, "--resume", state).out == run("verify", store).out
+    assert not state.exists()
+
+
+def test_time_that_is_up_has_an_exit_code_of_its_own(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic")
+    result = run("verify", store.path, "--max-seconds", 0.000001, "--json")
+    assert (result.code, result.rows[-1]["stopped"]) == (11, "time")
+    error = json_module.loads(result.err)
+    assert (error["error"], error["exit_code"]) == ("UnfinishedError", 11)
+    assert error["message"].endswith(f"--from {result.rows[-1]['part_end']}")
+
+
+def test_progress_for_programs(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    result = run("verify", damaged(golden("basic"), tmp_path), "--progress", "json")
+    lines = [json_module.loads(line) for line in result.err.splitlines()]
+    assert all(list(line) == ["kind", "done", "total", "seconds", "defects", "notes"] for line in lines)
+    assert (lines[-1]["done"], lines[-1]["total"], lines[-1]["defects"]) == (737_416, 786_432, 2)
+    assert [line["done"] for line in lines] == sorted(line["done"] for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("--from", "x"), "--from: 'x' is neither a log offset nor the name of a log file"),
+        (("--to", "-5"), "--to: '-5' is neither"),
+        (("--from", "9", "--to", "9"), "the end must lie behind the begin"),
+        (("--from", "99999999"), "no record of the log counts there or behind"),
+        (("--max-seconds", "0"), "give more than 0"),
+        (("--progress", "loud"), "Invalid value for '--progress'"),
+    ],
+)
+def test_parts_that_cannot_be(run: Run, golden, words: tuple[str, ...], says: str) -> None:  # type: ignore[no-untyped-def]
+    result = run("verify", golden("basic").path, *words)
+    assert (result.code, result.out) == (2, "") and says in result.err

@@ -93,7 +93,7 @@ class Output:
 
     def note(self, text: str) -> None:
         """One line for people on stderr: what was skipped, what was found. Programs get it in JSON."""
-        _stderr(json.dumps({"note": text}) if self.json else f"flintmq: {printable(text)}")
+        stderr(json.dumps({"note": text}) if self.json else f"flintmq: {printable(text)}")
 
     @contextlib.contextmanager
     def progress(self, title: str, unless: bool = False) -> Iterator[Progress]:
@@ -180,10 +180,11 @@ def error_line(error: Exception, message: str, exit_code: int, as_json: bool) ->
 
 def report_error(error: FlintError | Exception, message: str, exit_code: int, as_json: bool) -> None:
     """Print an error as one line on stderr."""
-    _stderr(error_line(error, message, exit_code, as_json))
+    stderr(error_line(error, message, exit_code, as_json))
 
 
-def _stderr(line: str) -> None:
+def stderr(line: str) -> None:
+    """Print one line on stderr at once."""
     # A closed stderr must not hide the exit code that follows.
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")

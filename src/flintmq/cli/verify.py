@@ -2,42 +2,151 @@
 
 from __future__ import annotations
 
+import enum
+import os
+import re
+import shlex
+import time
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
+
+import typer
 
 from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoreArgument, examples, store_config
-from flintmq.cli.output import Output, dumps, output
-from flintmq.cli.text import printable
+from flintmq.cli.output import Output, dumps, output, stderr
+from flintmq.cli.text import cut, printable
+from flintmq.errors import UnfinishedError, UsageError
 from flintmq.forensics.codes import mended
+from flintmq.forensics.mends import mend
 
 if TYPE_CHECKING:
-    from flintmq.forensics.findings import Defect, Note
+    from flintmq.forensics.findings import Defect, Findings, Note
     from flintmq.forensics.verify import Verification
 
-EPILOG = examples("flintmq verify /var/rocketmq/store", "flintmq verify /var/rocketmq/store --json | grep defect")
+EPILOG = examples(
+    "flintmq verify /var/rocketmq/store",
+    "flintmq verify /var/rocketmq/store --json | grep defect",
+    "flintmq verify /var/rocketmq/store --max-seconds 600 --resume /tmp/verify.state",
+)
 NOTES_OF_A_CODE = 3
 """A person sees so many notes of one code; programs get all that are kept."""
 
 
+class Watch(enum.StrEnum):
+    """How progress is told."""
+
+    bar = "bar"
+    json = "json"
+
+
+class ProgressLines:
+    """Progress as lines of JSON on stderr, one a second at most and one at the end.
+
+    Args:
+        findings: what is found, as it is found.
+    """
+
+    def __init__(self, findings: Findings) -> None:
+        self.findings = findings
+        self._begun, self._told = time.monotonic(), 0.0
+        self._last = (0, 0)
+
+    def __call__(self, done: int, total: int) -> None:
+        """Take progress, in bytes of log."""
+        self._last = done, total
+        if time.monotonic() - self._told >= 1:
+            self.tell()
+
+    def tell(self) -> None:
+        """Print a line now."""
+        self._told = time.monotonic()
+        done, total = self._last
+        line: dict[str, object] = {"kind": "progress", "done": done, "total": total}
+        line |= {"seconds": round(self._told - self._begun, 3)}
+        line |= {"defects": self.findings.defect_count, "notes": self.findings.note_counts.total()}
+        stderr(dumps(line))
+
+
 def command(
     store: StoreArgument,
+    begin: Annotated[
+        str | None,
+        typer.Option("--from", metavar="PLACE", show_default=False, help="Begin at this log offset or log file."),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="PLACE", show_default=False, help="End at this log offset, or where this log file begins."
+        ),
+    ] = None,
+    max_seconds: Annotated[
+        float | None,
+        typer.Option("--max-seconds", metavar="N", show_default=False, help="End after this time (exit code 11)."),
+    ] = None,
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume", metavar="FILE", show_default=False, help="Go on where the run before ended; FILE keeps where."
+        ),
+    ] = None,
+    progress: Annotated[
+        Watch,
+        typer.Option("--progress", metavar="WAY", help="bar (where stderr is a terminal), or json: lines on stderr."),
+    ] = Watch.bar,
     access: AccessOption = Access.pread,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Check everything in a store against the log.
+    """Check everything in a store against the log, or a part of it.
 
     Every record, queue unit, index item and small file; exit code 1 where they contradict each other. Each defect
-    tells its file, position, what was expected and found, and what it costs. Notes are harmless: leftovers of a
-    crash, of expiry, of a cut log. docs/verify.md explains all of both.
-    """
-    from flintmq.forensics.verify import verify
+    tells its file, position, what was expected and found, what it costs, and the command that mends it. Notes are
+    harmless: leftovers of a crash, of expiry, of a cut log. docs/verify.md explains all of both.
 
-    out, config = output(as_json), store_config(settings)
-    with out.progress("verifying") as progress:
-        found = verify(store, config, progress, access=access.value)
-    return print_verification(out, found)
+    --to and --max-seconds end a run early, and --resume goes on there: together the runs find what one would. --from
+    alone judges as if the log before it had expired.
+    """
+    from flintmq.forensics.findings import Findings
+    from flintmq.forensics.verify import verify
+    from flintmq.forensics.verify_part import OUT_OF_TIME, Part
+
+    out, config, findings = output(as_json), store_config(settings), Findings()
+    part = Part(_place("--from", begin), _place("--to", end), max_seconds, resume)
+    if progress is Watch.json:
+        lines = ProgressLines(findings)
+        found = verify(store, config, lines, access=access.value, part=part, findings=findings)
+        lines.tell()
+    else:
+        with out.progress("verifying") as bar:
+            found = verify(store, config, bar, access=access.value, part=part, findings=findings)
+    code = print_verification(out, found)
+    if found.stopped == OUT_OF_TIME:
+        text = f"the time is up at log offset {found.part_end}; go on with: {_go_on(found, resume)}"
+        if code == UnfinishedError.exit_code:
+            raise UnfinishedError(text)
+        out.note(text)
+    elif found.stopped is not None:
+        out.note(f"ended at log offset {found.part_end}, as asked; go on with: {_go_on(found, resume)}")
+    return code
+
+
+def _place(option: str, text: str | None) -> int | None:
+    """A log offset: the number itself, or a log file's name, which is its first offset.
+
+    Raises:
+        UsageError: the text is neither.
+    """
+    name = None if text is None else os.path.basename(text)
+    if name is not None and not re.fullmatch(r"[0-9]{1,20}", name, re.ASCII):
+        raise UsageError(f"{option}: {cut(name, 60)!r} is neither a log offset nor the name of a log file")
+    return None if name is None else int(name)
+
+
+def _go_on(found: Verification, resume: str | None) -> str:
+    """The command that looks at the rest."""
+    rest = f"--from {found.part_end}" if resume is None else f"--resume {shlex.quote(resume)}"
+    return f"flintmq verify {shlex.quote(found.root)} {rest}"
 
 
 def print_verification(out: Output, found: Verification) -> int:
@@ -49,7 +158,7 @@ def print_verification(out: Output, found: Verification) -> int:
 def _json(found: Verification) -> Iterator[str]:
     """A line for each defect and note, then one with the counts."""
     for defect in found.defects:
-        yield dumps({"kind": "defect", **_pairs(defect)})
+        yield dumps({"kind": "defect", **_pairs(defect), "mend": mend(defect.code, found.root)})
     for note in found.notes:
         yield dumps({"kind": "note", **_pairs(note)})
     summary = {name: value for name, value in _pairs(found).items() if name not in ("defects", "notes")}
@@ -66,6 +175,7 @@ def _text(found: Verification) -> Iterator[str]:
         yield f"defect  {defect.code}: {printable(defect.file)}{place}"
         yield f"        expected {printable(defect.expected)}; found {printable(defect.found)}"
         yield f"        {printable(defect.cost)}"
+        yield f"        mend: {printable(mend(defect.code, found.root))}"
     if found.defect_count > len(found.defects):
         yield f"        and {found.defect_count - len(found.defects)} more defects"
     yield from _notes(found)
@@ -75,7 +185,10 @@ def _text(found: Verification) -> Iterator[str]:
     yield f"index   {found.index_files} files with {found.index_items} items"
     if any(map(mended, found.defect_counts)):
         yield f"mend    flintmq salvage {printable(found.root)} --in-place --dry-run  (or --into DIR: a new store)"
-    yield f"result  {_counts(found.defect_counts, 'defect')}, {_counts(found.note_counts, 'note')}"
+    if found.stopped is not None or found.part_begin > found.log_begin:
+        yield f"part    log offsets {found.part_begin} to {found.part_end}"
+    so_far = "so far " if found.stopped is not None else ""
+    yield f"result  {so_far}{_counts(found.defect_counts, 'defect')}, {_counts(found.note_counts, 'note')}"
 
 
 def _notes(found: Verification) -> Iterator[str]:

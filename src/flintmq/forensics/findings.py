@@ -7,7 +7,8 @@ worth telling and harmless. Codes are stable and listed in `codes.py`, which doc
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
+from typing import Any
 
 from flintmq.forensics.codes import DEFECTS, NOTES
 
@@ -77,6 +78,27 @@ class Findings:
         self.note_counts[code] += 1
         if len(self.notes) < KEPT_NOTES:
             self.notes.append(Note(code, cut(text), file, position))
+
+    def forget(self, *codes: str) -> None:
+        """Take back all notes with these codes."""
+        self.notes[:] = [note for note in self.notes if note.code not in codes]
+        for code in codes:
+            self.note_counts.pop(code, None)
+
+    def state(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "defects": [astuple(defect) for defect in self.defects],
+            "notes": [astuple(note) for note in self.notes],
+            "defect_counts": dict(self.defect_counts),
+            "note_counts": dict(self.note_counts),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Become what `state` gave; what was found since then is forgotten."""
+        self.defects[:] = [Defect(*values) for values in state["defects"]]
+        self.notes[:] = [Note(*values) for values in state["notes"]]
+        self.defect_counts, self.note_counts = Counter(state["defect_counts"]), Counter(state["note_counts"])
 
 
 def cut(text: str) -> str:

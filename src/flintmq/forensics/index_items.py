@@ -10,11 +10,13 @@ import os
 import sys
 from array import array
 from collections.abc import Iterator
+from typing import Any
 
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.unit_files import Disk
 from flintmq.format import index
+from flintmq.kernels import index_check as kernel
 from flintmq.store.geometry import IndexGeometry
 
 WINDOW = 8192  # items read at once
@@ -60,6 +62,8 @@ class IndexItems:
         self.gap = True  # no item of the key before is known: seconds of the first item may count from anywhere
         self._window, self._first = memoryview(b""), 1
         self._defects = 0
+        self.assumed: dict[int, int] = {}  # items taken for another hash than theirs
+        self.dropped: list[tuple[int, int]] = []  # (first, count) of empty items passed over
 
     def open(self) -> None:
         """Make ready for the first item: the heads take four bytes a slot, while this file is looked at."""
@@ -129,6 +133,8 @@ class IndexItems:
         item, key = self.item, key_hash
         if key is None:
             key = item.key_hash
+        elif key != item.key_hash:
+            self.assumed[self.number] = key
         if self.number == 1:
             self._first_item(item, time)
         elif item.seconds < 0 or (time is not None and item.seconds != index.seconds(time, self.begin)):
@@ -159,6 +165,8 @@ class IndexItems:
 
     def drop(self, count: int = 1) -> None:
         """Pass items that are wrong and told; their links are not looked at."""
+        if self.window()[0][:_SIZE] == _NOTHING:
+            self.dropped.append((self.number, count))
         for item in index.ITEM.iter(self.window()[0], 0, count * _SIZE):
             if item.key_hash >= 0 and item != (0, 0, 0, 0):
                 self.heads[item.key_hash % self.shape.slots] = self.number
@@ -181,6 +189,33 @@ class IndexItems:
     def hopeless(self) -> bool:
         """Whether so much is wrong that the rest is not worth looking at."""
         return self._defects >= MOST_DEFECTS
+
+    # -- a part of the log -----------------------------------------------------------------------------------------
+
+    def state(self) -> list[Any]:
+        """How far the cursor is, for JSON; the heads come from the file again."""
+        numbers = [self.number, self.begin, self.first_offset, self.last_offset, self.last_time, self.gap]
+        return [self.path, numbers, self._defects, list(self.assumed.items()), self.dropped]
+
+    def restore(self, state: list[Any]) -> None:
+        """Go on from what `state` gave, in a file that has been opened."""
+        _, (stop, begin, first, last, time, gap), self._defects, assumed, dropped = state
+        self.assumed, self.dropped = dict(assumed), [(first, count) for first, count in dropped]
+        odd = {first: (count, -1) for first, count in self.dropped}
+        odd |= {number: (1, key) for number, key in self.assumed.items()}
+        while self.number < stop:
+            if self.number not in odd:
+                data, count = self.window()
+                count = min(count, min((number for number in odd if number > self.number), default=stop) - self.number)
+                same = kernel.skip(data, count, self.number, self.heads, 0, 1 << 62)
+                self.number += same
+                if same:
+                    continue
+            count, key = odd.get(self.number) or (1, self.item.key_hash)
+            if key >= 0:
+                self.heads[key % self.shape.slots] = self.number
+            self.number += count
+        self.begin, self.first_offset, self.last_offset, self.last_time, self.gap = begin, first, last, time, gap
 
     # -- findings --------------------------------------------------------------------------------------------------
 

@@ -7,6 +7,7 @@ strange names. Descriptors are kept open for a while, because verify comes back 
 from __future__ import annotations
 
 import os
+import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from flintmq.store.log_files import file_start
 
 OPEN_FILES = 128
 BLOCK_BYTES = 64 * 1024
+_POINTER = struct.Struct(">q")  # a unit begins with its record's log offset
 CACHED_UNITS = 64  # read at once when single units are asked for
 
 
@@ -98,16 +100,19 @@ class UnitFiles:
         counted: number units by counting, not by file names.
         disk: reads.
         findings: takes odd files.
+
+    Attributes:
+        blocked: files that could not be read, told once.
     """
 
-    __slots__ = ("_blocked", "_cache", "_cache_at", "below", "disk", "findings", "folder", "spans", "width")
+    __slots__ = ("blocked", "_cache", "_cache_at", "below", "disk", "findings", "folder", "spans", "width")
 
     def __init__(
         self, folder: str, below: str, width: int, file_size: int, counted: bool, disk: Disk, findings: Findings
     ) -> None:
         self.folder, self.below, self.width = folder, below, width
         self.disk, self.findings = disk, findings
-        self._blocked: set[str] = set()  # files that could not be read, told once
+        self.blocked: set[str] = set()
         self._cache, self._cache_at = b"", 0
         spans = list(self._spans(file_size, counted))
         ends = [span.first for span in spans[1:]] + [1 << 63]
@@ -162,6 +167,14 @@ class UnitFiles:
         if expected is not None and start != expected:
             self.findings.defect("queue-gap", path, None, expected=f"name {expected:020}", found=f"name {start:020}")
 
+    def leave_out(self, offset: int) -> None:
+        """Leave out leading files whose units all point before a log offset, as if they had expired."""
+        while len(self.spans) > 1:
+            (head,) = _POINTER.unpack(self.one(self.spans[1].first)[:8])
+            if not 0 < head <= offset:
+                return
+            self.spans = self.spans[1:]
+
     @property
     def first(self) -> int:
         """Number of the first unit that has a place; 0 without files."""
@@ -201,8 +214,8 @@ class UnitFiles:
         try:
             return self.disk.pread(path, self.below, count, position)
         except StoreAccessError as error:
-            if path not in self._blocked:
-                self._blocked.add(path)
+            if path not in self.blocked:
+                self.blocked.add(path)
                 self.findings.defect(
                     "queue-file-unreadable", path, None, expected="a file that can be read", found=str(error)
                 )
@@ -217,7 +230,7 @@ class UnitFiles:
             at, end = max(number, span.first), min(stop, span.stop)
             while at < end:
                 position = (at - span.first) * self.width
-                data_at = position if span.path in self._blocked else self._data(span.path, position)
+                data_at = position if span.path in self.blocked else self._data(span.path, position)
                 if data_at is None:
                     break
                 at = max(at, span.first + data_at // self.width)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import struct
 from collections import Counter
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import astuple, dataclass
+from typing import Any, Final
 
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.unit_files import UnitFiles
@@ -93,6 +93,20 @@ class UnitFindings:
 
     def _note(self, code: str, text: str) -> None:
         self.ground.findings.note(code, f"queue {self.label}: {text}", self.files.folder)
+
+    def state(self) -> list[Any]:
+        """All that is not told yet, for JSON."""
+        held = [(number, expected.hex(), found.hex()) for number, expected, found in self._held]
+        runs = [astuple(run) for run in (self._missing, self._displaced, self._extra)]
+        return [dict(self.passed), runs, held, self._held_count, [[d, *seen] for d, seen in self._delays.items()]]
+
+    def restore(self, state: list[Any]) -> None:
+        """Become what `state` gave."""
+        passed, runs, held, self._held_count, delays = state
+        self.passed = Counter(passed)
+        self._missing, self._displaced, self._extra = (_Run(*run) for run in runs)
+        self._held = [(number, bytes.fromhex(expected), bytes.fromhex(found)) for number, expected, found in held]
+        self._delays = {delay: (count, first) for delay, count, first in delays}
 
     # -- as they come ----------------------------------------------------------------------------------------------
 

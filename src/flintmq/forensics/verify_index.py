@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.index_items import IndexItems
@@ -338,6 +338,47 @@ class IndexCheck:
         elif self._file is not None and self._file.number == 1:
             self._file.gap = False
 
+    # -- a part of the log -----------------------------------------------------------------------------------------
+
+    def state(self) -> list[Any]:
+        """How far the comparison is, for JSON."""
+        before, file = self._before and self._before.path, self._file and self._file.state()
+        return [self.tags, self.items, before, file, self._last, self._uncovered, dict(self._passed)]
+
+    def restore(self, state: list[Any], files: list[IndexItems]) -> None:
+        """Go on from what `state` gave.
+
+        Args:
+            state: see there.
+            files: all files that hold items, in log order, none of them opened.
+
+        Raises:
+            KeyError: a file that was looked at is gone.
+        """
+        self.tags, self.items, before, file, last, uncovered, passed = state
+        places = {items.path: number for number, items in enumerate(files)}
+        self._before = files[places[before]] if before is not None else None
+        at = places[file[0]] if file is not None else len(files) if before is None else places[before] + 1
+        self._files, self._file = iter(files[at:]), None
+        self._last = RecordKeys(*last) if last is not None else None
+        self._uncovered = (uncovered[0], uncovered[1], uncovered[2]) if uncovered is not None else None
+        self._passed = Counter(passed)
+        self._file = next(self._files, None)
+        if self._file is not None:
+            self._file.open()
+            if file is not None:
+                self._file.restore(file)
+
+    @property
+    def passed(self) -> int:
+        """Items passed, those of the file under way included."""
+        return self.items + (self._file.number - 1 if self._file is not None else 0)
+
+    def stop(self) -> None:
+        """The part of the log that is looked at ends here: tell what is known, judge no item behind it."""
+        self._cover()
+        self._tell_passed()
+
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self, log_end: int) -> None:
@@ -356,5 +397,8 @@ class IndexCheck:
             self._uncovered = None
             self.ground.findings.note("index-pending", f"{count} keys from log offset {first} on wait for dispatch")
         self._cover()
+        self._tell_passed()
+
+    def _tell_passed(self) -> None:
         for code, count in self._passed.items():
             self.ground.findings.note(code, f"{count} index items" if code != "index-doubled" else f"{count} records")

@@ -91,6 +91,15 @@ class LogCheck:
         self._file: LogFile | None = None
         self._odd = 0
 
+    def state(self) -> list[int | None]:
+        """All of it, for JSON."""
+        return [self.records, self.end, self.last_time, self._odd, self._file.start if self._file is not None else None]
+
+    def restore(self, state: list[int | None]) -> None:
+        """Become what `state` gave."""
+        self.records, self.end, self.last_time, self._odd = (int(number or 0) for number in state[:4])
+        self._file = self.log.find(state[4]) if state[4] is not None else None
+
     def take(self, piece: Piece) -> None:
         """Look at one piece."""
         if self._file is not None and piece.file.start != self._file.start:
@@ -117,7 +126,7 @@ class LogCheck:
     def _blank(self, file: LogFile) -> None:
         """The end-of-file record behind the last record of a file, if one stands there."""
         position = self.end - file.start
-        head = _head(self.log, file, position)
+        head = head_at(self.log, file, position)
         size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:], "big")
         if magic == MAGIC_BLANK and size != file.size - position:
             self.findings.defect(
@@ -137,17 +146,17 @@ def check_spares(log: LogFiles, end: int, ground: Ground) -> None:
     for file in log.files:
         if file.start < end or file.start == log.min_offset:
             continue
-        if _head(log, file, 0) == bytes(8):
+        if head_at(log, file, 0) == bytes(8):
             ground.findings.note("spare-file", f"{file.path} holds nothing yet", file.path)
         elif file.size and file.start not in ground.lost:
             text = f"{file.path}: bytes behind the log's end that are no record"
             ground.findings.note("torn-tail", text, file.path)
 
 
-def _head(log: LogFiles, file: LogFile, position: int) -> bytes:
-    """Eight bytes of a log file, fewer where it ends or cannot be read (which the walk has told)."""
+def head_at(log: LogFiles, file: LogFile, position: int, count: int = 8) -> bytes:
+    """Some bytes of a log file, fewer where it ends or cannot be read (which the walk has told)."""
     try:
         with log.effects.reading(file.path) as fd:
-            return log.effects.pread(fd, 8, position)
+            return log.effects.pread(fd, count, position)
     except (FileNotFoundError, StoreAccessError):
         return b""

@@ -6,6 +6,7 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreAccessError
@@ -42,6 +43,17 @@ class Absent:
             self.offset = int.from_bytes(units[:8], "big")
         self.count += len(units) // self.width
 
+    def state(self) -> list[Any]:
+        """All of it, for JSON."""
+        return [self.width, self.kind, self.count, self.log_end, self.offset]
+
+    @classmethod
+    def of(cls, name: QueueName, state: list[Any]) -> Absent:
+        """What `state` gave."""
+        absent = cls(name, *state[:2])
+        absent.count, absent.log_end, absent.offset = state[2:]
+        return absent
+
     @property
     def end(self) -> int:
         """Queue offset behind the last message."""
@@ -56,6 +68,7 @@ class QueueSet:
         on_disk: the queues that have a directory, by kind; may be narrowed before anything is taken.
         none: there were no queues on disk at all.
         count, matched: queues compared, units that stand for their record.
+        begin: log offset where the part of the log begins that is looked at; None for the log's begin.
     """
 
     def __init__(self, root: str, config: StoreConfig, broker: BrokerConfig, disk: Disk, ground: Ground) -> None:
@@ -72,6 +85,7 @@ class QueueSet:
         self._ends: dict[tuple[str, int], int] = {}
         self._refused: set[bytes] = set()
         self.matched = self.count = 0
+        self.begin: int | None = None
 
     @cached_property
     def _unmet(self) -> dict[str, set[QueueName]]:
@@ -169,7 +183,10 @@ class QueueSet:
         if not batch and self.disk.effects.is_dir(os.path.join(self.root, geometry.EXT_QUEUES)):
             extension = ExtQueue.of(self.root, name, self.disk.effects)
             self._check_extension(extension)
-        return UnitCheck(name, files, what, self.ground, extension)
+        check = UnitCheck(name, files, what, self.ground, extension)
+        if self.begin is not None:
+            check.begin_at(self.begin)
+        return check
 
     def _check_extension(self, extension: ExtQueue) -> None:
         """The files of an extension queue have one size and no gap."""
@@ -186,6 +203,66 @@ class QueueSet:
                 self.ground.findings.defect(
                     "queue-gap", file.path, None, expected=f"name {due:020}", found=f"name {file.start:020}"
                 )
+
+    # -- a part of the log -----------------------------------------------------------------------------------------
+
+    def state(self, dispatcher: Dispatcher) -> list[Any]:
+        """How far the comparison is, for JSON: every queue in the order of its number."""
+        queues: list[Any] = []
+        for number, queue in enumerate(dispatcher.queues.keys):
+            check = self._checks.get(number)
+            light = number in dispatcher.light_numbers
+            queues.append(
+                [
+                    queue.kind,
+                    queue.topic.hex(),
+                    queue.queue_id,
+                    light,
+                    isinstance(check, Absent),
+                    check and check.state(),
+                ]
+            )
+        return [self.count, sorted(topic.hex() for topic in self._refused), queues]
+
+    def restore(self, state: list[Any], dispatcher: Dispatcher) -> None:
+        """Go on from what `state` gave; `dispatcher` learns the same numbers of queues."""
+        count, refused, queues = state
+        self._refused = {bytes.fromhex(topic) for topic in refused}
+        for queue_kind, raw, queue_id, light, absent, saved in queues:
+            queue = Queue(queue_kind, bytes.fromhex(raw), queue_id)
+            number = dispatcher.queues.number(queue)
+            if light:
+                dispatcher.light_numbers.add(number)
+            if self.none:
+                continue
+            self._checks[number] = self._restored(queue, light, absent, saved)
+        self.count = count
+
+    def _restored(self, queue: Queue, light: bool, absent: bool, saved: list[Any] | None) -> UnitCheck | Absent | None:
+        if queue.path is None or saved is None:
+            return None
+        kind, topic, queue_id = queue.path.split("/")
+        name = QueueName(topic, int(queue_id))
+        self._unmet[kind].discard(name)
+        if absent:
+            return Absent.of(name, saved)
+        check = self._compare(kind, name, light)
+        check.restore(saved)
+        return check
+
+    def stop(self) -> None:
+        """The part of the log that is looked at ends here: tell what is known, judge nothing behind it."""
+        for check in self._checks.values():
+            if isinstance(check, Absent):
+                self._without_files(check)
+            elif check is not None:
+                check.stop()
+
+    @property
+    def met(self) -> int:
+        """Units that stand for their record, those of comparisons under way included."""
+        under_way = (check.matched for check in self._checks.values() if isinstance(check, UnitCheck))
+        return self.matched or sum(under_way)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 

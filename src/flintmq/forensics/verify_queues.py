@@ -13,7 +13,7 @@ deleted and made anew begins again at offset 0 while the log still holds its old
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 from flintmq.forensics.ground import Ground
 from flintmq.forensics.unit_files import UnitFiles
@@ -64,6 +64,22 @@ class UnitCheck:
     def end(self) -> int:
         """Queue offset behind the last message, by the log or by the files, whichever has more."""
         return max(self.log_end, self._end, self.cursor if self.kind.indexed and self.files.spans else 0)
+
+    def state(self) -> list[Any]:
+        """How far the comparison is, for JSON."""
+        numbers = [self.cursor, self.matched, self.log_end, self._end, self._accounted, self._last_address]
+        return [numbers, self.found.state(), sorted(self.files.blocked)]
+
+    def begin_at(self, offset: int) -> None:
+        """Compare from a log offset on: files that lie whole before it are left out."""
+        self.files.leave_out(offset)
+        self.cursor = self.files.first
+
+    def restore(self, state: list[Any]) -> None:
+        """Go on from what `state` gave."""
+        self.cursor, self.matched, self.log_end, self._end, self._accounted, self._last_address = state[0]
+        self.found.restore(state[1])
+        self.files.blocked |= set(state[2])
 
     # -- what the log gives ----------------------------------------------------------------------------------------
 
@@ -223,9 +239,13 @@ class UnitCheck:
 
     def finish(self) -> None:
         """The log gives this queue nothing more: judge what is left on both sides."""
-        self.found.finish(self.cursor, self.matched)
+        self.stop()
         self._count_behind()
         self.found.tell_passed()
+
+    def stop(self) -> None:
+        """The part of the log that is looked at ends here: tell what was held back. What is behind is not judged."""
+        self.found.finish(self.cursor, self.matched)
 
     def _count_behind(self) -> None:
         """What stands behind the last unit that the log gives."""

@@ -183,12 +183,14 @@ class SparkRun(Run):
             records=sum(answer["records"] for answer in ranges),
             log_end=last,
             last_time=max((answer["last_time"] for answer in ranges), default=0),
-            ending=log_end.verdict,
+            ending=log_end.verdict.name.lower(),
             queues=sum(answer["queues"] for answer in queues),
             units=sum(answer["units"] for answer in queues),
             index_files=index["files"],
             index_items=index["items"],
             end_of=lambda topic, queue: ends.get((topic, queue)),
+            part_begin=begin,
+            part_end=last,
         )
 
     def _take(self, told: dict[str, Any]) -> None:

@@ -1,0 +1,75 @@
+"""The command that mends each defect of verify. What each defect means stands in `codes.py`.
+
+docs/verify.md holds this table (`python -m flintmq.forensics.mends` prints it; a test compares).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+NOTHING: Final = "nothing needs mending"
+
+_RECOVER: Final = "flintmq recover STORE"
+_REBUILD: Final = "flintmq rebuild STORE --into DIR"
+_INTO: Final = "flintmq salvage STORE --into DIR"
+_IN_PLACE: Final = "flintmq salvage STORE --in-place"
+
+MENDS: Final[dict[str, str]] = {
+    "record-damaged": _IN_PLACE,
+    "log-unordered": _RECOVER,
+    "log-gap": _INTO,
+    "log-file-size": _INTO,
+    "log-file-unreadable": _INTO,
+    "blank-size": NOTHING,
+    "queue-missing": _REBUILD,
+    "queue-gap": _REBUILD,
+    "queue-file-size": _REBUILD,
+    "queue-file-unreadable": _REBUILD,
+    "unit-missing": _REBUILD,
+    "unit-extra": _REBUILD,
+    "unit-wrong": _REBUILD,
+    "unit-displaced": _REBUILD,
+    "ext-wrong": _REBUILD,
+    "index-file": _REBUILD,
+    "index-header": _REBUILD,
+    "index-order": _REBUILD,
+    "index-missing": _REBUILD,
+    "index-extra": _REBUILD,
+    "index-wrong": _REBUILD,
+    "index-chain": _REBUILD,
+    "index-slot": _REBUILD,
+    "checkpoint-bad": _RECOVER,
+    "checkpoint-ahead": "rm STORE/checkpoint && flintmq recover STORE",
+    "mark-bad": _RECOVER,
+    "config-bad": _IN_PLACE,
+    "offset-ahead": _IN_PLACE,
+    "timer-log": _IN_PLACE,
+    "timer-wheel": _IN_PLACE,
+}
+"""Code of the defect -> the command, with STORE for the store and DIR for a directory to choose. A broker is stopped
+before, and a file that can be had from a backup or a replica is brought back first.
+"""
+
+
+def mend(code: str, root: str) -> str:
+    """The command for a defect of the store at `root`, as a shell takes it; DIR is still to be chosen."""
+    return MENDS[code].replace("STORE", shlex.quote(root))
+
+
+def table() -> str:
+    """The table of docs/verify.md: the defects of each command."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "| command | mends |"
+    yield "|---|---|"
+    for command in dict.fromkeys(MENDS.values()):
+        codes = ", ".join(f"`{code}`" for code, mending in MENDS.items() if mending == command)
+        yield f"| {command if command == NOTHING else f'`{command}`'} | {codes} |"
+
+
+if __name__ == "__main__":
+    print(table(), end="")
