@@ -73,7 +73,9 @@ def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignor
 
 
 def test_there_are_examples_for_every_command() -> None:
-    assert len(EXAMPLES) == 2 * len(re.findall(r"^### flintmq ", PAGE, re.MULTILINE)) == 40
+    sections = re.split(r"^### flintmq ", PAGE, flags=re.MULTILINE)[1:]
+    assert len(sections) == 20 and len(EXAMPLES) >= 40
+    assert all(sum(line in section for line in EXAMPLES) >= 2 for section in sections)
 
 
 def keys(heading: str, table: str = "key") -> list[str]:

@@ -16,6 +16,7 @@ times of both). Such answers are `late`, those whose message is not there `late,
 from __future__ import annotations
 
 import argparse
+import faulthandler
 import itertools
 import os
 import random
@@ -137,6 +138,7 @@ def live(disk: Disk, ledger: Path, cut: Cut) -> tuple[dict[str, int], set[str]]:
 
 def _child(mounted: Path, ledger: Ledger, cut: Cut, plug: Plug) -> None:
     """Open, put, close and begin again, until killed."""
+    faulthandler.disable()  # a SIGBUS is one of the ways to die here
     life, chance = cut.life, random.Random(cut.life.seed)
     flush = {"flushIntervalCommitLog": chance.choice((5, 20, 100)), "flushCommitLogLeastPages": chance.choice((0, 4))}
     keys = KEYS | flush | {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool}
