@@ -116,6 +116,20 @@ def test_d2_keys_behind_a_cut_are_taken_back_and_all_others_stay(tmp_path: Path)
         assert {n: d for n, d in files(root).items() if any(d)} == {n: d for n, d in wanted.items() if any(d)}, log_end
 
 
+def test_the_last_record_keeps_its_keys_where_retention_has_taken_it(tmp_path: Path):
+    """Found by the state machine: its keys were taken back, to be entered again from a log that had it no more."""
+    keys = keys_of(20)
+    before = never_stopped(tmp_path, keys)
+    for begin in (keys[-1][1], keys[-1][1] + 1):  # its last record is the log's first, and is gone
+        found = KeyIndex(str(tmp_path), CONFIG, REAL)
+        found.recover(1 << 60, log_begin=begin)
+        assert (found.taken_back is None) == (begin > keys[-1][1])
+        if found.taken_back is not None:
+            insert(found, keys)
+        found.close()
+        assert files(tmp_path) == before
+
+
 def test_keys_that_are_in_are_not_entered_twice(tmp_path: Path):
     keys = keys_of(8)
     found = opened(tmp_path)

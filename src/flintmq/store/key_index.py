@@ -122,11 +122,14 @@ class KeyIndex:
             self.effects.unlink(path)
             self.taken_back = _header(self.found[-1].path, self.effects).end_physical_offset if self.found else 0
 
-    def recover(self, log_end: int, on_disk: int = 0, lower: Callable[[int], None] = lambda time: None) -> None:
+    def recover(
+        self, log_end: int, on_disk: int = 0, lower: Callable[[int], None] = lambda time: None, log_begin: int = 0
+    ) -> None:
         """Take back what a kill left half done and what lies behind the log's end, then continue the last file.
 
         Args:
             log_end: log offset of the log's end.
+            log_begin: that of its first record: keys of those before it could not be entered again.
             on_disk: the checkpoint's time in ms; full files that are not older are to be synced yet.
             lower: called with a lower time before a file is changed that counts as synced.
 
@@ -150,7 +153,7 @@ class KeyIndex:
             )
             if (before := writer.header().end_timestamp) < on_disk:
                 lower(before)
-            if self._cut(writer, log_end) > 1:
+            if self._cut(writer, log_begin, log_end) > 1:
                 header = writer.header()
                 self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
                 return
@@ -162,9 +165,9 @@ class KeyIndex:
             self.writer.names.pop(os.path.basename(path), None)
             self.found.pop()
 
-    def _cut(self, writer: IndexFileWriter, log_end: int) -> int:
+    def _cut(self, writer: IndexFileWriter, log_begin: int, log_end: int) -> int:
         """Undo items behind the count (of a kill amid an insertion), of records at or behind the log's end, and of the
-        last record left (whose other keys may be missing). Gives the count that is left."""
+        last record left (whose other keys may be missing), if the log has it still. Gives the count that is left."""
         count, slots = max(writer.header().index_count, 1), writer.slots
         newest = min(count, writer.items)
         while newest < writer.items and writer.item(newest).physical_offset > 0:
@@ -173,7 +176,7 @@ class KeyIndex:
         while low > 1 and (low > count or writer.item(low - 1).physical_offset >= log_end):
             low -= 1
         last = writer.item(low - 1).physical_offset if low > 1 else -1
-        while low > 1 and writer.item(low - 1).physical_offset == last:
+        while last >= log_begin and low > 1 and writer.item(low - 1).physical_offset == last:
             low -= 1
         for number in range(newest - 1, low - 1, -1):
             item = writer.item(number)

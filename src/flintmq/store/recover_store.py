@@ -316,7 +316,7 @@ def recover(
         return Recovered(state, verdict, recovery.decisions)
     begin = begin_of_dispatch(files, recovery.facts, known)
     if index is not None:
-        index.recover(end, known.index_timestamp, small.lower_index_time)
+        index.recover(end, known.index_timestamp, small.lower_index_time, files.min_offset)
     queues.files.unsure = not recovery.facts.clean
     records = load_derived(
         files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean, compared=recovery.compared,
