@@ -37,7 +37,16 @@ RUNS = (
     Run("kill -9", "tests.crash.loop --cycles 5000", resumes=True),
     Run("power cuts, ext4 and XFS", "tests.crash.cuts --cuts 1000", resumes=True),
     Run("each call fails", "tests.crash.syscalls", resumes=True),
+    Run("power cuts, simulated", "flintmq.testing.crash --states {n}00000 --jobs 2", parts=21),
     Run("power cuts, a disk that forgets", "tests.crash.power --seeds 1 --first {n}", parts=20),
+    Run("consumers, kill -9", "tests.crash.consuming --stores 10 --first {n}0", parts=15),
+    Run("flipped bits", "tests.hostile.bits --stores 1 --first {n}", parts=20),
+    Run("pages, lengths, names, subsets", "tests.hostile.pages", limit_s=7200),
+    Run("state machine", "pytest -q tests/soak/test_machine.py", environment={"FLINTMQ_MACHINE": "2000"}, limit_s=7200),
+    Run("soak", "tests.soak.run --minutes 30", limit_s=3000),
+    Run("salvage", "tests.forensics.salvaging --stores 100 --first {n}00 --java 10", parts=10, limit_s=3600),
+    Run("damaged stores beside RocketMQ", "tests.interop.damaged --stores 100 --first {n}00", parts=10, limit_s=3600),
+    Run("mutants", "tests.mutants"),
     Run("fuzz", "tests.fuzz 120", parts=15),
     Run(
         "hostile input", "pytest -q tests/hostile", environment={"FLINTMQ_HOSTILE": "all", "FLINTMQ_LIVE_SECONDS": "60"}
