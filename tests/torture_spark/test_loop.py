@@ -13,6 +13,7 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 from flintmq import Message, MessageStore
 from flintmq.spark.jobs import export_stream as job
 from flintmq.spark.jobs.export_stream import export_stream
+from tests.torture.report import marks
 from tests.torture_spark import loop
 from tests.torture_spark.check import check_table, count
 from tests.torture_spark.writer import KEYS, PREPARED
@@ -35,10 +36,10 @@ def test_kills_of_all_kinds(tmp_path, monkeypatch):
     assert sums["stored"] >= sums["acknowledged"] > 0
     assert [path.name for path in tmp_path.iterdir()] == ["state.json"]
     lines = loop.table_of(state)
-    report = tmp_path / "page.md"
-    report.write_text(f"a\n{loop.BEGIN}\nold\n{loop.END}\nb\n")
+    report, (begin, end) = tmp_path / "page.md", marks("torture-spark")
+    report.write_text(f"a\n{begin}\nold\n{end}\nb\n")
     loop.write(report, "torture-spark", lines)
-    assert report.read_text() == "\n".join(["a", loop.BEGIN, *lines, loop.END, "b", ""])
+    assert report.read_text() == "\n".join(["a", begin, *lines, end, "b", ""])
 
 
 @pytest.fixture
