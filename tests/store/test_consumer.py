@@ -1,5 +1,6 @@
 """A consumer of the running store: what it hands out, what it commits, where it goes on."""
 
+import os
 import threading
 import time
 from datetime import UTC, datetime
@@ -53,6 +54,22 @@ def test_an_interrupt_inside_a_poll_loses_none_of_its_messages(store):
             break
         step += 1
     assert step > 20
+
+
+def test_iteration_in_a_forks_child_says_why_it_ends(store):
+    fill(store, [3])
+    consumer = store.consumer("G", "T", idle_ms=50)
+    child = os.fork()
+    if child == 0:
+        code = 9
+        try:
+            code = len(list(consumer))
+        except UsageError as error:
+            code = 42 if "forked" in str(error) else 8
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 42
+    assert len(list(consumer)) == 3
 
 
 def on_disk(store, table="T@G"):

@@ -7,6 +7,7 @@ after a close, and when its queue goes to another consumer of the group.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
@@ -46,7 +47,7 @@ class Consumer:
         """Use `store.consumer`."""
         self.group, self.topic, self.idle_ms = group.name, topic, idle_ms
         self._group, self._member, self._source = group, member, group.source
-        self._closed = False
+        self._closed, self._pid = False, os.getpid()
         with group.lock:
             group.join(member, latest)
 
@@ -92,7 +93,8 @@ class Consumer:
             raise
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """Messages as they come, for ever, or until none came for `idle_ms`. Ends if consumer or store is closed.
+        """Messages as they come, for ever, or until none came for `idle_ms`. Ends if consumer or store is closed;
+        raises UsageError in a fork's child.
 
         `commit` within the loop covers the message that the loop is at.
         """
@@ -100,6 +102,8 @@ class Consumer:
             try:
                 entries = self._wait_for(AT_ONCE, self.idle_ms, None)
             except UsageError:
+                if os.getpid() != self._pid:  # a fork's child has to hear that the store is not its own
+                    raise
                 return
             if not entries:
                 return
