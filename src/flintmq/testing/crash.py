@@ -11,7 +11,6 @@ calls.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from pathlib import Path
 
@@ -42,10 +41,10 @@ def parsed() -> argparse.Namespace:
     return parser.parse_args()
 
 
+@sim_long.silenced()
 def main() -> int:
     """Explore many cases, or one, or one state of one."""
     words = parsed()
-    logging.disable(logging.CRITICAL)
     if words.states is not None:
         sums = sim_long.go_on(words.states, max(words.jobs, 1), words.dir)
         print(sim_long.table(sums), *sums["failed"][:5], sep="\n")

@@ -7,7 +7,9 @@ import logging
 import subprocess
 import time
 from collections import Counter
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -30,9 +32,20 @@ def case_of(number: int) -> tuple[int, str]:
     return (SHORT + 10_000 + half if drawn else half * 7919 % (PAIRS if half < PAIRS else SHORT)), MODELS[model]
 
 
+@contextmanager
+def silenced() -> Iterator[None]:
+    """Without log lines: a store that is broken on purpose tells of it a thousand times. Ends as it began."""
+    before = logging.root.manager.disable
+    logging.disable(logging.CRITICAL)
+    try:
+        yield
+    finally:
+        logging.disable(before)
+
+
+@silenced()
 def explored(number: int) -> dict[str, Any]:
     """One case of the long run, as what it adds to the state."""
-    logging.disable(logging.CRITICAL)
     seed, model = case_of(number)
     case = Case.of(seed, model)
     if number % SWEEP_EACH == SWEEP_EACH - 1:
