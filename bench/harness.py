@@ -7,7 +7,6 @@ begins with another one each time, so that what else happens on the machine hits
 from __future__ import annotations
 
 import gc
-import mmap
 import os
 import statistics
 import time
@@ -72,15 +71,6 @@ class Context:
     say: Callable[[str], None] = print
     stores: dict[str, Any] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)  # what lines of one family share, such as a Spark session
-
-
-def touch_memory(context: Context) -> None:
-    """Touch memory that the next case may get: a virtual machine gives what is free for a while back to its host, and
-    has each page from there again when it is first touched, five to ten times as slowly as the case itself takes it."""
-    size = 64 << 20 if context.quick else 3 << 30
-    with mmap.mmap(-1, size) as memory:
-        for at in range(0, size, mmap.PAGESIZE):
-            memory[at] = 1
 
 
 def clock() -> tuple[float, float]:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import java
-from harness import Context, Result, Unavailable, touch_memory
+from harness import Context, Result, Unavailable
 from put_peer import POOL
 
 PEER = Path(__file__).resolve().parent / "put_peer.py"
@@ -61,7 +61,6 @@ def rounds(context: Context, cases: dict[str, Callable[[], Cost]]) -> dict[str, 
     names, found = list(cases), {name: list[Cost]() for name in cases}
     for number in range(context.rounds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
-            touch_memory(context)
             found[name].append(cases[name]())
     firsts = [costs[0] for costs in found.values()]
     keys = [key for key in firsts[0] if all(cost[key] is not None for cost in firsts)]

@@ -46,13 +46,6 @@ def test_memory_is_taken_when_it_is_wanted():
     assert effects.count("lock_memory") == 1 and pool.available == 4
 
 
-def test_large_pages_are_asked_for_and_can_be_done_without():
-    effects = Faulty()
-    effects.refuse("advise_huge", error=errno.EINVAL)
-    assert TransientStorePool(2, SIZE, effects).borrow() is not None
-    assert effects.count("advise_huge") == 1
-
-
 def test_a_system_that_does_not_lock_is_told_once_and_is_good_enough(caplog: pytest.LogCaptureFixture):
     effects = Faulty()
     effects.refuse("lock_memory", error=errno.ENOMEM)

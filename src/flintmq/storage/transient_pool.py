@@ -10,7 +10,6 @@ import logging
 import mmap
 import threading
 from collections import deque
-from contextlib import suppress
 
 from flintmq.storage.effects import REAL, Effects
 
@@ -90,8 +89,6 @@ class TransientStorePool:
         """A new one. Its pages are taken when they are touched, and locked from then on if the system allows it."""
         memory = self.effects.map_anonymous(self.size)
         self._made += 1
-        with suppress(OSError):  # 4 KiB each is a fault for every fourth record of 1 KB
-            self.effects.advise_huge(memory)
         try:
             self.effects.lock_memory(memory, on_fault=True)
         except OSError as error:
