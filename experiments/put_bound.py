@@ -1,15 +1,15 @@
-"""What bounds puts in Python (P1, P4, P5, P6): pages of new files and the caller's own calls, with nothing between them.
+"""What bounds puts in Python (P1, P4, P5, P6): pages of new files and the caller's own calls, and no store.
 
     python experiments/put_bound.py [--folder DIR] [--rounds 5]
 
-Beside the Java store and FlintMQ's puts of bench/put_peer.py, in interleaved rounds, each a process of its own, 2,000,000
-messages of 100 B:
+Beside the Java store and FlintMQ's puts of bench/put_peer.py, in interleaved rounds, each a process of its own,
+2,000,000 messages of 100 B:
 
 - `pages`: the bytes of the records and of their queue units are copied into new mapped files, 64 KiB at a time;
 - `calls`: a Message is made for each and given to a compiled method that does nothing;
 - `calls x 4`: the same in four threads, wall clock;
-- `stores`: one record at a time is stored into a new mapped file, with a clock around each, while another thread syncs it
-  twice a second.
+- `stores`: one record at a time is stored into a new mapped file, with a clock around each, while another thread
+  syncs it twice a second.
 
 Nothing is checked, encoded, numbered, dispatched or counted. What a put takes beyond the sum of `pages` and `calls` is
 FlintMQ's own.
