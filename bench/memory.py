@@ -1,7 +1,8 @@
-"""Memory of the long jobs on a large store: `python bench/memory.py [--mib 10240]`.
+"""Memory of the long jobs on a large store: `python bench/memory.py [--mib 10240] [--only sql]`.
 
-The most resident memory that `flintmq scan --json` of a whole store takes (bar: 256 MiB), and that each Spark worker
-takes while all of it is exported (bar: 512 MiB). Linux only: it reads /proc. Writes bench/memory.json.
+The most resident memory that `flintmq scan --json` of a whole store takes (bar: 256 MiB), that `flintmq sql` takes for
+a group-by, for a sort of all keys and for all rows into a Parquet file (512 MiB), and that each Spark worker takes
+while all of it is exported (512 MiB). Linux only: it reads /proc. Writes bench/memory.json.
 """
 
 from __future__ import annotations
@@ -78,17 +79,30 @@ class Watch:
                 self.peaks[pid] = max(self.peaks.get(pid, 0), peak_kib(pid))
 
 
-def scan(written: Written) -> dict[str, object]:
-    """`flintmq scan --json` into nothing."""
+def command(what: str, bar: int, *words: str) -> dict[str, object]:
+    """A command of FlintMQ's, its output into nothing."""
     began = time.perf_counter()
-    words = [*CLI, "scan", str(written.path), "--json"]
-    process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+    process = subprocess.Popen([*CLI, *words], stdout=subprocess.DEVNULL)
     _, status, usage = os.wait4(process.pid, 0)
     assert os.waitstatus_to_exitcode(status) == 0
-    return line("flintmq scan --json", usage.ru_maxrss / 1024, 256, time.perf_counter() - began)
+    return line(what, usage.ru_maxrss / 1024, bar, time.perf_counter() - began)
 
 
-def export(written: Written, out: Path) -> dict[str, object]:
+def scan(written: Written) -> list[dict[str, object]]:
+    """`flintmq scan --json` of everything."""
+    return [command("flintmq scan --json", 256, "scan", str(written.path), "--json")]
+
+
+def sql(written: Written, out: Path) -> list[dict[str, object]]:
+    """`flintmq sql`: little of each row kept, every row sorted, every row with its body written."""
+    sums = "select topic, queue_id, tags, count(*), sum(size), max(store_timestamp) from messages group by all"
+    keys = "select keys, physical_offset from messages order by keys desc, physical_offset"
+    queries = {"group-by": (sums,), "sort of all keys": (keys, "--format", "csv")}
+    queries["all rows into Parquet"] = ("select * from messages", "--output", str(out))
+    return [command(f"flintmq sql, {what}", 512, "sql", str(written.path), *words) for what, words in queries.items()]
+
+
+def export(written: Written, out: Path) -> list[dict[str, object]]:
     """`flintmq spark export` in this process's session, its workers watched."""
     from flintmq.spark import session
     from flintmq.spark.jobs.export import export as run
@@ -100,7 +114,7 @@ def export(written: Written, out: Path) -> dict[str, object]:
     assert done.rows == written.records
     seconds = time.perf_counter() - began
     spark.stop()
-    return line("a Spark worker while exporting", max(watch.peaks.values()) / 1024, 512, seconds)
+    return [line("a Spark worker while exporting", max(watch.peaks.values()) / 1024, 512, seconds)]
 
 
 def line(what: str, mib: float, bar: int, seconds: float) -> dict[str, object]:
@@ -113,7 +127,7 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=10_240, help="of log (10240)")
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--scratch", help="where the store goes; default: the system's temporary folder")
-    parser.add_argument("--without-export", action="store_true")
+    parser.add_argument("--only", choices=("scan", "sql", "export"), help="leave the other lines as they were")
     given = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="flintmq-memory-", dir=given.scratch))
     try:
@@ -121,14 +135,20 @@ def main() -> int:
         written = write_store(
             scratch / "store", count, body_bytes=given.body_bytes, bodies="random", queues_and_index=False
         )
-        lines = [scan(written)]
-        if not given.without_export:
-            lines.append(export(written, scratch / "out"))
+        runs = {
+            "scan": lambda: scan(written),
+            "sql": lambda: sql(written, scratch / "rows.parquet"),
+            "export": lambda: export(written, scratch / "out"),
+        }
+        lines = [one for name, run in runs.items() if given.only in (None, name) for one in run()]
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
-    report = {"date": date, "log_mib": given.mib, "body_bytes": given.body_bytes, "lines": lines}
+    log = {"date": date, "log_mib": given.mib, "body_bytes": given.body_bytes}
     target = Path(__file__).with_name("memory.json")
+    before = json.loads(target.read_text(encoding="utf-8"))["lines"] if given.only and target.exists() else []
+    measured = {one["what"] for one in lines}
+    report = {"lines": [one for one in before if one["what"] not in measured] + [one | log for one in lines]}
     target.write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     return int(not all(line["holds"] for line in lines))
 
