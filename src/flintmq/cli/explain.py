@@ -49,7 +49,7 @@ def command(
             show_default=False,
             help="So many units in a line each: 10 unless told; with --at so many behind it, 2 unless told.",
         ),
-    ] = None,  # fmt: skip
+    ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -148,10 +148,15 @@ def _fact(name: str, text: str, paint: _Paint) -> str:
     return f"{paint(BOLD, f'{name:<8}')}  {printable(text)}"
 
 
+def _end_of(name: str) -> str:
+    """A name, of a long one its end: what a path of keys ends with tells most."""
+    return name if len(name) <= NAME_CHARS else "…" + name[1 - NAME_CHARS :]
+
+
 def _line(line: Line, width: int, paint: _Paint) -> Iterator[str]:
     """Position, length, bytes, name, value, meaning; what is wrong on a line of its own."""
     shown = line.data[:HEX_BYTES].hex() + (".." if line.length > HEX_BYTES else "")
-    name, text = cut(printable(line.name), NAME_CHARS), cut(printable(line.text), TEXT_CHARS)
+    name, text = _end_of(printable(line.name)), cut(printable(line.text), TEXT_CHARS)
     place = f"{line.offset:>{width}} {line.length:>6}"
     told = f"{paint(FAINT, f'{place}  {shown:<{2 * HEX_BYTES + 2}}')}  {paint(CYAN, f'{name:<27}')}  {text}"
     meaning = f"  {paint(FAINT, '- ' + printable(line.meaning).replace('`', ''))}" if line.meaning else ""

@@ -102,7 +102,7 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise self.error(f"deeper than {MAX_DEPTH} levels")
         self.at += 1
-        values = []
+        values: list[Any] = []
         while self.next() != "]":
             self.enter(len(values), self.at)
             values.append(self.value(depth))

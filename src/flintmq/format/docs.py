@@ -2,8 +2,8 @@
 
 A page marks the place of a table with `<!-- layout: NAME -->` and `<!-- end -->`, likewise
 `<!-- bits: LAYOUT FIELD -->` for what the bits of a field mean and `<!-- names: WHAT -->` for names with a meaning.
-Everything between is generated, everything else is written by hand. Nothing of FlintMQ imports this module; it alone here touches files, those of the
-documentation.
+Everything between is generated, everything else is written by hand. Nothing of FlintMQ imports this module; it alone
+here touches files, those of the documentation.
 """
 
 from __future__ import annotations

@@ -79,8 +79,9 @@ class Items:
             return Line(position, self.width, f"item {number}", "item", None, why, "no item", None, data)
         remarks = self._remarks(number, item)
         text = f"log offset {item.physical_offset}, {remarks['key_hash'].text or f'hash {item.key_hash}'}"
+        text += f", stored {self._time(item)}"
         problem = next((remark.problem for remark in remarks.values() if remark.problem), None)
-        meaning = f"slot {item.key_hash % self.file.shape.slots}, stored {self._time(item)}"
+        meaning = "one key of one record"
         return Line(position, self.width, f"item {number}", "item", item.physical_offset, text, meaning, problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
@@ -144,7 +145,7 @@ class IndexFile:
     def lines(self) -> Iterator[Line]:
         """Every byte."""
         look, head = self.look, index.HEADER.size
-        slots = Table(look, Slots(self), head, self.slots_end)
+        slots = Table(look, Slots(self), head, self.slots_end, 1)
         items = Table(look, Items(self), self.slots_end, min(look.source.size, self.position(self.shape.items)))
         at = look.at
         yield from self._header()
@@ -152,7 +153,8 @@ class IndexFile:
             yield from slots.overview()
             yield from items.overview()
             used = slots.counts.get(UNITS, 0)
-            holds = f"{self.header.next_item - 1} items of at most {self.shape.items - 1} in {used} of {self.shape.slots} slots"
+            holds = f"{self.header.next_item - 1} items of at most {self.shape.items - 1}, "
+            holds += f"{used} of {self.shape.slots} slots used"
             look.found.append(("holds", holds))
         elif at < self.slots_end:
             yield from slots.at(at) if at >= head else self._skip(head, self.slots_end, "slots", self.shape.slots)
@@ -180,7 +182,8 @@ class IndexFile:
 
     def tell_chain(self, item: int) -> None:
         """Tell the items that one leads to, it first."""
-        steps, number = [], item
+        steps: list[str] = []
+        number = item
         while 0 < number < min(self.header.next_item, self.shape.items) and len(steps) < MOST_OF_A_CHAIN:
             found = index.ITEM.unpack(self.look.source.read(index.ITEM.size, self.position(number)).ljust(20, b"\0"))
             steps.append(f"item {number} (hash {found.key_hash}, log offset {found.physical_offset})")

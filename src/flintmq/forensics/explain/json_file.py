@@ -74,8 +74,8 @@ def _lines(look: Look, data: bytes, chosen: _Chosen, stop: int) -> Iterator[Line
         count = f"{chosen.before} keys and elements" if chosen.before else "the object begins"
         yield look.range(0, first, "before" if chosen.before else "begin", chosen.before, count, "")
     kept_end = min(stop if chosen.end is None else chosen.end, stop)
-    ends = [member.begin for member in chosen.kept[1:]] + [kept_end]
-    for member, end in zip(chosen.kept, ends, strict=True):
+    ends = [*(member.begin for member in chosen.kept[1:]), kept_end]
+    for member, end in zip(chosen.kept, ends, strict=False):
         if member.begin < min(end, stop):
             yield _line(look, data, member, min(end, stop))
     if chosen.kept and kept_end < stop:

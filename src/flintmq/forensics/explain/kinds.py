@@ -70,6 +70,7 @@ _NAMES: Final = {
     "journal.json": TEXT,
 }
 _FOREIGN: Final = {"rocksdbstore": "RocksDB", "kvStore": "RocksDB"}
+_SWAPPED: Final = re.compile(r"/quarantine/salvage-[^/]+/(?:old|new)/")  # whole files, below it as in the store
 _QUARANTINED: Final = re.compile(r"([0-9]{20})(?:-[0-9]+)?(?:\.record|\.excess)?", re.ASCII)
 
 
@@ -95,17 +96,27 @@ class Place:
 
 def by_path(path: str) -> Place | None:
     """What the path tells; None where it tells nothing. `path` is absolute, or a URL."""
-    *folders, name = path.split("/")
+    *folders, name = _SWAPPED.sub("/", path).split("/")
     start = file_start(name)
-    for number in range(len(folders) - 1, -1, -1):
-        root, below = "/".join(folders[:number]) or "/", folders[number + 1 :]
-        place = _below(folders[number], below, name, start)
-        if place is not None:
-            if folders[number] in ("compactionLog", "compactionCq") and number and folders[number - 1] == "compaction":
-                root = "/".join(folders[: number - 1]) or "/"
-            return replace(place, root=root)
+    # Topics may have any name, so the folders of queues are looked for first.
+    for below_folder in (_in_queue, _below):
+        for number in range(len(folders) - 1, -1, -1):
+            place = below_folder(folders[number], folders[number + 1 :], name, start)
+            if place is not None:
+                compacted = folders[number] in ("compactionLog", "compactionCq")
+                return replace(place, root="/".join(folders[: number - compacted]) or "/")
     kind = _small(name)
     return None if kind is None else Place(kind, "by its name", "/".join(folders) or "/")
+
+
+def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> Place | None:
+    """What a file of a queue is; `folder` holds all queues of a kind, `below` are the folders between."""
+    how = f"by its place, in {folder}/"
+    if folder in _UNIT_FOLDERS and start is not None and len(below) >= 2:
+        queue = below[1]
+        queue_id = int(queue) if re.fullmatch(r"[0-9]{1,10}", queue, re.ASCII) else None
+        return Place(_UNIT_FOLDERS[folder], how, None, start, below[0], queue_id)
+    return None
 
 
 def _below(folder: str, below: list[str], name: str, start: int | None) -> Place | None:
@@ -115,10 +126,6 @@ def _below(folder: str, below: list[str], name: str, start: int | None) -> Place
         return _quarantined(below, name, how)
     if folder in _FOREIGN:
         return Place(OTHER, f"{how}: {_FOREIGN[folder]}")
-    if folder in _UNIT_FOLDERS and start is not None and len(below) >= 2:
-        queue = below[1]
-        queue_id = int(queue) if re.fullmatch(r"[0-9]{1,10}", queue, re.ASCII) else None
-        return Place(_UNIT_FOLDERS[folder], how, None, start, below[0], queue_id)
     if folder == geometry.QUEUES and not below:
         return Place(OTHER, f"{how}: RocksDB")
     if below:
@@ -129,16 +136,13 @@ def _below(folder: str, below: list[str], name: str, start: int | None) -> Place
         return Place(TIMER_LOG, how, None, start)
     if folder == geometry.INDEX and index.NAME.fullmatch(name):
         return Place(INDEX, how)
-    if folder in (geometry.CONFIG, "compaction"):
-        return Place(TIMER_CHECK if name.startswith("timercheck") else JSON, how)
+    if folder in (geometry.CONFIG, "compaction") and (_small(name) or JSON) in (JSON, TIMER_CHECK):
+        return Place(_small(name) or JSON, how)
     return None
 
 
 def _quarantined(below: list[str], name: str, how: str) -> Place | None:
-    """Files that recovery and salvage keep: records and ranges of a log, whole files, a journal."""
-    if len(below) >= 2 and below[1] in ("old", "new"):
-        inside = by_path("/" + "/".join([*below[2:], name]))
-        return None if inside is None else replace(inside, how=how)
+    """Pieces of a log that recovery and salvage keep."""
     match = _QUARANTINED.fullmatch(name)
     if match is None:
         return None

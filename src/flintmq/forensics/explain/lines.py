@@ -32,7 +32,7 @@ class Line:
         text: the value for people; may go on about where it leads and whether that is right.
         meaning: what such a field means.
         problem: what is wrong with it, None if nothing is.
-        data: its first bytes.
+        data: its first bytes, 32 at most; more that are given are left out.
     """
 
     offset: int
@@ -45,6 +45,10 @@ class Line:
     problem: str | None = None
     data: bytes = b""
 
+    def __post_init__(self) -> None:
+        if len(self.data) > SHOWN_BYTES:
+            object.__setattr__(self, "data", bytes(self.data[:SHOWN_BYTES]))
+
 
 class Remark(NamedTuple):
     """What is said of a field besides its value.
@@ -56,6 +60,9 @@ class Remark(NamedTuple):
 
     text: str = ""
     problem: str | None = None
+
+
+NOTHING: Final = Remark()
 
 
 def text_of(data: bytes) -> str:
@@ -101,7 +108,7 @@ def field_lines(
     """
     at, error = 0, ""
     for piece in layout.pieces(data, given=given):
-        line = field_line(piece, base, unit, (remarks or {}).get(piece.name, Remark()))
+        line = field_line(piece, base, unit, (remarks or {}).get(piece.name, NOTHING))
         if line.length or line.problem:
             yield line
         at, error = piece.at + piece.size, piece.error
@@ -111,7 +118,7 @@ def field_lines(
         yield Line(base + at, len(data) - at, unit, "rest", None, text, meaning, None, data[at : at + SHOWN_BYTES])
 
 
-def field_line(piece: Piece, base: int, unit: str, remark: Remark = Remark()) -> Line:
+def field_line(piece: Piece, base: int, unit: str, remark: Remark = NOTHING) -> Line:
     """One field as a line; `base` is the position in the file of the buffer's first byte."""
     value, text = shown(piece)
     if remark.text:

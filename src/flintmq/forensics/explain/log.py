@@ -117,7 +117,7 @@ class LogFileLines:
 
     def _count(self, run: Run) -> None:
         self.records += len(run.positions)
-        self.last = run.positions[-1]
+        self.last = run.positions[-1] if run.positions else self.last
 
     def _records(self, begin: int, end: int, count: int) -> Line:
         meaning = "records back to back, each right in itself"
@@ -152,6 +152,7 @@ class LogFileLines:
         neighbour: Run | None = None  # in front: one record, or a gap
         here = next(runs)
         while here.end <= at:
+            self._count(here)
             before += len(here.positions)
             neighbour = here.single(len(here.positions) - 1) if here.positions else here
             here = next(runs)
@@ -261,6 +262,8 @@ class LogFileLines:
         data = self.source.read(size if record.MIN_SIZE <= size <= self.max_record else record.BLANK_SIZE, begin)
         position, why = record_fields.first_wrong(data, self.start + begin, left, self.max_record)
         behind = f"records go on at position {end}" if follows else "nothing that counts follows in this file"
+        if follows and self._steps_back(end):
+            behind = f"older records stand from position {end} on: a stale tail if the store stopped cleanly"
         used = self.source.used_until(begin, end)
         if in_full:
             known = self.source.read(min(used - begin, self.max_record), begin)
@@ -279,6 +282,11 @@ class LogFileLines:
         self._damage(begin, why)
         if used < end:
             yield self.look.range(used, end, "zeros", end - used, f"{end - used} bytes", "zeros behind it")
+
+    def _steps_back(self, position: int) -> bool:
+        """Whether the record at a position is older than the last one in front of it."""
+        before, behind = None if self.last is None else self._message(self.last), self._message(position)
+        return before is not None and behind is not None and behind.store_timestamp < before.store_timestamp
 
     def _damage(self, position: int, why: str) -> None:
         self.damaged += 1

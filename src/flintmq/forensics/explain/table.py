@@ -16,6 +16,7 @@ BLOCK: Final = 1 << 16
 MOST_RUNS: Final = 20  # lines about runs; what comes behind is one line
 ZEROS: Final = "zeros"
 UNITS: Final = "units"
+SEVERAL: Final = "several"
 
 
 class Units(Protocol):
@@ -52,8 +53,8 @@ class Table:
         counts: sort -> units of it, once the overview is done.
     """
 
-    def __init__(self, look: Look, units: Units, begin: int, end: int) -> None:
-        self.look, self.units, self.begin, self.end = look, units, begin, end
+    def __init__(self, look: Look, units: Units, begin: int, end: int, most_runs: int = MOST_RUNS) -> None:
+        self.look, self.units, self.begin, self.end, self.most_runs = look, units, begin, end, most_runs
         self.stop = begin + (end - begin) // units.width * units.width
         self.counts: dict[str, int] = {}
 
@@ -69,8 +70,8 @@ class Table:
                     runs, run = runs + 1, None
                 shown += 1
                 yield self.units.line(self._number(position), data, position)
-            elif run is not None and (run[1] == sort or runs >= MOST_RUNS):
-                run = run[0], sort if run[1] == sort else self.units.plural, run[2] + count
+            elif run is not None and (run[1] == sort or runs >= self.most_runs):
+                run = run[0], sort if run[1] == sort else SEVERAL, run[2] + count
             else:
                 if run is not None:
                     yield self._run(*run)
@@ -113,13 +114,23 @@ class Table:
         number = self._number(begin)
         noun = self.units.noun if count == 1 else self.units.plural
         numbers = f"{number}" if count == 1 else f"{number} to {number + count - 1}"
-        return self.look.range(begin, end, sort, count, f"{count} {noun}: {numbers}", self.units.meaning(sort))
+        name, meaning = (
+            (sort, self.units.meaning(sort)) if sort != SEVERAL else (self.units.plural, "used and unused ones")
+        )
+        if sort == UNITS:
+            name = self.units.plural
+        return self.look.range(begin, end, name, count, f"{count} {noun}: {numbers}", meaning)
 
     def _uncounted(self, begin: int, end: int) -> Iterator[Line]:
         if begin < end:
             count = (end - begin) // self.units.width
             yield self.look.range(
-                begin, end, self.units.plural, count, f"{count} places", f"{self.units.plural}, not looked at"
+                begin,
+                end,
+                self.units.plural,
+                count,
+                f"{count} {self.units.noun if count == 1 else self.units.plural}",
+                "not looked at",
             )
 
     def rest(self) -> Iterator[Line]:

@@ -44,9 +44,9 @@ class LogUnits:
             problem = self.meaning(OTHERS)
             return Line(position, self.width, name, "no unit", None, f"size {unit.size}", meaning, problem, data)
         remarks = self._remarks(unit)
-        problem = next((remark.problem for remark in remarks.values() if remark.problem), None)
+        wrong = next((remark.problem for remark in remarks.values() if remark.problem), None)
         text = f"due {iso(unit.slot_time)}, log offset {unit.physical_offset} -> {remarks['physical_offset'].text}"
-        return Line(position, self.width, name, "unit", unit.physical_offset, text, meaning, problem, data)
+        return Line(position, self.width, name, "unit", unit.physical_offset, text, meaning, wrong, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
         """See table.Units."""
@@ -147,7 +147,7 @@ def log(look: Look) -> Iterator[Line]:
     elif look.at is not None:
         if table.stop:
             yield look.range(
-                0, table.stop, "units", table.stop // width, f"{table.stop // width} places", "not looked at"
+                0, table.stop, "units", table.stop // width, f"{table.stop // width} units", "not looked at"
             )
         yield from table.rest()
     else:
