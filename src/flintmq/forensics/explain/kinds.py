@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final
 
-from flintmq.format import batch_queue, config_names, consume_queue, flintmq_mark, index, timer
+from flintmq.format import batch_queue, checkpoint, config_names, consume_queue, flintmq_mark, index, timer
 from flintmq.format.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_SIZE
 from flintmq.store import geometry
 from flintmq.store.log_files import LARGEST_OFFSET, file_start
@@ -184,7 +184,13 @@ def by_content(head: bytes, size: int) -> Place | None:
         sizes = all(MIN_SIZE <= unit[1] <= 1 << 30 for unit in units)
         if units and size % layout.size == 0 and sizes and offsets == sorted(offsets) and offsets[0] >= 0:
             return Place(kind, how)
-    if size > index.HEADER.size and len(head) >= index.HEADER.size and (size - 40) % 4 == 0:
+    # A checkpoint or timer checkpoint has 4,096 bytes, and could pass for an index; which of them it is is not told.
+    if (
+        size != checkpoint.FILE_SIZE
+        and size > index.HEADER.size
+        and len(head) >= index.HEADER.size
+        and (size - 40) % 4 == 0
+    ):
         header = index.HEADER.unpack(head)
         ordered = 0 < header.begin_timestamp <= header.end_timestamp
         if ordered and 0 <= header.begin_physical_offset <= header.end_physical_offset and header.index_count > 0:
