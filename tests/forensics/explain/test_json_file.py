@@ -39,8 +39,8 @@ def test_one_place_of_it(tmp_path: Path) -> None:
     for inside in (at, at + 2):
         names = [line.name for line in look(path, inside).lines]
         assert names[0] == "before" and names[1:4] == ["offsetTable.T@g[0]", "offsetTable.T@g[1]", "offsetTable.中@g"]
-    assert [line.name for line in look(path, 0).lines][0] == "begin"
-    assert [line.name for line in look(path, limit=3).lines][-1] == "rest"
+    assert look(path, 0).lines[0].name == "begin"
+    assert look(path, limit=3).lines[-1].name == "rest"
 
 
 @pytest.mark.parametrize("cut", range(0, len(TEXT.encode()) - 2, 3))
@@ -52,7 +52,7 @@ def test_broken_off_anywhere(cut: int, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "position"), [(b'{"a":1}x', 7), (b'{"a" 1}', 5), (b'\xef\xbb\xbf{"a":?}', 8), (b'{"\xe4":[1,,]}', 9)]
+    ("data", "position"), [(b'{"a":1}x', 7), (b'{"a" 1}', 5), (b'\xef\xbb\xbf{"a":?}', 8), (b'{"\xe4":[1,,]}', 8)]
 )
 def test_where_it_breaks(data: bytes, position: int, tmp_path: Path) -> None:
     seen = look(write(tmp_path, data))

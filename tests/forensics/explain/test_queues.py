@@ -57,7 +57,7 @@ def test_a_unit_of_another_queue_or_place(golden, tmp_path: Path) -> None:  # ty
     patch(path, 0, unit)
     patch(path, 20, moved)
     assert look(path, 0).problems[0].problem == "the record is none of queue Orders/0"
-    assert look(path, 20).problems[0].problem == "the record has queue offset 5, the unit stands at 1"
+    assert look(path, 20).problems[1].problem == "the record has queue offset 5, the unit stands at 1"
 
 
 def test_zeros_pre_filled_odd_and_a_rest(tmp_path: Path) -> None:

@@ -192,8 +192,12 @@ def by_content(head: bytes, size: int) -> Place | None:
         and (size - 40) % 4 == 0
     ):
         header = index.HEADER.unpack(head)
-        ordered = 0 < header.begin_timestamp <= header.end_timestamp
-        if ordered and 0 <= header.begin_physical_offset <= header.end_physical_offset and header.index_count > 0:
+        ordered = 0 < header.begin_timestamp <= header.end_timestamp < 1 << 42
+        if (
+            ordered
+            and 0 <= header.begin_physical_offset <= header.end_physical_offset
+            and 0 < header.index_count <= size // 20
+        ):
             return Place(INDEX, how)
     return None
 

@@ -108,7 +108,7 @@ def field_lines(
     """
     at, error = 0, ""
     for piece in layout.pieces(data, given=given):
-        line = field_line(piece, base, unit, (remarks or {}).get(piece.name, NOTHING))
+        line = field_line(piece, data, base, unit, (remarks or {}).get(piece.name, NOTHING))
         if line.length or line.problem:
             yield line
         at, error = piece.at + piece.size, piece.error
@@ -118,18 +118,14 @@ def field_lines(
         yield Line(base + at, len(data) - at, unit, "rest", None, text, meaning, None, data[at : at + SHOWN_BYTES])
 
 
-def field_line(piece: Piece, base: int, unit: str, remark: Remark = NOTHING) -> Line:
-    """One field as a line; `base` is the position in the file of the buffer's first byte."""
+def field_line(piece: Piece, data: bytes, base: int, unit: str, remark: Remark = NOTHING) -> Line:
+    """One field as a line; `data` is the buffer that it was found in, `base` the position of that in the file."""
     value, text = shown(piece)
     if remark.text:
         text = f"{text}: {remark.text}" if text else remark.text
-    data = b""
-    if isinstance(piece.value, bytes):
-        data = piece.value[:SHOWN_BYTES]
-    elif piece.value is not None:
-        data = (piece.value & ((1 << 8 * piece.size) - 1)).to_bytes(piece.size, "big")
+    raw = data[piece.at : piece.at + min(piece.size, SHOWN_BYTES)]
     problem = "; ".join(filter(None, (remark.problem, piece.error))) or None
-    return Line(base + piece.at, piece.size, unit, piece.name, value, text, piece.meaning, problem, data)
+    return Line(base + piece.at, piece.size, unit, piece.name, value, text, piece.meaning, problem, raw)
 
 
 def blame(lines: list[Line], position: int, problem: str) -> list[Line]:
@@ -137,5 +133,6 @@ def blame(lines: list[Line], position: int, problem: str) -> list[Line]:
     if not lines:
         return lines
     number = next((n for n, line in enumerate(lines) if line.offset <= position < line.offset + line.length), 0)
-    told = "; ".join(filter(None, (lines[number].problem, problem)))
+    before = lines[number].problem
+    told = f"{before}; {problem}" if before and not problem.startswith(before) else problem
     return [*lines[:number], replace(lines[number], problem=told), *lines[number + 1 :]]

@@ -85,9 +85,9 @@ def _fields(look: Look, position: int, data: bytes, remarks: dict[str, Remark], 
         if piece.name == "properties" and piece.size:
             yield from _properties(look, piece, position, unit, data)
         elif piece.name == "body" and piece.size:
-            yield from _body(piece, position, unit, values.get("sys_flag"), remark)
-        elif piece.size or piece.error:
-            yield field_line(piece, position, unit, remark)
+            yield from _body(piece, data, position, unit, values.get("sys_flag"), remark)
+        elif piece.size or (piece.error and whole):
+            yield field_line(piece, data, position, unit, remark)
     if at < len(data) and whole:
         text = f"{len(data) - at} bytes"
         meaning = "not told apart, since a field before is wrong" if error else "behind the record's last field"
@@ -112,7 +112,7 @@ def _remarks(look: Look, start: int, position: int, data: bytes, before: StoredM
     return remarks
 
 
-def _body(piece: Piece, base: int, unit: str, sys_flag: object, remark: Remark) -> Iterator[Line]:
+def _body(piece: Piece, data: bytes, base: int, unit: str, sys_flag: object, remark: Remark) -> Iterator[Line]:
     assert isinstance(piece.value, bytes)
     flags = sys_flag if isinstance(sys_flag, int) else 0
     if flags & record.INNER_BATCH and not flags & record.COMPRESSED and not piece.error:
@@ -125,7 +125,7 @@ def _body(piece: Piece, base: int, unit: str, sys_flag: object, remark: Remark) 
         text += f", compressed with {NAMES.get(flags & record.COMPRESSION_MASK, 'an unknown method')}"
     else:
         text += f": {text_of(piece.value)}"
-    line = field_line(piece, base, unit, remark)
+    line = field_line(piece, data, base, unit, remark)
     yield Line(
         line.offset, line.length, unit, "body", text_of(piece.value), text, line.meaning, line.problem, line.data
     )

@@ -107,7 +107,17 @@ def text(look: Look) -> Iterator[Line]:
             if look.at is not None and at and not shown:
                 yield look.range(0, at, "before", number, f"{number} lines", "lines in front")
             whole = data[:end].removesuffix(b"\n")
-            yield Line(at, end, "", f"line {number + 1}", text_of(whole), text_of(whole), "", None, data[:SHOWN_BYTES])
+            yield Line(
+                at,
+                end,
+                "",
+                f"line {number + 1}",
+                text_of(whole),
+                text_of(whole),
+                "",
+                None,
+                data[: min(end, SHOWN_BYTES)],
+            )
             shown += 1
         at, number = at + end, number + 1
 
