@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.format import docs
 from flintmq.forensics.explain.kinds import KINDS
+from flintmq.format import docs
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 from tests.forensics.makers import flip
@@ -102,7 +102,9 @@ def test_damage_is_marked_and_ends_with_1(run: Run, golden, tmp_path: Path) -> N
         ((), 2, "see 'flintmq explain --help'"),
     ],
 )
-def test_errors_are_one_line(words: tuple[str, ...], code: int, text: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_errors_are_one_line(
+    words: tuple[str, ...], code: int, text: str, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     Path("empty").touch()
     Path("odd").write_bytes(b"\x01\x02\x03")

@@ -197,6 +197,9 @@ class LogFileLines:
     def _focus(self, here: Run, neighbour: Run | None) -> Iterator[Line]:
         if not here.positions:
             yield from self._gap(here, in_full=True)
+            if self.damaged and self.look.place.root is not None:
+                self.look.step("verify", self.look.place.root)
+                self.look.step("salvage", self.look.place.root, "--in-place", "--dry-run")
             return
         data = self.source.read(here.end - here.begin, here.begin)
         before = self._message(neighbour.begin) if neighbour is not None and neighbour.positions else None
