@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 
+from flintmq.format.batch_queue import BATCH_UNIT, COMPACTION_END, BatchUnit
 from flintmq.format.message_id import parse_host
-from flintmq.format.record import MAGIC_BLANK
+from flintmq.format.record import MAGIC_BLANK, Record, encode, encode_blank
+from flintmq.message import Message
 from flintmq.store.log_files import LogFiles
+from flintmq.store.message_store import MessageStore
 from tests.compat.stores import Golden
 from tests.forensics.explain.looks import Seen, look
 from tests.forensics.makers import flip, patch
@@ -188,3 +191,42 @@ def test_a_log_file_without_its_name(golden, tmp_path: Path) -> None:  # type: i
     assert seen.explained.place.how == "by its content" and not seen.problems
     assert look(path, 0).field("physical_offset").value == 131072
     assert not look(path, kind="commitlog").problems
+
+
+def test_a_store_in_use(tmp_path: Path) -> None:
+    with MessageStore(tmp_path) as store:
+        for number in range(3):
+            store.put(Message("Orders", b"body %d" % number))
+        seen = look(log_of(tmp_path))
+        assert seen.found["holds"] == "3 records" and not seen.problems
+        assert look(log_of(tmp_path), 5).field("body").text == "6 bytes: body 0"
+
+
+def test_a_quarantined_record(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic")
+    row = store.live[40]
+    offset, size = row["physical_offset"], row["size"]
+    data = log_of(store.path).read_bytes()[offset : offset + size]
+    path = tmp_path / "quarantine" / f"{offset:020d}-{row['store_timestamp']}.record"
+    path.parent.mkdir()
+    path.write_bytes(data)
+    seen = look(path, 10)
+    assert seen.field("topic").value == row["topic"] and not seen.problems
+    path.write_bytes(data[:-1])
+    assert look(path).problems
+
+
+def test_a_compaction_log(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Its records have their place in this log as physical offset; its queue points there."""
+    log, queue = (tmp_path / "compaction" / name / "T" / "0" / LOG for name in ("compactionLog", "compactionCq"))
+    for path in (log, queue):
+        path.parent.mkdir(parents=True)
+    made = [Record(topic=b"T", queue_offset=number) for number in (3, 9)]
+    made[1] = made[1]._replace(physical_offset=made[0].size)
+    log.write_bytes(b"".join(map(encode, made)) + encode_blank(8))
+    units = [BatchUnit(one.physical_offset, one.size, 0, 0, one.queue_offset, 1) for one in made]
+    queue.write_bytes(b"".join(map(BATCH_UNIT.pack, [*units, COMPACTION_END])))
+    assert not look(log).problems and look(log, made[0].size).field("queue_offset").value == 9
+    seen = look(queue)
+    assert not seen.problems and "T/0/9" in seen.lines[1].text and seen.lines[2].meaning.startswith("closes a file")
+    assert look(queue, 50).field("base_offset").text == "9: is the record's"

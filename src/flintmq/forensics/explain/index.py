@@ -22,6 +22,7 @@ class Slots:
     """The hash slots."""
 
     noun, plural, width, first = "slot", "slots", index.SLOT.size, 0
+    plain = True
 
     def __init__(self, file: IndexFile) -> None:
         self.file = file
@@ -59,6 +60,7 @@ class Items:
     """The items; number 0 has a place and is never used."""
 
     noun, plural, width, first = "item", "items", index.ITEM.size, 0
+    plain = True
 
     def __init__(self, file: IndexFile) -> None:
         self.file = file

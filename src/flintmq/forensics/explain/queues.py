@@ -24,6 +24,7 @@ class QueueUnits:
     """Units of a consume queue."""
 
     noun, plural, width = "unit", "units", consume_queue.UNIT_SIZE
+    plain = False
 
     def __init__(self, look: Look) -> None:
         self.look = look
@@ -134,6 +135,7 @@ class BatchUnits:
     """Units of a batch consume queue, or of the queue of a compaction log."""
 
     noun, plural, width = "unit", "units", batch_queue.BATCH_UNIT_SIZE
+    plain = False
 
     def __init__(self, look: Look) -> None:
         self.look = look

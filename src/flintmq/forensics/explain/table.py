@@ -26,12 +26,14 @@ class Units(Protocol):
         noun: `unit`, `slot`; plural: `units`, `slots`.
         width: bytes.
         first: number of the first one.
+        plain: there are only ZEROS and UNITS.
     """
 
     noun: str
     plural: str
     width: int
     first: int
+    plain: bool
 
     def sort(self, data: bytes) -> str:
         """ZEROS, UNITS, or another sort, whose name then stands for its runs."""
@@ -57,18 +59,19 @@ class Table:
         self.look, self.units, self.begin, self.end, self.most_runs = look, units, begin, end, most_runs
         self.stop = begin + (end - begin) // units.width * units.width
         self.counts: dict[str, int] = {}
+        self._shown = 0  # units that got a line of their own
 
     def overview(self) -> Iterator[Line]:
         """Every byte: the first units, and runs of the rest."""
-        shown = runs = 0
+        runs = 0
         run: tuple[int, str, int] | None = None  # begin, sort, units
         for position, count, sort, data in self._sorted():
             self.counts[sort] = self.counts.get(sort, 0) + count
-            if sort != ZEROS and shown < self.look.limit:
+            if sort != ZEROS and self._shown < self.look.limit:
                 if run is not None:
                     yield self._run(*run)
                     runs, run = runs + 1, None
-                shown += 1
+                self._shown += 1
                 yield self.units.line(self._number(position), data, position)
             elif run is not None and (run[1] == sort or runs >= self.most_runs):
                 run = run[0], sort if run[1] == sort else SEVERAL, run[2] + count
@@ -153,6 +156,10 @@ class Table:
                 position += zeros * width
                 continue
             block = source.read(min(size, self.stop - position), position)
+            if self.units.plain and self._shown >= self.look.limit and bytes(width) not in block:
+                yield position, len(block) // width, UNITS, b""  # none of them can be zeros
+                position += len(block)
+                continue
             for at in range(0, len(block), width):
                 unit = block[at : at + width]
                 sort = self.units.sort(unit)

@@ -18,6 +18,7 @@ class LogUnits:
     """Units of the timer log."""
 
     noun, plural, width, first = "unit", "units", timer.LOG_UNIT.size, 0
+    plain = False
 
     def __init__(self, look: Look) -> None:
         self.look = look
@@ -93,6 +94,7 @@ class Slots:
     """Slots of the timer wheel."""
 
     noun, plural, width, first = "slot", "slots", timer.WHEEL_SLOT.size, 0
+    plain = True
 
     def __init__(self, look: Look) -> None:
         self.look = look
