@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from flintmq.forensics.explain.run import explain
 from flintmq.format.batch_queue import BATCH_UNIT, COMPACTION_END, BatchUnit
 from flintmq.format.message_id import parse_host
 from flintmq.format.record import MAGIC_BLANK, Record, encode, encode_blank
@@ -230,3 +231,25 @@ def test_a_compaction_log(golden, tmp_path: Path) -> None:  # type: ignore[no-un
     seen = look(queue)
     assert not seen.problems and "T/0/9" in seen.lines[1].text and seen.lines[2].meaning.startswith("closes a file")
     assert look(queue, 50).field("base_offset").text == "9: is the record's"
+
+
+def test_a_log_that_is_written_and_cut_between_walk_and_look(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Walk and lines read apart from each other; whatever comes between, every byte is told, nothing is raised."""
+    whole = log_of(golden("basic").path).read_bytes()
+    path = tmp_path / "commitlog" / LOG
+    path.parent.mkdir()
+    for cut, at in ((171, None), (600, None), (171, 300), (0, 5)):
+        path.write_bytes(whole[:171] + bytes(131072 - 171))
+        with explain(path, at, limit=20) as explained:
+            lines = [next(explained.lines)] if at is None else []
+            with path.open("r+b") as file:
+                file.write(whole if at is None else whole[:cut] + bytes(131072 - cut))
+            lines += explained.lines
+        assert sum(line.length for line in lines) == 131072
+    path.write_bytes(whole)
+    with explain(path, limit=20) as explained:
+        lines = [next(explained.lines)]
+        with path.open("r+b") as file:
+            file.write(whole[:400] + bytes(131072 - 400))
+        lines += explained.lines
+    assert sum(line.length for line in lines) == 131072

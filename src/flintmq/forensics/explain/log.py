@@ -201,15 +201,26 @@ class LogFileLines:
                 self.look.step("verify", self.look.place.root)
                 self.look.step("salvage", self.look.place.root, "--in-place", "--dry-run")
             return
-        data = self.source.read(here.end - here.begin, here.begin)
+        data = self._data(here.begin, here.end)
+        if data is None:
+            yield from self._gap(here, in_full=True)
+            return
         before = self._message(neighbour.begin) if neighbour is not None and neighbour.positions else None
         yield from record_fields.lines(self.look, self.start, here.begin, data, before)
 
     def _one(self, begin: int, end: int) -> Line:
-        data = self.source.read(end - begin, begin)
-        text = describe(StoredMessage(data))
-        return self.look.range(begin, end, "record", self.start + begin, text, f"log offset {self.start + begin}",
-                               unit=f"record at {begin}")  # fmt: skip
+        data, offset = self._data(begin, end), self.start + begin
+        text = describe(StoredMessage(data)) if data is not None else "written over while it was read"
+        return self.look.range(begin, end, "record", offset, text, f"log offset {offset}", unit=f"record at {begin}")
+
+    def _data(self, begin: int, end: int) -> bytes | None:
+        """The bytes of a record that the walk found; None if it counts no more, for it may have been cut meanwhile."""
+        for _ in range(2):
+            data = self.source.read(end - begin, begin)
+            if not record_fields.why_not(data, self.start + begin, self.source.size - begin, self.max_record):
+                return data
+            self.source.forget()
+        return None
 
     def _message(self, position: int) -> StoredMessage | None:
         size = int.from_bytes(self.source.read(4, position), "big")

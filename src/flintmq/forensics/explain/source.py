@@ -38,6 +38,10 @@ class Source:
             self._cache, self._cache_at, at = self.effects.pread(self.fd, wanted, position), position, 0
         return self._cache[at : at + count].ljust(count, b"\0")
 
+    def forget(self) -> None:
+        """Read anew what was read before: somebody may have written meanwhile."""
+        self._cache = b""
+
     def zeros_until(self, position: int, stop: int) -> int:
         """Where the first byte that is not zero stands in [position, stop), else `stop`. Holes cost nothing."""
         while position < stop:
