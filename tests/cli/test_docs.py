@@ -74,7 +74,7 @@ def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignor
 
 def test_there_are_examples_for_every_command() -> None:
     sections = re.split(r"^### flintmq ", PAGE, flags=re.MULTILINE)[1:]
-    assert len(sections) == 20 and len(EXAMPLES) >= 40
+    assert len(sections) == 21 and len(EXAMPLES) >= 42
     assert all(sum(line in section for line in EXAMPLES) >= 2 for section in sections)
 
 
@@ -124,6 +124,11 @@ def test_the_keys_of_inspect(run: Run, golden) -> None:  # type: ignore[no-untyp
     group = next(group for group in found["groups"] if group["offsets"])
     assert [list(group), list(group["offsets"][0])] == nested("`inspect`", "groups")
     assert list(found["delays"][0]) == list(group["offsets"][0])
+
+
+def test_the_keys_of_explain(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
+    for row in run("explain", golden("basic").path / "checkpoint", "--json").rows:
+        assert list(row) == keys("`explain`")
 
 
 def test_the_keys_of_retention(run: Run, golden) -> None:  # type: ignore[no-untyped-def]

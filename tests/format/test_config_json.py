@@ -196,3 +196,33 @@ def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(cj.parse(text.encode())["a"]) == 999
     with pytest.raises(FormatError, match="more than 1000 values"):
         cj.parse(text.replace("[{}", "[1,{}").encode())
+
+
+def test_members_have_the_places_of_the_text(golden_store: Golden) -> None:
+    """Between a member's begin and the next one's stands its key; its value is the parser's."""
+    for path in config_files(golden_store):
+        data, members = path.read_bytes(), list[cj.Member]()
+        value = cj.parse(data)
+        assert cj.members(data, members.append) is None
+        begins = [member.begin for member in members]
+        assert begins == sorted(set(begins))
+        for member in members:
+            found: Any = value
+            for step in member.path:
+                found = found[step]
+            key = str(member.path[-1]).encode()
+            assert data[member.begin :].lstrip(b'"').startswith(key) or isinstance(member.path[-1], int), member.path
+            assert member.known and (member.value == found or isinstance(found, (dict, list)))
+
+
+@given(st.binary(max_size=60).map(lambda data: b'{"a":[1,' + data))
+def test_members_of_anything(data: bytes) -> None:
+    members: list[cj.Member] = []
+    error = cj.members(data, members.append)
+    assert [member.path for member in members[:2]] == [("a",), ("a", 0)]
+    try:
+        cj.parse(data)
+    except FormatError:
+        assert error is not None and 0 <= error.position <= len(data)
+    else:
+        assert error is None

@@ -34,6 +34,18 @@ def test_an_old_table_is_found_and_written(tmp_path: Path, capsys: pytest.Captur
     assert "no page holds the table of Consume queue unit" in capsys.readouterr().out
 
 
+def test_tables_of_bits_and_names() -> None:
+    """A few rows, written down apart from the declarations."""
+    assert "| 2-3 | 0xC | transaction: 0 none, 0x4 prepared, 0x8 committed, 0xC rolled back |" in docs.bits_table(
+        "Record sys_flag"
+    )
+    assert "| `TAGS` | gives the tags code of the queue unit |" in docs.names_table("properties")
+    page = "<!-- names: properties -->\nold\n<!-- end -->\n<!-- bits: Timer log unit magic -->\n<!-- end -->\n"
+    assert "old" not in docs.filled(page) and "| 1 | 0x2 | placed earlier" in docs.filled(page)
+    with pytest.raises(KeyError):
+        docs.filled("<!-- names: nothing -->\n<!-- end -->")
+
+
 def test_offsets_of_the_record_table() -> None:
     """A few rows, written down apart from the declaration."""
     rows = {row.field: (row.offset, row.size, row.type) for row in docs.rows(docs.record.RECORD)}

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flintmq.errors import FormatError
 from flintmq.format.consume_queue import UNIT
 from flintmq.format.docs import LAYOUTS
-from flintmq.format.layout import Counted, Int, Layout, Sized, Total
+from flintmq.format.layout import Bits, Counted, Int, Layout, Sized, Total, bit_names
 from tests.format.strategies import values
 
 ALL = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
@@ -170,3 +170,37 @@ def test_a_damaged_value_gives_a_value_or_a_format_error(layout: Layout[Any], da
         assert 0 <= error.position <= len(raw)
         return
     assert raw.startswith(again)
+
+
+@ALL
+@given(data=st.data())
+def test_pieces_of_a_value_are_its_fields(layout: Layout[Any], data: st.DataObject) -> None:
+    value, given_values = data.draw(values(layout))
+    packed = layout.pack(value, given_values)
+    pieces = list(layout.pieces(packed, given=given_values))
+    assert [piece.at for piece in pieces] == [sum(p.size for p in pieces[:n]) for n in range(len(pieces))]
+    assert sum(piece.size for piece in pieces) == len(packed) and not any(piece.error for piece in pieces)
+    told = {piece.name: piece.value for piece in pieces}
+    assert all(told[field] == got for field, got in zip(value._fields, value, strict=True))
+
+
+@ALL
+@given(data=st.binary(max_size=200), width=st.sampled_from([4, 16]))
+def test_pieces_of_anything(layout: Layout[Any], data: bytes, width: int) -> None:
+    """Nothing is raised, no byte comes twice, and only the last piece has an error."""
+    pieces = list(layout.pieces(data, given={"address_width": width}))
+    at = 0
+    for piece in pieces:
+        assert piece.at == at and piece.meaning
+        assert not isinstance(piece.value, bytes) or piece.value == data[at : at + piece.size]
+        at += piece.size
+    assert at <= len(data) and not any(piece.error for piece in pieces[:-1])
+    assert at == len(data) or not pieces[-1].error or "negative" in pieces[-1].error
+
+
+def test_bits_by_name() -> None:
+    bits = (Bits(1, "one", {1: "one"}), Bits(6, "two bits", {2: "low", 4: "high"}))
+    assert bit_names(bits, 0) == []
+    assert bit_names(bits, 5) == ["one", "high"]
+    assert bit_names(bits, 6) == ["0x6 unknown"]
+    assert bit_names(bits, -8) == ["0xFFFFFFF8 unknown"]

@@ -18,6 +18,7 @@ import flintmq
 from flintmq.cli import (
     copy,
     doctor,
+    explain,
     get,
     inspect,
     put,
@@ -57,7 +58,7 @@ spark_app = typer.Typer(
     rich_markup_mode=None,
     help=spark.__doc__.splitlines()[0] if spark.__doc__ else None,
 )
-for _module in (inspect, scan, tail, get, query, sql, verify, rebuild, salvage, copy, put, recover, doctor):
+for _module in (inspect, explain, scan, tail, get, query, sql, verify, rebuild, salvage, copy, put, recover, doctor):
     app.command(_module.__name__.rpartition(".")[2], epilog=_module.EPILOG)(_module.command)
 for _name, (_command, _epilog) in spark.COMMANDS.items():
     spark_app.command(_name, epilog=_epilog)(_command)

@@ -12,11 +12,10 @@ import unicodedata
 from datetime import UTC, datetime, timedelta
 
 from flintmq.errors import UsageError
+from flintmq.format.text import iso as iso
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_FIRST_MS = -62_135_596_800_000  # 0001-01-01: the first and last times that a calendar date can be shown for
-_END_MS = 253_402_300_800_000  # 10000-01-01
 _UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
 _RELATIVE = re.compile(r"-(?:[0-9]{1,12}(?:ms|[smhdw]))+")
 _RELATIVE_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
@@ -56,13 +55,6 @@ def _escape(char: str) -> str:
 def cut(text: str, limit: int) -> str:
     """`text`, or its first `limit - 1` characters and an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
-
-
-def iso(ms: int) -> str:
-    """A time in ms as ISO 8601 in UTC with milliseconds; outside the years 1 to 9999 the number itself."""
-    if not _FIRST_MS <= ms < _END_MS:
-        return f"{ms} ms"
-    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def size(count: int) -> str:

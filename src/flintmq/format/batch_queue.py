@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
-from flintmq.format.layout import Int, Layout
+from flintmq.format.layout import TIME, Int, Layout
 from flintmq.format.properties import INNER_BASE, INNER_NUM
 from flintmq.format.text import java_int
 
@@ -20,7 +20,7 @@ class BatchUnit(NamedTuple):
     physical_offset: Annotated[int, Int("i64", "where the record begins in the log")]
     size: Annotated[int, Int("i32", "bytes of the whole record")]
     tags_code: Annotated[int, Int("i64", "hash of the tags, as in a consume queue")]
-    store_timestamp: Annotated[int, Int("i64", "ms, of the record")]
+    store_timestamp: Annotated[int, Int("i64", "ms, of the record", TIME)]
     base_offset: Annotated[int, Int("i64", "queue offset of the record's first message")]
     messages: Annotated[int, Int("i16", "messages in the record")]
     compacted_offset: Annotated[int, Int("i32", "always -1")] = -1

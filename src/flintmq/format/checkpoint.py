@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Final, NamedTuple
 
-from flintmq.format.layout import Buffer, Int, Layout
+from flintmq.format.layout import TIME, Buffer, Int, Layout
 
 FILE_SIZE: Final = 4096
 
@@ -15,9 +15,9 @@ FILE_SIZE: Final = 4096
 class Checkpoint(NamedTuple):
     """The five numbers of a checkpoint. A missing file counts as all zeros."""
 
-    physic_timestamp: Annotated[int, Int("i64", "ms, store time of the last record flushed to the log")] = 0
-    logics_timestamp: Annotated[int, Int("i64", "ms, store time of the last record dispatched to the queues")] = 0
-    index_timestamp: Annotated[int, Int("i64", "ms, end timestamp of the last full index file")] = 0
+    physic_timestamp: Annotated[int, Int("i64", "ms, store time of the last record flushed to the log", TIME)] = 0
+    logics_timestamp: Annotated[int, Int("i64", "ms, store time of the last record dispatched to the queues", TIME)] = 0
+    index_timestamp: Annotated[int, Int("i64", "ms, end timestamp of the last full index file", TIME)] = 0
     master_flushed_offset: Annotated[int, Int("i64", "replication: how far the master has flushed")] = 0
     confirm_physical_offset: Annotated[int, Int("i64", "where the last valid record began at the last recovery")] = 0
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 from flintmq.errors import FormatError
@@ -86,11 +86,14 @@ class _Reader:
         self.at += 1
         pairs: JsonObject = {}
         while self.next() != "}":
+            begin = self.at
             key = self.key()
+            self.enter(key, begin)
             if self.next() != ":":
                 raise self.error("no : behind a key")
             self.at += 1
             pairs[key] = self.value(depth)
+            self.leave(pairs[key])
             self.comma("}")
         self.at += 1
         return pairs
@@ -99,12 +102,20 @@ class _Reader:
         if depth > MAX_DEPTH:
             raise self.error(f"deeper than {MAX_DEPTH} levels")
         self.at += 1
-        values = []
+        values: list[Any] = []
         while self.next() != "]":
+            self.enter(len(values), self.at)
             values.append(self.value(depth))
+            self.leave(values[-1])
             self.comma("]")
         self.at += 1
         return values
+
+    def enter(self, key: str | int, begin: int) -> None:
+        """A member of an object (its key ends at `at`) or an element of an array begins at `begin`."""
+
+    def leave(self, value: Any) -> None:
+        """Its value ends at `at`."""
 
     def comma(self, closing: str) -> None:
         """Take the comma behind a value; none is needed before the closing bracket."""
@@ -185,6 +196,74 @@ class _Reader:
             raise self.error("an unknown escape in a string")
         self.at += 2
         return _ESCAPES[char]
+
+
+class Member:
+    """A member of an object, or an element of an array, as it stands in the text.
+
+    Attributes:
+        path: keys and numbers from the file's object on.
+        begin: byte where its key (in an array its value) begins.
+        value: None as long as it is not read to its end, which damage may hinder; of an object or an array how many
+            members it has, as text.
+        known: whether the value was read.
+    """
+
+    __slots__ = ("begin", "known", "path", "value")
+
+    def __init__(self, path: tuple[str | int, ...], begin: int) -> None:
+        self.path, self.begin = path, begin
+        self.value: Any = None
+        self.known = False
+
+
+def members(data: bytes, take: Callable[[Member], None]) -> FormatError | None:
+    """Tell every member with its place, in the order of the text and each as it begins; values are set later.
+
+    Returns:
+        None if all of it was read, else where and why that ended. Positions count bytes.
+    """
+    try:
+        _Members(data, take).document()
+    except FormatError as error:
+        return error
+    return None
+
+
+class _Members(_Reader):
+    """Reads bytes as if each were a character, so that places are bytes; text is decoded piece by piece.
+
+    Only ASCII characters divide the text, and none is part of another character in UTF-8.
+    """
+
+    def __init__(self, data: bytes, take: Callable[[Member], None]) -> None:
+        super().__init__(data.decode("latin-1"))
+        self.data, self.take = data, take
+        self.at = 3 if data.startswith(b"\xef\xbb\xbf") else 0
+        self.path: list[str | int] = []
+        self.open: list[tuple[Member, int]] = []
+
+    def error(self, reason: str) -> FormatError:
+        return FormatError(reason, self.at)
+
+    def enter(self, key: str | int, begin: int) -> None:
+        if isinstance(key, str):
+            key = _Reader(java_decode(self.data[begin : self.at])).key()
+        self.path.append(key)
+        member = Member(tuple(self.path), begin)
+        self.open.append((member, self.at))
+        self.take(member)
+
+    def leave(self, value: Any) -> None:
+        self.path.pop()
+        member, begin = self.open.pop()
+        if isinstance(value, str):
+            reader = _Reader(java_decode(self.data[begin : self.at]))
+            reader.at += reader.next() == ":"
+            value = reader.value(0)
+        elif isinstance(value, (dict, list)):
+            value = f"{len(value)} {'member' if isinstance(value, dict) else 'element'}{'' if len(value) == 1 else 's'}"
+        member.value, member.known = value, True
 
 
 def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = False) -> bytes:

@@ -1,8 +1,9 @@
-"""The byte tables in docs/format, made from the declarations: `python -m flintmq.format.docs --check` or `--write`.
+"""The tables in docs/format, made from the declarations: `python -m flintmq.format.docs --check` or `--write`.
 
-A page marks the place of a table with `<!-- layout: NAME -->` and `<!-- end -->`; everything between is generated,
-everything else is written by hand. Nothing of FlintMQ imports this module; it alone here touches files, those of the
-documentation.
+A page marks the place of a table with `<!-- layout: NAME -->` and `<!-- end -->`, likewise
+`<!-- bits: LAYOUT FIELD -->` for what the bits of a field mean and `<!-- names: WHAT -->` for names with a meaning.
+Everything between is generated, everything else is written by hand. Nothing of FlintMQ imports this module; it alone
+here touches files, those of the documentation.
 """
 
 from __future__ import annotations
@@ -17,12 +18,14 @@ from typing import Any, Final, NamedTuple
 from flintmq.format import (
     batch_queue,
     checkpoint,
+    config_names,
     consume_queue,
     consume_queue_ext,
     flintmq_mark,
     index,
     inner_batch,
     message_id,
+    properties,
     record,
     timer,
 )
@@ -49,7 +52,12 @@ LAYOUTS: Final[tuple[Layout[Any], ...]] = (
     flintmq_mark.MARK,
 )
 _BY_NAME: Final = {layout.name: layout for layout in LAYOUTS}
-_MARKED: Final = re.compile(r"<!-- layout: (?P<name>[^>]+?) -->\n.*?<!-- end -->", re.DOTALL)
+_NAMES: Final = {
+    "properties": properties.MEANINGS,
+    "config files": config_names.FILES,
+    "config keys": config_names.KEYS,
+}
+_MARKED: Final = re.compile(r"<!-- (?P<what>layout|bits|names): (?P<name>[^>]+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
 class Row(NamedTuple):
@@ -86,7 +94,7 @@ def _pieces(parts: Iterable[tuple[str, Part]]) -> Iterator[tuple[str, str, tuple
             yield name, "bytes", part.widths, part.symbol, part.meaning
         else:
             widths = tuple(WIDTHS[type_] for type_ in part.types)
-            yield part.name, " or ".join(part.types), widths, "v" if len(widths) > 1 else "", f"bytes of the {name}"
+            yield part.name, " or ".join(part.types), widths, "v" if len(widths) > 1 else "", part.length_meaning(name)
             yield name, "bytes", (), part.symbol, part.meaning
 
 
@@ -98,23 +106,43 @@ def table(layout: Layout[Any]) -> str:
     return f"{size}.\n\n" + "\n".join(lines)
 
 
+def bits_table(name: str) -> str:
+    """The table of the bits of one field; `name` is the layout's and the field's, with a space between."""
+    layout, _, field = name.rpartition(" ")
+    part = dict(_BY_NAME[layout].parts)[field]
+    assert isinstance(part, Int) and part.bits, name
+    lines = ["| Bits | Mask | Meaning |", "|---|---|---|"]
+    for group in part.bits:
+        low, high = (group.mask & -group.mask).bit_length() - 1, group.mask.bit_length() - 1
+        lines.append(f"| {low}{f'-{high}' if high > low else ''} | 0x{group.mask:X} | {group.meaning} |")
+    return "\n".join(lines)
+
+
+def names_table(name: str) -> str:
+    """The table of one kind of names."""
+    lines = ["| Name | Meaning |", "|---|---|"]
+    return "\n".join(lines + [f"| `{known}` | {meaning} |" for known, meaning in _NAMES[name].items()])
+
+
 def filled(text: str) -> str:
     """A page with its tables made anew.
 
     Raises:
-        KeyError: the page names a layout that does not exist.
+        KeyError: the page names a layout, field or kind of names that does not exist.
     """
 
     def replace(match: re.Match[str]) -> str:
-        name = match["name"]
-        return f"<!-- layout: {name} -->\n{table(_BY_NAME[name])}\n<!-- end -->"
+        what, name = match["what"], match["name"]
+        made = {"layout": lambda: table(_BY_NAME[name]), "bits": lambda: bits_table(name)}
+        text = made.get(what, lambda: names_table(name))()
+        return f"<!-- {what}: {name} -->\n{text}\n<!-- end -->"
 
     return _MARKED.sub(replace, text)
 
 
 def layouts_in(text: str) -> list[str]:
     """Names of the layouts whose tables a page holds."""
-    return [match["name"] for match in _MARKED.finditer(text)]
+    return [match["name"] for match in _MARKED.finditer(text) if match["what"] == "layout"]
 
 
 def main(arguments: list[str] | None = None) -> int:

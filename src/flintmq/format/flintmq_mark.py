@@ -11,7 +11,7 @@ import zlib
 from typing import Annotated, Final, NamedTuple
 
 from flintmq.errors import FormatError
-from flintmq.format.layout import Buffer, Int, Layout
+from flintmq.format.layout import HEX, TIME, Buffer, Int, Layout
 
 FILE_NAME: Final = "flintmq.mark"
 MAGIC: Final = int.from_bytes(b"FLNTMARK", "big")
@@ -21,12 +21,12 @@ VERSION: Final = 2
 class Mark(NamedTuple):
     """The content of a mark file."""
 
-    magic: Annotated[int, Int("u64", "`FLNTMARK` in ASCII")]
+    magic: Annotated[int, Int("u64", "`FLNTMARK` in ASCII", HEX)]
     version: Annotated[int, Int("i32", "2")]
     flushed_offset: Annotated[int, Int("i64", "log offset below which everything was synced")]
-    physic_timestamp: Annotated[int, Int("i64", "ms, copy of the checkpoint's physic timestamp")]
-    physic_before: Annotated[int, Int("i64", "ms, the checkpoint's physic timestamp before that")]
-    checksum: Annotated[int, Int("u32", "CRC-32 of the bytes before it")]
+    physic_timestamp: Annotated[int, Int("i64", "ms, copy of the checkpoint's physic timestamp", TIME)]
+    physic_before: Annotated[int, Int("i64", "ms, the checkpoint's physic timestamp before that", TIME)]
+    checksum: Annotated[int, Int("u32", "CRC-32 of the bytes before it", HEX)]
 
     def holds(self, physic_timestamp: int) -> bool:
         """Whether the mark still says something beside a checkpoint with this physic timestamp."""

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
 from flintmq.format import properties as names
-from flintmq.format.layout import Int, Layout
+from flintmq.format.layout import TIME, Int, Layout
 from flintmq.format.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
 from flintmq.format.text import java_hash
 
@@ -23,8 +23,8 @@ NAME: Final = re.compile(r"[0-9]{17}", re.ASCII)  # local time of creation, yyyy
 class Header(NamedTuple):
     """The first 40 bytes of an index file."""
 
-    begin_timestamp: Annotated[int, Int("i64", "ms, store time of the first record with an item")]
-    end_timestamp: Annotated[int, Int("i64", "ms, store time of the last record with an item")]
+    begin_timestamp: Annotated[int, Int("i64", "ms, store time of the first record with an item", TIME)]
+    end_timestamp: Annotated[int, Int("i64", "ms, store time of the last record with an item", TIME)]
     begin_physical_offset: Annotated[int, Int("i64", "log offset of the first record with an item")]
     end_physical_offset: Annotated[int, Int("i64", "log offset of the last record with an item")]
     slots_used: Annotated[int, Int("i32", "slots that hold an item")]

@@ -13,6 +13,10 @@ the field that carries it and is not part of the value, because it follows from 
 earlier fields tell. `Counted` is bytes behind a length of their own. Everything is big-endian and packed, as Java's
 ByteBuffer writes it.
 
+A declaration carries what its bytes mean in words, and how a value is shown to people (`shows`, `bits`): the tables of
+docs/format and the command `explain` say the same because they read the same. `Layout.pieces` gives the fields of bytes
+that may be anything, one by one, as far as they make sense.
+
 Nothing here trusts a length: each is compared with what is left of the buffer before it is used. Bytes that do not form
 the value raise FormatError, and nothing else.
 """
@@ -22,7 +26,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Generic, TypeAlias, TypeVar, cast, get_type_hints
+from typing import Any, Final, Generic, NamedTuple, TypeAlias, TypeVar, cast, get_type_hints
 
 from flintmq.errors import FormatError
 
@@ -35,12 +39,39 @@ WIDTHS = {name: struct.calcsize(">" + code) for name, code in CODES.items()}
 _PREFIXES = {name: struct.Struct(">" + code) for name, code in CODES.items()}
 
 
+TIME: Final = "time"  # how a value is shown: ms since 1970
+HEX: Final = "hex"  # as a hexadecimal number
+HOST: Final = "host"  # address and port
+
+
+@dataclass(frozen=True, slots=True)
+class Bits:
+    """Some bits of a number that mean something together.
+
+    Attributes:
+        mask: the bits.
+        meaning: what they say.
+        names: what the number has under the mask -> its name; a value without a name is told as a number.
+    """
+
+    mask: int
+    meaning: str
+    names: Mapping[int, str]
+
+
 @dataclass(frozen=True, slots=True)
 class Int:
-    """A number of the fixed type `type` (a key of CODES)."""
+    """A number of the fixed type `type` (a key of CODES).
+
+    Attributes:
+        shows: how a value is shown to people: TIME, HEX, or as a decimal number.
+        bits: what its bits mean, if it is made of bits.
+    """
 
     type: str
     meaning: str
+    shows: str = ""
+    bits: tuple[Bits, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,12 +91,14 @@ class Sized:
         symbol: the letter that stands for the width in the tables.
         widths: every width there is, the least first.
         choose: earlier fields (and what is `given` to the codec) -> the width, one of `widths`.
+        shows: how a value is shown to people: HOST, or as bytes.
     """
 
     symbol: str
     widths: tuple[int, ...]
     choose: Callable[[Values], int]
     meaning: str
+    shows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +123,35 @@ class Counted:
         """The type of the length field, given the fields before it."""
         return self.choose(values) if self.choose else self.types[0]
 
+    def length_meaning(self, field: str) -> str:
+        """What the length in front of `field` means."""
+        return f"bytes of the {field}"
+
 
 Part: TypeAlias = Int | Total | Sized | Counted
+
+
+class Piece(NamedTuple):
+    """One field as it stands on disk (Layout.pieces).
+
+    Attributes:
+        name: of the field; of a length, its own name.
+        at: where it begins in the buffer.
+        size: bytes of it that are there.
+        value: a number, or the bytes; None if the number is cut.
+        meaning: from the declaration.
+        shows, bits: from the declaration.
+        error: why nothing behind it can be told apart; empty if all is well.
+    """
+
+    name: str
+    at: int
+    size: int
+    value: int | bytes | None
+    meaning: str
+    shows: str = ""
+    bits: tuple[Bits, ...] = ()
+    error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,6 +247,46 @@ class Layout(Generic[T]):
             raise FormatError(f"{self.total} is {end - start}, the parts add up to {at - start}", start)
         return self._make([values[field] for field in self._fields])
 
+    def pieces(
+        self, buf: Buffer, at: int = 0, limit: int | None = None, given: Values | None = None
+    ) -> Iterator[Piece]:
+        """The fields of whatever stands at buf[at], one behind the other, as far as they can be told apart.
+
+        Raises nothing. A field that is cut, or a length that cannot be, is the last one and carries an `error`. A size
+        of the whole is not compared with anything: behind a wrong one the other fields may still be right.
+        """
+        end = len(buf) if limit is None else min(limit, len(buf))
+        values = dict(given or {})
+        for name, part in self.parts:
+            if isinstance(part, (Int, Total)):
+                piece = _number(buf, at, end, name, part.type, part.meaning)
+                if isinstance(part, Int):
+                    piece = piece._replace(shows=part.shows, bits=part.bits)
+                yield piece
+                if piece.error:
+                    return
+                values[name], at = piece.value, at + piece.size
+                continue
+            shows, error = "", ""
+            if isinstance(part, Counted):
+                piece = _number(buf, at, end, part.name, part.type_for(values), part.length_meaning(name))
+                length = piece.value if isinstance(piece.value, int) else 0
+                if length < 0:
+                    piece = piece._replace(error=f"{part.name} is negative: {length}")
+                yield piece
+                if piece.error:
+                    return
+                at += piece.size
+            else:
+                length, shows = part.choose(values), part.shows
+            if length > end - at:
+                error = f"{name} needs {length} bytes, {end - at} are left"
+            data = bytes(buf[at : min(at + length, end)])
+            yield Piece(name, at, len(data), data, part.meaning, shows, (), error)
+            if error:
+                return
+            values[name], at = data, at + length
+
     def pack(self, value: T, given: Values | None = None) -> bytes:
         """The bytes of `value`; `given` as for unpack.
 
@@ -264,6 +364,26 @@ def _least(part: Part) -> int:
     if isinstance(part, (Int, Total)):
         return WIDTHS[part.type]
     return part.widths[0] if isinstance(part, Sized) else WIDTHS[part.types[0]]
+
+
+def _number(buf: Buffer, at: int, end: int, name: str, type_: str, meaning: str) -> Piece:
+    width = WIDTHS[type_]
+    if width > end - at:
+        return Piece(
+            name, at, max(end - at, 0), None, meaning, error=f"{name} needs {width} bytes, {end - at} are left"
+        )
+    return Piece(name, at, width, _PREFIXES[type_].unpack_from(buf, at)[0], meaning)
+
+
+def bit_names(bits: Iterable[Bits], value: int) -> list[str]:
+    """What the bits of a number say, lowest first; bits that have no meaning come last, as one hexadecimal number."""
+    names, rest = [], value
+    for group in bits:
+        under = value & group.mask
+        rest &= ~group.mask
+        if under:
+            names.append(group.names.get(under, f"0x{under:X} unknown"))
+    return names + ([f"0x{rest & 0xFFFFFFFF:X} unknown"] if rest else [])
 
 
 def _room(name: str, at: int, need: int, end: int) -> None:

@@ -34,6 +34,31 @@ TIMER_DEL_UNIQKEY = "TIMER_DEL_UNIQKEY"
 SHARDING_KEY = "__SHARDINGKEY"
 CRC32 = "__CRC32#"
 
+MEANINGS = {
+    KEYS: "index keys, separated by single spaces",
+    TAGS: "gives the tags code of the queue unit",
+    UNIQ_KEY: "the sender's message id, indexed; the column `msg_id`",
+    DELAY: "delay level from 1; on `SCHEDULE_TOPIC_XXXX` it makes the tags code a time",
+    REAL_TOPIC: "topic to which a delayed, timed or half message belongs",
+    REAL_QID: "queue to which a delayed, timed or half message belongs",
+    INNER_NUM: "messages of an inner batch",
+    INNER_BASE: "queue offset of the first message of an inner batch",
+    INNER_MULTI_DISPATCH: "light queues that get a unit too, separated by commas",
+    INNER_MULTI_QUEUE_OFFSET: "queue offsets in those light queues, separated by commas",
+    TRAN_MSG: "`true`: of a transaction",
+    PGROUP: "group of the producer that is asked about the transaction",
+    TRANSACTION_ID: "id of the transaction",
+    TIMER_OUT_MS: "ms, when a timer message is due",
+    TIMER_ENQUEUE_MS: "ms, when it was put into the timer wheel",
+    TIMER_DEQUEUE_MS: "ms, when it left the timer wheel",
+    TIMER_ROLL_TIMES: "how often it was put into the wheel again, being due too late for it",
+    TIMER_DEL_UNIQKEY: "deletes the waiting timer message of this id",
+    CRC32: "checksum of the record before it, least significant digit first",
+    WAIT: "`true` or `false`: whether the sender waits for the disk",
+    SHARDING_KEY: "ordered messages: what chose the queue",
+}
+"""Name of a property with a meaning on disk -> what it means. All others are carried and change nothing."""
+
 
 def parse(text: str) -> dict[str, str]:
     """The pairs of a property string, read exactly as Java does: of doubled names the last wins, in the first's place.

@@ -11,7 +11,7 @@ import zlib
 from typing import Annotated, Final, NamedTuple
 
 from flintmq.errors import FormatError
-from flintmq.format.layout import Buffer, Counted, Int, Layout, Sized, Total, Values
+from flintmq.format.layout import HEX, HOST, TIME, Bits, Buffer, Counted, Int, Layout, Sized, Total, Values
 from flintmq.format.text import java_encode
 
 MAGIC_V1: Final = 0xDAA320A7
@@ -34,6 +34,26 @@ COMPRESSION_MASK: Final = 0x700
 COMPRESSION_LZ4: Final = 0x100
 COMPRESSION_ZSTD: Final = 0x200
 COMPRESSION_ZLIB: Final = 0x300
+
+SYS_FLAG: Final = (
+    Bits(COMPRESSED, "the body is compressed", {COMPRESSED: "compressed"}),
+    Bits(MULTI_TAGS, "the topic has several tags; no effect on the tags code", {MULTI_TAGS: "several tags"}),
+    Bits(
+        TRANSACTION_MASK,
+        "transaction: 0 none, 0x4 prepared, 0x8 committed, 0xC rolled back",
+        {TRANSACTION_PREPARED: "prepared", TRANSACTION_COMMIT: "committed", TRANSACTION_ROLLBACK: "rolled back"},
+    ),
+    Bits(BORN_HOST_V6, "the born host is IPv6", {BORN_HOST_V6: "IPv6 born host"}),
+    Bits(STORE_HOST_V6, "the store host is IPv6", {STORE_HOST_V6: "IPv6 store host"}),
+    Bits(NEED_UNWRAP, "clients must unwrap an inner batch", {NEED_UNWRAP: "to unwrap"}),
+    Bits(INNER_BATCH, "inner batch", {INNER_BATCH: "inner batch"}),
+    Bits(
+        COMPRESSION_MASK,
+        "compression: 1 LZ4 (frames), 2 ZSTD, 3 ZLIB; 0 with bit 0 set is ZLIB too",
+        {COMPRESSION_LZ4: "LZ4", COMPRESSION_ZSTD: "ZSTD", COMPRESSION_ZLIB: "ZLIB"},
+    ),
+)
+_MAGIC: Final = (Bits(0xFFFFFFFF, "", {MAGIC_V1: "V1", MAGIC_V2: "V2", MAGIC_BLANK: "blank"}),)
 
 V1_TOPIC_LIMIT: Final = 127  # a longer topic makes a V2 record
 MAX_PROPERTIES: Final = 32767  # bytes
@@ -63,18 +83,18 @@ class Record(NamedTuple):
     magic: Annotated[
         int,
         Total("size", "i32", "bytes of the whole record, this field included"),
-        Int("u32", "V1 `0xDAA320A7`, V2 `0xDAA320AB`; blank `0xCBD43194`"),
+        Int("u32", "V1 `0xDAA320A7`, V2 `0xDAA320AB`; blank `0xCBD43194`", HEX, _MAGIC),
     ] = MAGIC_V1
     body_crc: Annotated[int, Int("i32", "CRC-32 of the body as stored, without its top bit")] = 0
     queue_id: Annotated[int, Int("i32", "queue of the topic")] = 0
     flag: Annotated[int, Int("i32", "the sender's own value")] = 0
     queue_offset: Annotated[int, Int("i64", "index in the queue; 0 for prepared and rolled-back records")] = 0
     physical_offset: Annotated[int, Int("i64", "where this record begins in the log")] = 0
-    sys_flag: Annotated[int, Int("i32", "bits, see below")] = 0
-    born_timestamp: Annotated[int, Int("i64", "ms, the sender's clock")] = 0
-    born_host: Annotated[bytes, Sized("B", (8, 20), _born_width, "sender: address, then i32 port")] = bytes(8)
-    store_timestamp: Annotated[int, Int("i64", "ms, the broker's clock, read under the append lock")] = 0
-    store_host: Annotated[bytes, Sized("S", (8, 20), _store_width, "broker: address, then i32 port")] = bytes(8)
+    sys_flag: Annotated[int, Int("i32", "bits of the system flag", HEX, SYS_FLAG)] = 0
+    born_timestamp: Annotated[int, Int("i64", "ms, the sender's clock", TIME)] = 0
+    born_host: Annotated[bytes, Sized("B", (8, 20), _born_width, "sender: address, then i32 port", HOST)] = bytes(8)
+    store_timestamp: Annotated[int, Int("i64", "ms, the broker's clock, read under the append lock", TIME)] = 0
+    store_host: Annotated[bytes, Sized("S", (8, 20), _store_width, "broker: address, then i32 port", HOST)] = bytes(8)
     reconsume_times: Annotated[int, Int("i32", "how often a consumer gave the message back")] = 0
     prepared_transaction_offset: Annotated[
         int, Int("i64", "log offset of the half message of a committed one, else 0")
@@ -101,7 +121,7 @@ class Blank(NamedTuple):
     """The defined bytes of a blank record, which fills a log file behind its last record. The rest is anything."""
 
     size: Annotated[int, Int("i32", "bytes up to the end of the file, this field included")]
-    magic: Annotated[int, Int("u32", "`0xCBD43194`")] = MAGIC_BLANK
+    magic: Annotated[int, Int("u32", "`0xCBD43194`", HEX, _MAGIC)] = MAGIC_BLANK
 
 
 RECORD: Final = Layout("Record", Record)

@@ -7,10 +7,21 @@ tags codes and topic names are taken from its reading. Upstream: java.lang.Strin
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 _DECIMAL = re.compile(r"[+-]?\d+")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_FIRST_MS = -62_135_596_800_000  # 0001-01-01: the first and last times that a calendar date can be shown for
+_END_MS = 253_402_300_800_000  # 10000-01-01
+
+
+def iso(ms: int) -> str:
+    """A time in ms as ISO 8601 in UTC with milliseconds; outside the years 1 to 9999 the number itself."""
+    if not _FIRST_MS <= ms < _END_MS:
+        return f"{ms} ms"
+    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def java_decode(data: bytes | bytearray | memoryview) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Annotated, Final, NamedTuple
 
 from flintmq.errors import FormatError
-from flintmq.format.layout import Buffer, Int, Layout
+from flintmq.format.layout import HEX, TIME, Bits, Buffer, Int, Layout
 from flintmq.format.record import MAGIC_BLANK
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
@@ -20,6 +20,11 @@ NONE: Final = -1  # a log position that points nowhere
 UNIT_ALWAYS: Final = 1
 UNIT_ROLLED: Final = 2
 UNIT_DELETES: Final = 4
+UNIT_BITS: Final = (
+    Bits(UNIT_ALWAYS, "always set", {UNIT_ALWAYS: "unit"}),
+    Bits(UNIT_ROLLED, "placed earlier than its time, and stored once more then", {UNIT_ROLLED: "rolled"}),
+    Bits(UNIT_DELETES, "deletes another unit of its slot", {UNIT_DELETES: "deletes"}),
+)
 
 
 class WheelSlot(NamedTuple):
@@ -37,8 +42,8 @@ class LogUnit(NamedTuple):
 
     size: Annotated[int, Int("i32", "52")]
     previous_position: Annotated[int, Int("i64", "position of the unit before in the same slot; -1 if none")]
-    magic: Annotated[int, Int("i32", "bits: 1 always, 2 rolled, 4 deletes")]
-    write_time: Annotated[int, Int("i64", "ms, a multiple of the precision")]
+    magic: Annotated[int, Int("i32", "bits: 1 always, 2 rolled, 4 deletes", HEX, UNIT_BITS)]
+    write_time: Annotated[int, Int("i64", "ms, a multiple of the precision", TIME)]
     delay: Annotated[int, Int("i32", "ms from the write time to the slot's time")]
     physical_offset: Annotated[int, Int("i64", "where the timer message begins in the commit log")]
     record_size: Annotated[int, Int("i32", "bytes of its record")]
@@ -56,18 +61,18 @@ class LogEnd(NamedTuple):
 
     size: Annotated[int, Int("i32", "bytes up to the end of the file, this field included")]
     zero: Annotated[int, Int("i64", "0")] = 0
-    magic: Annotated[int, Int("u32", "`0xCBD43194`")] = MAGIC_BLANK
+    magic: Annotated[int, Int("u32", "`0xCBD43194`", HEX)] = MAGIC_BLANK
 
 
 class TimerCheck(NamedTuple):
     """The numbers of `config/timercheck`; the rest of its 4,096 bytes is zero."""
 
-    last_read_time: Annotated[int, Int("i64", "ms, up to where messages were delivered")] = 0
+    last_read_time: Annotated[int, Int("i64", "ms, up to where messages were delivered", TIME)] = 0
     log_flushed_position: Annotated[int, Int("i64", "timer log position up to which it is on disk")] = 0
     queue_offset: Annotated[int, Int("i64", "next queue offset of the timer topic")] = 0
     master_queue_offset: Annotated[int, Int("i64", "the same of the master")] = 0
     state_version: Annotated[int, Int("i64", "data version: state")] = 0
-    timestamp: Annotated[int, Int("i64", "data version: ms")] = 0
+    timestamp: Annotated[int, Int("i64", "data version: ms", TIME)] = 0
     counter: Annotated[int, Int("i64", "data version: counter")] = 0
 
 

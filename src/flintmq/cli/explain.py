@@ -1,0 +1,165 @@
+"""`flintmq explain`: one file of a store, byte by byte."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from flintmq.cli.options import JsonOption, SetOption, examples, store_config
+from flintmq.cli.output import dumps, output
+from flintmq.cli.text import cut, printable, size
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from flintmq.forensics.explain.lines import Line
+    from flintmq.forensics.explain.run import Explained
+
+EPILOG = examples(
+    "flintmq explain /var/rocketmq/store/commitlog/00000000000000000000 --at 12345",
+    "flintmq explain /var/rocketmq/store/checkpoint --json",
+)
+HEX_BYTES = 8
+"""A line shows so many of its bytes."""
+NAME_CHARS = 34
+TEXT_CHARS = 160
+
+
+def command(
+    file: Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="Any file of a store.")],
+    at: Annotated[
+        str | None,
+        typer.Option(
+            "--at", metavar="POSITION", show_default=False, help="Tell what covers this byte of the file, in full."
+        ),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--as", metavar="KIND", show_default=False, help="What it is, where its path does not tell."),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option(
+            "--limit",
+            metavar="N",
+            min=0,
+            show_default=False,
+            help="So many units in a line each: 10 unless told; with --at so many behind it, 2 unless told.",
+        ),
+    ] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Explain a file of a store: every byte, what it is, what it means.
+
+    Of the log, queues and their extensions, batch queues, index, timer store, checkpoints, configuration. Without --at
+    an overview: the first units in a line each, the rest counted. With --at the record, unit, slot or item that covers
+    the position, field by field, what lies before and behind it, where it leads and whether what stands there agrees.
+
+    What is wrong is marked; exit code 1 where something is. Kinds for --as: commitlog, consumequeue, consumequeue_ext,
+    batchconsumequeue, compactionlog, compactioncq, index, checkpoint, mark, timerlog, timerwheel, timercheck, json,
+    text, other.
+    """
+    position = None if at is None else _position(at)
+    from flintmq.forensics.explain.run import explain
+
+    out = output(as_json)
+    with explain(file, position, kind=kind, limit=limit, config=store_config(settings)) as found:
+        out.lines(map(_json, found.lines) if as_json else _text(found, _Paint(_coloured())))
+    return 1 if found.problems else 0
+
+
+def _position(text: str) -> int:
+    try:
+        value = int(text, 16) if text.lower().startswith("0x") else int(text) if text.isascii() else -1
+    except ValueError:
+        value = -1
+    if not 0 <= value < 1 << 63:
+        raise UsageError(f"--at: {cut(text, 60)!r} is no position; write a number of bytes, such as 12345 or 0x3039")
+    return value
+
+
+def _json(line: Line) -> str:
+    return dumps(
+        {
+            "offset": line.offset,
+            "length": line.length,
+            "unit": line.unit or None,
+            "name": line.name,
+            "value": line.value,
+            "text": line.text,
+            "meaning": line.meaning,
+            "problem": line.problem,
+            "bytes": line.data,
+        }
+    )
+
+
+def _coloured() -> bool:
+    """Whether stdout is a terminal that shows colours, and nobody asked for none (https://no-color.org)."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+class _Paint:
+    """Colours, where they are wanted."""
+
+    def __init__(self, wanted: bool) -> None:
+        self.wanted = wanted
+
+    def __call__(self, code: str, text: str) -> str:
+        return f"\x1b[{code}m{text}\x1b[0m" if self.wanted and text else text
+
+
+BOLD, FAINT, RED, CYAN = "1", "2", "1;31", "36"
+
+
+def _text(found: Explained, paint: _Paint) -> Iterator[str]:
+    from flintmq.forensics.explain.kinds import KINDS
+
+    place = found.place
+    yield _fact("file", found.path, paint)
+    yield _fact("kind", f"{KINDS[place.kind]}, {place.how}", paint)
+    begins = f", offset {place.start} in its queue of files" if place.start is not None else ""
+    exact = f" ({size(found.size)})" if found.size >= 1024 else ""
+    yield _fact("size", f"{found.size} bytes{exact}{begins}", paint)
+    unit, empty = "", True
+    width = len(str(max(found.size - 1, 0)))
+    for line in found.lines:
+        parts = line.unit if line.name != line.unit.partition(" ")[0] else ""  # empty: a unit in one line
+        yield from [""] if empty or parts != unit else []
+        unit, empty = parts, False
+        yield from _line(line, width, paint)
+    if not empty:
+        yield ""
+    for name, text in found.found:
+        yield _fact(name, text, paint)
+    if found.first is not None:
+        more = f" ({found.problems} in all)" if found.problems > 1 else ""
+        position, problem = found.first
+        yield f"{paint(RED, 'wrong   ')}  position {position}: {printable(problem)}{more}"
+    for step in found.steps:
+        yield _fact("next", step, paint)
+
+
+def _fact(name: str, text: str, paint: _Paint) -> str:
+    return f"{paint(BOLD, f'{name:<8}')}  {printable(text)}"
+
+
+def _end_of(name: str) -> str:
+    """A name, of a long one its end: what a path of keys ends with tells most."""
+    return name if len(name) <= NAME_CHARS else "…" + name[1 - NAME_CHARS :]
+
+
+def _line(line: Line, width: int, paint: _Paint) -> Iterator[str]:
+    """Position, length, bytes, name, value, meaning; what is wrong on a line of its own."""
+    shown = line.data[:HEX_BYTES].hex() + (".." if line.length > HEX_BYTES else "")
+    name, text = _end_of(printable(line.name)), cut(printable(line.text), TEXT_CHARS)
+    place = f"{line.offset:>{width}} {line.length:>6}"
+    told = f"{paint(FAINT, f'{place}  {shown:<{2 * HEX_BYTES + 2}}')}  {paint(CYAN, f'{name:<27}')}  {text}"
+    meaning = f"  {paint(FAINT, '- ' + printable(line.meaning).replace('`', ''))}" if line.meaning else ""
+    yield (told + meaning).rstrip()
+    if line.problem is not None:
+        yield f"{'':>{width + 7}}  {paint(RED, 'wrong: ' + printable(line.problem))}"

@@ -1,0 +1,103 @@
+"""Configuration files: each key with its path, its bytes and its value, also where the text breaks off."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+from flintmq.forensics.explain.lines import SHOWN_BYTES, Line, text_of
+from flintmq.forensics.explain.source import Look
+from flintmq.format import config_json, config_names
+from flintmq.format.config_json import Member
+from flintmq.format.text import iso
+
+
+class _Chosen:
+    """Keeps the members that get a line of their own, and counts the others.
+
+    Attributes:
+        kept: those members.
+        before: members in front of the first one that is kept.
+        end: where the first member behind the kept ones begins; None if there is none.
+        total: of all members.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self.at, self.limit = look.at, max(look.limit, 1)
+        self.kept: list[Member] = []
+        self.before = self.total = 0
+        self.end: int | None = None
+
+    def take(self, member: Member) -> None:
+        """A member begins."""
+        self.total += 1
+        if self.at is not None and member.begin <= self.at:
+            self.before += len(self.kept[:-1])
+            self.kept = [*self.kept[-1:], member]  # the one asked for, if none begins behind it, and its neighbour
+        elif self.end is None and len(self.kept) < self.limit + (2 if self.at is not None else 0):
+            self.kept.append(member)
+        elif self.end is None:
+            self.end = member.begin
+
+
+def lines(look: Look) -> Iterator[Line]:
+    """Every byte of a configuration file. A member reaches up to where the next one begins."""
+    source = look.source
+    name = os.path.basename(source.path).removesuffix(".bak")
+    if name in config_names.FILES:
+        look.found.append(("meaning", config_names.FILES[name]))
+    if source.size > config_json.MAX_BYTES:
+        problem = f"{source.size} bytes, more than the {config_json.MAX_BYTES} that are read"
+        yield look.range(0, source.size, "bytes", None, f"{source.size} bytes", "not looked at", problem)
+        return
+    if not source.size:
+        return
+    data = source.read(source.size, 0)
+    chosen = _Chosen(look)
+    error = config_json.members(data, chosen.take)
+    look.found.append(("holds", f"{chosen.total} keys and elements"))
+    stop = source.size if error is None else max(min(error.position, source.size), 0)
+    if error is not None and error.position >= source.size:
+        stop = source.size
+    yield from _lines(look, data, chosen, stop)
+    if error is not None:
+        if stop < source.size:
+            text = f"{source.size - stop} bytes"
+            yield look.range(stop, source.size, "unreadable", None, text, "no JSON of a broker", error.reason)
+        look.found.append(("broken", f"position {stop}: {error.reason}; brokers take {name}.bak instead"))
+
+
+def _lines(look: Look, data: bytes, chosen: _Chosen, stop: int) -> Iterator[Line]:
+    first = chosen.kept[0].begin if chosen.kept else stop
+    first = min(first, stop)
+    if first:
+        count = f"{chosen.before} keys and elements" if chosen.before else "the object begins"
+        yield look.range(0, first, "before" if chosen.before else "begin", chosen.before, count, "")
+    kept_end = min(stop if chosen.end is None else chosen.end, stop)
+    ends = [*(member.begin for member in chosen.kept[1:]), kept_end]
+    for member, end in zip(chosen.kept, ends, strict=False):
+        if member.begin < min(end, stop):
+            yield _line(look, data, member, min(end, stop))
+    if chosen.kept and kept_end < stop:
+        behind = chosen.total - chosen.before - len(chosen.kept)
+        yield look.range(kept_end, stop, "rest", behind, f"{behind} keys and elements", "not shown")
+
+
+def _line(look: Look, data: bytes, member: Member, end: int) -> Line:
+    steps = [f"[{step}]" if isinstance(step, int) else step for step in member.path]
+    name = ".".join(steps).replace(".[", "[")
+    value = text_of(member.value.encode("utf-8", "replace")) if isinstance(member.value, str) else member.value
+    text = str(value) if member.known else "not read to its end"
+    if member.known and isinstance(value, bool | None):
+        text = {True: "true", False: "false", None: "null"}[value]
+    meaning = config_names.meaning(member.path)
+    if meaning.startswith("ms,") and isinstance(value, int) and value:
+        text = f"{value} ({iso(value)})"
+    return Line(
+        member.begin, end - member.begin, "", name, value, text, meaning, None, data[member.begin : end][:SHOWN_BYTES]
+    )
+
+
+def problem_of_end(look: Look) -> str | None:
+    """Why the file is broken although every byte was read, None if it is not."""
+    return next((text for name, text in look.found if name == "broken"), None)

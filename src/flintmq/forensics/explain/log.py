@@ -1,0 +1,313 @@
+"""Commit log files, compaction log files, and the pieces of a log that recovery and salvage keep.
+
+The walk is that of every reader (`store/log.py`): it gives the records that count, and what lies between them is a gap.
+What a gap is (a blank, zeros, or bytes that are no record) is told by the reference in `format/record.py`.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+from flintmq.forensics.explain import record_fields
+from flintmq.forensics.explain.around import describe
+from flintmq.forensics.explain.lines import Line, blame, field_lines
+from flintmq.forensics.explain.source import Look
+from flintmq.format import record
+from flintmq.message import StoredMessage
+from flintmq.store.log import LogWalk
+from flintmq.store.log_files import LARGEST_OFFSET, MAX_RECORD, RECORD_OVERHEAD, LogFile, LogFiles
+from flintmq.store.recovery import Facts
+
+MOST_GAPS: Final = 20  # gaps that an overview tells one by one
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """A part of the file: records back to back, or (without `positions`) a gap. All in positions of the file."""
+
+    begin: int
+    end: int
+    positions: Sequence[int] = ()
+
+    def ends(self, number: int) -> int:
+        """Where the record of this number in the run ends."""
+        return self.positions[number + 1] if number + 1 < len(self.positions) else self.end
+
+    def single(self, number: int) -> Run:
+        """One record of the run."""
+        return Run(self.positions[number], self.ends(number), self.positions[number : number + 1])
+
+
+class LogFileLines:
+    """The lines of one file.
+
+    Attributes:
+        start: log offset of its first byte.
+    """
+
+    def __init__(self, look: Look) -> None:
+        self.look, self.source = look, look.source
+        self.start = look.place.start or 0
+        if self.start + self.source.size > LARGEST_OFFSET:
+            self.start = 0
+        config = look.config
+        given = "maxMessageSize" in config.given
+        self.max_record = config.max_message_size + RECORD_OVERHEAD if given else MAX_RECORD
+        self.records = self.gaps = self.damaged = 0
+        self.first_damage: tuple[int, str] | None = None
+        self.last: int | None = None
+
+    def lines(self) -> Iterator[Line]:
+        """Every byte of the file."""
+        if self.look.at is None:
+            yield from self._overview()
+        else:
+            yield from self._at(self.look.at)
+
+    # -- the walk ------------------------------------------------------------------------------------------------------
+
+    def _runs(self) -> Iterator[Run]:
+        size, start = self.source.size, self.start
+        file = LogFile(self.source.path, start, size)
+        log = LogFiles((file,), size, self.max_record, (), self.source.effects)
+        # As of a store that somebody writes: a bad place is read twice before it is one.
+        walk = LogWalk(log, Facts(clean=False, live=True), start, start + size, strict=False)
+        at = 0
+        for piece in walk:
+            base = piece.base - start
+            positions = array("q", [base + position for position in piece.positions[: piece.count]])
+            if positions[0] > at:
+                yield Run(at, positions[0])
+            at = min(base + piece.end, size)
+            yield Run(positions[0], at, positions)
+        if at < size:
+            yield Run(at, size)
+
+    # -- an overview ---------------------------------------------------------------------------------------------------
+
+    def _overview(self) -> Iterator[Line]:
+        shown, waiting = 0, 0
+        begin, end = 0, 0  # of the records that wait to be told in one line
+        for run in self._runs():
+            if self.gaps >= MOST_GAPS:
+                break
+            if not run.positions:
+                if waiting:
+                    yield self._records(begin, end, waiting)
+                yield from self._gap(run)
+                waiting, begin = 0, run.end
+                continue
+            self._count(run)
+            own = min(max(self.look.limit - shown, 0), len(run.positions)) if not waiting else 0
+            for number in range(own):
+                yield self._one(run.positions[number], run.ends(number))
+            shown += own
+            begin = begin if waiting else run.ends(own - 1) if own else run.begin
+            waiting, end = waiting + len(run.positions) - own, run.end
+        if waiting:
+            yield self._records(begin, end, waiting)
+        if self.gaps >= MOST_GAPS:
+            yield from self._unseen()
+        self._facts()
+
+    def _count(self, run: Run) -> None:
+        self.records += len(run.positions)
+        self.last = run.positions[-1] if run.positions else self.last
+
+    def _records(self, begin: int, end: int, count: int) -> Line:
+        meaning = "records back to back, each right in itself"
+        return self.look.range(begin, end, "records", count, f"{count} record{'s' if count > 1 else ''}", meaning)
+
+    def _unseen(self) -> Iterator[Line]:
+        begin, size = self._gap_end, self.source.size
+        if begin < size:
+            text = f"{size - begin} bytes; {MOST_GAPS} gaps are told above"
+            yield self.look.range(begin, size, "rest", size - begin, text, "not looked at")
+
+    def _facts(self) -> None:
+        look, path = self.look, self.source.path
+        holds = f"{self.records} records" + (f", {self.damaged} places without one" if self.damaged else "")
+        look.found.append(("holds", holds + (f" before the rest, from position {self._gap_end} on"
+                                             if self.gaps >= MOST_GAPS else "")))  # fmt: skip
+        if self.last is not None:
+            message = self._message(self.last)
+            look.found.append(("last", f"position {self.last}: {describe(message) if message else 'gone meanwhile'}"))
+        if self.first_damage is not None:
+            position, _ = self.first_damage
+            look.step("explain", path, "--at", position)
+            if look.place.root is not None:
+                look.step("verify", look.place.root)
+        elif self.last is not None:
+            look.step("explain", path, "--at", self.last)
+
+    # -- one place -----------------------------------------------------------------------------------------------------
+
+    def _at(self, at: int) -> Iterator[Line]:
+        runs, before = self._runs(), 0
+        neighbour: Run | None = None  # in front: one record, or a gap
+        here = next(runs)
+        while here.end <= at:
+            self._count(here)
+            before += len(here.positions)
+            neighbour = here.single(len(here.positions) - 1) if here.positions else here
+            here = next(runs)
+        number = max(bisect_right(here.positions, at) - 1, 0)
+        if number:
+            before, neighbour = before + number, here.single(number - 1)
+        if here.positions:
+            here, behind = here.single(number), self._behind(here, number + 1, runs)
+        else:
+            behind = self._behind(here, 0, runs)
+        yield from self._in_front(before, neighbour)
+        yield from self._focus(here, neighbour)
+        end = here.end
+        for unit in islice(behind, self.look.limit):
+            yield from self._unit(unit)
+            end = unit.end
+        if end < self.source.size:
+            left = self.source.size - end
+            yield self.look.range(end, end + left, "behind", None, f"{left} bytes", "not looked at")
+
+    @staticmethod
+    def _behind(here: Run, number: int, runs: Iterator[Run]) -> Iterator[Run]:
+        """Single records and gaps behind a record; they are walked only as they are taken."""
+        yield from map(here.single, range(number, len(here.positions)))
+        for run in runs:
+            yield from map(run.single, range(len(run.positions))) if run.positions else [run]
+
+    def _in_front(self, records: int, neighbour: Run | None) -> Iterator[Line]:
+        if neighbour is None:
+            return
+        records -= bool(neighbour.positions)
+        if neighbour.begin:
+            text = f"{records} record{'' if records == 1 else 's'}"
+            yield self.look.range(
+                0, neighbour.begin, "before", records, text, "records in front, and gaps if there are any"
+            )
+        yield from self._unit(neighbour)
+
+    def _unit(self, unit: Run) -> Iterator[Line]:
+        return iter([self._one(unit.begin, unit.end)]) if unit.positions else self._gap(unit)
+
+    def _focus(self, here: Run, neighbour: Run | None) -> Iterator[Line]:
+        if not here.positions:
+            yield from self._gap(here, in_full=True)
+            if self.damaged and self.look.place.root is not None:
+                self.look.step("verify", self.look.place.root)
+                self.look.step("salvage", self.look.place.root, "--in-place", "--dry-run")
+            return
+        data = self._data(here.begin, here.end)
+        if data is None:
+            yield from self._gap(here, in_full=True)
+            return
+        before = self._message(neighbour.begin) if neighbour is not None and neighbour.positions else None
+        yield from record_fields.lines(self.look, self.start, here.begin, data, before)
+
+    def _one(self, begin: int, end: int) -> Line:
+        data, offset = self._data(begin, end), self.start + begin
+        text = describe(StoredMessage(data)) if data is not None else "written over while it was read"
+        return self.look.range(begin, end, "record", offset, text, f"log offset {offset}", unit=f"record at {begin}")
+
+    def _data(self, begin: int, end: int) -> bytes | None:
+        """The bytes of a record that the walk found; None if it counts no more, for it may have been cut meanwhile."""
+        for _ in range(2):
+            data = self.source.read(end - begin, begin)
+            if not record_fields.why_not(data, self.start + begin, self.source.size - begin, self.max_record):
+                return data
+            self.source.forget()
+        return None
+
+    def _message(self, position: int) -> StoredMessage | None:
+        size = int.from_bytes(self.source.read(4, position), "big")
+        data = self.source.read(min(size, self.max_record), position)
+        if record_fields.why_not(data, self.start + position, self.source.size - position, self.max_record):
+            return None
+        return StoredMessage(data)
+
+    # -- gaps ----------------------------------------------------------------------------------------------------------
+
+    _gap_end = 0
+
+    def _gap(self, run: Run, in_full: bool = False) -> Iterator[Line]:
+        """What stands in a gap: a blank with what fills it, zeros, or bytes that are no record."""
+        begin, end = run.begin, run.end
+        self.gaps, self._gap_end = self.gaps + 1, end
+        head = self.source.read(record.BLANK_SIZE, begin)
+        if len(head) == record.BLANK_SIZE and record.BLANK.unpack(head).magic == record.MAGIC_BLANK:
+            yield from self._blank(begin, end)
+            return
+        zeros = self.source.zeros_until(begin, end)
+        follows = end < self.source.size
+        if zeros == end or zeros - begin >= record.BLANK_SIZE:
+            told = f"zeros, and records follow at position {end}: lost, or never written" if follows else None
+            yield self._zeros(begin, zeros, told if zeros == end else "zeros, and something follows")
+            begin = zeros
+        if begin < end:
+            yield from self._no_record(begin, end, follows, in_full)
+
+    def _zeros(self, begin: int, end: int, problem: str | None = None) -> Line:
+        if problem:
+            self._damage(begin, problem)
+        text = f"{end - begin} bytes"
+        return self.look.range(begin, end, "zeros", end - begin, text, "nothing was written here", problem)
+
+    def _blank(self, begin: int, end: int) -> Iterator[Line]:
+        """A blank record ends the file, whatever follows it there."""
+        head = self.source.read(record.BLANK_SIZE, begin)
+        size = record.BLANK.unpack(head).size
+        left = self.source.size - begin
+        lines = list(field_lines(record.BLANK, head, begin, f"blank at {begin}"))
+        if size != left:
+            lines = blame(lines, begin, f"{size} where {left} bytes are left; readers do not trust it")
+        yield from lines
+        if begin + record.BLANK_SIZE < end:
+            meaning = "behind a blank anything may stand; nobody reads it"
+            yield self.look.range(begin + record.BLANK_SIZE, end, "filler", None,
+                                  f"{end - begin - record.BLANK_SIZE} bytes", meaning)  # fmt: skip
+
+    def _no_record(self, begin: int, end: int, follows: bool, in_full: bool) -> Iterator[Line]:
+        size = int.from_bytes(self.source.read(4, begin), "big")
+        left = self.source.size - begin
+        data = self.source.read(size if record.MIN_SIZE <= size <= self.max_record else record.BLANK_SIZE, begin)
+        position, why = record_fields.first_wrong(data, self.start + begin, left, self.max_record)
+        behind = f"records go on at position {end}" if follows else "nothing that counts follows in this file"
+        if follows and self._steps_back(end):
+            behind = f"older records stand from position {end} on: a stale tail if the store stopped cleanly"
+        used = self.source.used_until(begin, end)
+        if in_full:
+            known = self.source.read(min(used - begin, self.max_record), begin)
+            lines = record_fields.loose(self.look, self.start, begin, known)
+            yield from blame(lines, begin + position, f"{why}; {behind}")
+            if begin + len(known) < used:
+                yield self.look.range(
+                    begin + len(known), used, "rest", None, f"{used - begin - len(known)} bytes", behind
+                )
+        else:
+            # Where nothing follows the log may end; whether that is damage is for verify, which knows the last stop.
+            wrong = follows or begin == 0
+            text = f"{used - begin} bytes" + ("" if wrong else f"; {why}")
+            yield self.look.range(begin, used, "no record", None, f"{text}; {behind}", "bytes of no record that counts",
+                                  why if wrong else None)  # fmt: skip
+        self._damage(begin, why)
+        if used < end:
+            yield self.look.range(used, end, "zeros", end - used, f"{end - used} bytes", "zeros behind it")
+
+    def _steps_back(self, position: int) -> bool:
+        """Whether the record at a position is older than the last one in front of it."""
+        before, behind = None if self.last is None else self._message(self.last), self._message(position)
+        return before is not None and behind is not None and behind.store_timestamp < before.store_timestamp
+
+    def _damage(self, position: int, why: str) -> None:
+        self.damaged += 1
+        if self.first_damage is None:
+            self.first_damage = position, why
+
+
+def lines(look: Look) -> Iterator[Line]:
+    """Every byte of a log file."""
+    return LogFileLines(look).lines()

@@ -1,0 +1,159 @@
+"""Explain a file: open it, find out what it is, give its lines. Reads only, with pread, a bounded part at a time."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from flintmq.config import StoreConfig
+from flintmq.errors import StoreAccessError, UsageError
+from flintmq.forensics.explain import index, json_file, kinds, log, queues, small, timer
+from flintmq.forensics.explain.around import Around
+from flintmq.forensics.explain.kinds import Place
+from flintmq.forensics.explain.lines import Line
+from flintmq.forensics.explain.source import Look, Source
+from flintmq.storage.effects import Effects
+from flintmq.storage.where import absolute, effects_for
+
+UNITS_SHOWN: Final = 10  # units that get a line of their own in an overview
+NEIGHBOURS: Final = 2  # units told behind the one that is asked for
+SMALL_FILE: Final = 200  # lines of a file of names or texts
+
+_LINES: Final[dict[str, Callable[[Look], Iterator[Line]]]] = {
+    kinds.LOG: log.lines,
+    kinds.COMPACTION_LOG: log.lines,
+    kinds.QUEUE: queues.lines,
+    kinds.BATCH: queues.lines,
+    kinds.COMPACTION_QUEUE: queues.lines,
+    kinds.EXT: queues.ext_lines,
+    kinds.INDEX: index.lines,
+    kinds.CHECKPOINT: small.of,
+    kinds.MARK: small.of,
+    kinds.TIMER_CHECK: small.of,
+    kinds.TIMER_LOG: timer.log,
+    kinds.TIMER_WHEEL: timer.wheel,
+    kinds.JSON: json_file.lines,
+    kinds.TEXT: small.text,
+    kinds.OTHER: small.other,
+}
+
+
+@dataclass
+class Explained:
+    """What a file is, and its lines.
+
+    Attributes:
+        path: as given.
+        place: its kind, and how that is known.
+        size: bytes it had when it was opened.
+        lines: every byte once, in order; taken once. What follows is complete when they are.
+        found: (name, text): what the file holds, what stands around the place that was asked for.
+        steps: commands that lead on.
+        problems: lines that tell a problem.
+        first: (position, text) of the first of them.
+    """
+
+    path: str
+    place: Place
+    size: int
+    lines: Iterator[Line]
+    found: list[tuple[str, str]]
+    steps: list[str]
+    problems: int = 0
+    first: tuple[int, str] | None = field(default=None)
+
+
+@contextmanager
+def explain(
+    path: str | os.PathLike[str],
+    at: int | None = None,
+    *,
+    kind: str | None = None,
+    limit: int | None = None,
+    config: StoreConfig | None = None,
+    effects: Effects | None = None,
+) -> Iterator[Explained]:
+    """Explain a file, for as long as a `with` block lasts.
+
+    Args:
+        path: the file; one of a running store, too.
+        at: position in the file whose unit is told field by field; None for an overview.
+        kind: one of kinds.KINDS; None to find out.
+        limit: units (in texts lines, in JSON keys) with a line of their own; with `at` those behind it. None: few.
+        config: RocketMQ's keys for what the files do not tell.
+        effects: the disk; None for what the path means.
+
+    Raises:
+        UsageError: a directory, a kind that is none or cannot be told, or a position outside the file.
+        StoreAccessError: the file is not there, is no regular file, or may not be read.
+    """
+    config = config or StoreConfig()
+    effects = effects or effects_for(path, config.s3)
+    full, named = absolute(path), os.fspath(path)
+    if effects.is_dir(full):
+        raise UsageError(f"{named}: is a directory; name one file in it, `flintmq inspect` shows a whole store")
+    try:
+        fd = effects.open_read(full)
+    except FileNotFoundError:
+        raise StoreAccessError(f"{named}: there is no such file; check the path") from None
+    try:
+        source = Source(full, fd, effects)
+        place = _place(named, full, source, kind)
+        if at is not None:
+            _check(named, at, source.size, place)
+        look = Look(source, place, at, _limit(limit, at, place.kind), Around(place, config, effects), config)
+        explained = Explained(named, place, source.size, iter(()), look.found, look.steps)
+        explained.lines = _watched(explained, look)
+        yield explained
+    finally:
+        effects.close(fd)
+
+
+def _limit(limit: int | None, at: int | None, kind: str) -> int:
+    if limit is not None:
+        return limit
+    return NEIGHBOURS if at is not None else SMALL_FILE if kind in (kinds.JSON, kinds.TEXT) else UNITS_SHOWN
+
+
+def _place(named: str, full: str, source: Source, kind: str | None) -> Place:
+    if kind is not None and kind not in kinds.KINDS:
+        raise UsageError(f"--as: {kind!r} is no kind of file; there are {kinds.words()}")
+    place = kinds.by_path(full)
+    if kind is None and place is not None:
+        return place
+    head = source.read(4096, 0)
+    seen = kinds.by_content(head, source.size)
+    if kind is not None:
+        if place is None or place.kind != kind:
+            start = seen.start if seen is not None and seen.kind == kind == kinds.LOG else None
+            place = Place(kind, "", start=start)
+        return replace(place, how="as you say")
+    if seen is None:
+        what = "is empty" if not source.size else "is of no kind that its path or its content tells"
+        raise UsageError(f"{named}: {what}; say what it is with --as KIND ({kinds.words()})")
+    return seen
+
+
+def _check(named: str, at: int, size: int, place: Place) -> None:
+    if 0 <= at < size:
+        return
+    hint = f"its positions are 0 to {size - 1}" if size else "it is empty"
+    if place.start and 0 <= at - place.start < size:
+        hint += f"; offset {at} is position {at - place.start}"
+    raise UsageError(f"{named}: --at {at} lies outside the file; {hint}")
+
+
+def _watched(explained: Explained, look: Look) -> Iterator[Line]:
+    """The lines, counting what is wrong."""
+    for line in _LINES[look.place.kind](look):
+        if line.problem is not None:
+            explained.problems += 1
+            explained.first = explained.first or (line.offset, line.problem)
+        yield line
+    if look.place.kind == kinds.JSON and not explained.problems:
+        broken = json_file.problem_of_end(look)
+        if broken is not None:
+            explained.problems, explained.first = 1, (max(look.source.size - 1, 0), broken)
