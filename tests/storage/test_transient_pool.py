@@ -46,6 +46,17 @@ def test_memory_is_taken_when_it_is_wanted():
     assert effects.count("lock_memory") == 1 and pool.available == 4
 
 
+def test_pages_are_locked_when_they_are_touched(monkeypatch: pytest.MonkeyPatch):
+    """Not when the buffer is made: a log file's worth of memory would be taken at once."""
+    asked: list[tuple[int, bool]] = []
+    effects = Faulty()
+    monkeypatch.setattr(
+        effects, "lock_memory", lambda memory, *, on_fault=False: asked.append((len(memory), on_fault))
+    )  # fmt: skip
+    TransientStorePool(2, SIZE, effects).borrow()
+    assert asked == [(SIZE, True)]
+
+
 def test_large_pages_are_asked_for_and_can_be_done_without():
     effects = Faulty()
     effects.refuse("advise_huge", error=errno.EINVAL)
