@@ -43,6 +43,43 @@ def test_where_units_end() -> None:
         ext.encode(ext.ExtUnit(0, 0, bytes(32748)))
 
 
+def test_decode_keeps_to_its_limits() -> None:
+    """A unit of 22 bytes at byte 3, the mark of a file's end at byte 25; nothing behind the limit is looked at."""
+    unit = ext.ExtUnit(-1, 1, b"\x05\x80")
+    data = b"xyz" + bytes.fromhex("0016 ffffffffffffffff 0000000000000001 0002 0580") + ext.FILE_END + b"\x7f"
+    assert ext.decode(data, 3) == ext.decode(data, 3, 25) == ext.decode(data, 3, 999) == unit
+    for at, limit in ((3, 4), (3, 3), (25, None), (25, 26), (27, None), (28, None), (40, None)):
+        assert ext.decode(data, at, limit) is None
+    for at, limit, reason in (
+        (3, 24, "size 22 is not in 20..21"),
+        (3, 5, "Consume queue ext unit needs 20 bytes, 2 are left"),
+    ):
+        with pytest.raises(FormatError) as caught:
+            ext.decode(data, at, limit)
+        assert (caught.value.reason, caught.value.position) == (reason, at)
+
+
+def test_a_size_is_two_bytes_with_a_sign() -> None:
+    """0 and less end the units, whatever follows; 1 is a size, and a wrong one."""
+    for size in ("0000", "ffff", "8000", "ff80"):
+        assert ext.decode(bytes.fromhex(size) + b"\x7f" * 40) is None
+    with pytest.raises(FormatError, match=r"size 1 is not in 20\.\.32"):
+        ext.decode(bytes.fromhex("0001") + bytes(30))
+
+
+def test_the_longest_bitmap() -> None:
+    unit = ext.ExtUnit(7, 8, b"\xff" * 32747)
+    data = ext.encode(unit)
+    assert data[:2] == b"\x7f\xff" and data[18:20] == b"\x7f\xeb" and len(data) == 32767
+    assert ext.decode(data) == unit
+    assert [unit.bit(k) for k in (0, 8 * 32747 - 1, 8 * 32747)] == [True, True, False]
+
+
+def test_only_an_address_has_a_position() -> None:
+    with pytest.raises(AssertionError, match="^the tags field holds no address"):
+        ext.position(0)
+
+
 @given(st.integers(0, (1 << 62) - 1))
 def test_addresses(position: int) -> None:
     assert ext.is_address(ext.address(position))

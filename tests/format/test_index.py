@@ -46,6 +46,7 @@ def test_key_hash() -> None:
 
 def test_seconds() -> None:
     assert index.seconds(5999, 1000) == 4
+    assert index.seconds(2_000_000_999, 1000) == 1_999_999
     assert index.seconds(5999, 0) == index.seconds(5999, -1) == index.seconds(1000, 5999) == 0
     assert index.seconds(1 << 62, 1) == 0x7FFFFFFF
 
@@ -57,6 +58,7 @@ def test_keys_of() -> None:
     assert index.keys_of(properties, 0x4) == ["id", "a", "b", "a"]
     assert index.keys_of(properties, 0xC) == []
     assert index.keys_of({}, 0, "5.4.0") == []
+    assert index.keys_of({"KEYS": "a\tb c\n"}, 0) == ["a\tb", "c\n"], "a space alone separates, as KEY_SEPARATOR"
 
 
 def index_files(store: Golden) -> list[Path]:

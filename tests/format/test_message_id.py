@@ -74,6 +74,17 @@ def test_text_that_is_no_host(text: str) -> None:
     assert len(str(caught.value)) < 200
 
 
+def test_what_is_no_id_and_no_host_is_told_by_its_first_60_characters() -> None:
+    for read, expected in (
+        (ids.parse_offset_msg_id, "a message id is 32 or 56 hexadecimal digits"),
+        (ids.parse_client_id, "a message id is 32 or 56 hexadecimal digits"),
+        (ids.parse_host, "a host is ip:port or [ipv6]:port"),
+    ):
+        with pytest.raises(FormatError) as caught:
+            read("x" * 61)
+        assert caught.value.reason == f"{expected}, not {'x' * 60!r}"
+
+
 def test_bytes_that_are_no_host() -> None:
     for length in {*range(30)} - {8, 20}:
         with pytest.raises(FormatError, match="8 or 20 bytes"):
@@ -88,8 +99,10 @@ def test_offset_id_both_widths() -> None:
     assert ids.offset_msg_id(six, -1) == "20010DB800000000000000000000000100000001FFFFFFFFFFFFFFFF"
     assert ids.parse_offset_msg_id("0a00000200002a9f000000000000005e") == ("10.0.0.2", 10911, 0x5E)
     assert ids.parse_offset_msg_id(ids.offset_msg_id(six, -1)) == ("2001:db8::1", 1, -1)
-    with pytest.raises(FormatError, match="does not fit i64"):
+    with pytest.raises(FormatError, match="physical_offset 9223372036854775808 does not fit i64"):
         ids.offset_msg_id(four, 1 << 63)
+    with pytest.raises(FormatError, match="physical_offset 10{39} does not fit i64"):
+        ids.offset_msg_id(four, 10**60)
 
 
 # The id of upstream's documentation of MessageClientIDSetter's layout, taken apart by hand, and one with IPv6.

@@ -38,6 +38,39 @@ def test_decode_log() -> None:
             timer.decode_log(data)
 
 
+def test_decode_log_keeps_to_its_limits() -> None:
+    """A unit at byte 3, a file end at byte 55, a unit's beginning at byte 71; nothing behind the limit is looked at."""
+    unit = bytes.fromhex(UNIT[1])
+    data = b"xyz" + unit + bytes.fromhex(END[1]) + unit[:51]
+    for limit in (None, 55, 56, 999):
+        assert timer.decode_log(data, 3, limit) == UNIT[0]
+    for limit in (None, 71, 999):
+        assert timer.decode_log(data, 55, limit) == END[0]
+    for at, limit, reason in (
+        (3, 54, "neither a timer log unit nor a file end: size 52"),
+        (3, 18, "Timer log end needs 16 bytes, 15 are left"),
+        (55, 70, "Timer log end needs 16 bytes, 15 are left"),
+        (55, 55, "Timer log end needs 16 bytes, 0 are left"),
+        (71, None, "neither a timer log unit nor a file end: size 52"),
+    ):
+        with pytest.raises(FormatError) as caught:
+            timer.decode_log(data, at, limit)
+        assert (caught.value.reason, caught.value.position) == (reason, at)
+
+
+def test_what_is_a_unit_and_what_a_file_end() -> None:
+    """Upstream: isMagicOK takes the four lowest bits in any combination; a file end has room for its own fields."""
+    unit, end = bytes.fromhex(UNIT[1]), bytes.fromhex(END[1])
+    for magic in range(16):
+        assert timer.decode_log(unit[:12] + magic.to_bytes(4, "big") + unit[16:]).magic == magic
+    for bits in ("00000010", "80000000", "ffffffff"):
+        with pytest.raises(FormatError, match="position 0: neither .*: size 52$"):
+            timer.decode_log(unit[:12] + bytes.fromhex(bits) + unit[16:])
+    assert timer.decode_log(bytes.fromhex("00000010") + end[4:]) == timer.LogEnd(16)
+    with pytest.raises(FormatError, match="neither .*: size 15$"):
+        timer.decode_log(bytes.fromhex("0000000f") + end[4:])
+
+
 @given(st.binary(max_size=80), st.integers(-1, 81))
 def test_random_log_bytes(data: bytes, at: int) -> None:
     try:

@@ -1,45 +1,49 @@
 """mutmut on format, storage and recovery, module by module: how many small faults do a module's own tests kill?
 
-    python -m tests.mutants.scores                        all modules (make mutmut); goes on where it stopped
+    python -m tests.mutants.scores                        all modules without a figure (make mutmut)
     python -m tests.mutants.scores format/record          these
     python -m tests.mutants.scores --again                after tests were added: the survivors of what was tried before
     python -m tests.mutants.scores --survivors            what lives, as diffs
     python -m tests.mutants.scores --write                the table into docs/reliability.md
 
-A mutant is tried with the tests of its module alone, those that mirror it, so that one costs about a second. mutmut
-runs in build/mutmut, on links to sources and tests, with the settings of pyproject.toml and the module's. Results are
-kept there, and are tried again when the module or its tests have changed. Survivors that no test can kill stand in
-equivalent.toml, each with its reason.
+A mutant is tried with the tests of its module alone, those that mirror it (tests/mutants/forked.py). The figures stand
+in tests/torture/state/mutmut.json, with hashes of the module and of its tests: where both are as they were, the figure
+holds on any machine, and the module is not tried again. Survivors that no test can kill stand in equivalent.toml, each
+with its reason.
 """
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import hashlib
 import json
 import os
 import re
-import resource
-import shutil
 import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
+from mutmut.mutation.file_mutation import MutatedFile
+
+from tests.mutants.forked import BASELINE_FAILED, ROOT, mutated
+
 WORK = ROOT / "build" / "mutmut"
+KEPT = ROOT / "tests" / "torture" / "state" / "mutmut.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 PAGE = ROOT / "docs" / "reliability.md"
 RECOVERY = (
     "recovery", "recover_store", "load_derived", "small_files", "tail", "queue_list", "keeping", "config_store",
 )  # fmt: skip
 MORE_TESTS = {
+    "storage/mapped_file": ["tests/storage/test_transient_pool.py"],
+    "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
     "store/recover_store": ["tests/store/test_recovery_choices.py", "tests/store/test_recovery_faults.py"],
     "store/load_derived": ["tests/store/test_recovery_choices.py", "tests/store/test_queue_list.py"],
 }
-MEMORY = 6 << 30  # bytes that a mutant may ask for: some loop and append for ever
-KILLED = {1, 3, 24, -24, 36, 152, 255, -9, -11}  # failed, or did not end, or ended its process
 
 
 def modules() -> list[str]:
@@ -98,99 +102,73 @@ def equivalents() -> list[Equivalent]:
     return [Equivalent(**{"function": ".*", "old": ".*", "new": ".*"} | row) for row in rows]
 
 
-def fingerprint(module: str) -> str:
-    """Of what a module's result depends on: of its source, then of its tests."""
+def fingerprint(module: str) -> dict[str, str]:
+    """Of what a module's figure depends on: of its source, and of its tests."""
 
     def of(*names: str) -> str:
         return hashlib.sha256(b"".join((ROOT / name).read_bytes() for name in names)).hexdigest()[:12]
 
-    return f"{of(f'src/flintmq/{module}.py')}-{of(*tests_of(module))}"
+    return {"source": of(f"src/flintmq/{module}.py"), "tests": of(*tests_of(module))}
 
 
-def prepare(module: str) -> None:
-    """Let build/mutmut be a project of this one module."""
+def run(module: str, dead: set[str]) -> dict[str, Any]:
+    """Try a module's mutants, but for those that are known to be dead; what came of them. Goes on where it stopped."""
+    file, of = mutated(module), fingerprint(module)
     WORK.mkdir(parents=True, exist_ok=True)
-    (WORK / "results").mkdir(exist_ok=True)
-    for name in ("src", "tests"):
-        if not (WORK / name).is_symlink():
-            (WORK / name).symlink_to(ROOT / name)
-    marker, wanted = WORK / "module", f"{module} {fingerprint(module)}"
-    if not marker.exists() or marker.read_text() != wanted:
-        shutil.rmtree(WORK / "mutants", ignore_errors=True)
-        marker.write_text(wanted)
-    more = f'only_mutate = ["src/flintmq/{module}.py"]\n'
-    more += f"pytest_add_cli_args_test_selection = {json.dumps(tests_of(module))}"
-    text = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    (WORK / "pyproject.toml").write_text(text.replace("[tool.mutmut]", f"[tool.mutmut]\n{more}", 1), encoding="utf-8")
-
-
-def run(module: str, children: int, names: list[str] | None = None) -> dict[str, object]:
-    """Try a module's mutants, or only those of these names, the others being dead; what came of them."""
-    prepare(module)
-    of = fingerprint(module)
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("mutmut")), "run", "--max-children", str(children), *(names or ())],
-        cwd=WORK, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY)), env=environment(),
-    )  # fmt: skip
-    meta = WORK / "mutants" / "src" / "flintmq" / f"{module}.py.meta"
-    codes = json.loads(meta.read_text())["exit_code_by_key"] if meta.exists() else {}
-    tried = {name: code for name, code in codes.items() if names is None or name in names}
-    if done.returncode != 0 or None in tried.values():
-        raise SystemExit(f"{module}: mutmut did not get to its end:\n{done.stdout.decode(errors='replace')[-2000:]}")
-    alive = [name for name, code in tried.items() if code not in KILLED]
-    return keep(module, {"fingerprint": of, "mutants": len(codes), "alive": diffs(module, alive)})
-
-
-def keep(module: str, result: dict[str, object]) -> dict[str, object]:
-    """Write a result down."""
-    (WORK / "results" / f"{module.replace('/', '.')}.json").write_text(json.dumps(result, indent=1), encoding="utf-8")
-    return result
-
-
-def run_again(module: str, children: int, result: dict[str, object]) -> dict[str, object]:
-    """A result whose tests have changed since: only its survivors are tried again."""
-    assert isinstance(result["alive"], list)
-    names = [one["name"] for one in result["alive"]]
-    return run(module, children, names) if names else keep(module, result | {"fingerprint": fingerprint(module)})
+    report = WORK / f"{module.replace('/', '.')}-{of['source']}-{of['tests']}.json"
+    if not report.exists():
+        report.write_text(json.dumps(dict.fromkeys(sorted(dead), "died before")), encoding="utf-8")
+    outcome: dict[str, str] = {}
+    while left := len(set(file.mutant_names) - set(outcome)):
+        done = subprocess.run(
+            [sys.executable, "-m", "tests.mutants.forked", module, str(report), *tests_of(module)],
+            cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environment(),
+        )  # fmt: skip
+        outcome = json.loads(report.read_text(encoding="utf-8"))
+        if done.returncode == BASELINE_FAILED or len(set(file.mutant_names) - set(outcome)) == left:
+            said = done.stdout.decode(errors="replace")
+            raise SystemExit(f"{module}: not all mutants were tried:\n{said[:2000]}\n...\n{said[-2000:]}")
+    alive = [name for name in file.mutant_names if outcome[name] in ("alive", "no test")]
+    return of | {"mutants": len(file.mutant_names), "survivors": diffs(file, alive)}
 
 
 def environment() -> dict[str, str]:
-    """Nothing that leads to other sources than the mutated ones."""
-    return {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "FLINTMQ_PURE")}
+    """Processes that a test starts take this tree's sources, and compiled kernels."""
+    kept = {name: value for name, value in os.environ.items() if name != "FLINTMQ_PURE"}
+    return kept | {"PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"}
 
 
-def diffs(module: str, names: list[str]) -> list[dict[str, str]]:
+def diffs(file: MutatedFile, names: list[str]) -> list[dict[str, str]]:
     """What each of these mutants changes: function, the lines before and after."""
-    if not names:
-        return []
-    code = (
-        "import sys\nfrom pathlib import Path\nfrom mutmut.mutation.diff_apply import get_diff_for_mutant\n"
-        "for name in sys.argv[2:]: print('%%', name); print(get_diff_for_mutant(name, path=Path(sys.argv[1])))\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, f"src/flintmq/{module}.py", *names], cwd=WORK, capture_output=True, text=True,
-        env=environment(),
-    )  # fmt: skip
+    lines = file.code.splitlines()
+
+    def text(name: str) -> list[str]:
+        span = file.line_span_by_function_name[name]
+        return [line.replace(name, "") for line in lines[span.start - 1 : span.end]]
+
     found = []
-    for block in done.stdout.split("%% ")[1:]:
-        name, *lines = block.splitlines()
-        old = " ".join(line[1:].strip() for line in lines if re.match(r"-(?!--)", line))
-        new = " ".join(line[1:].strip() for line in lines if re.match(r"\+(?!\+\+)", line))
-        short = name.rpartition(".")[2].partition("__mutmut")[0]
-        short = short.removeprefix("x_") if short.startswith("x_") else short.removeprefix("xǁ").replace("ǁ", ".")
+    for name in names:
+        stem = name.partition("__mutmut_")[0]
+        changes = list(difflib.unified_diff(text(f"{stem}__mutmut_orig"), text(name), n=0, lineterm=""))[2:]
+        old = " ".join(line[1:].strip() for line in changes if line[0] == "-")
+        new = " ".join(line[1:].strip() for line in changes if line[0] == "+")
+        short = stem.removeprefix("x_") if stem.startswith("x_") else stem.removeprefix("xǁ").replace("ǁ", ".")
         found.append({"name": name, "function": short, "old": old, "new": new})
-    assert len(found) == len(names), done.stderr
     return found
 
 
-def known(module: str) -> tuple[dict[str, object] | None, bool]:
-    """A module's result if it is of this source, and whether it is of these tests too."""
-    path = WORK / "results" / f"{module.replace('/', '.')}.json"
-    result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"fingerprint": "-"}
-    now = fingerprint(module)
-    same = result["fingerprint"].partition("-")[0] == now.partition("-")[0]
-    return (result, result["fingerprint"] == now) if same else (None, False)
+def load() -> dict[str, dict[str, Any]]:
+    """The kept figures: module -> hashes, sums, survivors."""
+    return json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
+
+
+def keep(module: str, result: dict[str, Any], one: Score) -> None:
+    """Write a module's figures down."""
+    sums = {"killed": one.killed, "equivalent": one.equivalent, "alive": len(one.alive)}
+    every = load() | {module: result | sums}
+    KEPT.parent.mkdir(parents=True, exist_ok=True)
+    ordered = {name: every[name] for name in modules() if name in every}
+    KEPT.write_text(json.dumps(ordered, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
 @dataclass(frozen=True)
@@ -202,16 +180,20 @@ class Score:
     equivalent: int
 
     @property
+    def killed(self) -> int:
+        """Those that some test killed."""
+        return self.mutants - len(self.alive) - self.equivalent
+
+    @property
     def percent(self) -> float:
         """Killed, of those that are not equivalent."""
         real = self.mutants - self.equivalent
-        return 100.0 * (real - len(self.alive)) / real if real else 100.0
+        return 100.0 * self.killed / real if real else 100.0
 
 
-def score(module: str, result: dict[str, object], given: list[Equivalent]) -> Score:
+def score(module: str, result: dict[str, Any], given: list[Equivalent]) -> Score:
     """Judge a module's result."""
-    survivors = result["alive"]
-    assert isinstance(survivors, list) and isinstance(result["mutants"], int)
+    survivors = result["survivors"]
     alive = [one for one in survivors if not any(e.is_this(module, one) for e in given)]
     return Score(result["mutants"], alive, len(survivors) - len(alive))
 
@@ -231,8 +213,7 @@ def table(scores: dict[str, Score]) -> str:
 
 
 def _row(name: str, one: Score) -> str:
-    killed = one.mutants - len(one.alive) - one.equivalent
-    return f"| {name} | {one.mutants} | {killed} | {one.equivalent} | {len(one.alive)} | {one.percent:.1f} % |"
+    return f"| {name} | {one.mutants} | {one.killed} | {one.equivalent} | {len(one.alive)} | {one.percent:.1f} % |"
 
 
 def put_between(name: str, text: str) -> None:
@@ -251,21 +232,24 @@ def main(words: list[str]) -> int:
     parser.add_argument("--survivors", action="store_true", help="print what lives; try nothing")
     parser.add_argument("--write", action="store_true", help="put the table into docs/reliability.md; try nothing")
     parser.add_argument("--again", action="store_true", help="tests were only added: try only survivors again")
-    parser.add_argument("--children", type=int, default=2, help="mutants that are tried at once")
     given = parser.parse_args(words)
     if unknown := set(given.modules) - set(modules()):
         parser.error(f"no module {', '.join(sorted(unknown))}; there are {', '.join(modules())}")
-    kept, scores = equivalents(), {}
+    equal, kept, scores = equivalents(), load(), {}
     for module in given.modules or modules():
-        result, current = known(module)
-        only_tell = given.survivors or given.write
-        if result is not None and not current and given.again and not only_tell:
-            result, current = run_again(module, given.children, result), True
-        if not current and not only_tell:
-            result, current = run(module, given.children), True
-        if result is None or not current:
+        result, now = kept.get(module), fingerprint(module)
+        if result is not None and result["source"] != now["source"]:
+            result = None
+        if not given.survivors and not given.write and (result is None or result["tests"] != now["tests"]):
+            dead: set[str] = set()
+            if given.again and result is not None:
+                lived = {one["name"] for one in result["survivors"]}
+                dead = set(mutated(module).mutant_names) - lived
+            result = run(module, dead)
+        if result is None:
             continue
-        one = scores[module] = score(module, result, kept)
+        one = scores[module] = score(module, result, equal)
+        keep(module, result, one)
         print(f"{module:32} {one.mutants:5} mutants {len(one.alive):4} alive {one.percent:6.1f} %", flush=True)
         for lives in one.alive if given.survivors else ():
             print(f"    {lives['function']}\n      - {lives['old']}\n      + {lives['new']}")

@@ -27,9 +27,9 @@ def test_equivalents_do_not_count_and_survivors_do():
         {"name": "b", "function": "Class.method", "old": 'raise E("x")', "new": "raise E(None)"},
     ]
     given = [Equivalent("format/text", "encode", "return 1", r"return \d", "because of the numbers")]
-    one = scores.score("format/text", {"mutants": 11, "alive": alive}, given)
+    one = scores.score("format/text", {"mutants": 11, "survivors": alive}, given)
     assert (one.mutants, [x["name"] for x in one.alive], one.equivalent, one.percent) == (11, ["b"], 1, 90.0)
-    assert scores.score("format/record", {"mutants": 11, "alive": alive}, given).equivalent == 0, "another module's"
+    assert scores.score("format/record", {"mutants": 11, "survivors": alive}, given).equivalent == 0, "another module's"
     assert Score(1, [], 1).percent == 100.0
 
 

@@ -136,3 +136,68 @@ def test_a_file_that_somebody_reads_by_a_view_is_not_unmapped_under_them(tmp_pat
     with pytest.raises(BufferError):
         file.close()
     assert bytes(view) == bytes(5)
+
+
+def test_a_file_made_ahead_of_its_use_takes_no_blocks_until_then(tmp_path: Path):
+    effects = Faulty()
+    file = MappedFile.create(str(tmp_path / "ahead"), 0, SIZE, effects, window=0)
+    assert (effects.count("allocate"), file.reserved, (tmp_path / "ahead").stat().st_blocks) == (0, 0, 0)
+    file.reserve(1)
+    assert (effects.count("allocate"), file.reserved) == (1, SIZE)
+    file.close()
+
+
+def test_each_sync_is_of_this_file(tmp_path: Path):
+    effects = Faulty()
+    file = create(tmp_path, effects)
+    assert [path for name, path in effects.calls if name == "sync"] == [file.path]
+    file.flush(10)
+    assert [path for name, path in effects.calls if name == "sync"] == [file.path] * 2
+    file.close()
+
+
+def test_a_file_that_is_opened_again_has_its_path_and_its_disk(tmp_path: Path):
+    file = create(tmp_path, Faulty())
+    file.close()
+    effects = Faulty()
+    again = MappedFile.open(file.path, 4096, SIZE, 100, effects)
+    assert (again.path, again.effects, again.reserved, again.allocated) == (file.path, effects, 100, 100)
+    again.reserve(200)
+    assert effects.count("allocate") == 1
+    again.close()
+
+
+def test_a_file_that_cannot_be_mapped_is_closed(tmp_path: Path):
+    create(tmp_path, Faulty()).close()
+    effects = Faulty()
+    effects.refuse("map_write", error=errno.ENOMEM)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError) as caught:
+        MappedFile.open(str(tmp_path / "00000000000000004096"), 4096, SIZE, 0, effects)
+    assert caught.value.errno == errno.ENOMEM
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_who_asks_for_room_tells_where_the_writer_is(tmp_path: Path):
+    """The allocation ahead of the writer hears of it: which file, and how far."""
+    file = create(tmp_path, Faulty())
+    heard: list[tuple[MappedFile, int]] = []
+    file.asked = lambda *told: heard.append(told)
+    file.reserve(100)
+    file.reserve(5000)
+    assert heard == [(file, 100), (file, 5000)]
+    file.asked = None
+    file.close()
+
+
+def test_a_window_that_is_there_is_not_allocated_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mapped_file, "WINDOW", 4096)
+    effects = Faulty()
+    file = create(tmp_path, effects)
+    file.allocate(4096)
+    assert (effects.count("allocate"), file.allocated) == (1, 4096)
+    file.allocate(4097)
+    file.allocate(SIZE)
+    file.allocate(SIZE + 1)
+    assert (effects.count("allocate"), file.allocated) == (2, SIZE)
+    file.close()

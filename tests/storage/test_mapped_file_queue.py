@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.config import StoreConfig
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from tests.storage.faults import Faulty
 
@@ -168,4 +169,61 @@ def test_flush_and_commit_stop_at_their_target(tmp_path: Path):
     queue.commit(3 * SIZE)
     queue.flush(3 * SIZE)
     assert (queue.flushed_where, effects.count("sync")) == (3 * SIZE, before + 3)
+    queue.close()
+
+
+def queue_with(folder: Path, effects: Faulty, **keys: str) -> MappedFileQueue:
+    """As the commit log of a store with these keys has it."""
+    config = StoreConfig.from_keys({"mappedFileSizeCommitLog": "8192", **keys})
+    return MappedFileQueue.of([str(folder)], config, effects)
+
+
+def test_what_the_defaults_ask_for(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_with(tmp_path, effects)
+    allocation = queue.allocation
+    assert (queue.directories, queue.file_size, queue.effects, queue.pool) == ([str(tmp_path)], 8192, effects, None)
+    assert allocation is not None and allocation.make == queue.make_file
+    assert (allocation.file_size, allocation.effects, allocation.pool) == (8192, effects, None)
+    assert (allocation.warm, allocation.fast_fail) == (None, False)
+    assert allocation.ahead is not None
+    assert (allocation.ahead.effects, allocation.ahead.populate) == (effects, True)
+    queue.append_file(0)
+    assert effects.count("advise_random") == 0
+    queue.close()
+
+
+@pytest.mark.parametrize("keys", [{"flushDiskType": "SYNC_FLUSH"}, {"dataReadAheadEnable": "false"}])
+def test_pages_are_not_read_ahead_where_the_configuration_says_so(tmp_path: Path, keys: dict[str, str]):
+    effects = Faulty()
+    queue = queue_with(tmp_path, effects, **keys)
+    queue.append_file(0)
+    assert effects.count("advise_random") >= 1
+    assert queue.allocation is not None and queue.allocation.ahead is not None
+    assert queue.allocation.ahead.populate == ("flushDiskType" not in keys)
+    queue.close()
+
+
+@pytest.mark.parametrize(("sync", "pages"), [("SYNC_FLUSH", 7), ("ASYNC_FLUSH", 0)])
+def test_new_files_are_warmed_where_the_configuration_says_so(tmp_path: Path, sync: str, pages: int):
+    """Upstream syncs every so many pages while it warms, with SYNC_FLUSH alone."""
+    effects = Faulty()
+    keys = {"flushDiskType": sync, "warmMapedFileEnable": "true", "flushLeastPagesWhenWarmMapedFile": "7"}
+    queue = queue_with(tmp_path, effects, **keys)
+    assert queue.allocation is not None and queue.allocation.warm is not None
+    assert (queue.allocation.warm.sync_pages, queue.allocation.warm.effects) == (pages, effects)
+    queue.close()
+
+
+@pytest.mark.parametrize(("role", "has"), [("ASYNC_MASTER", True), ("SLAVE", False)])
+def test_a_pool_is_a_master_s(tmp_path: Path, role: str, has: bool):
+    effects = Faulty()
+    keys = {"transientStorePoolEnable": "true", "transientStorePoolSize": "3", "brokerRole": role}
+    queue = queue_with(tmp_path, effects, fastFailIfNoBufferInStorePool="true", **keys)
+    allocation = queue.allocation
+    assert allocation is not None and allocation.pool is queue.pool and allocation.fast_fail is True
+    assert allocation.ahead is not None and allocation.ahead.populate is not has
+    assert (queue.pool is not None) == has
+    if queue.pool is not None:
+        assert (queue.pool.count, queue.pool.size, queue.pool.effects) == (3, 8192, effects)
     queue.close()

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import mmap
+import os
 import resource
 import sys
 from pathlib import Path
@@ -26,8 +28,6 @@ def mapped(path: Path, pages: int) -> mmap.mmap:
 
 def resident(map_: mmap.mmap) -> int:
     """KiB of this map that are present, from /proc."""
-    import ctypes
-
     export = ctypes.c_char.from_buffer(map_)
     address = ctypes.addressof(export)
     del export
@@ -117,3 +117,91 @@ def test_other_systems_are_told_from_a_refusal(tmp_path: Path, monkeypatch: pyte
         memory.lock(map_)
     memory.advise(map_, 0, 0, 1)  # nothing to do
     map_.close()
+
+
+class Recorder:
+    """A libc that notes what it is asked, and answers what a test wants."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[object, ...]] = []
+        self.error = 0
+
+    def __getattr__(self, name: str) -> object:
+        def function(*values: object) -> int:
+            self.calls.append((name, *(getattr(value, "value", value) for value in values)))
+            ctypes.set_errno(self.error)
+            return -1 if self.error else 0
+
+        return function
+
+
+def test_what_the_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Functions and numbers as in Linux's man pages (mlock2: MLOCK_ONFAULT is 1; SYNC_FILE_RANGE_WRITE is 2)."""
+    libc = Recorder()
+    monkeypatch.setattr(memory, "_libc", lambda: libc)
+    map_ = mapped(tmp_path / "file", 3)
+    start = ctypes.addressof(ctypes.c_char.from_buffer(map_))
+    memory.advise(map_, PAGE, 2 * PAGE, 4)
+    memory.advise(map_, 2 * PAGE, 1, 3)
+    memory.lock(map_)
+    memory.lock(map_, on_fault=True)
+    memory.unlock(map_)
+    memory.start_sync(5, 1 << 40, 1 << 33)
+    assert libc.calls == [
+        ("madvise", start + PAGE, 2 * PAGE, 4),
+        ("madvise", start + 2 * PAGE, 1, 3),
+        ("mlock", start, 3 * PAGE),
+        ("mlock2", start, 3 * PAGE, 1),
+        ("munlock", start, 3 * PAGE),
+        ("sync_file_range", 5, 1 << 40, 1 << 33, 2),
+    ]
+    libc.error = errno.ENOMEM
+    for call in (lambda: memory.lock(map_), lambda: memory.start_sync(5, 0, 1)):
+        with pytest.raises(OSError) as caught:
+            call()
+        assert (caught.value.errno, caught.value.strerror) == (errno.ENOMEM, "Cannot allocate memory")
+    map_.close()
+
+
+def test_what_is_wrong_with_a_range_is_told(tmp_path: Path):
+    map_ = mapped(tmp_path / "file", 2)
+    with pytest.raises(ValueError) as caught:
+        memory.advise(map_, PAGE, 2 * PAGE, 1)
+    assert str(caught.value) == f"madvise: bytes {PAGE} to {3 * PAGE} are no pages of a map of {2 * PAGE}"
+    with pytest.raises(ValueError, match="^madvise: bytes 1 to 2 are"):
+        memory.advise(map_, 1, 1, 1)
+    memory.advise(map_, 2 * PAGE, 0, 1)  # nothing, at the end
+    map_.close()
+
+
+@pytest.mark.parametrize(("kind", "width"), [("B", 1), ("i", 4), ("q", 8)])
+def test_zeros_are_numbers_of_a_width(kind: str, width: int):
+    found = memory.zeros(kind, 10)
+    assert (found.format, found.itemsize, len(found), found.readonly) == (kind, width, 10, False)
+    assert found.tolist() == [0] * 10
+    found[9] = 1
+    assert len(memory.zeros(kind, 1)) == len(memory.zeros(kind, 0)) == 1, "a map of nothing cannot be"
+    if os.fork() == 0:
+        found[0] = 7
+        os._exit(0)
+    os.wait()
+    assert found[0] == 0, "what a child stores is its own"
+
+
+def test_a_refusal_of_other_systems_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    class Bare:
+        """A libc without any of the functions."""
+
+    map_ = mapped(tmp_path / "file", 1)
+    monkeypatch.setattr(memory, "_libc", Bare)
+    for call in (lambda: memory.unlock(map_), lambda: memory.start_sync(0, 0, PAGE)):
+        with pytest.raises(OSError) as caught:
+            call()
+        assert caught.value.strerror == "Function not implemented"
+    monkeypatch.undo()
+    monkeypatch.setattr(memory.sys, "platform", "darwin")
+    memory._libc.cache_clear()
+    with pytest.raises(OSError) as caught:
+        memory.unlock(map_)
+    told = caught.value
+    assert (told.errno, told.strerror) == (errno.ENOSYS, "locking and populating mapped memory are Linux's")

@@ -46,6 +46,17 @@ def test_memory_is_taken_when_it_is_wanted():
     assert effects.count("lock_memory") == 1 and pool.available == 4
 
 
+def test_pages_are_locked_when_they_are_touched(monkeypatch: pytest.MonkeyPatch):
+    """Not when the buffer is made: a log file's worth of memory would be taken at once."""
+    asked: list[tuple[int, bool]] = []
+    effects = Faulty()
+    monkeypatch.setattr(
+        effects, "lock_memory", lambda memory, *, on_fault=False: asked.append((len(memory), on_fault))
+    )  # fmt: skip
+    TransientStorePool(2, SIZE, effects).borrow()
+    assert asked == [(SIZE, True)]
+
+
 def test_a_system_that_does_not_lock_is_told_once_and_is_good_enough(caplog: pytest.LogCaptureFixture):
     effects = Faulty()
     effects.refuse("lock_memory", error=errno.ENOMEM)

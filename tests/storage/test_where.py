@@ -23,6 +23,7 @@ URL = "s3://bucket/a/store"
         ("store", "store"),
         ("C:/x", "C:/x"),
         ("file:///a%20b", "/a b"),
+        ("file://localhost/a", "/a"),
         ("s3://bucket", "s3://bucket"),
         ("S3://bucket/a/", "s3://bucket/a"),
         ("s3a://bucket//a//b", "s3://bucket/a/b"),
@@ -37,6 +38,21 @@ def test_store_path(text, path):
 def test_urls_that_name_no_store(text):
     with pytest.raises(UsageError, match=text.partition(":")[0]):
         store_path(text)
+
+
+@pytest.mark.parametrize(
+    "text, told",
+    [
+        ("s3:///a", "'s3:///a': names no bucket; write s3://BUCKET/STORE"),
+        ("s3://bucket/./a", "'s3://bucket/./a': . and .. mean nothing on object storage; write the whole key"),
+        ("s3://bucket/a/..", "'s3://bucket/a/..': . and .. mean nothing on object storage; write the whole key"),
+        ("file://h/a", "'file://h/a': stores are read from directories, file:// and s3://; copy it to one of these"),
+    ],
+)  # fmt: skip
+def test_what_is_wrong_with_a_url_is_told(text, told):
+    with pytest.raises(UsageError) as caught:
+        store_path(text)
+    assert str(caught.value) == told
 
 
 def test_only_directories_depend_on_where_a_process_works(tmp_path, monkeypatch):
@@ -73,6 +89,14 @@ def test_object_storage_needs_an_extra(monkeypatch):
 def test_whatever_writes_refuses_a_url(write, golden):
     with pytest.raises(UsageError, match="'s3://bucket/a/store': FlintMQ writes to directories only; give one, and"):
         write(golden("basic").path)
+
+
+def test_who_would_write_to_a_url_is_told_what_to_do_instead():
+    with pytest.raises(UsageError) as caught:
+        local_only(URL)
+    assert str(caught.value) == (
+        f"'{URL}': FlintMQ writes to directories only; give one, and copy it there afterwards (`aws s3 sync DIR URL`)"
+    )
 
 
 def test_a_file_url_can_be_written_to(tmp_path):

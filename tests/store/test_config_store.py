@@ -182,3 +182,13 @@ def test_only_files_that_are_not_written_are_written_again(tmp_path, disk):
         save(files, lambda: True)
     assert [file.changed for file in files] == [False, False, False, True]
     assert save(files, lambda: True) == 1
+
+
+def test_fields_stand_by_alphabet_also_where_one_is_a_number(tmp_path, disk):
+    """As upstream writes them; a field that FlintMQ does not know may have any name."""
+    holding(tmp_path, b'{"zeta":"a",7:"d","alpha":"c","topicConfigTable":{}}')
+    file = opened(tmp_path, disk)
+    change(file)
+    save([file], lambda: True)
+    written = config_json.parse((tmp_path / "config" / NAME).read_bytes())
+    assert list(written) == [7, "alpha", "dataVersion", "topicConfigTable", "zeta"]

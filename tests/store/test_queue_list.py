@@ -153,3 +153,20 @@ def test_what_is_written_is_read(tmp_path: Path):
 def test_what_cannot_be_read_says_nothing(tmp_path: Path, text: str):
     (tmp_path / queue_list.FILE_NAME).write_text(text)
     assert queue_list.read(str(tmp_path), Faulty()) == {}
+
+
+def test_the_bounds_of_a_list_that_is_believed(tmp_path: Path):
+    """From an empty queue to one that cannot grow; one end beyond that and the whole list is none."""
+    disk = Faulty()
+    most = queue_list.LARGEST_OFFSET
+    ends = {(b"T", 0): 0, (b"T", 1): 1, (b"U", 0): most}
+    queue_list.write(str(tmp_path), ends, disk)
+    assert queue_list.read(str(tmp_path), disk) == ends
+    for wrong in (-1, most + 1):
+        queue_list.write(str(tmp_path), ends | {(b"U", 0): wrong}, disk)
+        assert queue_list.read(str(tmp_path), disk) == {}
+
+
+def test_a_queue_of_one_message_that_is_gone_is_lost():
+    assert queue_list.lost({(b"T", 0): 1, (b"T", 1): 0, (b"U", 2): 5}, {(b"U", 2): 4}) == ["T/0", "U/2"]
+    assert queue_list.lost({(b"T", 0): 1}, {(b"T", 0): 1}) == []

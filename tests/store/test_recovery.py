@@ -151,3 +151,13 @@ def test_the_latest_time_is_the_youngest_of_the_checkpoint(tmp_path: Path) -> No
         (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(*times)))
         facts = read_facts(str(tmp_path))
         assert (facts.physic_time, facts.latest) == (physic, latest)
+
+
+def test_another_boot_since_a_store_was_left_is_a_power_cut(tmp_path: Path) -> None:
+    """Only where the store did not stop cleanly; where it did, all of it was synced."""
+    abort = tmp_path / "abort"
+    for text, cut in (("4242\nanother-boot/7", True), ("4242", False)):
+        abort.write_text(text)
+        assert read_facts(str(tmp_path)).power_cut is cut
+    abort.unlink()
+    assert read_facts(str(tmp_path)).power_cut is False

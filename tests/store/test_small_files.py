@@ -10,7 +10,7 @@ import pytest
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.store.recovery import read_facts
-from flintmq.store.small_files import StoreFiles, page_cache_lasted, replace_file
+from flintmq.store.small_files import BOOT, StoreFiles, page_cache_id, page_cache_lasted, power_was_cut, replace_file
 from tests.storage.faults import Faulty
 
 KNOWN = Checkpoint(1000, 900, 800, 700, 600)
@@ -129,3 +129,54 @@ def test_a_lower_index_time_leaves_the_rest_of_the_checkpoint(tmp_path: Path):
         small.lower_index_time(time)
         assert read_facts(str(tmp_path)).mark == 500, "the mark stays valid"
         assert StoreFiles(str(tmp_path), Faulty()).known == Checkpoint(1000, 900, now) == small.known
+
+
+class Machine(Faulty):
+    """One that was started, and whose file system was mounted, as a test says; None where nobody tells."""
+
+    boot: str | None = "b00t"
+    mount = "7"
+
+    def read_proc(self, path: str) -> str:
+        assert path == BOOT
+        if self.boot is None:
+            raise FileNotFoundError(path)
+        return f" {self.boot}\n"
+
+    def mounting(self, path: str) -> str:
+        assert os.path.isdir(path)
+        return self.mount
+
+
+def test_the_name_of_a_page_cache(tmp_path: Path):
+    machine = Machine()
+    assert page_cache_id(str(tmp_path), machine) == "b00t/7"
+    machine.mount = ""
+    assert page_cache_id(str(tmp_path), machine) == "b00t"
+    machine.boot = None
+    assert page_cache_id(str(tmp_path), machine) == ""
+
+
+@pytest.mark.parametrize(
+    ("abort", "boot", "lasted", "cut"),
+    [
+        ("4242\nb00t/7", "b00t", True, False),
+        ("4242\nother/7", "b00t", False, True),
+        ("4242\nb00t/8", "b00t", False, True),
+        ("4242", "b00t", False, False),  # RocketMQ's: nobody knows
+        ("4242 b00t/7 more", "b00t", False, False),
+        (None, "b00t", False, False),
+        ("4242\nb00t/7", None, False, False),  # this machine does not tell
+        ("4242", None, False, False),
+        (None, None, False, False),
+    ],
+)
+def test_what_abort_says_of_the_page_cache(
+    tmp_path: Path, abort: str | None, boot: str | None, lasted: bool, cut: bool
+):
+    machine = Machine()
+    machine.boot = boot
+    if abort is not None:
+        (tmp_path / "abort").write_text(abort)
+    assert page_cache_lasted(str(tmp_path), machine) is lasted
+    assert power_was_cut(str(tmp_path), machine) is cut

@@ -1,0 +1,68 @@
+"""Mutants in forked processes: which module they are of, what counts as dead, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.mutants import forked, scores
+
+
+def test_a_process_that_ends_is_told_by_its_code_and_one_that_does_not_is_ended():
+    for code in (0, 1, 3):
+        child = os.fork()
+        if not child:
+            os._exit(code)
+        assert forked.wait(child, ticks=10_000) == code
+    child = os.fork()
+    if not child:
+        while True:
+            time.sleep(1)
+    assert forked.wait(child, ticks=5) is None
+    with pytest.raises(ChildProcessError):
+        os.waitpid(child, 0)
+
+
+def test_a_loop_ends_by_the_time_that_it_takes_of_the_processor():
+    child = os.fork()
+    if not child:
+        forked.spend(0)
+        while True:
+            pass
+    assert forked.wait(child, ticks=100_000) == -24
+
+
+def test_mutants_of_a_module_are_tried_with_its_tests(tmp_path: Path):
+    """By its command line, with tests made here: one kills what it looks at, the other looks at nothing."""
+    tests = tmp_path / "test_here.py"
+    tests.write_text(
+        "from flintmq.format import checkpoint\n"
+        "def test_decode():\n"
+        "    try:\n        checkpoint.decode(b'')\n"
+        "    except ValueError:\n        pass\n"
+        "    else:\n        assert False\n"
+        "def test_of_something_else():\n    assert checkpoint.CHECKPOINT\n"
+    )
+    report = tmp_path / "report.json"
+    words = [sys.executable, "-m", "tests.mutants.forked", "format/checkpoint", str(report), str(tests)]
+    done = subprocess.run(words, cwd=forked.ROOT, env=scores.environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout
+    outcome = json.loads(report.read_text())
+    assert set(outcome) == set(forked.mutated("format/checkpoint").mutant_names)
+    reached = {name for name in outcome if name.startswith("x_decode__")}
+    assert {outcome[name] for name in outcome if name not in reached} <= {"no test"}
+    assert "no test" not in {outcome[name] for name in reached} and "died of 1" in outcome.values()
+
+
+def test_without_a_mutant_all_tests_must_pass(tmp_path: Path):
+    tests = tmp_path / "test_here.py"
+    tests.write_text("def test_it():\n    assert 1 == 2\n")
+    words = [sys.executable, "-m", "tests.mutants.forked", "format/checkpoint", str(tmp_path / "r"), str(tests)]
+    done = subprocess.run(words, cwd=forked.ROOT, env=scores.environment(), capture_output=True, text=True)
+    assert done.returncode == forked.BASELINE_FAILED and "without a mutant this fails" in done.stdout
