@@ -36,11 +36,11 @@ def commit() -> str:
 
 
 class State:
-    """What a run remembers of itself, in one file that is replaced whole."""
+    """What a run remembers of itself, in one file that is replaced whole: `place`, or state.json in that folder."""
 
-    def __init__(self, folder: Path, **first: Any) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file = folder / "state.json"
+    def __init__(self, place: Path, **first: Any) -> None:
+        self.file = place if place.suffix == ".json" else place / "state.json"
+        self.file.parent.mkdir(parents=True, exist_ok=True)
         self.all: dict[str, Any] = first | (json.loads(self.file.read_text()) if self.file.exists() else {})
 
     def __getitem__(self, name: str) -> Any:
@@ -58,5 +58,5 @@ class State:
     def save(self) -> None:
         """On disk, whole."""
         new = self.file.with_suffix(".new")
-        new.write_text(json.dumps(self.all))
+        new.write_text(json.dumps(self.all, indent=1) + "\n")
         new.replace(self.file)
