@@ -9,8 +9,8 @@ kills it at that call, `short` lets a write say that it wrote nothing. Then the 
 ends with 1 if a case was wrong.
 
 EINTR comes once only: Python asks again until another answer comes, as it must. Not the store's calls, by rule
-(`is_the_stores`): those on files of the interpreter and of sources (imports), on pipes, sockets and the ledger, and those
-of a thread before its first line of Python, where CPython 3.11 itself waits for ever if memory is refused.
+(`is_the_stores`): those on files of the interpreter and of sources (imports), on pipes, sockets and the ledger, and
+those of a thread before its first line of Python, where CPython 3.11 itself waits for ever if memory is refused.
 
 What a case costs is the life and two recoveries: a child is forked after all imports, nobody is traced, and its disk
 is /dev/shm, where a sync costs nothing. That a sync makes anything durable is not tried here but by power cuts.
@@ -72,7 +72,7 @@ class Case:
 
     Attributes:
         kind: flushDiskType and pool, a number of KINDS.
-        goes_on: whether the life goes on after the fault and closes; else it ends after the first answer that is not OK.
+        goes_on: whether the life goes on after the fault and closes; else the first answer that is not OK ends it.
     """
 
     thread: str
@@ -204,11 +204,13 @@ def decide(call: Call, case: Case | None, ledger: Path, end: End) -> Answer | No
     """What to answer; counts the call."""
     if not is_the_stores(call, ledger):
         return None
-    mine = case is not None and call.thread == case.thread
-    end.seen[f"{call.thread} {call.name}"] += 1
-    if case is None or not (mine and end.seen[f"{call.thread} {call.name}"] == case.number):
-        if case is None or case.how == "once" or not end.struck:
-            return None
+    key = f"{call.thread} {call.name}"
+    end.seen[key] += 1
+    if case is None:
+        return None
+    first = key == f"{case.thread} {case.call}" and end.seen[key] == case.number
+    if not first and (case.how == "once" or not end.struck):
+        return None
     end.struck.append(call)
     return case.answer
 
@@ -291,7 +293,8 @@ def lines(state: report.State, total: int) -> list[str]:
     for key, count in most(state["seen"]).items():
         calls[key.rsplit(" ", 1)[1]] += count
     told = ", ".join(f"{call} {count}" for call, count in sorted(calls.items()))
-    head = f"{state['done']:,} of {total:,} cases, {len(state['wrong'])} of them wrong, {', '.join(state['commits'])}. Calls of a life, at most: {told}."
+    done = f"{state['done']:,} of {total:,} cases, {len(state['wrong'])} of them wrong, {', '.join(state['commits'])}"
+    head = f"{done}. Calls of a life, at most: {told}."
     return [head, "", *report.table(["error", *SUMS], [*rows, sums])]
 
 

@@ -1,55 +1,134 @@
-"""System calls of a store's life failed by strace (T3, T5, T6; short form of `python -m tests.crash.syscalls`)."""
+"""System calls of a store's life failed, one at a time (T3, T5, T6; short form of `python -m tests.crash.syscalls`)."""
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import signal
+import socket
+import time
 from pathlib import Path
 
 import pytest
 
-from tests.crash import syscalls
+from tests.crash import refusing, syscalls
 from tests.crash.syscalls import Case
 from tests.torture import report
 
 SAMPLE = [
-    ("fdatasync", 3, "EIO", "once"), ("fdatasync", 2, "ENOSPC", "sticky"), ("fdatasync", 9, "EDQUOT", "once"),
-    ("fsync", 2, "EIO", "once"), ("fsync", 4, "EIO", "sticky"), ("fallocate", 1, "ENOSPC", "once"),
-    ("fallocate", 1, "EDQUOT", "sticky"), ("pwrite64", 5, "EIO", "once"), ("pwrite64", 3, "ENOSPC", "sticky"),
-    ("pwrite64", 4, "short", "once"), ("pwrite64", 2, "short", "sticky"), ("openat", 300, "EMFILE", "once"),
-    ("openat", 310, "ENOMEM", "sticky"), ("openat", 150, "EINTR", "once"), ("ftruncate", 4, "EROFS", "sticky"),
-    ("rename", 3, "EIO", "once"), ("rename", 5, "EROFS", "sticky"), ("unlink", 1, "EIO", "once"),
-    ("mkdir", 2, "ENOSPC", "once"), ("mmap", 20, "ENOMEM", "once"), ("mmap", 6, "ENOMEM", "sticky"),
-    ("pread64,preadv", 60, "EIO", "once"), ("fdatasync", 6, "SIGKILL", "once"), ("rename", 4, "SIGKILL", "once"),
-    ("openat", 320, "SIGKILL", "once"), ("pwrite64", 6, "SIGKILL", "once"),
+    Case("flintmq-flush", "fdatasync", 3, "EIO", "once"), Case("flintmq-flush", "fdatasync", 2, "ENOSPC", "sticky"),
+    Case("main", "fdatasync", 9, "EDQUOT", "once"), Case("main", "fsync", 2, "EIO", "once"),
+    Case("main", "fsync", 4, "EIO", "sticky"), Case("flintmq-allocat", "fallocate", 1, "ENOSPC", "once"),
+    Case("main", "fallocate", 1, "EDQUOT", "sticky"), Case("flintmq-dispatc", "pwrite", 4, "EIO", "once"),
+    Case("flintmq-dispatc", "pwrite", 3, "ENOSPC", "sticky"), Case("main", "pwrite", 4, "short", "once"),
+    Case("flintmq-flush", "pwrite", 2, "short", "sticky", kind=2), Case("main", "open", 300, "EMFILE", "once"),
+    Case("main", "open", 310, "ENOMEM", "sticky"), Case("main", "open", 150, "EINTR", "once"),
+    Case("main", "ftruncate", 4, "EROFS", "sticky"), Case("main", "rename", 3, "EIO", "once"),
+    Case("main", "rename", 5, "EROFS", "sticky"), Case("main", "unlink", 1, "EIO", "once"),
+    Case("main", "mkdir", 2, "ENOSPC", "once"), Case("main", "mmap", 20, "ENOMEM", "once"),
+    Case("main", "mmap", 6, "ENOMEM", "sticky"), Case("main", "pread", 60, "EIO", "once"),
+    Case("main", "stat", 100, "EIO", "once"), Case("main", "clone", 4, "ENOMEM", "once"),
+    Case("main", "rename", 4, "SIGKILL", "once"), Case("main", "open", 320, "SIGKILL", "once"),
+    Case("flintmq-dispatc", "pwrite", 4, "SIGKILL", "once"),
+    Case("flintmq-flush", "fdatasync", 6, "SIGKILL", "once", goes_on=False),
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "case", [Case(*words) for words in SAMPLE], ids=lambda case: "-".join(case.rule.split("=")[1:])
-)
+@pytest.mark.parametrize("case", SAMPLE, ids=lambda c: f"{c.thread}-{c.call}-{c.number}-{c.error}-{c.how}")
 def test_whatever_call_fails_the_contract_holds(tmp_path: Path, case: Case):
     """No hang, no OK that is none, no exception that a caller would not expect, and the whole contract afterwards."""
-    if syscalls.why_not():
-        pytest.skip(syscalls.why_not())
+    if refusing.why_not():
+        pytest.skip(refusing.why_not())
     end, found = syscalls.try_case(tmp_path, case)
+    assert end.struck and {call.name for call in end.struck} == {case.call}
+    assert end.struck[0].thread == case.thread and (len(end.struck) == 1 or case.how == "sticky")
     assert found.wrong == {} and found.stored > 20
     assert end.said == {} if case.error == "SIGKILL" else end.said["where"] in ("open", "put", "read", "close")
 
 
-def test_every_call_is_failed_with_every_error():
-    found = syscalls.cases({"fsync": 2, "pwrite64": 1, "openat": 1})
+def test_every_call_of_every_thread_is_failed_with_every_error():
+    seen = {"0 closes": {"main fsync": 2, "main open": 1}, "1 ends there": {"main fsync": 1, "a thread pwrite": 1}}
+    found = syscalls.cases(seen)
     assert len(found) == len(set(found))
     assert {(c.error, c.how) for c in found if c.call == "fsync" and c.number == 2} == {
         (error, how) for error in ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENOMEM", "EROFS") for how in ("once", "sticky")
     } | {("EINTR", "once"), ("SIGKILL", "once")}
-    assert found[-1].call == "openat", "what changes the disk comes first"
-    assert Case("fsync", 3, "EIO", "sticky").rule == "inject=fsync:error=EIO:when=3+"
-    assert Case("pwrite64", 3, "short", "once").rule == "inject=pwrite64:retval=0:when=3"
-    assert {c.kind for c in found} == set(syscalls.KINDS) and {c.goes_on for c in found} == {True, False}
+    assert found[-1].call == "open", "what changes the disk comes first"
+    assert {(c.kind, c.goes_on) for c in found if c.call == "fsync" and c.number == 1} == {(0, True), (1, False)}
+    assert {(c.kind, c.goes_on) for c in found if c.number == 2} == {(0, True)}, "where the life makes so many"
+    assert {c.error for c in found if c.thread == "a thread"} == set(syscalls.ERRORS)
+
+
+def test_the_life_makes_the_calls_that_are_failed(tmp_path: Path):
+    """Every class of calls but those that this life does not make; nothing of the interpreter or the ledger."""
+    if refusing.why_not():
+        pytest.skip(refusing.why_not())
+    end = syscalls.strike(tmp_path, syscalls.KINDS[2], True, None)
+    made = {key.rsplit(" ", 1)[1] for key in end.seen}
+    assert made >= refusing.CALLS.keys() - {"write", "statfs", "sync_file_range"}
+    assert {key.rsplit(" ", 1)[0] for key in end.seen} >= {"main", "flintmq-flush", "flintmq-dispatc"}
+    ledger = tmp_path / "case" / "ledger"
+    for path, counts in ((str(ledger), False), (os.__file__, False), ("pipe:[7]", False), (str(tmp_path), True)):
+        assert syscalls.is_the_stores(refusing.Call("open", "main", path), ledger) is counts
+
+
+def test_a_call_is_refused_with_what_is_said_and_others_are_made(tmp_path: Path):
+    if refusing.why_not():
+        pytest.skip(refusing.why_not())
+    ours, theirs = socket.socketpair()
+    read, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        refusing.send(theirs, ["mkdir", "pwrite"])
+        answers = []
+        for name in ("a", "b", "c"):
+            try:
+                os.mkdir(tmp_path / name)
+                answers.append(0)
+            except OSError as error:
+                answers.append(error.errno)
+        file = os.open(tmp_path / "file", os.O_CREAT | os.O_RDWR)
+        answers += [os.pwrite(file, b"abc", 0), os.write(file, b"abc")]
+        os.write(tell, json.dumps(answers).encode())
+        os._exit(0)
+    said = {str(tmp_path / "b"): refusing.Answer(error=errno.EDQUOT), str(tmp_path / "file"): refusing.Answer(value=1)}
+    seen = []
+
+    def decide(call: refusing.Call) -> refusing.Answer | None:
+        seen.append((call.name, call.thread, call.path))
+        return said.get(call.path)
+
+    with ours:
+        assert refusing.Watch(ours, child).run(decide, 20)
+    assert os.waitpid(child, 0)[1] == 0
+    assert json.loads(os.read(read, 1000)) == [0, errno.EDQUOT, 0, 1, 3]
+    assert sorted(os.listdir(tmp_path)) == ["a", "c", "file"] and (tmp_path / "file").read_bytes() == b"abc"
+    assert seen == [*(("mkdir", "main", str(tmp_path / n)) for n in "abc"), ("pwrite", "main", str(tmp_path / "file"))]
+    theirs.close()
+    os.close(read)
+    os.close(tell)
+
+
+def test_a_child_that_does_not_end_is_told(tmp_path: Path):
+    if refusing.why_not():
+        pytest.skip(refusing.why_not())
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        refusing.send(theirs, ["mkdir"])
+        time.sleep(60)
+        os._exit(0)
+    with ours, theirs:
+        assert not refusing.Watch(ours, child).run(lambda call: None, 0.3)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
 
 
 def test_the_table_tells_how_far_it_came(tmp_path: Path):
-    state = report.State(tmp_path, done=2, most={"fsync": 2}, sums={})
+    state = report.State(tmp_path, done=2, seen={"0 closes": {"main fsync": 2}, "1 closes": {"main fsync": 1}}, sums={},
+                         commits=["commit 1"], wrong=[])  # fmt: skip
     state.add("EIO once", cases=2, struck=1, acknowledged=50)
     head, _, _, _, row, both = syscalls.lines(state, 30)
-    assert head.startswith("2 of 30 cases, commit ") and head.endswith("fsync 2.")
+    assert head == "2 of 30 cases, 0 of them wrong, commit 1. Calls of a life, at most: fsync 2."
     assert row.startswith("| EIO once | 2 | 1 | 0 | 0 | 50 |") and both.startswith("| all | 2 | 1 |")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hostile import bits
-from tests.hostile.long_runs import small_and_quick
+from tests.store.crashed import small_and_quick
 
 
 @pytest.mark.parametrize("seed", [1, 4])

@@ -24,9 +24,8 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.damage import random_damage
 from tests.hostile.judge import Whole, written
-from tests.hostile.long_runs import small_and_quick
 from tests.interop.java import VERSIONS, Java, home
-from tests.store.crashed import Clock
+from tests.store.crashed import Clock, small_and_quick
 from tests.store.engine import units
 
 KEYS: dict[str, Any] = {

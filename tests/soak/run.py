@@ -28,8 +28,8 @@ from pathlib import Path
 from flintmq.config import StoreConfig
 from flintmq.forensics.verify import verify
 from flintmq.testing.contract import check_contract, read_book
-from tests.hostile.long_runs import today, write_section
 from tests.soak.processes import KEYS, READERS
+from tests.torture import report
 
 SAMPLE_S = 5.0
 START_S = 20.0  # a process imports, and meets everything for the first time
@@ -204,7 +204,7 @@ def grown(samples: list[Sample], seconds: float) -> list[str]:
 def table(found: Outcome) -> list[str]:
     """The lines of the report."""
     lines = [
-        f"On {today()}: {found.seconds / 60:.1f} minutes, {found.starts} starts, {found.kills} kills, "
+        f"On {report.today()}: {found.seconds / 60:.1f} minutes, {found.starts} starts, {found.kills} kills, "
         f"{found.stops} clean stops, {found.acknowledged:,} messages acknowledged, {found.expired_files} log files "
         f"expired; {len(found.wrong)} wrong. Messages and answers that the readers checked: "
         + ", ".join(f"{kind} {count:,}" for kind, count in found.counts.items()) + ".",
@@ -236,7 +236,7 @@ def main() -> int:
         return 1
     shutil.rmtree(folder)
     if words.report is not None:
-        write_section(words.report, "soak", table(found))
+        report.write(words.report, "soak", table(found))
     return 0
 
 

@@ -35,7 +35,8 @@ def one(run: Run, known: dict[str, Any], folder: Path, seconds: float) -> None:
         began = time.monotonic()
         words = [sys.executable, "-m", *shlex.split(run.words.format(n=known["done"]))]
         if run.resumes:
-            words += ["--seconds", str(int(max(left, 5))), "--state", str(folder / run.name.replace(" ", "-"))]
+            words += ["--seconds", str(int(max(left, 5)))]
+            words += [] if run.tracked else ["--state", str(folder / run.name.replace(" ", "-"))]
         limit = left + 600 if run.resumes else run.limit_s
         with (folder / "log.txt").open("a") as log:
             print(f"===== {run.name}: {shlex.join(words)}", file=log, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -29,10 +30,20 @@ def table(head: list[str], rows: list[list[Any]]) -> list[str]:
     return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in cells)]
 
 
+def today() -> str:
+    """The day, for the line above a table."""
+    return f"{date.today():%d %B %Y}"
+
+
 def commit() -> str:
     """The commit and the day, for the line above a table."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return f"commit {done.stdout.strip() or '-'}, {date.today():%d %B %Y}"
+    return f"commit {done.stdout.strip() or '-'}, {today()}"
+
+
+def memory() -> str | None:
+    """A directory in memory for many small stores, where there is one: their files are what costs most elsewhere."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class State:
