@@ -47,7 +47,7 @@ RUNS = (
     Run("state machine", "pytest -q tests/soak/test_machine.py", environment={"FLINTMQ_MACHINE": "2000"}, limit_s=7200),
     Run("soak", "tests.soak.run --minutes 30", limit_s=3000),
     Run("salvage", "tests.forensics.salvaging --stores 100 --first {n}00 --java 10", parts=10, limit_s=3600),
-    Run("damaged stores beside RocketMQ", "tests.interop.damaged --stores 100 --first {n}00", parts=10, limit_s=3600),
+    Run("damaged stores beside RocketMQ", "tests.interop.damaged --stores 1000", resumes=True, tracked=True),
     Run("mutants", "tests.mutants"),
     Run("fuzz", "tests.fuzz 120", parts=15),
     Run(
