@@ -21,11 +21,12 @@ import socket
 import struct
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
+
+from tests.torture.awake import Awake
 
 # x86_64: class of calls -> {number: (which argument is a path or a descriptor, which one is the path's directory)}.
 PATHS, FDS = "path", "fd"
@@ -173,12 +174,10 @@ class Watch:
             poll = select.poll()
             poll.register(self.listener, select.POLLIN)
             poll.register(ended, select.POLLIN)
-            spent, before = 0.0, time.monotonic()
+            spent = Awake(0.2)
             try:
-                while spent < limit_s:
+                while spent() < limit_s:
                     events = dict(poll.poll(100))
-                    now = time.monotonic()
-                    spent, before = spent + min(now - before, 0.2), now
                     if events.get(self.listener, 0) & select.POLLIN:
                         self._one(memory.fileno(), decide)
                     elif events:

@@ -34,7 +34,7 @@ import tempfile
 import time
 from collections import Counter
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 
 from flintmq.errors import FlintError
@@ -332,24 +332,32 @@ def main() -> int:
     return 0 if state["done"] >= len(todo) else 3
 
 
+def attempt(folder: Path, case: Case, state: report.State) -> None:
+    """Try a case and note what came of it."""
+    try:
+        end, found = try_case(folder, case)
+    except Wrong as error:
+        state["wrong"].append({"case": astuple(case), "what": f"{error}"[:600]})
+        print(f"WRONG: {error}\nagain: --only with its words, and `closes` or `ends there`", flush=True)
+        return
+    state.add(
+        f"{case.error} {case.how}", cases=1, struck=int(bool(end.struck)), died=int(not end.said),
+        refused=int(bool(end.said.get("raised")) and end.said["where"] == "open"),
+        **{name: getattr(found, name) for name in COUNTS},
+    )  # fmt: skip
+
+
 def run(folder: Path, todo: list[Case], state: report.State, until: float) -> None:
     """Go on with the cases; what is done is saved, also when one is wrong."""
-    commit = report.commit()
+    commit, again = report.commit(), [Case(*one["case"]) for one in state["wrong"]]
     try:
+        for case in again:  # mended meanwhile?
+            state["wrong"].pop(0)
+            attempt(folder, case, state)
         for case in todo[state["done"] :]:
             if time.monotonic() > until:
                 break
-            try:
-                end, found = try_case(folder, case)
-            except Wrong as error:
-                state["wrong"].append(f"{error}"[:600])
-                print(f"WRONG: {error}\nagain: --only with its words, and `closes` or `ends there`", flush=True)
-            else:
-                state.add(
-                    f"{case.error} {case.how}", cases=1, struck=int(bool(end.struck)), died=int(not end.said),
-                    refused=int(bool(end.said.get("raised")) and end.said["where"] == "open"),
-                    **{name: getattr(found, name) for name in COUNTS},
-                )  # fmt: skip
+            attempt(folder, case, state)
             state["done"] += 1
             if commit not in state["commits"]:
                 state["commits"].append(commit)

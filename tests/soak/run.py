@@ -30,6 +30,7 @@ from flintmq.forensics.verify import verify
 from flintmq.testing.contract import check_contract, read_book
 from tests.soak.processes import KEYS, READERS
 from tests.torture import report
+from tests.torture.awake import Awake
 
 SAMPLE_S = 5.0
 START_S = 20.0  # a process imports, and meets everything for the first time
@@ -97,23 +98,23 @@ class Soak:
 
     def run(self, seconds: float) -> Outcome:
         """Live for so long, then check."""
-        began = time.monotonic()
+        clock = Awake(1)
         writer = self._start()
         while not (self.root / "config").is_dir() and writer.poll() is None:
             time.sleep(0.05)
         readers = {kind: self.spawn(kind, n) for n, kind in enumerate(READERS)}
-        due = began + SAMPLE_S
-        end_of_life = began + self._life()
+        due, now = SAMPLE_S, clock()
+        end_of_life = now + self._life()
         try:
-            while time.monotonic() < began + seconds:
+            while now < seconds:
                 time.sleep(0.05)
-                now = time.monotonic()
+                now = clock()
                 if writer.poll() is not None:
                     self.found.wrong.append(f"the writer ended by itself: {self._said('writer', self.found.starts)}")
                     break
                 if now >= due:
                     due += SAMPLE_S
-                    self._sample(now - began, {"writer": writer, **readers})
+                    self._sample(now, {"writer": writer, **readers})
                 if now >= end_of_life:
                     self._end(writer)
                     writer, end_of_life = self._start(), now + self._life()
@@ -121,7 +122,7 @@ class Soak:
             self._end(writer, kill=False)
             for kind, reader in readers.items():
                 self._stop_reader(kind, reader)
-        self.found.seconds = time.monotonic() - began
+        self.found.seconds = clock()
         self._check()
         return self.found
 
