@@ -59,6 +59,7 @@ MEMORY = "memory"  # of a call that concerns no file
 NOT_YET = "new thread"  # one that has not come to Python yet
 
 _SECCOMP, _SET_FILTER, _NEW_LISTENER, _NO_NEW_PRIVS, _SET_NAME = 317, 1, 1 << 3, 38, 15
+_DIES_WITH_PARENT = 1
 _RECV, _SEND, _CONTINUE = 0xC0502100, 0xC0182101, 1
 _NOTICE, _ANSWER = struct.Struct("=QIIiIQ6Q"), struct.Struct("=QqiI")
 _LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
@@ -140,6 +141,7 @@ def send(channel: socket.socket, names: Iterable[str]) -> None:
     code += [(_RETURN, 0, 0, _ALLOW), (_RETURN, 0, 0, _NOTIFY)]
     data = ctypes.create_string_buffer(b"".join(struct.pack("=HBBI", *one) for one in code))
     program = _Program(len(code), ctypes.cast(data, ctypes.c_void_p))
+    libc.prctl(_DIES_WITH_PARENT, signal.SIGKILL, 0, 0, 0)  # whom nobody answers would stand still for ever
     libc.prctl(_NO_NEW_PRIVS, 1, 0, 0, 0)
     listener = libc.syscall(_SECCOMP, _SET_FILTER, _NEW_LISTENER, ctypes.byref(program))
     if listener < 0:
@@ -152,6 +154,9 @@ def send(channel: socket.socket, names: Iterable[str]) -> None:
 class Watch:
     """The parent's end: every chosen call of one child comes by here.
 
+    Attributes:
+        asks: False: from now on every call is made as always, and nobody is asked.
+
     Raises:
         OSError: the child ended before it could be watched.
     """
@@ -161,7 +166,7 @@ class Watch:
         _, fds, _, _ = socket.recv_fds(channel, 1, 1)
         if not fds:
             raise OSError("the child ended before it could be watched")
-        self.listener = fds[0]
+        self.listener, self.asks = fds[0], True
         self._names: dict[int, str] = {pid: "main"}
 
     def run(self, decide: Callable[[Call], Answer | None], limit_s: float = 60) -> bool:
@@ -194,7 +199,9 @@ class Watch:
         except FileNotFoundError:  # the thread was killed meanwhile
             return
         identity, thread, _, number, _, _, *words = _NOTICE.unpack(notice)
-        answer = decide(Call(NAMES[number], self._name(thread), self._path(memory, thread, number, words)))
+        answer = None
+        if self.asks:
+            answer = decide(Call(NAMES[number], self._name(thread), self._path(memory, number, words)))
         if answer is not None and answer.kill:
             os.kill(self.pid, signal.SIGKILL)
             return
@@ -212,7 +219,7 @@ class Watch:
             self._names[thread] = known
         return known
 
-    def _path(self, memory: int, thread: int, number: int, words: list[int]) -> str:
+    def _path(self, memory: int, number: int, words: list[int]) -> str:
         kind, at, folder = CALLS[NAMES[number]][number]
         if not kind:
             return MEMORY

@@ -14,6 +14,7 @@ import pytest
 
 from tests.crash import refusing, syscalls
 from tests.crash.syscalls import Case
+from tests.crash.verdict import Told
 from tests.torture import report
 
 SAMPLE = [
@@ -132,3 +133,29 @@ def test_the_table_tells_how_far_it_came(tmp_path: Path):
     head, _, _, _, row, both = syscalls.lines(state, 30)
     assert head == "2 of 30 cases, 0 of them wrong, commit 1. Calls of a life, at most: fsync 2."
     assert row.startswith("| EIO once | 2 | 1 | 0 | 0 | 50 |") and both.startswith("| all | 2 | 1 |")
+
+
+def test_a_run_goes_on_and_tries_again_what_was_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    todo = syscalls.cases({"0 closes": {"main fsync": 1}})
+    bad, tried = {todo[1]}, []
+
+    def attempt(folder: Path, case: Case) -> tuple[syscalls.End, Told]:
+        tried.append(case)
+        if case in bad:
+            raise syscalls.Wrong("lost one")
+        return syscalls.End(0, {"where": "close", "raised": ""}), Told(acknowledged=1)
+
+    monkeypatch.setattr(syscalls, "try_case", attempt)
+
+    def state() -> report.State:
+        return report.State(tmp_path / "state.json", done=0, sums={}, commits=[], wrong=[], seen={})
+
+    syscalls.run(tmp_path, todo[:3], state(), time.monotonic() + 60)
+    assert tried == todo[:3] and state()["done"] == 3
+    assert [(Case(*one["case"]), one["what"]) for one in state()["wrong"]] == [(todo[1], "lost one")]
+    syscalls.run(tmp_path, todo, state(), time.monotonic() - 1)
+    assert tried[3:] == [todo[1]] and len(state()["wrong"]) == 1, "the time is up, and it is wrong still"
+    bad.clear()
+    syscalls.run(tmp_path, todo, state(), time.monotonic() + 60)
+    assert tried[4:] == [todo[1], *todo[3:]] and state()["wrong"] == [] and state()["done"] == len(todo)
+    assert sum(row["cases"] for row in state()["sums"].values()) == len(todo)
