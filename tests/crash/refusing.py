@@ -79,11 +79,13 @@ class Call:
         name: its class, a key of CALLS.
         thread: "main", or the name that Python gave the thread, cut to 15 letters, or NOT_YET.
         path: of the file that it concerns; MEMORY: of none.
+        identity: the thread's number.
     """
 
     name: str
     thread: str
     path: str
+    identity: int = 0
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,7 @@ class Watch:
         identity, thread, _, number, _, _, *words = _NOTICE.unpack(notice)
         answer = None
         if self.asks:
-            answer = decide(Call(NAMES[number], self._name(thread), self._path(memory, number, words)))
+            answer = decide(Call(NAMES[number], self._name(thread), self._path(memory, number, words), thread))
         if answer is not None and answer.kill:
             os.kill(self.pid, signal.SIGKILL)
             return

@@ -34,6 +34,7 @@ import sysconfig
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
@@ -43,6 +44,7 @@ from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
 from tests.crash.lives import KEYS, Ledger, Life, puts
 from tests.crash.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
+from tests.crash.sites import Sites, kind_of
 from tests.crash.verdict import COUNTS, Told, judge
 from tests.store.engine import tree
 from tests.torture import report
@@ -62,6 +64,7 @@ _NOT_THE_STORES = tuple(
 )
 _JUDGED: dict[bytes, Told] = {}
 Counts = dict[str, dict[str, int]]  # "kind end" -> "thread call" -> how many
+Class = tuple[str, str, str, str, str]
 ENDS = {"closes": True, "ends there": False}
 
 
@@ -103,12 +106,14 @@ class End:
         said: what it said at its end: where it was, and what was raised; empty if it was killed.
         struck: the calls that were refused.
         seen: how many calls of each class each thread made, by "thread call".
+        sites: where each of them came from, in a life without faults.
     """
 
     status: int
     said: dict[str, str] = field(default_factory=dict)
     struck: list[Call] = field(default_factory=list)
     seen: Counter[str] = field(default_factory=Counter)
+    sites: dict[str, list[str]] = field(default_factory=dict)
 
 
 def is_the_stores(call: Call, ledger: Path) -> bool:
@@ -175,12 +180,15 @@ def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, case: Case | Non
     shutil.copytree(base(folder, kind), place)
     ledger = Ledger(place / "ledger")
     ours, theirs = socket.socketpair()
+    sites = Sites() if case is None else None
     read, tell = os.pipe()
     with (place / "stacks").open("w+") as stacks:
         child = os.fork()
         if child == 0:
             ours.close()
             faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+            if sites is not None:
+                sites.tell()
             send(theirs, CALLS if case is None else [case.call])
             life(place / "store", ledger, kind, 1, goes_on, tell)
         ledger.close()
@@ -188,7 +196,7 @@ def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, case: Case | Non
         os.close(tell)
         with ours:
             watch = Watch(ours, child)
-            ended = watch.run(lambda call: decide(call, case, place / "ledger", end, watch), HANG_S)
+            ended = watch.run(lambda call: decide(call, case, place, end, watch, sites), HANG_S)
         if not ended:
             with suppress(ProcessLookupError):
                 os.kill(child, signal.SIGUSR1)
@@ -204,13 +212,16 @@ def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, case: Case | Non
     return end
 
 
-def decide(call: Call, case: Case | None, ledger: Path, end: End, watch: Watch) -> Answer | None:
+def decide(call: Call, case: Case | None, place: Path, end: End, watch: Watch, sites: Sites | None) -> Answer | None:
     """What to answer; counts the call."""
-    if not is_the_stores(call, ledger):
+    if not is_the_stores(call, place / "ledger"):
         return None
     key = f"{call.thread} {call.name}"
     end.seen[key] += 1
     if case is None:
+        assert sites is not None
+        kind = kind_of(call.path, str(place / "store"))
+        end.sites.setdefault(key, []).append(f"{kind} {sites.of(call.identity)}")
         return None
     first = key == f"{case.thread} {case.call}" and end.seen[key] == case.number
     if not first and (case.how == "once" or not end.struck):
@@ -264,14 +275,14 @@ def judged(place: Path) -> Told:
     return _JUDGED[key]
 
 
-def counts(folder: Path) -> Counts:
-    """How many calls of each class each thread makes in a life without faults, of each kind and with each end."""
-    found: Counts = {}
+def counts(folder: Path) -> dict[str, End]:
+    """What each thread calls in a life without faults, of each kind and with each end, by "kind end"."""
+    found = {}
     for n, kind in enumerate(KINDS):
         for name, goes_on in ENDS.items():
             end = strike(folder, kind, goes_on, None)
             assert end.said == {"where": "close", "raised": ""}, end
-            found[f"{n} {name}"] = dict(sorted(end.seen.items()))
+            found[f"{n} {name}"] = end
     return found
 
 
@@ -282,10 +293,7 @@ def most(seen: Counts) -> dict[str, int]:
 
 
 def cases(seen: Counts) -> list[Case]:
-    """All of them, those of calls that change the disk first, in an order in which every beginning is a sample.
-
-    Each is tried in one of the lives whose thread makes so many of these calls, in turn.
-    """
+    """All of them. Each is tried in one of the lives whose thread makes so many of these calls, in turn."""
     found = []
     for key, count in most(seen).items():
         thread, call = key.rsplit(" ", 1)
@@ -294,8 +302,36 @@ def cases(seen: Counts) -> list[Case]:
             for turn, (error, how) in enumerate(faults(call)):
                 kind, _, end = lives[(number + turn) % len(lives)].partition(" ")
                 found.append(Case(thread, call, number, error, how, int(kind), ENDS[end]))
-    random.Random("syscalls").shuffle(found)
-    return sorted(found, key=lambda case: case.call in READS)
+    return found
+
+
+def classes(found: list[Case], lives: dict[str, End]) -> list[Class]:
+    """Of each case: thread, call, where in the sources and on what kind of file, error, how.
+
+    A call that this machine's lives do not make is of a class with others such.
+    """
+    ends = {goes_on: name for name, goes_on in ENDS.items()}
+    told = []
+    for case in found:
+        sites = lives[f"{case.kind} {ends[case.goes_on]}"].sites.get(f"{case.thread} {case.call}", [])
+        site = sites[case.number - 1] if case.number <= len(sites) else ""
+        told.append((case.thread, case.call, site, case.error, case.how))
+    return told
+
+
+def order(found: list[Case], told: list[Class], done: set[int]) -> list[int]:
+    """What is still to do: first one case of each class, then the others; each part begins with what changes the disk.
+
+    Within a part every beginning is a sample.
+    """
+    left = [n for n in range(len(found)) if n not in done]
+    random.Random("syscalls").shuffle(left)
+    known, first = {told[n] for n in done}, set()
+    for n in left:
+        if told[n] not in known:
+            known.add(told[n])
+            first.add(n)
+    return sorted(left, key=lambda n: (n not in first, found[n].call in READS))
 
 
 def faults(call: str) -> list[tuple[str, str]]:
@@ -309,16 +345,26 @@ def faults(call: str) -> list[tuple[str, str]]:
     ]
 
 
-def lines(state: report.State, total: int) -> list[str]:
+def bits(text: str) -> set[int]:
+    """The numbers of the bits that are set, of a number in hexadecimal; so a state says what is done."""
+    return {n for n, bit in enumerate(reversed(f"{int(text, 16):b}")) if bit == "1"}
+
+
+def lines(state: report.State, total: int, told: list[Class]) -> list[str]:
     """What the run writes into the page."""
     rows = [[row, *(sums.get(name, 0) for name in SUMS)] for row, sums in sorted(state["sums"].items())]
     sums = ["all", *(sum(row[n] for row in rows) for n in range(1, len(SUMS) + 1))]
-    calls = Counter[str]()
+    calls, done = Counter[str](), bits(state["done"])
     for key, count in most(state["seen"]).items():
         calls[key.rsplit(" ", 1)[1]] += count
-    told = ", ".join(f"{call} {count}" for call, count in sorted(calls.items()))
-    done = f"{state['done']:,} of {total:,} cases, {len(state['wrong'])} of them wrong, {', '.join(state['commits'])}"
-    head = f"{done}. Calls of a life, at most: {told}."
+    text = ", ".join(f"{call} {count}" for call, count in sorted(calls.items()))
+    whole, sites = {told[n] for n in done}, {one[:3] for one in told}
+    head = (
+        f"{len(done):,} of {total:,} cases, {len(state['wrong'])} of them wrong; {', '.join(state['commits'])}. "
+        f"{len(sites):,} classes of calls (thread, lines of the sources, kind of file), "
+        f"{len(whole):,} of their {len(set(told)):,} faults tried with one call at least. "
+        f"Calls of a life, at most: {text}."
+    )
     return [head, "", *report.table(["error", *SUMS], [*rows, sums])]
 
 
@@ -335,25 +381,29 @@ def main() -> int:
         return 4
     logging.getLogger("flintmq").addHandler(logging.NullHandler())  # what it warns of is on purpose
     until = time.monotonic() + words.seconds
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
     folder = Path(tempfile.mkdtemp(prefix="flintmq-syscalls-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
     try:
         if words.only:
             thread, call, number, error, how, kind, end = words.only.split(",")
             print(*try_case(folder, Case(thread, call, int(number), error, how, int(kind), ENDS[end])), sep="\n")
             return 0
-        state = report.State(words.state, done=0, seen=None, sums={}, commits=[], wrong=[])
+        state = report.State(words.state, done="0", seen=None, sums={}, commits=[], wrong=[])
+        lives = counts(folder)
         if state["seen"] is None:
-            state["seen"] = counts(folder)
-        todo = cases(state["seen"])
-        run(folder, todo, state, until)
+            state["seen"] = {name: dict(sorted(end.seen.items())) for name, end in lives.items()}
+        found = cases(state["seen"])
+        told = classes(found, lives)
+        run(folder, found, told, state, lambda: bool(stopped) or time.monotonic() > until)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if words.report is not None:
-        report.write(words.report, NAME, lines(state, len(todo)))
-    print(*lines(state, len(todo)), sep="\n")
+        report.write(words.report, NAME, lines(state, len(found), told))
+    print(*lines(state, len(found), told), sep="\n")
     if state["wrong"]:
         return 1
-    return 0 if state["done"] >= len(todo) else 3
+    return 0 if len(bits(state["done"])) == len(found) else 3
 
 
 def attempt(folder: Path, case: Case, state: report.State) -> None:
@@ -371,24 +421,28 @@ def attempt(folder: Path, case: Case, state: report.State) -> None:
     )  # fmt: skip
 
 
-def run(folder: Path, todo: list[Case], state: report.State, until: float) -> None:
-    """Go on with the cases; what is done is saved, also when one is wrong."""
-    commit, again = report.commit(), [Case(*one["case"]) for one in state["wrong"]]
+def run(folder: Path, found: list[Case], told: list[Class], state: report.State, ends: Callable[[], bool]) -> None:
+    """Go on with the cases; what is done is saved, also when it ends by an error."""
+    again = [Case(*one["case"]) for one in state["wrong"]]
+    done = bits(state["done"])
+    if report.commit() not in state["commits"]:
+        state["commits"].append(report.commit())
     try:
         for case in again:  # mended meanwhile?
             state["wrong"].pop(0)
             attempt(folder, case, state)
-        for case in todo[state["done"] :]:
-            if time.monotonic() > until:
+        for n in order(found, told, done):
+            if ends():
                 break
-            attempt(folder, case, state)
-            state["done"] += 1
-            if commit not in state["commits"]:
-                state["commits"].append(commit)
-            if state["done"] % 200 == 0:
+            attempt(folder, found[n], state)
+            done.add(n)
+            state["done"] = f"{sum(1 << one for one in done):x}" if len(done) % 100 == 0 else state["done"]
+            if len(done) % 100 == 0:
                 state.save()
-                print(f"{state['done']:,} of {len(todo):,} cases, {len(state['wrong'])} wrong", flush=True)
+                print(f"{len(done):,} of {len(found):,} cases, {len({told[n] for n in done}):,} of {len(set(told)):,} "
+                      f"faults of a class, {len(state['wrong'])} wrong", flush=True)  # fmt: skip
     finally:
+        state["done"] = f"{sum(1 << one for one in done):x}"
         state.save()
 
 
