@@ -8,11 +8,13 @@ import os
 import signal
 import socket
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.crash import refusing, syscalls
+from tests.crash.sites import kind_of
 from tests.crash.syscalls import Case
 from tests.crash.verdict import Told
 from tests.torture import report
@@ -55,10 +57,38 @@ def test_every_call_of_every_thread_is_failed_with_every_error():
     assert {(c.error, c.how) for c in found if c.call == "fsync" and c.number == 2} == {
         (error, how) for error in ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENOMEM", "EROFS") for how in ("once", "sticky")
     } | {("EINTR", "once"), ("SIGKILL", "once")}
-    assert found[-1].call == "open", "what changes the disk comes first"
     assert {(c.kind, c.goes_on) for c in found if c.call == "fsync" and c.number == 1} == {(0, True), (1, False)}
     assert {(c.kind, c.goes_on) for c in found if c.number == 2} == {(0, True)}, "where the life makes so many"
     assert {c.error for c in found if c.thread == "a thread"} == set(syscalls.ERRORS)
+
+
+def test_one_case_of_each_class_comes_first_and_what_is_done_does_not_come_again():
+    seen = {"0 closes": {"main fsync": 3, "main open": 2}}
+    found = syscalls.cases(seen)
+    lives = {"0 closes": syscalls.End(0, sites={"main fsync": ["x", "x", "y"], "main open": ["z", "z"]})}
+    told = syscalls.classes(found, lives)
+    assert {one[:3] for one in told} == {("main", "fsync", "x"), ("main", "fsync", "y"), ("main", "open", "z")}
+    done = {found.index(Case("main", "fsync", 2, "EIO", "once"))}
+    todo = syscalls.order(found, told, done)
+    assert sorted([*todo, *done]) == list(range(len(found)))
+    first = len(set(told)) - 1
+    assert len({told[n] for n in todo[:first]}) == first and ("main", "fsync", "x", "EIO", "once") not in map(
+        told.__getitem__, todo[:first]
+    )
+    assert [found[n].call for n in todo[:first]] == ["fsync"] * (first - 14) + ["open"] * 14, "what changes the disk"
+    assert todo == syscalls.order(found, told, done), "the same order again"
+
+
+def test_calls_from_the_same_lines_on_the_same_kind_of_file_are_of_one_class(tmp_path: Path):
+    if refusing.why_not():
+        pytest.skip(refusing.why_not())
+    end = syscalls.strike(tmp_path, syscalls.KINDS[0], True, None)
+    assert all(len(sites) == end.seen[key] for key, sites in end.sites.items())
+    flushes = Counter(end.sites["flintmq-flush fdatasync"])
+    assert len(flushes) <= 4 and all("commitlog/" in site and "flush.py:" in site for site in flushes)
+    assert len(set(end.sites["main open"])) < len(end.sites["main open"]) / 2
+    assert kind_of("/s/consumequeue/T/7/00000000000000000400", "/s") == "consumequeue/N/2"
+    assert kind_of("/s/abort", "/s") == "abort//0" and kind_of("/proc/self", "/s") == "/proc/self"
 
 
 def test_the_life_makes_the_calls_that_are_failed(tmp_path: Path):
@@ -127,16 +157,23 @@ def test_a_child_that_does_not_end_is_told(tmp_path: Path):
 
 
 def test_the_table_tells_how_far_it_came(tmp_path: Path):
-    state = report.State(tmp_path, done=2, seen={"0 closes": {"main fsync": 2}, "1 closes": {"main fsync": 1}}, sums={},
+    state = report.State(tmp_path, done="a1", seen={"0 closes": {"main fsync": 2}, "1 closes": {"main fsync": 1}}, sums={},
                          commits=["commit 1"], wrong=[])  # fmt: skip
     state.add("EIO once", cases=2, struck=1, acknowledged=50)
-    head, _, _, _, row, both = syscalls.lines(state, 30)
-    assert head == "2 of 30 cases, 0 of them wrong, commit 1. Calls of a life, at most: fsync 2."
+    assert syscalls.bits("a1") == {0, 5, 7} and syscalls.bits("0") == set()
+    told = [("main", "fsync", "a b"[n % 3], "EIO", "once") for n in range(9)]
+    head, _, _, _, row, both = syscalls.lines(state, 30, told)
+    assert head == (
+        "3 of 30 cases, 0 of them wrong; commit 1. 3 classes of calls (thread, lines of the sources, kind of file), "
+        "3 of their 3 faults tried with one call at least. Calls of a life, at most: fsync 2."
+    )
     assert row.startswith("| EIO once | 2 | 1 | 0 | 0 | 50 |") and both.startswith("| all | 2 | 1 |")
 
 
 def test_a_run_goes_on_and_tries_again_what_was_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     todo = syscalls.cases({"0 closes": {"main fsync": 1}})
+    told = [("main", "fsync", "here", case.error, case.how) for case in todo]
+    todo = [todo[n] for n in syscalls.order(todo, told, set())]
     bad, tried = {todo[1]}, []
 
     def attempt(folder: Path, case: Case) -> tuple[syscalls.End, Told]:
@@ -148,14 +185,22 @@ def test_a_run_goes_on_and_tries_again_what_was_wrong(tmp_path: Path, monkeypatc
     monkeypatch.setattr(syscalls, "try_case", attempt)
 
     def state() -> report.State:
-        return report.State(tmp_path / "state.json", done=0, sums={}, commits=[], wrong=[], seen={})
+        return report.State(tmp_path / "state.json", done="0", sums={}, commits=[], wrong=[], seen={})
 
-    syscalls.run(tmp_path, todo[:3], state(), time.monotonic() + 60)
-    assert tried == todo[:3] and state()["done"] == 3
+    def run(until: int) -> None:
+        syscalls.run(tmp_path, todo, told, state(), lambda: len(tried) >= until)
+
+    monkeypatch.setattr(syscalls, "order", lambda found, told, done: [n for n in range(len(found)) if n not in done])
+    run(3)
+    assert tried == todo[:3] and syscalls.bits(state()["done"]) == {0, 1, 2}
     assert [(Case(*one["case"]), one["what"]) for one in state()["wrong"]] == [(todo[1], "lost one")]
-    syscalls.run(tmp_path, todo, state(), time.monotonic() - 1)
+    run(0)
     assert tried[3:] == [todo[1]] and len(state()["wrong"]) == 1, "the time is up, and it is wrong still"
     bad.clear()
-    syscalls.run(tmp_path, todo, state(), time.monotonic() + 60)
-    assert tried[4:] == [todo[1], *todo[3:]] and state()["wrong"] == [] and state()["done"] == len(todo)
+    run(1000)
+    assert (
+        tried[4:] == [todo[1], *todo[3:]]
+        and state()["wrong"] == []
+        and len(syscalls.bits(state()["done"])) == len(todo)
+    )
     assert sum(row["cases"] for row in state()["sums"].values()) == len(todo)

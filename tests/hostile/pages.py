@@ -121,13 +121,13 @@ FILES = {
     "queue, first": "consumequeue/T/0/00000000000000000000",
     "queue, last": "consumequeue/T/1/00000000000000000200",
     "index": "index/*",
-    "checkpoint": "checkpoint",
     "mark": "flintmq.mark",
     "list of queues": "flintmq.queues",
     "topics": "config/topics.json",
     "topics, backup": "config/topics.json.bak",
     "lock": "lock",
     "abort": "abort",
+    "checkpoint": "checkpoint",  # the longest by far, of which a few bytes count: last
 }
 
 
