@@ -36,11 +36,13 @@ class Sites:
     def _look(self, frame: FrameType, event: str, what: object) -> None:
         if event != "c_call":
             return
-        lines, at, thread = [], frame, threading.get_native_id()
+        lines: list[str] = []
+        at: FrameType | None = frame
+        thread = threading.get_native_id()
         while at is not None and len(lines) < _DEPTH:
             if "flintmq" in at.f_code.co_filename:
                 lines.append(f"{os.path.basename(at.f_code.co_filename)}:{at.f_lineno}")
-            at = at.f_back  # type: ignore[assignment]
+            at = at.f_back
         text = " ".join(lines).encode()[: _SIZE - _HEAD.size]
         slot = self._mine.setdefault(thread, len(self._mine) % _SLOTS) * _SIZE
         self._memory[slot : slot + _HEAD.size + len(text)] = _HEAD.pack(thread, len(text)) + text

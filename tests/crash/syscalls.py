@@ -42,10 +42,12 @@ from pathlib import Path
 from flintmq.errors import FlintError
 from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
-from tests.crash.lives import KEYS, Ledger, Life, puts
+from flintmq.testing.contract import SMALL as KEYS
+from flintmq.testing.contract import Ledger, Told
+from tests.crash.lives import Life, puts
 from tests.crash.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
 from tests.crash.sites import Sites, kind_of
-from tests.crash.verdict import COUNTS, Told, judge
+from tests.crash.verdict import COUNTS, judge
 from tests.store.engine import tree
 from tests.torture import report
 

@@ -157,8 +157,8 @@ def test_a_child_that_does_not_end_is_told(tmp_path: Path):
 
 
 def test_the_table_tells_how_far_it_came(tmp_path: Path):
-    state = report.State(tmp_path, done="a1", seen={"0 closes": {"main fsync": 2}, "1 closes": {"main fsync": 1}}, sums={},
-                         commits=["commit 1"], wrong=[])  # fmt: skip
+    seen = {"0 closes": {"main fsync": 2}, "1 closes": {"main fsync": 1}}
+    state = report.State(tmp_path, done="a1", seen=seen, sums={}, commits=["commit 1"], wrong=[])
     state.add("EIO once", cases=2, struck=1, acknowledged=50)
     assert syscalls.bits("a1") == {0, 5, 7} and syscalls.bits("0") == set()
     told = [("main", "fsync", "a b"[n % 3], "EIO", "once") for n in range(9)]
