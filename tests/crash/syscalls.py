@@ -362,7 +362,7 @@ def lines(state: report.State, total: int, told: list[Class]) -> list[str]:
     text = ", ".join(f"{call} {count}" for call, count in sorted(calls.items()))
     whole, sites = {told[n] for n in done}, {one[:3] for one in told}
     head = (
-        f"{len(done):,} of {total:,} cases, {len(state['wrong'])} of them wrong; {', '.join(state['commits'])}. "
+        f"{len(done):,} of {total:,} cases, {len(state['wrong'])} of them wrong; {report.commits(state['commits'])}. "
         f"{len(sites):,} classes of calls (thread, lines of the sources, kind of file), "
         f"{len(whole):,} of their {len(set(told)):,} faults tried with one call at least. "
         f"Calls of a life, at most: {text}."

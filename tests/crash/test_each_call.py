@@ -158,14 +158,14 @@ def test_a_child_that_does_not_end_is_told(tmp_path: Path):
 
 def test_the_table_tells_how_far_it_came(tmp_path: Path):
     seen = {"0 closes": {"main fsync": 2}, "1 closes": {"main fsync": 1}}
-    state = report.State(tmp_path, done="a1", seen=seen, sums={}, commits=["commit 1"], wrong=[])
+    state = report.State(tmp_path, done="a1", seen=seen, sums={}, commits=["commit 1, 1 May 2026"], wrong=[])
     state.add("EIO once", cases=2, struck=1, acknowledged=50)
     assert syscalls.bits("a1") == {0, 5, 7} and syscalls.bits("0") == set()
     told = [("main", "fsync", "a b"[n % 3], "EIO", "once") for n in range(9)]
     head, _, _, _, row, both = syscalls.lines(state, 30, told)
     assert head == (
-        "3 of 30 cases, 0 of them wrong; commit 1. 3 classes of calls (thread, lines of the sources, kind of file), "
-        "3 of their 3 faults tried with one call at least. Calls of a life, at most: fsync 2."
+        "3 of 30 cases, 0 of them wrong; commit 1, 1 May 2026. "
+        "3 classes of calls (thread, lines of the sources, kind of file), 3 of their 3 faults tried with one call at least. Calls of a life, at most: fsync 2."
     )
     assert row.startswith("| EIO once | 2 | 1 | 0 | 0 | 50 |") and both.startswith("| all | 2 | 1 |")
 

@@ -385,7 +385,7 @@ def table(state: report.State) -> list[str]:
     wrong = sum(len(one["wrong"]) for one in done)
     head = (
         f"{sum(one['flips'] for one in done):,} bits of {sum(one['records'] for one in done)} records in {len(done)} "
-        f"stores, {', '.join(state['commits'])}; {wrong} wrong:"
+        f"stores, {report.commits(state['commits'])}; {wrong} wrong:"
     )
     rows = []
     for name, text in OUTCOMES.items():

@@ -289,7 +289,7 @@ def table(state: report.State) -> list[str]:
     for name in KINDS:
         known = state["kinds"].get(name, {"done": 0, "wrong": [], "all": False})
         rows.append([name, known["done"], "all" if known["all"] else "not all", len(known["wrong"])])
-    return [f"{', '.join(state['commits'])}:", "", *report.table(["what was done", "cases", "", "wrong"], rows)]
+    return [f"{report.commits(state['commits'])}:", "", *report.table(["what was done", "cases", "", "wrong"], rows)]
 
 
 def main() -> int:

@@ -36,7 +36,7 @@ def test_a_run_goes_on_with_the_next_store(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(bits, "run", run)
 
     def state() -> report.State:
-        return report.State(tmp_path / "state.json", stores={}, commits=["commit 1"])
+        return report.State(tmp_path / "state.json", stores={}, commits=["commit 1, 1 May 2026"])
 
     bits.go_on(state(), 2, time.monotonic() + 60)
     bits.go_on(state(), 3, time.monotonic() - 1)
@@ -44,5 +44,7 @@ def test_a_run_goes_on_with_the_next_store(tmp_path: Path, monkeypatch: pytest.M
     bits.go_on(state(), 3, time.monotonic() + 60)
     assert made == [0, 1, 2]
     head, _, _, _, refused, *_ = bits.table(state())
-    assert head.startswith("240 bits of 30 records in 3 stores, commit 1, ") and head.endswith("; 1 wrong:")
+    assert head.startswith("240 bits of 30 records in 3 stores, commit 1, 1 May 2026; commit") and head.endswith(
+        "; 1 wrong:"
+    )
     assert refused.endswith("| 21 | 0 | 0 | 0 | 0 |")

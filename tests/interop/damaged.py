@@ -159,7 +159,7 @@ def table(state: report.State) -> list[str]:
     texts = REASONS | {"-": "any other difference"}
     rows = [[text, *(known["reasons"].get(name, 0) for known in peers.values())] for name, text in texts.items()]
     rows.insert(0, ["all", *(known["done"] for known in peers.values())])
-    return [f"{', '.join(state['commits'])}:", "", *report.table(["stores", *peers], rows)]
+    return [f"{report.commits(state['commits'])}:", "", *report.table(["stores", *peers], rows)]
 
 
 def main() -> int:

@@ -41,6 +41,15 @@ def commit() -> str:
     return f"commit {done.stdout.strip() or '-'}, {today()}"
 
 
+def commits(told: list[str]) -> str:
+    """Several that `commit` gave, the day of each once."""
+    days: dict[str, list[str]] = {}
+    for one in told:
+        name, _, day = one.removeprefix("commit ").partition(", ")
+        days.setdefault(day, []).append(name)
+    return "; ".join(f"commit{'s' * (len(names) > 1)} {', '.join(names)}, {day}" for day, names in days.items())
+
+
 def memory() -> str | None:
     """A directory in memory for many small stores, where there is one: their files are what costs most elsewhere."""
     return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None

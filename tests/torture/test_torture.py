@@ -79,3 +79,9 @@ def test_time_in_which_the_process_stood_still_does_not_count(monkeypatch: pytes
     monkeypatch.setattr(awake.time, "monotonic", lambda: next(looks))
     clock = awake.Awake(1)
     assert [round(clock(), 6) for _ in range(3)] == [0.2, 1.2, 1.7]
+
+
+def test_the_day_of_several_commits_is_told_once():
+    told = ["commit a, 1 May 2026", "commit b, 1 May 2026", "commit c, 2 May 2026"]
+    assert report.commits(told) == "commits a, b, 1 May 2026; commit c, 2 May 2026"
+    assert report.commits([report.commit()]) == report.commit()
