@@ -165,7 +165,8 @@ def test_the_table_tells_how_far_it_came(tmp_path: Path):
     head, _, _, _, row, both = syscalls.lines(state, 30, told)
     assert head == (
         "3 of 30 cases, 0 of them wrong; commit 1, 1 May 2026. "
-        "3 classes of calls (thread, lines of the sources, kind of file), 3 of their 3 faults tried with one call at least. Calls of a life, at most: fsync 2."
+        "3 classes of calls (thread, lines of the sources, kind of file), "
+        "3 of their 3 faults tried with one call at least. Calls of a life, at most: fsync 2."
     )
     assert row.startswith("| EIO once | 2 | 1 | 0 | 0 | 50 |") and both.startswith("| all | 2 | 1 |")
 
