@@ -427,8 +427,7 @@ def run(folder: Path, found: list[Case], told: list[Class], state: report.State,
     """Go on with the cases; what is done is saved, also when it ends by an error."""
     again = [Case(*one["case"]) for one in state["wrong"]]
     done = bits(state["done"])
-    if report.commit() not in state["commits"]:
-        state["commits"].append(report.commit())
+    report.note_commit(state)
     try:
         for case in again:  # mended meanwhile?
             state["wrong"].pop(0)

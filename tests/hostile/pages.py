@@ -255,14 +255,15 @@ def _without(folder: Path, whole: Whole, wanted: dict[str, bytes], names: list[s
 
 KINDS: dict[str, Callable[..., Iterator[Case]]] = {
     "pages of the log zeroed, half lost, or overwritten by another": page_cases,
-    "files cut, one case for each of their lengths": length_cases,
     "files gone, empty, too long, renamed, doubled, swapped, of another kind": name_cases,
     "subsets of what is derived gone or zeroed, and made anew": subset_cases,
+    "files cut, one case for each of their lengths": length_cases,
 }
 
 
 def go_on(name: str, state: report.State, until: float) -> None:
     """The cases of a kind that are not done yet, for so long."""
+    report.note_commit(state)
     known = state["kinds"].setdefault(name, {"done": 0, "wrong": [], "all": False})
     with tempfile.TemporaryDirectory(prefix="flintmq-pages-", dir=report.memory()) as folder:
         for case, tried in islice(KINDS[name](Path(folder)), known["done"], None):
@@ -278,8 +279,6 @@ def go_on(name: str, state: report.State, until: float) -> None:
                 print(f"{name}: {known['done']:,}, {len(known['wrong'])} wrong", flush=True)
         else:
             known["all"] = True
-    if report.commit() not in state["commits"]:
-        state["commits"].append(report.commit())
     state.save()
 
 

@@ -139,6 +139,7 @@ def run(java: Java, first: int, count: int) -> tuple[Counter[str], list[str]]:
 def go_on(java: Java, state: report.State, stores: int, until: float) -> None:
     """The stores that are not done yet, for so long."""
     known = state["peers"].setdefault(java.version, {"done": 0, "reasons": {}, "wrong": []})
+    report.note_commit(state)
     while known["done"] < stores and time.monotonic() < until:
         reason, text = one(known["done"], java)
         known["reasons"][reason] = known["reasons"].get(reason, 0) + 1
@@ -146,8 +147,6 @@ def go_on(java: Java, state: report.State, stores: int, until: float) -> None:
             known["wrong"].append(f"store {known['done']}: {text}")
             print(known["wrong"][-1], flush=True)
         known["done"] += 1
-        if report.commit() not in state["commits"]:
-            state["commits"].append(report.commit())
         state.save()
         if known["done"] % 20 == 0:
             print(f"{known['done']} stores, {len(known['wrong'])} differ without a reason", flush=True)

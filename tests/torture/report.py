@@ -80,3 +80,9 @@ class State:
         new = self.file.with_suffix(".new")
         new.write_text(json.dumps(self.all, indent=1) + "\n")
         new.replace(self.file)
+
+
+def note_commit(state: State) -> None:
+    """When a run begins or goes on: the commit that it is made with, among those before, in `commits`."""
+    if commit() not in state["commits"]:
+        state["commits"].append(commit())
