@@ -427,7 +427,7 @@ def run(folder: Path, found: list[Case], told: list[Class], state: report.State,
     """Go on with the cases; what is done is saved, also when it ends by an error."""
     again = [Case(*one["case"]) for one in state["wrong"]]
     done = bits(state["done"])
-    report.note_commit(state)
+    commit = report.commit()
     try:
         for case in again:  # mended meanwhile?
             state["wrong"].pop(0)
@@ -437,6 +437,7 @@ def run(folder: Path, found: list[Case], told: list[Class], state: report.State,
                 break
             attempt(folder, found[n], state)
             done.add(n)
+            report.note(state, commit)
             state["done"] = f"{sum(1 << one for one in done):x}" if len(done) % 100 == 0 else state["done"]
             if len(done) % 100 == 0:
                 state.save()

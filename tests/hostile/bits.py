@@ -395,7 +395,7 @@ def table(state: report.State) -> list[str]:
 
 def go_on(state: report.State, stores: int, until: float) -> None:
     """The stores that are not done yet, for so long."""
-    report.note_commit(state)
+    commit = report.commit()
     for seed in range(stores):
         if str(seed) in state["stores"]:
             continue
@@ -408,6 +408,7 @@ def go_on(state: report.State, stores: int, until: float) -> None:
             "flips": one.flips, "records": one.records, "wrong": one.wrong,
             "outcomes": {f"{stop}/{name}": count for (stop, name), count in sorted(one.outcomes.items())},
         }  # fmt: skip
+        report.note(state, commit)
         state.save()
         print(*one.wrong, f"store {seed}: {one.flips:,} flips, {len(one.wrong)} wrong, "
               f"{time.monotonic() - began:.0f} s", sep="\n", flush=True)  # fmt: skip

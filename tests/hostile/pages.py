@@ -263,7 +263,7 @@ KINDS: dict[str, Callable[..., Iterator[Case]]] = {
 
 def go_on(name: str, state: report.State, until: float) -> None:
     """The cases of a kind that are not done yet, for so long."""
-    report.note_commit(state)
+    commit = report.commit()
     known = state["kinds"].setdefault(name, {"done": 0, "wrong": [], "all": False})
     with tempfile.TemporaryDirectory(prefix="flintmq-pages-", dir=report.memory()) as folder:
         for case, tried in islice(KINDS[name](Path(folder)), known["done"], None):
@@ -274,6 +274,7 @@ def go_on(name: str, state: report.State, until: float) -> None:
                 known["wrong"].append(f"{case}: {'; '.join(complaints[:3])}")
                 print(known["wrong"][-1], flush=True)
             known["done"] += 1
+            report.note(state, commit)
             if known["done"] % 500 == 0:
                 state.save()
                 print(f"{name}: {known['done']:,}, {len(known['wrong'])} wrong", flush=True)

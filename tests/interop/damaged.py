@@ -139,7 +139,7 @@ def run(java: Java, first: int, count: int) -> tuple[Counter[str], list[str]]:
 def go_on(java: Java, state: report.State, stores: int, until: float) -> None:
     """The stores that are not done yet, for so long."""
     known = state["peers"].setdefault(java.version, {"done": 0, "reasons": {}, "wrong": []})
-    report.note_commit(state)
+    commit = report.commit()
     while known["done"] < stores and time.monotonic() < until:
         reason, text = one(known["done"], java)
         known["reasons"][reason] = known["reasons"].get(reason, 0) + 1
@@ -147,6 +147,7 @@ def go_on(java: Java, state: report.State, stores: int, until: float) -> None:
             known["wrong"].append(f"store {known['done']}: {text}")
             print(known["wrong"][-1], flush=True)
         known["done"] += 1
+        report.note(state, commit)
         state.save()
         if known["done"] % 20 == 0:
             print(f"{known['done']} stores, {len(known['wrong'])} differ without a reason", flush=True)

@@ -82,7 +82,7 @@ class State:
         new.replace(self.file)
 
 
-def note_commit(state: State) -> None:
-    """When a run begins or goes on: the commit that it is made with, among those before, in `commits`."""
-    if commit() not in state["commits"]:
-        state["commits"].append(commit())
+def note(state: State, done_with: str) -> None:
+    """When something is done: the commit that the run began with, among those before, in `commits`."""
+    if done_with not in state["commits"]:
+        state["commits"].append(done_with)
