@@ -19,13 +19,11 @@ is /dev/shm, where a sync costs nothing. That a sync makes anything durable is n
 from __future__ import annotations
 
 import argparse
-import errno
 import faulthandler
 import hashlib
 import json
 import logging
 import os
-import random
 import shutil
 import signal
 import socket
@@ -36,7 +34,7 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple
 from pathlib import Path
 
 from flintmq.errors import FlintError
@@ -44,6 +42,18 @@ from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import SMALL as KEYS
 from flintmq.testing.contract import Ledger, Told
+from tests.crash.call_cases import (
+    ENDS,
+    KINDS,
+    Case,
+    Class,
+    End,
+    bits,
+    cases,
+    classes,
+    most,
+    order,
+)  # fmt: skip
 from tests.crash.lives import Life, puts
 from tests.crash.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
 from tests.crash.sites import Sites, kind_of
@@ -52,11 +62,7 @@ from tests.store.engine import tree
 from tests.torture import report
 
 NAME = "syscalls"
-READS = ("open", "pread", "read", "stat", "getdents", "lseek", "statfs", "fcntl")
 ON_MEMORY = ("mmap", "madvise", "clone")
-ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENOMEM", "EROFS", "EINTR", "SIGKILL", "short")
-HOW = ("once", "sticky")
-KINDS = (("SYNC_FLUSH", False), ("ASYNC_FLUSH", False), ("SYNC_FLUSH", True))
 HANG_S = 30
 PUTS = 25
 SUMS = ("cases", "struck", "refused", "died", *COUNTS)
@@ -65,57 +71,10 @@ _NOT_THE_STORES = tuple(
     {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *sys.path[:3]) if p}
 )
 _JUDGED: dict[bytes, Told] = {}
-Counts = dict[str, dict[str, int]]  # "kind end" -> "thread call" -> how many
-Class = tuple[str, str, str, str, str]
-ENDS = {"closes": True, "ends there": False}
 
 
 class Wrong(AssertionError):
     """A case after which something is not as promised."""
-
-
-@dataclass(frozen=True, order=True)
-class Case:
-    """One fault: call number n of a class of calls, of one thread; what it answers; once or from then on.
-
-    Attributes:
-        kind: flushDiskType and pool, a number of KINDS.
-        goes_on: whether the life goes on after the fault and closes; else the first answer that is not OK ends it.
-    """
-
-    thread: str
-    call: str
-    number: int
-    error: str
-    how: str
-    kind: int = 0
-    goes_on: bool = True
-
-    @property
-    def answer(self) -> Answer:
-        """What the child is told."""
-        if self.error == "SIGKILL":
-            return Answer(kill=True)
-        return Answer() if self.error == "short" else Answer(error=getattr(errno, self.error))
-
-
-@dataclass
-class End:
-    """How a life ended.
-
-    Attributes:
-        status: of the process.
-        said: what it said at its end: where it was, and what was raised; empty if it was killed.
-        struck: the calls that were refused.
-        seen: how many calls of each class each thread made, by "thread call".
-        sites: where each of them came from, in a life without faults.
-    """
-
-    status: int
-    said: dict[str, str] = field(default_factory=dict)
-    struck: list[Call] = field(default_factory=list)
-    seen: Counter[str] = field(default_factory=Counter)
-    sites: dict[str, list[str]] = field(default_factory=dict)
 
 
 def is_the_stores(call: Call, ledger: Path) -> bool:
@@ -286,70 +245,6 @@ def counts(folder: Path) -> dict[str, End]:
             assert end.said == {"where": "close", "raised": ""}, end
             found[f"{n} {name}"] = end
     return found
-
-
-def most(seen: Counts) -> dict[str, int]:
-    """How many calls of each class a thread makes in any of these lives, by "thread call"."""
-    keys = sorted({key for one in seen.values() for key in one})
-    return {key: max(one.get(key, 0) for one in seen.values()) for key in keys}
-
-
-def cases(seen: Counts) -> list[Case]:
-    """All of them. Each is tried in one of the lives whose thread makes so many of these calls, in turn."""
-    found = []
-    for key, count in most(seen).items():
-        thread, call = key.rsplit(" ", 1)
-        for number in range(1, count + 1):
-            lives = [name for name, one in sorted(seen.items()) if one.get(key, 0) >= number]
-            for turn, (error, how) in enumerate(faults(call)):
-                kind, _, end = lives[(number + turn) % len(lives)].partition(" ")
-                found.append(Case(thread, call, number, error, how, int(kind), ENDS[end]))
-    return found
-
-
-def classes(found: list[Case], lives: dict[str, End]) -> list[Class]:
-    """Of each case: thread, call, where in the sources and on what kind of file, error, how.
-
-    A call that this machine's lives do not make is of a class with others such.
-    """
-    ends = {goes_on: name for name, goes_on in ENDS.items()}
-    told = []
-    for case in found:
-        sites = lives[f"{case.kind} {ends[case.goes_on]}"].sites.get(f"{case.thread} {case.call}", [])
-        site = sites[case.number - 1] if case.number <= len(sites) else ""
-        told.append((case.thread, case.call, site, case.error, case.how))
-    return told
-
-
-def order(found: list[Case], told: list[Class], done: set[int]) -> list[int]:
-    """What is still to do: first one case of each class, then the others; each part begins with what changes the disk.
-
-    Within a part every beginning is a sample.
-    """
-    left = [n for n in range(len(found)) if n not in done]
-    random.Random("syscalls").shuffle(left)
-    known, first = {told[n] for n in done}, set()
-    for n in left:
-        if told[n] not in known:
-            known.add(told[n])
-            first.add(n)
-    return sorted(left, key=lambda n: (n not in first, found[n].call in READS))
-
-
-def faults(call: str) -> list[tuple[str, str]]:
-    """What is done to a call of this class."""
-    return [
-        (error, how)
-        for error in ERRORS
-        for how in HOW
-        if (error, how) not in (("EINTR", "sticky"), ("SIGKILL", "sticky"))
-        and (error != "short" or call in ("pwrite", "write"))
-    ]
-
-
-def bits(text: str) -> set[int]:
-    """The numbers of the bits that are set, of a number in hexadecimal; so a state says what is done."""
-    return {n for n, bit in enumerate(reversed(f"{int(text, 16):b}")) if bit == "1"}
 
 
 def lines(state: report.State, total: int, told: list[Class]) -> list[str]:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash import refusing, syscalls
+from tests.crash import call_cases, refusing, syscalls
 from tests.crash.sites import kind_of
 from tests.crash.syscalls import Case
 from tests.crash.verdict import Told
@@ -59,7 +59,7 @@ def test_every_call_of_every_thread_is_failed_with_every_error():
     } | {("EINTR", "once"), ("SIGKILL", "once")}
     assert {(c.kind, c.goes_on) for c in found if c.call == "fsync" and c.number == 1} == {(0, True), (1, False)}
     assert {(c.kind, c.goes_on) for c in found if c.number == 2} == {(0, True)}, "where the life makes so many"
-    assert {c.error for c in found if c.thread == "a thread"} == set(syscalls.ERRORS)
+    assert {c.error for c in found if c.thread == "a thread"} == set(call_cases.ERRORS)
 
 
 def test_one_case_of_each_class_comes_first_and_what_is_done_does_not_come_again():
