@@ -73,7 +73,7 @@ crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on wher
 power-cuts: install ## Cut the power of ext4 and XFS under a store CUTS (1000) times, as root; docs/reliability.md
 	$(BIN)/python -m tests.crash.cuts --cuts $(or $(CUTS),1000) --report docs/reliability.md
 
-syscalls: install ## Fail every system call of a store's life by strace, with each error; docs/reliability.md
+syscalls: install ## Fail every system call of a store's life, with each error; goes on; docs/reliability.md
 	$(BIN)/python -m tests.crash.syscalls --report docs/reliability.md
 
 torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on where it stopped; docs/reliability.md
@@ -82,7 +82,7 @@ torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on
 soak: install ## Puts, readers, retention, restarts and kills for MINUTES (30); docs/reliability.md
 	$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),30) --report docs/reliability.md
 
-damage: install ## Flip every bit of records, lose pages, cut files to every length (an hour); docs/reliability.md
+damage: install ## Flip every bit of records, lose pages, cut files to every length (half an hour); goes on
 	$(BIN)/python -m tests.hostile.bits --report docs/reliability.md
 	$(BIN)/python -m tests.hostile.pages --report docs/reliability.md
 

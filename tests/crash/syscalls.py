@@ -1,116 +1,89 @@
-"""Every system call of a store's life failed by strace, with each error, once and from then on: `make syscalls`.
+"""Every system call of a store's life failed, with each error, once and from then on: `make syscalls`.
 
-    python -m tests.crash.syscalls [--seconds S] [--state DIR] [--report FILE] [--only CALL,N,ERROR,HOW]
+    python -m tests.crash.syscalls [--seconds S] [--state FILE] [--report FILE] [--only THREAD,CALL,N,...]
 
 A child recovers a store that was killed, puts through roll-overs, reads, and closes ("goes on"), or dies after the
-first answer that is not OK ("crash next"). strace joins it before it opens the store and fails call n of a thread; n
-runs over all that a life without faults makes. SIGKILL in place of an error kills it at that call, `short` lets a write
-say that it wrote nothing. Then the whole contract is checked on a healthy disk. A case that is wrong ends the program
-with 1.
+first answer that is not OK ("crash next"). Call n of one of its threads is refused (`refusing.py`); n runs over all
+that a life without faults makes. "Sticky": from then on every such call of any thread is. SIGKILL in place of an error
+kills it at that call, `short` lets a write say that it wrote nothing. Then the whole contract is checked. The program
+ends with 1 if a case was wrong.
 
-EINTR comes once only: Python asks again until another answer comes, as it must.
+EINTR comes once only: Python asks again until another answer comes, as it must. Not the store's calls, by rule
+(`is_the_stores`): those on files of the interpreter and of sources (imports), on pipes, sockets and the ledger, and
+those of a thread before its first line of Python, where CPython 3.11 itself waits for ever if memory is refused.
+
+What a case costs is the life and its judgement: a child is forked after all imports, nobody is traced, and its disk
+is /dev/shm, where a sync costs nothing. That a sync makes anything durable is not tried here but by power cuts.
 """
 
 from __future__ import annotations
 
 import argparse
 import faulthandler
+import hashlib
 import json
+import logging
 import os
-import random
-import re
 import shutil
-import subprocess
+import signal
+import socket
 import sys
+import sysconfig
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cache
+from dataclasses import astuple
 from pathlib import Path
 
 from flintmq.errors import FlintError
 from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
-from tests.crash.lives import KEYS, Ledger, Life, puts
-from tests.crash.verdict import COUNTS, Told, judge
+from flintmq.testing.contract import SMALL as KEYS
+from flintmq.testing.contract import Ledger, Told
+from tests.crash.call_cases import (
+    ENDS,
+    KINDS,
+    Case,
+    Class,
+    End,
+    bits,
+    cases,
+    classes,
+    most,
+    order,
+)  # fmt: skip
+from tests.crash.lives import Life, puts
+from tests.crash.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
+from tests.crash.sites import Sites, kind_of
+from tests.crash.verdict import COUNTS, judge
+from tests.store.engine import tree
 from tests.torture import report
 
 NAME = "syscalls"
-CALLS = ("fdatasync", "fsync", "fallocate", "pwrite64", "openat", "ftruncate", "rename", "unlink", "mkdir", "mmap",
-         "pread64,preadv", "fadvise64", "madvise")  # fmt: skip
-READS = ("openat", "pread64,preadv")
-ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENOMEM", "EROFS", "EINTR", "SIGKILL", "short")
-HOW = ("once", "sticky")
-KINDS = (("SYNC_FLUSH", False), ("ASYNC_FLUSH", False), ("SYNC_FLUSH", True))
+ON_MEMORY = ("mmap", "madvise", "clone")
 HANG_S = 30
 PUTS = 25
 SUMS = ("cases", "struck", "refused", "died", *COUNTS)
+STATE = Path("tests/torture/state/syscalls.json")
+_NOT_THE_STORES = tuple(
+    {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *sys.path[:3]) if p}
+)
+_JUDGED: dict[bytes, Told] = {}
 
 
 class Wrong(AssertionError):
     """A case after which something is not as promised."""
 
 
-@dataclass(frozen=True, order=True)
-class Case:
-    """One fault: call number n of a class of calls, by thread; what it answers; once or from then on."""
-
-    call: str
-    number: int
-    error: str
-    how: str
-
-    @property
-    def rule(self) -> str:
-        """For strace."""
-        what = {"SIGKILL": "signal=SIGKILL", "short": "retval=0"}.get(self.error, f"error={self.error}")
-        return f"inject={self.call}:{what}:when={self.number}{'+' * (self.how == 'sticky')}"
-
-    @property
-    def kind(self) -> tuple[str, bool]:
-        """flushDiskType and pool: in turn."""
-        return KINDS[(self.number + ERRORS.index(self.error)) % len(KINDS)]
-
-    @property
-    def goes_on(self) -> bool:
-        """Whether the life goes on after the fault; else it ends there."""
-        return (self.number + ERRORS.index(self.error) // len(KINDS) + HOW.index(self.how)) % 2 == 0
-
-
-@dataclass
-class End:
-    """How a life ended.
-
-    Attributes:
-        status: of the process.
-        said: what it said at its end: where it was, and what was raised; empty if it was killed.
-        struck: how many calls were failed.
-        log: what strace saw.
-    """
-
-    status: int
-    said: dict[str, str] = field(default_factory=dict)
-    struck: int = 0
-    log: str = ""
-
-
-@cache
-def why_not() -> str:
-    """Why strace cannot join a process here, or nothing."""
-    if shutil.which("strace") is None:
-        return "strace is not installed (make debian)"
-    child = subprocess.Popen(["sleep", "5"])
-    try:
-        words = ["strace", "-f", "-o", os.devnull, "-e", "trace=fsync", "-p", str(child.pid)]
-        with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as strace:
-            said = strace.stderr.readline()  # type: ignore[union-attr]
-            strace.terminate()
-        return "" if "attached" in said else f"strace cannot join a process here: {said.strip()[:100]}"
-    finally:
-        child.kill()
-        child.wait()
+def is_the_stores(call: Call, ledger: Path) -> bool:
+    """Whether a call counts: what the interpreter asks for itself, and the ledger's, do not."""
+    if call.thread == NOT_YET:
+        return False
+    if call.path == MEMORY:
+        return call.name in ON_MEMORY
+    return call.path.startswith("/") and not call.path.startswith((*_NOT_THE_STORES, str(ledger)))
 
 
 def life(root: Path, ledger: Ledger, kind: tuple[str, bool], number: int, goes_on: bool, tell: int) -> None:
@@ -157,51 +130,66 @@ def base(folder: Path, kind: tuple[str, bool]) -> Path:
     return place
 
 
-def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, rule: str, calls: str) -> End:
-    """One life under strace, on a copy of the base.
+def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, case: Case | None) -> End:
+    """One life with this fault, on a copy of the base; None: without any, all its calls counted.
 
     Raises:
         Wrong: it hangs.
     """
-    place, log = folder / "case", folder / "strace.log"
+    place, end = folder / "case", End(0)
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(base(folder, kind), place)
-    stacks = (place / "stacks").open("w+")
-    ready, go = os.pipe()
+    ledger = Ledger(place / "ledger")
+    ours, theirs = socket.socketpair()
+    sites = Sites() if case is None else None
     read, tell = os.pipe()
-    ledger = Ledger(place / "ledger")  # before strace counts
-    child = os.fork()
-    if child == 0:
-        os.close(go)
-        os.read(ready, 1)
-        faulthandler.dump_traceback_later(HANG_S - 5, file=stacks)
-        life(place / "store", ledger, kind, 1, goes_on, tell)
-    ledger.close()
-    os.close(ready)
-    os.close(tell)
-    words = ["strace", "-f", "-o", str(log), "-e", f"trace={calls}", *(["-e", rule] if rule else []), "-p", str(child)]
-    with subprocess.Popen(words, stderr=subprocess.PIPE, text=True) as strace:
-        assert "attached" in strace.stderr.readline()  # type: ignore[union-attr]
-        os.write(go, b"1")
-        os.close(go)
-        until, status = time.monotonic() + HANG_S, None
-        while status is None and time.monotonic() < until:
-            time.sleep(0.003)
-            ended, code = os.waitpid(child, os.WNOHANG)
-            status = code if ended else None
-        if status is None:
+    with (place / "stacks").open("w+") as stacks:
+        child = os.fork()
+        if child == 0:
+            ours.close()
+            faulthandler.register(signal.SIGUSR1, file=stacks, all_threads=True)
+            if sites is not None:
+                sites.tell()
+            send(theirs, CALLS if case is None else [case.call])
+            life(place / "store", ledger, kind, 1, goes_on, tell)
+        ledger.close()
+        theirs.close()
+        os.close(tell)
+        with ours:
+            watch = Watch(ours, child)
+            ended = watch.run(lambda call: decide(call, case, place, end, watch, sites), HANG_S)
+        if not ended:
             with suppress(ProcessLookupError):
-                os.kill(child, 9)
-            os.waitpid(child, 0)
-    said = os.read(read, 65536)
-    os.close(read)
-    with stacks:
-        stacks.seek(0)
-        where = stacks.read()
-    if status is None:
-        raise Wrong(f"it hung for {HANG_S} s: {where}{log.read_text()[-600:]}")
-    text = log.read_text()
-    return End(status, json.loads(said) if said else {}, text.count("INJECTED"), text)
+                os.kill(child, signal.SIGUSR1)
+                time.sleep(1)
+                os.kill(child, signal.SIGKILL)
+        _, end.status = os.waitpid(child, 0)
+        said = os.read(read, 65536)
+        os.close(read)
+        if not ended:
+            stacks.seek(0)
+            raise Wrong(f"it hung for {HANG_S} s, struck: {end.struck[:3]}: {stacks.read()[:3000]}")
+    end.said = json.loads(said) if said else {}
+    return end
+
+
+def decide(call: Call, case: Case | None, place: Path, end: End, watch: Watch, sites: Sites | None) -> Answer | None:
+    """What to answer; counts the call."""
+    if not is_the_stores(call, place / "ledger"):
+        return None
+    key = f"{call.thread} {call.name}"
+    end.seen[key] += 1
+    if case is None:
+        assert sites is not None
+        kind = kind_of(call.path, str(place / "store"))
+        end.sites.setdefault(key, []).append(f"{kind} {sites.of(call.identity)}")
+        return None
+    first = key == f"{case.thread} {case.call}" and end.seen[key] == case.number
+    if not first and (case.how == "once" or not end.struck):
+        return None
+    end.struck.append(call)
+    watch.asks = case.how == "sticky"
+    return case.answer
 
 
 def try_case(folder: Path, case: Case) -> tuple[End, Told]:
@@ -210,107 +198,149 @@ def try_case(folder: Path, case: Case) -> tuple[End, Told]:
     Raises:
         Wrong: it hung, raised what no caller expects, died of no kill, or the contract is broken.
     """
+    kind = KINDS[case.kind]
     try:
-        end = strike(folder, case.kind, case.goes_on, case.rule, case.call)
+        end = strike(folder, kind, case.goes_on, case)
         if case.error != "SIGKILL" and not end.said:
-            raise Wrong(f"the process died, status {end.status}")
+            raise Wrong(f"the process died, status {end.status}, after {end.struck[:3]}")
         if "SURPRISE" in end.said.get("raised", ""):
             raise Wrong(end.said["raised"])
         if end.said.get("where") == "put" and end.said["raised"]:
             raise Wrong(f"a put raised: {end.said['raised']}")
-        found = judge(folder / "case" / "store", folder / "case" / "ledger")
+        found = judged(folder / "case")
         if found.wrong:
-            raise Wrong(str(found))
+            raise Wrong(f"{found}, struck: {end.struck[:3]}")
         return end, found
     except Wrong as error:
-        raise Wrong(f"{case}, {case.kind}, {'goes on' if case.goes_on else 'ends there'}: {error}") from None
+        raise Wrong(f"{case}, {kind}: {error}") from None
     except Exception as error:
-        raise Wrong(f"{case}, {case.kind}: recovery: {type(error).__name__}: {error}") from error
+        raise Wrong(f"{case}, {kind}: recovery: {type(error).__name__}: {error}") from error
 
 
-def counts(folder: Path) -> dict[str, int]:
-    """How often one thread makes each class of calls in a life without faults, at most."""
-    most: dict[str, int] = {}
-    for kind in KINDS:
-        end = strike(folder, kind, True, "", ",".join(CALLS))
-        assert end.said == {"where": "close", "raised": ""}, end
-        for call in CALLS:
-            variants = "(?:at2?)?" if call in ("rename", "unlink", "mkdir") else ""
-            names = call.replace(",", "|") + variants
-            threads = Counter(re.findall(rf"^(\d+) +(?:{names})\(", end.log, re.MULTILINE))
-            most[call] = max(most.get(call, 0), *threads.values(), 0)
-    return most
+def judged(place: Path) -> Told:
+    """The verdict on a store and its ledger. Where every byte of both is that of a pair judged before, it is the same.
+
+    So it is after most openings that were refused: they left what they found. The process that `abort` names is another
+    one each time; all of them have ended.
+    """
+    whole = hashlib.sha256((place / "ledger").read_bytes())
+    for name, data in tree(place / "store", ".").items():
+        data = data.partition(b"\n")[2] if name.endswith("abort") else data
+        whole.update(f"\0{name}\0{len(data)}\0".encode() + data)
+    key = whole.digest()
+    if key not in _JUDGED:
+        found = judge(place / "store", place / "ledger")
+        if found.wrong:
+            return found
+        _JUDGED[key] = found
+    return _JUDGED[key]
 
 
-def cases(most: dict[str, int]) -> list[Case]:
-    """All of them, those of calls that change the disk first, in an order in which every beginning is a sample."""
-    found = [
-        Case(call, number, error, how)
-        for call, count in most.items()
-        for number in range(1, count + 1)
-        for error in ERRORS
-        for how in HOW
-        if (error, how) not in (("EINTR", "sticky"), ("SIGKILL", "sticky")) and (error != "short" or call == "pwrite64")
-    ]
-    random.Random("syscalls").shuffle(found)
-    return sorted(found, key=lambda case: case.call in READS)
+def counts(folder: Path) -> dict[str, End]:
+    """What each thread calls in a life without faults, of each kind and with each end, by "kind end"."""
+    found = {}
+    for n, kind in enumerate(KINDS):
+        for name, goes_on in ENDS.items():
+            end = strike(folder, kind, goes_on, None)
+            assert end.said == {"where": "close", "raised": ""}, end
+            found[f"{n} {name}"] = end
+    return found
 
 
-def lines(state: report.State, total: int) -> list[str]:
+def lines(state: report.State, total: int, told: list[Class]) -> list[str]:
     """What the run writes into the page."""
     rows = [[row, *(sums.get(name, 0) for name in SUMS)] for row, sums in sorted(state["sums"].items())]
     sums = ["all", *(sum(row[n] for row in rows) for n in range(1, len(SUMS) + 1))]
-    calls = ", ".join(f"{call} {count}" for call, count in state["most"].items())
-    head = f"{state['done']:,} of {total:,} cases, {report.commit()}. Calls of one thread, at most: {calls}."
+    calls, done = Counter[str](), bits(state["done"])
+    for key, count in most(state["seen"]).items():
+        calls[key.rsplit(" ", 1)[1]] += count
+    text = ", ".join(f"{call} {count}" for call, count in sorted(calls.items()))
+    whole, sites = {told[n] for n in done}, {one[:3] for one in told}
+    head = (
+        f"{len(done):,} of {total:,} cases, {len(state['wrong'])} of them wrong; {report.commits(state['commits'])}. "
+        f"{len(sites):,} classes of calls (thread, lines of the sources, kind of file), "
+        f"{len(whole):,} of their {len(set(told)):,} faults tried with one call at least. "
+        f"Calls of a life, at most: {text}."
+    )
     return [head, "", *report.table(["error", *SUMS], [*rows, sums])]
 
 
 def main() -> int:
-    """Run until all cases are done, this time and before. 3: the time was up; 4: there is no strace."""
+    """Run until all cases are done, this time and before. 3: the time was up; 4: calls cannot be refused here."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long; the next call goes on")
-    parser.add_argument("--state", type=Path, default=Path("artifacts/syscalls"))
+    parser.add_argument("--state", type=Path, default=STATE, help="what is done; remove it to begin again")
     parser.add_argument("--report", type=Path)
-    parser.add_argument("--only", help="one case, as a failure named it: fsync,3,EIO,sticky")
+    parser.add_argument("--only", help="one case, as a failure named it: main,fsync,3,EIO,sticky,0,closes")
     words = parser.parse_args()
     if why_not():
         print(why_not(), file=sys.stderr)
         return 4
+    logging.getLogger("flintmq").addHandler(logging.NullHandler())  # what it warns of is on purpose
     until = time.monotonic() + words.seconds
-    folder = Path(tempfile.mkdtemp(prefix="flintmq-syscalls-"))
+    stopped: list[int] = []
+    signal.signal(signal.SIGTERM, lambda number, frame: stopped.append(number))
+    folder = Path(tempfile.mkdtemp(prefix="flintmq-syscalls-", dir="/dev/shm" if os.path.isdir("/dev/shm") else None))
     try:
         if words.only:
-            call, number, error, how = words.only.rsplit(",", 3)
-            print(*try_case(folder, Case(call, int(number), error, how)), sep="\n")
+            thread, call, number, error, how, kind, end = words.only.split(",")
+            print(*try_case(folder, Case(thread, call, int(number), error, how, int(kind), ENDS[end])), sep="\n")
             return 0
-        state = report.State(words.state, done=0, most=None, sums={})
-        if state["most"] is None:
-            state["most"] = counts(folder)
-        todo = cases(state["most"])
-        for case in todo[state["done"] :]:
-            if time.monotonic() > until:
-                break
-            end, found = try_case(folder, case)
-            state.add(
-                f"{case.error} {case.how}", cases=1, struck=int(end.struck > 0 or not end.said), died=int(not end.said),
-                refused=int(bool(end.said.get("raised")) and end.said["where"] == "open"),
-                **{name: getattr(found, name) for name in COUNTS},
-            )  # fmt: skip
-            state["done"] += 1
-            if state["done"] % 20 == 0:
-                state.save()
-            if state["done"] % 200 == 0:
-                print(f"{state['done']:,} of {len(todo):,} cases", flush=True)
-        state.save()
-    except Wrong as error:
-        print(f"WRONG: {error}\nagain: --only with call, number, error, how")
-        return 1
+        state = report.State(words.state, done="0", seen=None, sums={}, commits=[], wrong=[])
+        lives = counts(folder)
+        if state["seen"] is None:
+            state["seen"] = {name: dict(sorted(end.seen.items())) for name, end in lives.items()}
+        found = cases(state["seen"])
+        told = classes(found, lives)
+        run(folder, found, told, state, lambda: bool(stopped) or time.monotonic() > until)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if words.report is not None:
-        report.write(words.report, NAME, lines(state, len(todo)))
-    print(*lines(state, len(todo)), sep="\n")
-    return 0 if state["done"] >= len(todo) else 3
+        report.write(words.report, NAME, lines(state, len(found), told))
+    print(*lines(state, len(found), told), sep="\n")
+    if state["wrong"]:
+        return 1
+    return 0 if len(bits(state["done"])) == len(found) else 3
+
+
+def attempt(folder: Path, case: Case, state: report.State) -> None:
+    """Try a case and note what came of it."""
+    try:
+        end, found = try_case(folder, case)
+    except Wrong as error:
+        state["wrong"].append({"case": astuple(case), "what": f"{error}"[:600]})
+        print(f"WRONG: {error}\nagain: --only with its words, and `closes` or `ends there`", flush=True)
+        return
+    state.add(
+        f"{case.error} {case.how}", cases=1, struck=int(bool(end.struck)), died=int(not end.said),
+        refused=int(bool(end.said.get("raised")) and end.said["where"] == "open"),
+        **{name: getattr(found, name) for name in COUNTS},
+    )  # fmt: skip
+
+
+def run(folder: Path, found: list[Case], told: list[Class], state: report.State, ends: Callable[[], bool]) -> None:
+    """Go on with the cases; what is done is saved, also when it ends by an error."""
+    again = [Case(*one["case"]) for one in state["wrong"]]
+    done = bits(state["done"])
+    commit = report.commit()
+    try:
+        for case in again:  # mended meanwhile?
+            state["wrong"].pop(0)
+            attempt(folder, case, state)
+        for n in order(found, told, done):
+            if ends():
+                break
+            attempt(folder, found[n], state)
+            done.add(n)
+            report.note(state, commit)
+            state["done"] = f"{sum(1 << one for one in done):x}" if len(done) % 100 == 0 else state["done"]
+            if len(done) % 100 == 0:
+                state.save()
+                print(f"{len(done):,} of {len(found):,} cases, {len({told[n] for n in done}):,} of {len(set(told)):,} "
+                      f"faults of a class, {len(state['wrong'])} wrong", flush=True)  # fmt: skip
+    finally:
+        state["done"] = f"{sum(1 << one for one in done):x}"
+        state.save()
 
 
 if __name__ == "__main__":

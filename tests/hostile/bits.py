@@ -1,11 +1,12 @@
 """One flipped bit costs at most the record it hits: every bit of records that the engine wrote.
 
-    python -m tests.hostile.bits --stores 20 [--first 0] [--report docs/reliability.md]
+    python -m tests.hostile.bits [--stores 20] [--seconds S] [--state FILE] [--store N] [--report docs/reliability.md]
 
 Each store has ten records of all shapes in small files, and is left as by five kinds of stops. Each bit of each record
 is flipped, tried after a clean stop and after an unclean one, and judged by the slow codec. Where that says that there
 is no record, all readers and the engine must say so, with file and position, and nothing else may be missing; where it
-sees nothing, one field of that record alone may differ. At each `--engine`-th flip the engine is opened, on a copy.
+sees nothing, one field of that record alone may differ. At each hundredth flip the engine is opened, on a copy. A run
+goes on behind the last store that it finished; its state is a file of the repository.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -36,14 +38,16 @@ from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 from flintmq.store.small_files import StoreFiles
 from flintmq.store.snapshot import list_log
-from tests.hostile.long_runs import small_and_quick, today, write_section
-from tests.store.crashed import Clock
+from tests.store.crashed import Clock, small_and_quick
+from tests.torture import report
 
 FILE_SIZE = 1024
 KEYS: dict[str, Any] = {
     "mappedFileSizeCommitLog": FILE_SIZE, "mappedFileSizeConsumeQueue": 200, "maxHashSlotNum": 8, "maxIndexNum": 32
 }  # fmt: skip
 RECORDS = 10  # a store
+ENGINE = 100  # the whole engine is opened at each so-manieth flip
+STATE = Path("tests/torture/state/bits.json")
 CLEAN, KILLED = ("clean", "clean, no mark"), ("flushed", "unflushed", "killed, no mark")
 STOPS = (*CLEAN, *KILLED)
 OUTCOMES = {
@@ -72,6 +76,14 @@ class Store:
     roots: dict[str, Path]
     records: list[record.Record]
     keys: dict[str, Any]
+
+    def __post_init__(self) -> None:
+        self.config = StoreConfig.from_keys(self.keys)
+
+    @cached_property
+    def raw(self) -> list[bytes]:
+        """The records' bytes, undamaged."""
+        return [record.encode(one) for one in self.records]
 
     @property
     def end(self) -> int:
@@ -182,6 +194,11 @@ class Trial:
         except record.RecordError:
             return None
 
+    @property
+    def there(self) -> bytes:
+        """The bytes at the place of the record that was hit."""
+        return self.file.read_bytes()[self.position : self.position + self.hit.size]
+
     def complain(self, stop: str, what: str) -> None:
         """Something that must not be."""
         self.wrong.append(f"record {self.number} at {self.hit.physical_offset}, byte {self.byte}, bit {self.bit}, "
@@ -205,20 +222,20 @@ class Trial:
 
     def _readers(self, stop: str) -> tuple[bool, bool]:
         """The lenient and the strict reader of the log; (whether the strict one refused, whether anything is told)."""
-        root, report = self.store.roots[stop], Report()
+        root, told_to = self.store.roots[stop], Report()
         with open_store(root, set=self.store.keys) as view:
-            found = [record.decode(m.raw) for m in view.messages(strict=False, report=report)]
+            found = [m.raw for m in view.messages(strict=False, report=told_to)]
             try:
-                strict = [record.decode(m.raw) for m in view.messages()]
+                strict = [m.raw for m in view.messages()]
                 error = None
             except CorruptStoreError as caught:
                 strict, error = None, caught
-        wanted = list(self.store.records)
+        wanted = list(self.store.raw)
         here = (str(self._path(stop)), self.position)
-        told = [(d.file, d.position) for d in report.damages]
-        tail = [n for n in report.notes if n.code in ("torn_tail", "stale_tail", "end")]
+        told = [(d.file, d.position) for d in told_to.damages]
+        tail = [n for n in told_to.notes if n.code in ("torn_tail", "stale_tail", "end")]
         if self.now is not None:
-            wanted[self.number] = self.now
+            wanted[self.number] = self.there
             self._only_one_field()
             if found != wanted and not (self.is_last and tail and found == wanted[:-1]):
                 self.complain(stop, f"{len(found)} of {len(wanted)} records are read, or others than are there")
@@ -229,8 +246,8 @@ class Trial:
             self.complain(stop, f"{len(found)} of {len(wanted)} records are read, not all but the one that was hit")
         if told != [here] and not (self.is_last and tail):
             self.complain(stop, f"told is {told or 'nothing'}")
-        if told and report.lost_bytes < self.hit.size:
-            self.complain(stop, f"{report.lost_bytes} lost bytes are told of {self.hit.size}")
+        if told and told_to.lost_bytes < self.hit.size:
+            self.complain(stop, f"{told_to.lost_bytes} lost bytes are told of {self.hit.size}")
         if told and (error is None or (error.file, error.position) != here):
             self.complain(stop, f"the strict reader: {error}")
         if not told and strict != wanted[:-1]:
@@ -249,8 +266,7 @@ class Trial:
     def _decision(self, stop: str) -> str:
         """What the engine decides: "end" (of all that was written), "cut" or "refused"."""
         root = str(self.store.roots[stop])
-        config = StoreConfig.from_keys(self.store.keys)
-        files = list_log(root, config, REAL)
+        files = list_log(root, self.store.config, REAL)
         recovery = LogRecovery(root, files, read_facts(root), StoreFiles(root, REAL).known, REAL)
         try:
             end, _, _ = recovery.find_end()
@@ -276,7 +292,7 @@ class Trial:
         return self.now is not None and any(getattr(self.now, name) != getattr(self.hit, name) for name in names)
 
     def _verified(self, stop: str) -> None:
-        found = verify(self.store.roots[stop], StoreConfig.from_keys(self.store.keys))
+        found = verify(self.store.roots[stop], self.store.config)
         places = {(d.file, d.position) for d in found.defects}
         here = (str(self._path(stop)), self.position)
         reference = self._reference()
@@ -312,15 +328,15 @@ class Trial:
                 continue
             got = store.get(r.topic.decode(), r.queue_id, r.queue_offset, 1)
             raw = got.messages[0].raw if got.status is GetMessageStatus.FOUND else b""
-            whole = record.encode(r)
+            whole = self.store.raw[n]
             if raw != whole and self._moved():
                 self.outcomes[stop, "taken"] += 1
                 return
             if raw != whole and whole not in kept:
                 self.complain(stop, f"record {n} is not served: {got.status.name}")
         got = store.get(self.hit.topic.decode(), self.hit.queue_id, self.hit.queue_offset, 1)
-        there = self.file.read_bytes()[self.position : self.position + self.hit.size]
-        if got.messages and got.messages[0].queue_offset == self.hit.queue_offset and got.messages[0].raw != there:
+        other = bool(got.messages) and got.messages[0].raw != self.there
+        if other and got.messages[0].queue_offset == self.hit.queue_offset:
             self.complain(stop, "what is served is not what stands there, its checksum included")
 
 
@@ -363,38 +379,66 @@ def run(folder: Path, seed: int, engine: int, chance: random.Random | None = Non
     return tally
 
 
-def table(sums: Tally) -> list[str]:
+def table(state: report.State) -> list[str]:
     """The lines of the report."""
-    rows = [f"| what the engine does | {' | '.join(STOPS)} |", f"|{'---|' * (len(STOPS) + 1)}"]
+    done = state["stores"].values()
+    wrong = sum(len(one["wrong"]) for one in done)
+    head = (
+        f"{sum(one['flips'] for one in done):,} bits of {sum(one['records'] for one in done)} records in {len(done)} "
+        f"stores, {report.commits(state['commits'])}; {wrong} wrong:"
+    )
+    rows = []
     for name, text in OUTCOMES.items():
-        rows.append(f"| {text} | {' | '.join(f'{sums.outcomes[stop, name]:,}' for stop in STOPS)} |")
-    return [*rows, f"| anything else | {' | '.join('0' if not sums.wrong else '?' for _ in STOPS)} |"]
+        rows.append([text, *(sum(one["outcomes"].get(f"{stop}/{name}", 0) for one in done) for stop in STOPS)])
+    return [head, "", *report.table(["what the engine does", *STOPS], rows)]
+
+
+def go_on(state: report.State, stores: int, until: float) -> None:
+    """The stores that are not done yet, for so long."""
+    commit = report.commit()
+    for seed in range(stores):
+        if str(seed) in state["stores"]:
+            continue
+        if time.monotonic() > until:
+            return
+        began = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix="flintmq-bits-", dir=report.memory()) as folder:
+            one = run(Path(folder), seed, ENGINE)
+        state["stores"][str(seed)] = {
+            "flips": one.flips, "records": one.records, "wrong": one.wrong,
+            "outcomes": {f"{stop}/{name}": count for (stop, name), count in sorted(one.outcomes.items())},
+        }  # fmt: skip
+        report.note(state, commit)
+        state.save()
+        print(*one.wrong, f"store {seed}: {one.flips:,} flips, {len(one.wrong)} wrong, "
+              f"{time.monotonic() - began:.0f} s", sep="\n", flush=True)  # fmt: skip
 
 
 def main() -> int:
-    """The long form."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """The long form. 3: the time was up."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stores", type=int, default=20)
-    parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--engine", type=int, default=100, help="open the whole engine at each so-manieth flip")
+    parser.add_argument(
+        "--seconds", type=float, default=1e9, help="begin no store after so long; the next call goes on"
+    )
+    parser.add_argument("--state", type=Path, default=STATE, help="what is done; remove it to begin again")
+    parser.add_argument("--store", type=int, help="only this one, without a state")
     parser.add_argument("--report", type=Path)
     words = parser.parse_args()
     small_and_quick(setattr)
-    sums, began = Tally(), time.monotonic()
-    for seed in range(words.first, words.first + words.stores):
-        with tempfile.TemporaryDirectory(prefix="flintmq-bits-") as folder:
-            one = run(Path(folder), seed, words.engine)
-        sums.add(one)
-        print(*one.wrong[:10], sep="\n", end="")
-        print(
-            f"store {seed}: {sums.flips:,} flips, {len(sums.wrong)} wrong, {time.monotonic() - began:.0f} s", flush=True
-        )
-    head = f"{sums.flips:,} bits of {sums.records} records ({today()}); {len(sums.wrong)} wrong:"
-    lines = [head, "", *table(sums)]
-    print(*lines, sep="\n")
-    if words.report is not None and not sums.wrong:
-        write_section(words.report, "bits", lines)
-    return 1 if sums.wrong else 0
+    if words.store is not None:
+        with tempfile.TemporaryDirectory(prefix="flintmq-bits-", dir=report.memory()) as folder:
+            one = run(Path(folder), words.store, ENGINE)
+        print(*one.wrong, f"{one.flips:,} flips, {len(one.wrong)} wrong", sep="\n")
+        return 1 if one.wrong else 0
+    state = report.State(words.state, stores={}, commits=[])
+    go_on(state, words.stores, time.monotonic() + words.seconds)
+    print(*table(state), sep="\n")
+    if words.report is not None:
+        report.write(words.report, "bits", table(state))
+    if any(one["wrong"] for one in state["stores"].values()):
+        return 1
+    return 0 if len(state["stores"]) >= words.stores else 3
 
 
 if __name__ == "__main__":

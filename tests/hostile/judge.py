@@ -76,13 +76,27 @@ def written(root: Path, keys: Mapping[str, Any], marked: bool = True) -> Whole:
 
 def judge(root: Path, whole: Whole) -> list[str]:
     """Everything that must not be. The store itself is not changed: the engine opens a copy."""
-    stands = whole.stands(root)
-    return [*_readers(root, whole, stands), *_engine(root, whole, stands)]
+    stands, before = whole.stands(root), tree(root, ".")
+    found = _verification(root, whole)
+    wrong = _readers(root, whole, stands)
+    if found is not None:
+        wrong += _verified(found, whole, stands)
+    if tree(root, ".") != before:
+        wrong.append("a reader changed the store")
+    # Of queues, for instance, whose units a clean start does not compare, verify must tell.
+    return [*wrong, *_engine(root, whole, stands, told=found is None or bool(found.defects))]
+
+
+def _verification(root: Path, whole: Whole) -> Verification | None:
+    """What `verify` finds; None where it refuses."""
+    try:
+        return verify(root, StoreConfig.from_keys(whole.keys))
+    except FlintError:
+        return None
 
 
 def _readers(root: Path, whole: Whole, stands: list[int]) -> list[str]:
-    before, wrong = tree(root, "."), []
-    report = Report()
+    wrong, report = [], Report()
     try:
         with open_store(root, set=whole.keys) as view:
             found = {m.physical_offset: m.raw for m in view.messages(strict=False, report=report)}
@@ -110,12 +124,6 @@ def _readers(root: Path, whole: Whole, stands: list[int]) -> list[str]:
                 wrong.append(f"a reader does not tell of {offset}, which is gone")
         if strict and told:
             wrong.append("the strict reader does not refuse what the lenient one tells")
-    try:
-        wrong += _verified(verify(root, StoreConfig.from_keys(whole.keys)), whole, stands)
-    except FlintError:
-        pass
-    if tree(root, ".") != before:
-        wrong.append("a reader changed the store")
     return wrong
 
 
@@ -138,10 +146,10 @@ def _lookups(view: Any, whole: Whole) -> list[str]:
     return wrong
 
 
-def _engine(root: Path, whole: Whole, stands: list[int]) -> list[str]:
+def _engine(root: Path, whole: Whole, stands: list[int], told: bool) -> list[str]:
     copy = root.parent / f"{root.name}-opened"
     shutil.copytree(root, copy, symlinks=True)
-    before, told = tree(copy, "commitlog"), _tells(root, whole)
+    before = tree(copy, "commitlog")
     try:
         with MessageStore(copy, config=whole.keys, effects=Clock()) as store:
             if not store.wait_dispatched(10):
@@ -154,14 +162,6 @@ def _engine(root: Path, whole: Whole, stands: list[int]) -> list[str]:
         return [] if len(str(error)) < 2000 else ["the error is long"]
     finally:
         shutil.rmtree(copy)
-
-
-def _tells(root: Path, whole: Whole) -> bool:
-    """Whether `verify` finds a defect, of queues for instance, whose units a clean start does not compare."""
-    try:
-        return bool(verify(root, StoreConfig.from_keys(whole.keys)).defects)
-    except FlintError:
-        return True
 
 
 def _opened(store: MessageStore, copy: Path, whole: Whole, stands: list[int], told: bool) -> list[str]:

@@ -1,7 +1,9 @@
 """Pages that a disk zeroed, lost, doubled or wrote to another place, and files cut to every length, gone, doubled,
 swapped or named otherwise: each is done to a copy of one small store and judged (`judge.py`).
 
-    python -m tests.hostile.pages [--report docs/reliability.md]
+    python -m tests.hostile.pages [--seconds S] [--state FILE] [--only KIND] [--report docs/reliability.md]
+
+It goes on where it was stopped; its state is a file of the repository.
 """
 
 from __future__ import annotations
@@ -12,7 +14,10 @@ import random
 import shutil
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,16 +25,17 @@ from flintmq.format import checkpoint, flintmq_mark
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.hostile.judge import Whole, judge, written
-from tests.hostile.long_runs import small_and_quick, today, write_section
-from tests.store.crashed import Clock
+from tests.store.crashed import Clock, small_and_quick
 from tests.store.engine import tree
+from tests.torture import report
 
 PAGE = 4096
 KEYS: dict[str, Any] = {
     "mappedFileSizeCommitLog": 4 * PAGE, "mappedFileSizeConsumeQueue": 200, "maxHashSlotNum": 8, "maxIndexNum": 32
 }  # fmt: skip
 STOPS = ("clean", "flushed", "unflushed", "clean, no mark", "killed, no mark")
-Case = tuple[str, list[str]]
+STATE = Path("tests/torture/state/pages.json")
+Case = tuple[str, Callable[[], list[str]]]  # what is done, and what tries it and gives everything that must not be
 
 
 def make(root: Path, count: int = 70, size: int = 700, **keys: Any) -> Whole:
@@ -93,11 +99,18 @@ def page_cases(folder: Path, stride: int = 1) -> Iterator[Case]:
                 turn += 1
                 if turn % stride:
                     continue
-                root = shutil.copytree(folder / "whole", folder / "case")
-                now = stop(root, how, whole)
-                _put(root / "commitlog" / path.name, *write)
-                yield f"{path.name}+{at} {name}, {how}", judge(root, now)
-                shutil.rmtree(root)
+                act = partial(_on_page, folder, whole, how, path.name, *write)
+                yield f"{path.name}+{at} {name}, {how}", act
+
+
+def _on_page(folder: Path, whole: Whole, how: str, name: str, at: int, data: bytes) -> list[str]:
+    root = shutil.copytree(folder / "whole", folder / "case")
+    try:
+        now = stop(root, how, whole)
+        _put(root / "commitlog" / name, at, data)
+        return judge(root, now)
+    finally:
+        shutil.rmtree(root)
 
 
 SMALL: dict[str, Any] = KEYS | {"mappedFileSizeCommitLog": 1024}
@@ -108,13 +121,13 @@ FILES = {
     "queue, first": "consumequeue/T/0/00000000000000000000",
     "queue, last": "consumequeue/T/1/00000000000000000200",
     "index": "index/*",
-    "checkpoint": "checkpoint",
     "mark": "flintmq.mark",
     "list of queues": "flintmq.queues",
     "topics": "config/topics.json",
     "topics, backup": "config/topics.json.bak",
     "lock": "lock",
     "abort": "abort",
+    "checkpoint": "checkpoint",  # the longest by far, of which a few bytes count: last
 }
 
 
@@ -138,7 +151,8 @@ def length_cases(folder: Path, stride: int = 1) -> Iterator[Case]:
             for how in ("clean", "flushed"):
                 turn += 1
                 if turn % stride == 0:
-                    yield _tried(folder, whole, how, f"{kind} cut to {length}", kind, lambda p, n=length: _cut(p, n))
+                    act = partial(_tried, folder, whole, how, kind, partial(_cut, length))
+                    yield f"{kind} cut to {length}, {how}", act
 
 
 def name_cases(folder: Path, stride: int = 1) -> Iterator[Case]:
@@ -160,10 +174,10 @@ def name_cases(folder: Path, stride: int = 1) -> Iterator[Case]:
             for how in STOPS:
                 turn += 1
                 if turn % stride == 0 and (the_file(folder / "whole", kind).exists() or kind == "abort"):
-                    yield _tried(folder, whole, how, f"{kind} {name}", kind, act)
+                    yield f"{kind} {name}, {how}", partial(_tried, folder, whole, how, kind, act)
 
 
-def _tried(folder: Path, whole: Whole, how: str, name: str, kind: str, act: Callable[[Path], object]) -> Case:
+def _tried(folder: Path, whole: Whole, how: str, kind: str, act: Callable[[Path], object]) -> list[str]:
     root = shutil.copytree(folder / "whole", folder / "case")
     try:
         now = stop(root, how, whole)
@@ -172,12 +186,12 @@ def _tried(folder: Path, whole: Whole, how: str, name: str, kind: str, act: Call
             act(path)
         if kind in ("mark", "checkpoint", "lock", "abort"):
             now = Whole(now.records, now.places, now.keys, marked=False)
-        return f"{name}, {how}", judge(root, now)
+        return judge(root, now)
     finally:
         shutil.rmtree(root)
 
 
-def _cut(path: Path, length: int) -> None:
+def _cut(length: int, path: Path) -> None:
     path.write_bytes(path.read_bytes()[:length])
 
 
@@ -219,53 +233,86 @@ def _subsets(folder: Path, spoiled: bool, stride: int) -> Iterator[Case]:
     wanted = tree(folder / "whole", "consumequeue", "index")
     for number in range(0, 1 << len(DERIVED), stride):
         names = [name for n, name in enumerate(DERIVED) if number >> n & 1]
-        root = shutil.copytree(folder / "whole", folder / "case")
+        act = partial(_without, folder, whole, wanted, names, spoiled)
+        yield f"{'zeroed' if spoiled else 'gone'}: {', '.join(names) or 'nothing'}", act
+
+
+def _without(folder: Path, whole: Whole, wanted: dict[str, bytes], names: list[str], spoiled: bool) -> list[str]:
+    root = shutil.copytree(folder / "whole", folder / "case")
+    try:
         (root / "abort").write_text("1")
         for name in names:
             for path in [p for p in [root / DERIVED[name], *(root / DERIVED[name]).rglob("*")] if p.is_file()]:
                 _put(path, 0, bytes(path.stat().st_size)) if spoiled else path.unlink()
-        wrong = []
         with MessageStore(root, config=whole.keys, effects=Clock()) as store:
             store.wait_dispatched(10)
         found = tree(root, "consumequeue", "index")
-        if [*found.values()] != [*wanted.values()]:
-            wrong.append(f"{[n for n in wanted if found.get(n) != wanted[n]]} differ")
-        yield f"{'zeroed' if spoiled else 'gone'}: {', '.join(names) or 'nothing'}", wrong
+        differing = [n for n in wanted if found.get(n) != wanted[n]]
+        return [f"{differing} differ"] if [*found.values()] != [*wanted.values()] else []
+    finally:
         shutil.rmtree(root)
 
 
 KINDS: dict[str, Callable[..., Iterator[Case]]] = {
     "pages of the log zeroed, half lost, or overwritten by another": page_cases,
-    "files cut, one case for each of their lengths": length_cases,
     "files gone, empty, too long, renamed, doubled, swapped, of another kind": name_cases,
     "subsets of what is derived gone or zeroed, and made anew": subset_cases,
+    "files cut, one case for each of their lengths": length_cases,
 }
 
 
+def go_on(name: str, state: report.State, until: float) -> None:
+    """The cases of a kind that are not done yet, for so long."""
+    commit = report.commit()
+    known = state["kinds"].setdefault(name, {"done": 0, "wrong": [], "all": False})
+    with tempfile.TemporaryDirectory(prefix="flintmq-pages-", dir=report.memory()) as folder:
+        for case, tried in islice(KINDS[name](Path(folder)), known["done"], None):
+            if time.monotonic() > until:
+                break
+            complaints = tried()
+            if complaints:
+                known["wrong"].append(f"{case}: {'; '.join(complaints[:3])}")
+                print(known["wrong"][-1], flush=True)
+            known["done"] += 1
+            report.note(state, commit)
+            if known["done"] % 500 == 0:
+                state.save()
+                print(f"{name}: {known['done']:,}, {len(known['wrong'])} wrong", flush=True)
+        else:
+            known["all"] = True
+    state.save()
+
+
+def table(state: report.State) -> list[str]:
+    """The lines of the report."""
+    rows = []
+    for name in KINDS:
+        known = state["kinds"].get(name, {"done": 0, "wrong": [], "all": False})
+        rows.append([name, known["done"], "all" if known["all"] else "not all", len(known["wrong"])])
+    return [f"{report.commits(state['commits'])}:", "", *report.table(["what was done", "cases", "", "wrong"], rows)]
+
+
 def main() -> int:
-    """The long form: every case."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """The long form: every case. 3: the time was up."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", type=int, help="the kind of this number, from 0 on")
-    parser.add_argument("--stride", type=int, default=1, help="each so-manieth case")
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long; the next call goes on")
+    parser.add_argument("--state", type=Path, default=STATE, help="what is done; remove it to begin again")
     parser.add_argument("--report", type=Path)
     words = parser.parse_args()
     small_and_quick(setattr)
     logging.disable(logging.ERROR)
-    lines, wrong = ["| what was done | cases | wrong |", "|---|---|---|"], 0
-    for number, (name, cases) in enumerate(KINDS.items()):
-        if words.only not in (None, number):
-            continue
-        with tempfile.TemporaryDirectory(prefix="flintmq-pages-") as folder:
-            found = list(cases(Path(folder), words.stride))
-        for case, complaints in found:
-            if complaints:
-                wrong += 1
-                print(f"{case}: {'; '.join(complaints[:3])}")
-        lines.append(f"| {name} | {len(found):,} | {sum(bool(one) for _, one in found)} |")
-        print(lines[-1], flush=True)
-    if words.report is not None and not wrong and words.only is None:
-        write_section(words.report, "pages", [f"On {today()}:", "", *lines])
-    return 1 if wrong else 0
+    state, until = report.State(words.state, kinds={}, commits=[]), time.monotonic() + words.seconds
+    for number, name in enumerate(KINDS):
+        if words.only in (None, number) and not state["kinds"].get(name, {}).get("all"):
+            go_on(name, state, until)
+    print(*table(state), sep="\n")
+    if words.report is not None:
+        report.write(words.report, "pages", table(state))
+    kinds = state["kinds"].values()
+    if any(known["wrong"] for known in kinds):
+        return 1
+    return 0 if len(kinds) == len(KINDS) and all(known["all"] for known in kinds) else 3
 
 
 if __name__ == "__main__":

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import random
+import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.hostile import bits
-from tests.hostile.long_runs import small_and_quick
+from tests.store.crashed import small_and_quick
+from tests.torture import report
 
 
 @pytest.mark.parametrize("seed", [1, 4])
@@ -21,3 +24,27 @@ def test_t8_a_flipped_bit_costs_at_most_the_record_it_hits(
     assert tally.wrong == []
     seen = {name for _, name in tally.outcomes}
     assert {"refused", "unread", "cut", "unseen"} <= seen and tally.flips == 120
+
+
+def test_a_run_goes_on_with_the_next_store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[int] = []
+
+    def run(folder: Path, seed: int, engine: int) -> bits.Tally:
+        made.append(seed)
+        return bits.Tally(80, 10, Counter({("clean", "refused"): 7}), ["bit 3"] if seed == 1 else [])
+
+    monkeypatch.setattr(bits, "run", run)
+
+    def state() -> report.State:
+        return report.State(tmp_path / "state.json", stores={}, commits=["commit 1, 1 May 2026"])
+
+    bits.go_on(state(), 2, time.monotonic() + 60)
+    bits.go_on(state(), 3, time.monotonic() - 1)
+    assert made == [0, 1], "the time was up"
+    bits.go_on(state(), 3, time.monotonic() + 60)
+    assert made == [0, 1, 2]
+    head, _, _, _, refused, *_ = bits.table(state())
+    assert head.startswith("240 bits of 30 records in 3 stores, commit 1, 1 May 2026; commit") and head.endswith(
+        "; 1 wrong:"
+    )
+    assert refused.endswith("| 21 | 0 | 0 | 0 | 0 |")

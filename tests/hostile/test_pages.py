@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.hostile import pages
-from tests.hostile.long_runs import small_and_quick
+from tests.store.crashed import small_and_quick
+from tests.torture import report
 
 
-def wrong(cases: Callable[..., object], folder: Path, stride: int, least: int) -> list[object]:
+def wrong(cases: Callable[..., Iterator[pages.Case]], folder: Path, stride: int, least: int) -> list[object]:
     """The cases that must not be, of each stride-th; there are so many of them at least."""
-    found = list(cases(folder, stride))  # type: ignore[call-overload]
+    found = [(name, tried()) for name, tried in cases(folder, stride)]
     assert len(found) >= least
     return [case for case in found if case[1]]
 
@@ -37,3 +39,27 @@ def test_t9_files_that_are_gone_renamed_doubled_swapped(tmp_path: Path) -> None:
 
 def test_t12_what_is_derived_is_made_again_byte_for_byte(tmp_path: Path) -> None:
     assert wrong(pages.subset_cases, tmp_path, 3, 40) == []
+
+
+def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[int] = []
+
+    def attempt(n: int) -> list[str]:
+        tried.append(n)
+        if len(tried) == 2:
+            now[0] = 11.0
+        return ["gone"] if n == 1 else []
+
+    now = [0.0]
+    monkeypatch.setattr(pages, "KINDS", {"some": lambda folder: ((f"case {n}", partial(attempt, n)) for n in range(4))})
+    monkeypatch.setattr(pages.time, "monotonic", lambda: now[0])
+
+    def state() -> report.State:
+        return report.State(tmp_path / "state.json", kinds={}, commits=[])
+
+    pages.go_on("some", state(), 10)
+    assert tried == [0, 1] and state()["kinds"]["some"] == {"done": 2, "wrong": ["case 1: gone"], "all": False}
+    assert pages.table(state())[-1] == "| some | 2 | not all | 1 |"
+    pages.go_on("some", state(), 20)
+    assert tried == [0, 1, 2, 3] and state()["kinds"]["some"]["all"]
+    assert pages.table(state())[-1] == "| some | 4 | all | 1 |"

@@ -1,10 +1,11 @@
 """The same damaged directory recovered by RocketMQ and by FlintMQ (T18): the same end and the same queues, or a reason.
 
-    python -m tests.interop.damaged --stores 1000 [--first 0] [--peer 5.3.3]
+    python -m tests.interop.damaged [--stores 1000] [--seconds S] [--state FILE] [--peer 5.3.3] [--report FILE]
 
 Each store is written by FlintMQ in small files, without `flintmq.mark`, and left as after a clean stop or a kill; then
 one thing is done to its log (`flintmq.testing.damage`). Where the two differ it must be by one of the differences that
-are on purpose, each told by what the slow codec finds in the directory, before either has opened it.
+are on purpose, each told by what the slow codec finds in the directory, before either has opened it. It goes on where
+it was stopped; its state is a file of the repository.
 """
 
 from __future__ import annotations
@@ -24,15 +25,16 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.damage import random_damage
 from tests.hostile.judge import Whole, written
-from tests.hostile.long_runs import small_and_quick
 from tests.interop.java import VERSIONS, Java, home
-from tests.store.crashed import Clock
+from tests.store.crashed import Clock, small_and_quick
 from tests.store.engine import units
+from tests.torture import report
 
 KEYS: dict[str, Any] = {
     "mappedFileSizeCommitLog": 8192, "mappedFileSizeConsumeQueue": 400, "maxHashSlotNum": 8, "maxIndexNum": 64
 }  # fmt: skip
 TOPICS = ("T", "U")
+STATE = Path("tests/torture/state/damaged.json")
 REASONS = {
     "same": "the same end and the same queues",
     "refused": "damage with records behind it: FlintMQ refuses, RocketMQ cuts there and deletes later files",
@@ -117,35 +119,75 @@ def _passes(root: Path, offset: int) -> bool:
     return True
 
 
+def one(number: int, java: Java) -> tuple[str, str]:
+    """`compare` in a folder of its own."""
+    with tempfile.TemporaryDirectory(prefix="flintmq-damaged-", dir=report.memory()) as folder:
+        return compare(Path(folder), number, java)
+
+
 def run(java: Java, first: int, count: int) -> tuple[Counter[str], list[str]]:
     """So many stores; how many had which reason, and those that have none."""
     found, wrong = Counter[str](), []
     for number in range(first, first + count):
-        with tempfile.TemporaryDirectory(prefix="flintmq-damaged-") as folder:
-            reason, text = compare(Path(folder), number, java)
+        reason, text = one(number, java)
         found[reason] += 1
         if reason == "-":
             wrong.append(f"store {number}: {text}")
     return found, wrong
 
 
+def go_on(java: Java, state: report.State, stores: int, until: float) -> None:
+    """The stores that are not done yet, for so long."""
+    known = state["peers"].setdefault(java.version, {"done": 0, "reasons": {}, "wrong": []})
+    commit = report.commit()
+    while known["done"] < stores and time.monotonic() < until:
+        reason, text = one(known["done"], java)
+        known["reasons"][reason] = known["reasons"].get(reason, 0) + 1
+        if reason == "-":
+            known["wrong"].append(f"store {known['done']}: {text}")
+            print(known["wrong"][-1], flush=True)
+        known["done"] += 1
+        report.note(state, commit)
+        state.save()
+        if known["done"] % 20 == 0:
+            print(f"{known['done']} stores, {len(known['wrong'])} differ without a reason", flush=True)
+
+
+def table(state: report.State) -> list[str]:
+    """The lines of the report."""
+    peers = state["peers"]
+    texts = REASONS | {"-": "any other difference"}
+    rows = [[text, *(known["reasons"].get(name, 0) for known in peers.values())] for name, text in texts.items()]
+    rows.insert(0, ["all", *(known["done"] for known in peers.values())])
+    return [f"{report.commits(state['commits'])}:", "", *report.table(["stores", *peers], rows)]
+
+
 def main() -> int:
-    """The long form."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    """The long form. 3: the time was up; 4: there is no RocketMQ here."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--stores", type=int, default=1000)
-    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long; the next call goes on")
+    parser.add_argument("--state", type=Path, default=STATE, help="what is done; remove it to begin again")
+    parser.add_argument("--store", type=int, help="only this one, without a state")
     parser.add_argument("--peer", choices=VERSIONS, default=VERSIONS[0])
+    parser.add_argument("--report", type=Path)
     words = parser.parse_args()
     built, why = home(words.peer)
-    assert built is not None, why
+    if built is None:
+        print(f"RocketMQ {words.peer}: {why}")
+        return 4
     small_and_quick(setattr)
-    began = time.monotonic()
-    found, wrong = run(Java(words.peer, built), words.first, words.stores)
-    print(f"{words.peer}, {words.stores} stores from {words.first} on, {time.monotonic() - began:.0f} s")
-    for reason, text in REASONS.items():
-        print(f"{found[reason]:>6}  {text}")
-    print(*wrong, sep="\n")
-    return 1 if wrong else 0
+    java = Java(words.peer, built)
+    if words.store is not None:
+        print(*one(words.store, java), sep=": ")
+        return 0
+    state = report.State(words.state, peers={}, commits=[])
+    go_on(java, state, words.stores, time.monotonic() + words.seconds)
+    print(*table(state), sep="\n")
+    if words.report is not None:
+        report.write(words.report, "damaged", table(state))
+    known = state["peers"][words.peer]
+    return 1 if known["wrong"] else 0 if known["done"] >= words.stores else 3
 
 
 if __name__ == "__main__":

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.hostile.long_runs import small_and_quick
 from tests.interop.damaged import run
 from tests.interop.java import VERSIONS, Java, home
+from tests.store.crashed import small_and_quick
 
 pytestmark = pytest.mark.slow
 

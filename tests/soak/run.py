@@ -28,8 +28,9 @@ from pathlib import Path
 from flintmq.config import StoreConfig
 from flintmq.forensics.verify import verify
 from flintmq.testing.contract import check_contract, read_book
-from tests.hostile.long_runs import today, write_section
 from tests.soak.processes import KEYS, READERS
+from tests.torture import report
+from tests.torture.awake import Awake
 
 SAMPLE_S = 5.0
 START_S = 20.0  # a process imports, and meets everything for the first time
@@ -97,23 +98,23 @@ class Soak:
 
     def run(self, seconds: float) -> Outcome:
         """Live for so long, then check."""
-        began = time.monotonic()
+        clock = Awake(1)
         writer = self._start()
         while not (self.root / "config").is_dir() and writer.poll() is None:
             time.sleep(0.05)
         readers = {kind: self.spawn(kind, n) for n, kind in enumerate(READERS)}
-        due = began + SAMPLE_S
-        end_of_life = began + self._life()
+        due, now = SAMPLE_S, clock()
+        end_of_life = now + self._life()
         try:
-            while time.monotonic() < began + seconds:
+            while now < seconds:
                 time.sleep(0.05)
-                now = time.monotonic()
+                now = clock()
                 if writer.poll() is not None:
                     self.found.wrong.append(f"the writer ended by itself: {self._said('writer', self.found.starts)}")
                     break
                 if now >= due:
                     due += SAMPLE_S
-                    self._sample(now - began, {"writer": writer, **readers})
+                    self._sample(now, {"writer": writer, **readers})
                 if now >= end_of_life:
                     self._end(writer)
                     writer, end_of_life = self._start(), now + self._life()
@@ -121,7 +122,7 @@ class Soak:
             self._end(writer, kill=False)
             for kind, reader in readers.items():
                 self._stop_reader(kind, reader)
-        self.found.seconds = time.monotonic() - began
+        self.found.seconds = clock()
         self._check()
         return self.found
 
@@ -204,7 +205,7 @@ def grown(samples: list[Sample], seconds: float) -> list[str]:
 def table(found: Outcome) -> list[str]:
     """The lines of the report."""
     lines = [
-        f"On {today()}: {found.seconds / 60:.1f} minutes, {found.starts} starts, {found.kills} kills, "
+        f"On {report.today()}: {found.seconds / 60:.1f} minutes, {found.starts} starts, {found.kills} kills, "
         f"{found.stops} clean stops, {found.acknowledged:,} messages acknowledged, {found.expired_files} log files "
         f"expired; {len(found.wrong)} wrong. Messages and answers that the readers checked: "
         + ", ".join(f"{kind} {count:,}" for kind, count in found.counts.items()) + ".",
@@ -236,7 +237,7 @@ def main() -> int:
         return 1
     shutil.rmtree(folder)
     if words.report is not None:
-        write_section(words.report, "soak", table(found))
+        report.write(words.report, "soak", table(found))
     return 0
 
 

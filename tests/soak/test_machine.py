@@ -22,8 +22,7 @@ from flintmq import open_store
 from flintmq.message import GetMessageStatus, Message, Outcome, PutResult
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.strategies import NAMES
-from tests.hostile.long_runs import small_and_quick
-from tests.store.crashed import Clock
+from tests.store.crashed import Clock, small_and_quick
 from tests.store.engine import KEYS, index_items, tree
 
 RUNS = int(os.environ.get("FLINTMQ_MACHINE", "40"))

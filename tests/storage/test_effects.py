@@ -262,3 +262,19 @@ def test_a_folder_that_is_made_has_its_names_on_disk(tmp_path: Path):
     effects.calls.clear()
     effects.make_folder(str(tmp_path / "a" / "b" / "c"))
     assert effects.calls == [], "it was there"
+
+
+def test_a_disk_that_knows_no_directory_is_an_error_and_not_a_search_without_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Found by failing every `stat` with EROFS: the way up from a folder ends at the root."""
+    (tmp_path / "a").mkdir()
+    looks = iter(range(1000))
+
+    def unknown(path: object) -> bool:
+        next(looks)
+        return False
+
+    monkeypatch.setattr(os.path, "isdir", unknown)
+    with pytest.raises(FileExistsError):
+        REAL.make_folder(str(tmp_path / "a"))

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 from flintmq.format import checkpoint, flintmq_mark, record
+from flintmq.storage.effects import Effects
+from flintmq.store import dispatch
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import damage
 from tests.storage.faults import Faulty
@@ -23,6 +26,17 @@ class Clock(Faulty):
     def now_ms(self) -> int:
         self.clock += 10
         return self.clock
+
+
+def small_and_quick(put: Callable[[object, str, object], None]) -> None:
+    """No syncs, as nobody pulls a plug, and small arrays for dispatch, as the stores have few records.
+
+    `put` sets an attribute: `setattr`, or a monkeypatch's.
+    """
+    put(Effects, "sync", lambda self, fd: None)
+    put(Effects, "sync_dir", lambda self, path: None)
+    put(dispatch, "MOST_UNITS", 2048)
+    put(dispatch, "MOST_KEYS", 2048)
 
 
 def make(root: Path, count: int = 12, size: int = 300) -> list[record.Record]:

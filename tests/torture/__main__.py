@@ -1,11 +1,12 @@
 """`make torture`: the long forms of all tests of reliability, in turn. It goes on where it was stopped.
 
-    python -m tests.torture [--seconds S] [--only NAME] [--list] [--state DIR] [--report FILE]
+    python -m tests.torture [--seconds S] [--only NAME] [--list] [--state FILE] [--work DIR] [--report FILE]
 
 Run it in the background, `nice`, for as long as you like: every run that is not through gets an equal part of the
 time that is left, and the next call goes on. What a machine lacks (root, strace, Java) ends a run with 4: it is left
 out, and the table says so. A run that finds something ends with 1; it stays in the table as `WRONG` until it is run
-again, and this program ends with 1. The runs are declared in tests/torture/runs.py.
+again, and this program ends with 1. The runs are declared in tests/torture/runs.py. What is done is remembered in
+tests/torture/state, in the repository, so that another machine goes on; logs and the rest lie in artifacts/torture.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from tests.torture import report
 from tests.torture.runs import RUNS, Run, environment
 
 NAME = "torture"
+STATE = Path("tests/torture/state/torture.json")
 THROUGH, WRONG, GOES_ON, LACKING = 0, 1, 3, 4
 
 
@@ -35,7 +37,8 @@ def one(run: Run, known: dict[str, Any], folder: Path, seconds: float) -> None:
         began = time.monotonic()
         words = [sys.executable, "-m", *shlex.split(run.words.format(n=known["done"]))]
         if run.resumes:
-            words += ["--seconds", str(int(max(left, 5))), "--state", str(folder / run.name.replace(" ", "-"))]
+            words += ["--seconds", str(int(max(left, 5)))]
+            words += [] if run.tracked else ["--state", str(folder / run.name.replace(" ", "-"))]
         limit = left + 600 if run.resumes else run.limit_s
         with (folder / "log.txt").open("a") as log:
             print(f"===== {run.name}: {shlex.join(words)}", file=log, flush=True)
@@ -90,7 +93,8 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=8 * 3600, help="stop after about so long (8 hours)")
     parser.add_argument("--only", choices=[run.name for run in RUNS], help="one run; begins it again if it was WRONG")
     parser.add_argument("--list", action="store_true", help="print the runs and end")
-    parser.add_argument("--state", type=Path, default=Path("artifacts/torture"))
+    parser.add_argument("--state", type=Path, default=STATE, help="what is done; remove it to begin again")
+    parser.add_argument("--work", type=Path, default=Path("artifacts/torture"), help="logs, and what is not small")
     parser.add_argument("--report", type=Path, help="the page with the marks of the table")
     words = parser.parse_args()
     state = report.State(words.state, runs={})
@@ -98,10 +102,11 @@ def main() -> int:
         print(*lines(state), sep="\n")
         return 0
     runs = [run for run in RUNS if words.only in (None, run.name)]
-    code = torture(runs, state, words.state, words.seconds)
+    words.work.mkdir(parents=True, exist_ok=True)
+    code = torture(runs, state, words.work, words.seconds)
     if words.report is not None:
         report.write(words.report, NAME, lines(state))
-    print(f"details: {words.state}/log.txt")
+    print(f"details: {words.work}/log.txt")
     return code
 
 

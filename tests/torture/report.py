@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -29,18 +30,37 @@ def table(head: list[str], rows: list[list[Any]]) -> list[str]:
     return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in cells)]
 
 
+def today() -> str:
+    """The day, for the line above a table."""
+    return f"{date.today():%d %B %Y}"
+
+
 def commit() -> str:
     """The commit and the day, for the line above a table."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return f"commit {done.stdout.strip() or '-'}, {date.today():%d %B %Y}"
+    return f"commit {done.stdout.strip() or '-'}, {today()}"
+
+
+def commits(told: list[str]) -> str:
+    """Several that `commit` gave, the day of each once."""
+    days: dict[str, list[str]] = {}
+    for one in told:
+        name, _, day = one.removeprefix("commit ").partition(", ")
+        days.setdefault(day, []).append(name)
+    return "; ".join(f"commit{'s' * (len(names) > 1)} {', '.join(names)}, {day}" for day, names in days.items())
+
+
+def memory() -> str | None:
+    """A directory in memory for many small stores, where there is one: their files are what costs most elsewhere."""
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
 
 
 class State:
-    """What a run remembers of itself, in one file that is replaced whole."""
+    """What a run remembers of itself, in one file that is replaced whole: `place`, or state.json in that folder."""
 
-    def __init__(self, folder: Path, **first: Any) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
-        self.file = folder / "state.json"
+    def __init__(self, place: Path, **first: Any) -> None:
+        self.file = place if place.suffix == ".json" else place / "state.json"
+        self.file.parent.mkdir(parents=True, exist_ok=True)
         self.all: dict[str, Any] = first | (json.loads(self.file.read_text()) if self.file.exists() else {})
 
     def __getitem__(self, name: str) -> Any:
@@ -58,5 +78,11 @@ class State:
     def save(self) -> None:
         """On disk, whole."""
         new = self.file.with_suffix(".new")
-        new.write_text(json.dumps(self.all))
+        new.write_text(json.dumps(self.all, indent=1) + "\n")
         new.replace(self.file)
+
+
+def note(state: State, done_with: str) -> None:
+    """When something is done: the commit that the run began with, among those before, in `commits`."""
+    if done_with not in state["commits"]:
+        state["commits"].append(done_with)

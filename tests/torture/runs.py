@@ -17,6 +17,7 @@ class Run:
         resumes: the command takes `--seconds` and `--state`, ends with 3 when the time is up, and the same command goes
             on. Such a run has one part.
         limit_s: after so long a part that does not resume has failed.
+        tracked: it keeps its state in tests/torture/state, in the repository, so that another machine goes on.
         environment: variables of its own.
     """
 
@@ -25,6 +26,7 @@ class Run:
     parts: int = 1
     resumes: bool = False
     limit_s: int = 1800
+    tracked: bool = False
     environment: dict[str, str] = field(default_factory=dict)
 
     def command(self, part: int) -> str:
@@ -36,16 +38,16 @@ class Run:
 RUNS = (
     Run("kill -9", "tests.crash.loop --cycles 5000", resumes=True),
     Run("power cuts, ext4 and XFS", "tests.crash.cuts --cuts 1000", resumes=True),
-    Run("each call fails", "tests.crash.syscalls", resumes=True),
+    Run("each call fails", "tests.crash.syscalls", resumes=True, tracked=True),
     Run("power cuts, simulated", "flintmq.testing.crash --states {n}00000 --jobs 2", parts=21),
     Run("power cuts, a disk that forgets", "tests.crash.power --seeds 1 --first {n}", parts=20),
     Run("consumers, kill -9", "tests.crash.consuming --stores 10 --first {n}0", parts=15),
-    Run("flipped bits", "tests.hostile.bits --stores 1 --first {n}", parts=20),
-    Run("pages, lengths, names, subsets", "tests.hostile.pages", limit_s=7200),
+    Run("flipped bits", "tests.hostile.bits", resumes=True, tracked=True),
+    Run("pages, lengths, names, subsets", "tests.hostile.pages", resumes=True, tracked=True),
     Run("state machine", "pytest -q tests/soak/test_machine.py", environment={"FLINTMQ_MACHINE": "2000"}, limit_s=7200),
     Run("soak", "tests.soak.run --minutes 30", limit_s=3000),
     Run("salvage", "tests.forensics.salvaging --stores 100 --first {n}00 --java 10", parts=10, limit_s=3600),
-    Run("damaged stores beside RocketMQ", "tests.interop.damaged --stores 100 --first {n}00", parts=10, limit_s=3600),
+    Run("damaged stores beside RocketMQ", "tests.interop.damaged --stores 1000", resumes=True, tracked=True),
     Run("mutants", "tests.mutants"),
     Run("fuzz", "tests.fuzz 120", parts=15),
     Run(

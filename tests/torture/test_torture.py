@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.torture import __main__ as main
-from tests.torture import report
+from tests.torture import awake, report
 from tests.torture.runs import RUNS, Run
 
 
@@ -72,3 +72,16 @@ def test_every_declared_run_is_there():
         if run.resumes:
             source = Path(importlib.util.find_spec(module).origin).read_text()  # type: ignore[union-attr,arg-type]
             assert run.parts == 1 and '"--seconds"' in source and '"--state"' in source, module
+
+
+def test_time_in_which_the_process_stood_still_does_not_count(monkeypatch: pytest.MonkeyPatch):
+    looks = iter((100.0, 100.2, 700.0, 700.5))
+    monkeypatch.setattr(awake.time, "monotonic", lambda: next(looks))
+    clock = awake.Awake(1)
+    assert [round(clock(), 6) for _ in range(3)] == [0.2, 1.2, 1.7]
+
+
+def test_the_day_of_several_commits_is_told_once():
+    told = ["commit a, 1 May 2026", "commit b, 1 May 2026", "commit c, 2 May 2026"]
+    assert report.commits(told) == "commits a, b, 1 May 2026; commit c, 2 May 2026"
+    assert report.commits([report.commit()]) == report.commit()

@@ -259,7 +259,7 @@ class Effects:
     def make_folder(self, path: str) -> None:
         """Make a directory and its parents, if it is missing. Durability: their names, on return."""
         missing, at = [], path
-        while not self.is_dir(at):
+        while not self.is_dir(at) and at != os.path.dirname(at):  # a disk may deny even the root
             missing.append(at)
             at = os.path.dirname(at)
         if missing:
