@@ -212,11 +212,6 @@ NOTES: Final[dict[str, str]] = {
 }
 
 
-def mended(code: str) -> bool:
-    """Whether `flintmq salvage` mends defects of this code."""
-    return _SALVAGE in DEFECTS[code].advice
-
-
 def tables() -> str:
     """The two tables of docs/verify.md."""
     return "\n".join(_lines()) + "\n"

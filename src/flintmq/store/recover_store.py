@@ -29,7 +29,7 @@ from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex, remove_unsynced
 from flintmq.store.load_derived import load_derived
-from flintmq.store.log import SALVAGE, LogWalk
+from flintmq.store.log import REFUSED, LogWalk
 from flintmq.store.log_files import LogFile, LogFiles, has_data
 from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
@@ -149,7 +149,7 @@ class LogRecovery:
         file = self.files.find(end)
         if reason != TORN and follower is not None and file is not None and not self.facts.power_cut:
             raise CorruptStoreError(
-                file.path, end - file.start, f"{reason}; records go on at offset {follower}", SALVAGE
+                file.path, end - file.start, f"{reason}; records go on at offset {follower}", REFUSED
             )
         verdict = Verdict.TORN_TAIL if follower is None else Verdict.UNORDERED
         self.tell(f"recovery after unclean stop: the log ends at {end} ({verdict.value}: {reason})")
