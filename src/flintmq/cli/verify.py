@@ -180,7 +180,8 @@ def _text(found: Verification) -> Iterator[str]:
         yield f"        and {found.defect_count - len(found.defects)} more defects"
     yield from _notes(found)
     state = "in use" if found.live else "stopped cleanly" if found.clean else "not stopped cleanly"
-    yield f"log     {found.records} records, offsets {found.log_begin} to {found.log_end}, {found.ending}; {state}"
+    end = f"{found.log_end}, {found.ending.replace('_', ' ')}"
+    yield f"log     {found.records} records, offsets {found.log_begin} to {end}; {state}"
     yield f"queues  {found.queues} with {found.units} units"
     yield f"index   {found.index_files} files with {found.index_items} items"
     if at_once := sum(count for code, count in found.defect_counts.items() if in_place(code)):

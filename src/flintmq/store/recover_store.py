@@ -347,10 +347,14 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
         message = record_at(files, offset)
         behind += 1
         offset = next_record(files, offset + (message.size if message is not None else 1))
-    decisions = [
-        f"the last stop was {'clean' if facts.clean else 'unclean'}",
-        f"{behind} records behind the end would be copied to quarantine/ and cut" if behind else "nothing would be cut",
-    ]
+    last = files.find(end)
+    if behind:
+        cut = f"{behind} records behind the end would be copied to quarantine/ and cut"
+    elif last is not None and has_data(last, effects, end - last.start):
+        cut = "what stands behind the end is no whole record, and would be zeroed"
+    else:
+        cut = "nothing would be cut"
+    decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
     for file in files.files:
         if file.start > max(end, files.min_offset):
             what = "bytes behind the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
