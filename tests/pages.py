@@ -29,8 +29,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -190,7 +191,7 @@ def same(expected: str, found: str) -> bool:
 
 
 def masked(one: str, other: str) -> str:
-    """An output with `...` for each word (and the blanks before it) that another run gave differently.
+    """An output with `...` for each word that another run gave differently; of a path its last, common part stays.
 
     Raises:
         ValueError: the runs differ in the number of lines or words, so that nobody can say which word is which.
@@ -203,8 +204,18 @@ def masked(one: str, other: str) -> str:
         words, others = re.findall(r"\s*\S+", first), re.findall(r"\s*\S+", second)
         if len(words) != len(others):
             raise ValueError(f"two runs differ in their words:\n{first}\n{second}")
-        lines.append("".join(w if w == o else "..." for w, o in zip(words, others, strict=True)))
+        lines.append("".join(_masked_word(word, again) for word, again in zip(words, others, strict=True)))
     return "".join(line + "\n" for line in lines)
+
+
+def _masked_word(word: str, again: str) -> str:
+    if word == again:
+        return word
+    blanks = re.match(r"\s*", word)[0]  # type: ignore[index]
+    parts, others = word.split("/"), again.split("/")
+    same_parts = takewhile(lambda pair: pair[0] == pair[1], zip(parts[:0:-1], others[:0:-1], strict=False))
+    kept = "".join(f"/{part}" for part, _ in list(same_parts)[::-1])
+    return (blanks if again.startswith(blanks) and not again[len(blanks)].isspace() else "") + "..." + kept
 
 
 @contextlib.contextmanager
@@ -306,8 +317,6 @@ def main(words: Sequence[str]) -> int:
                 print("\n".join([f"{page.relative_to(ROOT)}: {len(found)} differ", *found]), flush=True)
     return 1 if count else 0
 
-
-Runner = Callable[[Example], Path]
 
 if __name__ == "__main__":
     sys.exit(main(sys.argv[1:]))

@@ -69,10 +69,16 @@ def power_cut(path: Path) -> None:
     damage.zero(path / LOG / "00000000000000065536", 85504 - 65536, 512)
 
 
-def power_cut_damage(path: Path) -> None:
-    """As power_cut, and the disk also lost a sector that it had said to have written."""
+def power_cut_hole(path: Path) -> None:
+    """As power_cut, and a sector in the middle of what was not yet flushed never arrived, although later ones did."""
     power_cut(path)
     damage.zero(path / LOG / "00000000000000032768", 12800, 512)
+
+
+def power_cut_damage(path: Path) -> None:
+    """As power_cut, and the disk lost a sector that it had said to have written, seconds before."""
+    power_cut(path)
+    damage.zero(path / LOG / "00000000000000000000", 13312, 512)
 
 
 def power_cut_engine(path: Path) -> None:
@@ -113,6 +119,7 @@ def missing(path: Path) -> None:
 SCENES: dict[str, Callable[[Path], None]] = {
     function.__name__.replace("_", "-"): function
     for function in (
-        wont_start, in_use, bad_config, power_cut, power_cut_damage, power_cut_engine, nearly_full, died, missing
+        wont_start, in_use, bad_config, power_cut, power_cut_hole, power_cut_damage, power_cut_engine, nearly_full,
+        died, missing,
     )
 }  # fmt: skip

@@ -82,9 +82,9 @@ def _render(plan: Plan) -> Iterator[Any]:
     yield f"       hour above {rules['delete_at']} % of the disk; {force}; {rules['at_once']} at a time"
     yield f"disk   {plan.used} % used" + (": puts are refused" if plan.refuses_puts else "")
     yield (
-        f"now    {plan.now}: files are looked at"
+        f"now    cleaning runs: {plan.now}"
         if plan.now
-        else "now    not an hour of deleteWhen, and no lack of space"
+        else "now    no cleaning: not an hour of deleteWhen, and no lack of space"
     )
     yield _plain(_next(plan))
     yield ""
