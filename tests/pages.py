@@ -25,6 +25,7 @@ import io
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -75,6 +76,11 @@ class Command(NamedTuple):
     output: str
 
 
+def lacks(example: Example) -> str:
+    """Why a block cannot be run here; empty if it can."""
+    return "jq is not installed" if re.search(r"\|\s*jq\b", example.code) and shutil.which("jq") is None else ""
+
+
 def pages(names: Sequence[str] = ()) -> list[Path]:
     """The pages of these names below the root, directories whole; without names all that have examples."""
     if not names:
@@ -121,8 +127,10 @@ def run_example(example: Example, folder: Path, bin_folder: Path | None = None) 
         bin_folder: the scripts of another environment, which then runs everything.
 
     Raises:
-        RuntimeError: a program failed.
+        RuntimeError: a program failed, or what a block runs is not installed.
     """
+    if reason := lacks(example):
+        raise RuntimeError(f"{example.where}: {reason}")
     if example.scene is not None:
         SCENES[example.scene](folder / "store")
     if example.kind == "console":

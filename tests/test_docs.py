@@ -13,16 +13,13 @@ import pytest
 from tests import pages
 from tests.pages import Example, same
 
-JQ = re.compile(r"\|\s*jq\b")
 
-
-def parameters(kind: str) -> list:
-    """pytest's parameters: the examples of one kind, named by page and line."""
+def parameters() -> list:
+    """pytest's parameters: the examples of each page in its order, named by page and line."""
     found = []
     for example in (example for page in pages.pages() for example in pages.examples(page)):
-        if example.kind == kind:
-            spark = kind == "python" and re.search(r"pyspark|flintmq\.spark", example.code)
-            found.append(pytest.param(example, id=example.where, marks=[pytest.mark.spark] if spark else []))
+        spark = example.kind == "python" and re.search(r"pyspark|flintmq\.spark", example.code)
+        found.append(pytest.param(example, id=example.where, marks=[pytest.mark.spark] if spark else []))
     return found
 
 
@@ -56,14 +53,10 @@ def test_the_readme_has_examples():
     assert kinds.count("console") >= 3 and kinds.count("python") >= 3
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="the console examples are written for bash")
-@pytest.mark.parametrize("example", parameters("console"))
-def test_console(example: Example, folder_of: Callable[[Example], Path]):
-    if JQ.search(example.code) and shutil.which("jq") is None:
-        pytest.skip("jq is not installed")
-    check(example, folder_of(example))
-
-
-@pytest.mark.parametrize("example", parameters("python"))
-def test_python(example: Example, folder_of: Callable[[Example], Path]):
+@pytest.mark.parametrize("example", parameters())
+def test_example(example: Example, folder_of: Callable[[Example], Path]):
+    if example.kind == "console" and shutil.which("bash") is None:
+        pytest.skip("the console examples are written for bash")
+    if reason := pages.lacks(example):
+        pytest.skip(reason)
     check(example, folder_of(example))

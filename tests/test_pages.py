@@ -92,12 +92,7 @@ def test_a_program_that_fails_is_an_error(tmp_path: Path):
 
 def test_a_command_alone_runs_here_as_in_a_shell(golden, tmp_path: Path):
     golden("basic").copy(tmp_path)
-    for words in (
-        "inspect basic",
-        "scan basic --limit 2 --format '{topic} {body}'",
-        "scan basic --topic None",
-        "bogus",
-    ):
+    for words in ("scan basic --limit 2 --format '{topic} {body}'", "scan basic --topic None"):
         assert pages.ALONE.fullmatch(f"flintmq {words}")
         here = pages._console(f"flintmq {words}", tmp_path, None)
         assert here and here == pages._console(f"flintmq {words} ; true", tmp_path, None)
@@ -112,12 +107,21 @@ def test_a_command_alone_runs_here_as_in_a_shell(golden, tmp_path: Path):
         assert not pages.ALONE.fullmatch(f"flintmq {words}")
 
 
+def test_what_is_not_installed_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    example = pages.Example("p:1", "console", "$ echo 1 | jq .\n1\n", None, None)
+    monkeypatch.setattr("shutil.which", lambda name: None)
+    assert pages.lacks(example) == "jq is not installed"
+    with pytest.raises(RuntimeError, match="jq is not installed"):
+        list(pages.run_example(example, tmp_path))
+
+
 @pytest.mark.parametrize("name", sorted(SCENES))
 def test_a_scene_has_the_same_bytes_each_time(name: str, tmp_path: Path):
-    SCENES[name](tmp_path / "one")
-    SCENES[name](tmp_path / "two")
-    assert tree(tmp_path / "one") == tree(tmp_path / "two")
-    SCENES[name](tmp_path / "two")  # it replaces what is there
+    SCENES[name](tmp_path / "store")
+    first = tree(tmp_path / "store")
+    (tmp_path / "store" / "what was there").touch()
+    SCENES[name](tmp_path / "store")
+    assert tree(tmp_path / "store") == first
 
 
 def test_a_store_in_use_is_in_use_as_long_as_it_is_there(tmp_path: Path):
