@@ -300,10 +300,14 @@ def _put(match: re.Match[str], block: str) -> str:
 def fresh_environment() -> Iterator[Path]:
     """The scripts of a new environment with FlintMQ installed as docs/first-hour.md says; needs a package index."""
     with tempfile.TemporaryDirectory(prefix="fresh-") as name:
-        subprocess.run([sys.executable, "-m", "venv", name], check=True)
-        pip = [f"{name}/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
-        subprocess.run([*pip, f"{ROOT}[duckdb,arrow]", "pytest"], check=True)
-        yield Path(name, "bin")
+        tree = Path(name, "tree")  # a build writes into the tree that it builds
+        shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
+        for file in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
+            shutil.copy(ROOT / file, tree / file)
+        subprocess.run([sys.executable, "-m", "venv", f"{name}/venv"], check=True)
+        pip = [f"{name}/venv/bin/python", "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, f"{tree}[duckdb]", "pytest"], check=True)
+        yield Path(name, "venv", "bin")
 
 
 def main(words: Sequence[str]) -> int:
