@@ -100,7 +100,7 @@ def command(
     """Check everything in a store against the log, or a part of it.
 
     Every record, queue unit, index item and small file; exit code 1 where they contradict each other. Each defect
-    tells its file, position, what was expected and found, what it costs, the last line but one the command that
+    tells its file, position, what was expected and found, and what it costs; the line `mend` names the command that
     mends all, or most. Notes are harmless: leftovers of a crash, of expiry, of a cut log. docs/verify.md explains all.
 
     --to and --max-seconds end a run early, and --resume goes on there: together the runs find what one would. --from
