@@ -24,7 +24,7 @@ DEFECTS: Final[dict[str, Code]] = {
     # -- commit log
     "record-damaged": Code(
         "A stretch of the log holds no record that counts, although records follow or it was flushed.",
-        "its messages are lost; RocketMQ cuts the log here at its next start and drops all that follows",
+        "its messages are lost; a start of RocketMQ that checks this file cuts the log here and drops all that follows",
         f"before any broker starts on it: {_SALVAGE} --into DIR saves the rest, --in-place lets a broker start",
     ),
     "log-unordered": Code(
