@@ -103,6 +103,13 @@ def test_what_is_no_store_is_one_clear_line(name: str, what: str, run: Run, tmp_
     assert len(result.err.splitlines()) == 1 and result.err.startswith(f"flintmq: {place}: ")
 
 
+@pytest.mark.parametrize("words", [[], ["spark"], ["retention"]])
+def test_no_summary_of_a_command_is_cut_short(words: list[str], run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    listed = run(*words, "--help").out.partition("Commands:\n")[2].partition("\n\n")[0].splitlines()
+    assert listed and [line for line in listed if not line.endswith(".") or line.endswith("...")] == []
+
+
 def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "consumequeue").mkdir()

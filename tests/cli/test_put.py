@@ -52,7 +52,7 @@ def test_standard_input_is_the_body(run: Run, tmp_path: Path, monkeypatch: pytes
 def test_a_refused_message_ends_with_its_status(run: Run, tmp_path: Path) -> None:
     result = run("put", tmp_path / "store", "a/b", "x")
     assert result.code == 3 and result.out == "MESSAGE_ILLEGAL  not stored\n"
-    assert "MESSAGE_ILLEGAL, the message is failed" in result.err
+    assert "MESSAGE_ILLEGAL: the message is not stored" in result.err
 
 
 def test_wrong_use(run: Run, tmp_path: Path) -> None:

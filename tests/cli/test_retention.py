@@ -24,7 +24,7 @@ def test_for_people(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     assert (result.code, result.err) == (0, "")
     lines = result.out.splitlines()
     assert "a file goes 72 h after it was last written, in the hours 04" in lines[2]
-    assert lines[5] == "now    not an hour of deleteWhen, and no lack of space"
+    assert lines[5] == "now    no cleaning: not an hour of deleteWhen, and no lack of space"
     assert "next   2026-11-24T04:00:00.000Z (04:00 UTC), in 19 h: 5 files of the log (640.0 KiB);" in lines[6]
     assert lines[7] == "       17 of queues and 3 of the index follow; the log then begins at 655360"
     assert sum("older than 72 h" in line for line in lines) == 5
@@ -35,7 +35,7 @@ def test_for_people(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
 def test_what_if_the_disk_were_full(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     path = golden("basic").path
     result = run("retention", "explain", path, "--used", 95)
-    assert "95 % used: puts are refused" in result.out and "now    disk 95 % full: files are looked at" in result.out
+    assert "95 % used: puts are refused" in result.out and "now    cleaning runs: disk 95 % full" in result.out
     words = ("--used", 95, "--set", "cleanFileForciblyEnable=false", "--at", "2026-11-21", "--json")
     [plan] = run("retention", "explain", path, *words).rows
     assert plan["now"] == "disk 95 % full" and plan["refuses_puts"] and plan["next_when"] > plan["at"]

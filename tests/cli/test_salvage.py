@@ -64,7 +64,7 @@ def test_it_takes_a_typed_yes(
 
 def test_verify_names_it(run: Run, golden: Any, tmp_path: Path) -> None:
     root = damaged(golden, tmp_path)
-    assert f"flintmq salvage {root} --in-place --dry-run" in run("verify", root).out
+    assert f"flintmq salvage {root} --in-place  (first with --dry-run; or" in run("verify", root).out
 
 
 def test_wrong_use(run: Run, golden: Any, tmp_path: Path) -> None:

@@ -169,6 +169,13 @@ def test_many_damaged_places_are_counted(run: Run, basic: Golden, tmp_path: Path
     assert lines[-1] == f"flintmq: skipped {len(rows)} places in all, {sum(row['size'] for row in rows)} bytes"
 
 
+def test_nothing_found_is_said(run: Run, basic: Golden) -> None:
+    result = run("scan", basic.path, "--topic", "Oders")
+    assert (result.code, result.out) == (0, "") and "no record matches" in result.err and "inspect" in result.err
+    assert "note" in json.loads(run("scan", basic.path, "--topic", "Oders", "--json").err)
+    assert run("scan", basic.path, "--limit", 0).err == ""
+
+
 def test_a_shrunken_file_is_an_error_not_a_crash(run: Run, basic: Golden, tmp_path: Path) -> None:
     store = basic.copy(tmp_path)
     for length in (0, 1, 7, 8, 90, 100_003):

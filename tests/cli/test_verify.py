@@ -59,6 +59,17 @@ def test_defects_tell_place_expected_found_and_cost(run: Run, golden, expected: 
     assert lines[-1]["kind"] == "summary" and lines[-1]["defect_count"] == 2
 
 
+def test_one_command_for_most_and_others_where_they_are_needed(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic").copy(tmp_path)
+    (store / "consumequeue" / "Orders" / "0" / "00000000000000000000").unlink()
+    (store / "flintmq.mark").write_bytes(b"x")
+    text = run("verify", store).out
+    mends = [line for line in text.splitlines() if "mend" in line]
+    assert mends[0] == f"        mend: flintmq recover {store}"
+    assert mends[1].startswith("mend    the other") and f": flintmq salvage {store} --in-place  (first" in mends[1]
+    assert len(mends) == 2
+
+
 def printed(found: Verification, monkeypatch: pytest.MonkeyPatch, json: bool = False) -> str:
     stdout = io.TextIOWrapper(io.BytesIO(), "utf-8")
     monkeypatch.setattr("sys.stdout", stdout)

@@ -156,7 +156,25 @@ def test_what_is_no_file_of_a_store_is_left_out(golden: Any, tmp_path: Path) -> 
     root = golden("basic").copy(tmp_path)
     (root / "config").mkdir(exist_ok=True)
     (root / "config" / "link.json").symlink_to("/etc/hostname")
+    (root / "config" / "folder").symlink_to(tmp_path)  # which holds the copy itself: following it would not end
+    (root / "elsewhere").symlink_to(tmp_path)
     os.mkfifo(root / "pipe")
+    os.mkfifo(root / "commitlog" / "pipe")
+    (root / "commitlog" / "00000000000001310720").symlink_to("/etc/hostname")
+    (root / "commitlog" / "notes.txt").write_text("not the log's")
     done = copy_whole(str(root), str(tmp_path / "into"))
-    assert sorted(done.left_out) == ["config/link.json", "pipe"]
-    assert not (tmp_path / "into" / "pipe").exists()
+    left_out = ["commitlog/00000000000001310720", "commitlog/notes.txt", "commitlog/pipe"]
+    left_out += ["config/folder", "config/link.json", "elsewhere", "pipe"]
+    assert sorted(done.left_out) == left_out
+    assert not any(os.path.lexists(tmp_path / "into" / name) for name in left_out)
+
+
+def test_a_directory_of_the_root_may_lie_on_another_disk(golden: Any, tmp_path: Path) -> None:
+    root = golden("basic").copy(tmp_path)
+    (root / "consumequeue").rename(tmp_path / "disk")
+    (root / "consumequeue").symlink_to(tmp_path / "disk")
+    done = copy_whole(str(root), str(tmp_path / "into"))
+    assert done.left_out == [] and verify(tmp_path / "into").defects == []
+    assert not (tmp_path / "into" / "consumequeue").is_symlink()
+    with pytest.raises(UsageError, match="lies in the store"):
+        copy_whole(str(root), str(tmp_path / "disk" / "copy"))

@@ -74,3 +74,14 @@ def test_a_mark_beyond_the_log(tmp_path: Path) -> None:
         assert len([m for m in found.messages if m.topic == "T"]) >= 7
         put = store.put(Message("T", b"next"))
         assert put.physical_offset >= results[8].physical_offset + results[8].size, "no log offset is given twice"
+
+
+@pytest.mark.parametrize(
+    ("data", "why"), [(b"short", "it cannot be read"), (b"\x10" + bytes(4095), "it told of records that")]
+)
+def test_a_checkpoint_is_made_again_for_the_reason_that_it_has(golden: Any, tmp_path: Path, data: bytes, why: str):
+    root = golden("basic").copy(tmp_path)
+    (root / "checkpoint").write_bytes(data)
+    [change] = mend(root, golden("basic")).changes
+    assert change["file"].endswith("checkpoint") and change["why"].startswith(why)
+    assert verify(root).defects == []

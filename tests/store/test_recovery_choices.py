@@ -98,6 +98,17 @@ def test_a_whole_record_out_of_order_between_others_is_damage(tmp_path: Path):
     assert tree(tmp_path) == before
 
 
+def test_a_preview_tells_of_a_tail_that_holds_no_record(tmp_path: Path):
+    kept = make(tmp_path, count=8, size=200)
+    killed(tmp_path, flushed=kept[6].physical_offset)
+    zero(tmp_path, kept[7].physical_offset + 100, kept[7].size - 100)
+    told = preview(str(tmp_path), CONFIG)["decisions"]
+    assert told == ["the last stop was unclean", "what stands behind the end is no whole record, and would be zeroed"]
+    with open_small(tmp_path, Clock()) as store:
+        assert any(line.startswith("zeroed ") for line in store.recovered.decisions)
+        assert store.recovered.state.end == kept[7].physical_offset
+
+
 def test_what_a_preview_says_is_what_recovery_then_does(tmp_path: Path):
     kept = make(tmp_path, count=20, size=600)
     assert preview(str(tmp_path), CONFIG)["decisions"] == ["the last stop was clean", "nothing would be cut"]

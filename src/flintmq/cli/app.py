@@ -56,7 +56,7 @@ spark_app = typer.Typer(
     name="spark",
     no_args_is_help=False,
     rich_markup_mode=None,
-    help=spark.__doc__.splitlines()[0] if spark.__doc__ else None,
+    help=spark.HELP,
 )
 for _module in (inspect, explain, scan, tail, get, query, sql, verify, rebuild, salvage, copy, put, recover, doctor):
     app.command(_module.__name__.rpartition(".")[2], epilog=_module.EPILOG)(_module.command)
@@ -77,7 +77,7 @@ def _version(wanted: bool) -> None:
 
 @app.callback(
     epilog=examples(
-        "flintmq inspect /var/rocketmq/store", "flintmq scan /var/rocketmq/store --topic Orders --since -15m"
+        "flintmq verify /var/rocketmq/store", "flintmq scan /var/rocketmq/store --topic Orders --since -15m"
     )
 )
 def _root(
@@ -85,9 +85,10 @@ def _root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """Look into Apache RocketMQ message stores: offline, read-only, without Java.
+    """Look into Apache RocketMQ message stores, and mend them: offline, without Java.
 
-    No command writes to STORE but put, recover and salvage. What they print is escaped for terminals; --json gives
+    STORE is the directory with commitlog/ in it. Begin with inspect (what is there?) and verify (is it sound?). No
+    command writes to STORE but put, recover, and salvage --in-place. Output is escaped for terminals; --json gives
     exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; docs/cli.md
     lists the others.
     """

@@ -52,12 +52,12 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Copy a store that both RocketMQ and FlintMQ open, at rest or while a broker writes it.
+    """Copy a store, also while a broker writes it.
 
-    Whole, it has the same bytes up to where the log ends when it is copied. With --topic, --since or --until it is a
-    new store of these messages alone: offsets begin at 0, committed offsets follow, and copy.jsonl in it maps old to
-    new. The copy appears at once when it is whole; a run that was killed leaves nothing at DIR, and the next begins
-    anew.
+    Both RocketMQ and FlintMQ open the copy. Whole, it has the same bytes up to where the log ends when it is copied.
+    With --topic, --since or --until it is a new store of these messages alone: offsets begin at 0, committed offsets
+    follow, and copy.jsonl in it maps old to new. The copy appears at once when it is whole; a run that was killed
+    leaves nothing at DIR, and the next begins anew.
     """
     out, config = output(as_json), store_config(settings)
     first, end = time_range(since, until)
@@ -88,7 +88,7 @@ def _whole(done: Copied) -> Iterable[Any]:
     if done.live:
         yield "state    a writer was at work or had died: queues and index were settled, the copy is stopped cleanly"
     for name in done.left_out:
-        yield f"left out {printable(name)}: no regular file, or gone meanwhile"
+        yield f"left out {printable(name)}: a link, no file of a store, or gone meanwhile"
     yield f"result   {printable(done.into)}"
 
 

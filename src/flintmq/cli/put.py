@@ -23,6 +23,13 @@ EPILOG = examples(
 LINES_AT_ONCE = 1000
 
 
+WHAT_IT_MEANS = {
+    "failed": "the message is not stored; mend what the lines above tell, and put it again",
+    "unknown": "the message may be stored or not; look for it (flintmq query, tail) before you put it again",
+}
+"""What is certain about a message that was not answered OK."""
+
+
 def command(
     store: Annotated[
         str, typer.Argument(metavar="STORE", show_default=False, help="The store's directory; made if it is missing.")
@@ -55,9 +62,7 @@ def command(
             out.lines([_json(r) if as_json else _line(r, topic, queue_id) for r in results])
             failed = next((r for r in results if r.outcome is not flintmq.Outcome.OK), None)
             if failed is not None:
-                raise StoreError(
-                    f"{store}: {failed.status.name}, the message is {failed.outcome.value}; see the lines above"
-                )
+                raise StoreError(f"{store}: {failed.status.name}: {WHAT_IT_MEANS[failed.outcome.value]}")
     return 0
 
 

@@ -22,10 +22,11 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Recover a store: cut its torn or stale tail, make queues and index agree with the log.
+    """Recover a store, as the next start would.
 
-    What counts behind the cut is copied to quarantine/ first. Damage that is no tail is an error (exit code 1), and
-    nothing is touched then. Stop the broker before; afterwards the store counts as stopped cleanly.
+    Its torn or stale tail is cut, and queues and index are made to agree with the log. What counts behind the cut is
+    copied to quarantine/ first. Damage that is no tail is an error (exit code 1), and nothing is touched then. Stop the
+    broker before; afterwards the store counts as stopped cleanly.
     """
     out, config = output(as_json), store_config(settings)
     if dry_run:

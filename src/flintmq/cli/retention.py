@@ -17,7 +17,7 @@ from flintmq.cli.text import cut, duration, iso, parse_time, printable, size
 if TYPE_CHECKING:
     from flintmq.forensics.retention import FileFate, Plan, Unread
 
-HELP = "What is deleted from a store when it is old or the disk is full."
+HELP = "What is deleted when it is old or the disk is full."
 EPILOG = examples(
     "flintmq retention explain /var/rocketmq/store --set fileReservedTime=48",
     "flintmq retention explain /var/rocketmq/store --at now --used 88 --json",
@@ -51,7 +51,7 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Say what retention would delete, when and by which rule, and who has not read it.
+    """Say what would be deleted, when, and who has not read it.
 
     By the rules of RocketMQ, which FlintMQ's engine follows too: files of the log older than fileReservedTime go in the
     hours of deleteWhen (local time), at any hour once the disk is fuller than diskMaxUsedSpaceRatio, and whatever their
@@ -82,9 +82,9 @@ def _render(plan: Plan) -> Iterator[Any]:
     yield f"       hour above {rules['delete_at']} % of the disk; {force}; {rules['at_once']} at a time"
     yield f"disk   {plan.used} % used" + (": puts are refused" if plan.refuses_puts else "")
     yield (
-        f"now    {plan.now}: files are looked at"
+        f"now    cleaning runs: {plan.now}"
         if plan.now
-        else "now    not an hour of deleteWhen, and no lack of space"
+        else "now    no cleaning: not an hour of deleteWhen, and no lack of space"
     )
     yield _plain(_next(plan))
     yield ""

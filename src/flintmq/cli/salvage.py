@@ -138,12 +138,20 @@ def _mended(mended: Mended, done: bool) -> Iterable[str]:
     if not mended.ranges and not mended.changes:
         yield "result   nothing is to be done"
     else:
-        others = len(mended.changes)
-        covered = f"{len(mended.ranges)} range{'' if len(mended.ranges) == 1 else 's'} ({size(lost)})"
-        did = "covered {}, made {}" if done else "would cover {} and make {}"
-        yield f"result   {did.format(covered, others)} other change{'' if others == 1 else 's'}"
+        yield f"result   {_result(len(mended.ranges), lost, len(mended.changes), done)}"
     if mended.journal:
         yield f"kept     {printable(mended.journal)} holds what was there; --undo takes all back"
+
+
+def _result(ranges: int, lost: int, changes: int, done: bool) -> str:
+    """What was done, or would be: ranges that are covered, of so many bytes, and other changes."""
+    cover, make = ("covered", "made") if done else ("would cover", "would make")
+    parts = []
+    if ranges:
+        parts.append(f"{cover} {ranges} range{'' if ranges == 1 else 's'} ({size(lost)})")
+    if changes:
+        parts.append(f"{make} {changes} {'other ' if ranges else ''}change{'' if changes == 1 else 's'}")
+    return ", ".join(parts)
 
 
 def _what(line: dict[str, Any]) -> str:

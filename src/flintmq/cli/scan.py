@@ -95,6 +95,7 @@ class Scan:
         from flintmq.store.snapshot import list_log
 
         self.selection, self.bodies, self.progress = selection, bodies, progress
+        self.found = 0
         self.report = Report()
         effects = effects_for(store, config.s3)
         root = open_root(store, config, effects)
@@ -113,6 +114,7 @@ class Scan:
                 if has_key(message):
                     body = body_of(message)
                     if grep is None or grep in body:
+                        self.found += 1
                         yield message, body
             self.progress(piece.base + piece.end - log.min_offset, log.limit - log.min_offset)
 
@@ -178,6 +180,8 @@ def command(
     with out.progress("scanning", unless=sys.stdout.isatty()) as progress:
         found = Scan(store, selection, store_config(settings), bodies, skip_damage, progress)
         out.lines(write(message, body) for message, body in islice(found, limit))
+    if not found.found and limit != 0:
+        out.note("no record matches; flintmq inspect tells which topics and times there are")
     return max(tell_damage(out, found.report), bodies.tell(out))
 
 

@@ -1,4 +1,4 @@
-"""Jobs on Spark: verify and rebuild; export, dispatch, replay and stats have modules of their own."""
+"""The group `flintmq spark`: verify and rebuild here, the other jobs in modules of their own."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from flintmq.cli.spark_export import export_command
 from flintmq.cli.spark_job import spark_job
 from flintmq.cli.verify import print_verification
 
+HELP = "Jobs on Spark, for large stores: export, rebuild and more."
 EPILOG = examples(
     "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
     "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]'",

@@ -51,9 +51,10 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Rates, sizes, keys, producers, latency, queues and consumer lag, as one HTML page.
+    """Make a page of HTML: rates, sizes, latency, queues, lag.
 
-    Counts in one pass over the log, at rest or while it is written. The page opens without a network.
+    Keys and producers too. Counts in one pass over the log, at rest or while it is written. The page opens without a
+    network.
     """
     from flintmq.spark.jobs.stats import check_target, stats
 

@@ -79,11 +79,12 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Show the newest messages of a topic, and with --follow those that come.
+    """Show the newest messages of a topic, or follow it.
 
-    On a store that is in use as well, by RocketMQ or FlintMQ. One line a message, in the order of the log: when, which
-    queue and offset, where in the log, how large, tags, keys, the start of the body; with --json one object a line with
-    exactly the keys of the schema. Light queues are topics of their own (%LMQ%...).
+    With --follow also those that come. On a store that is in use as well, by RocketMQ or FlintMQ. One line a message,
+    in the order of the log: when, which queue and offset, where in the log, how large, tags, keys, the start of the
+    body; with --json one object a line with exactly the keys of the schema. Light queues are topics of their own
+    (%LMQ%...).
     """
     if begin is not None and lines is not None:
         raise UsageError("--from and --lines exclude each other; give a time, or how many of the newest")

@@ -17,8 +17,7 @@ from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, Sto
 from flintmq.cli.output import Output, dumps, output, stderr
 from flintmq.cli.text import cut, printable
 from flintmq.errors import UnfinishedError, UsageError
-from flintmq.forensics.codes import mended
-from flintmq.forensics.mends import mend
+from flintmq.forensics.mends import in_place, mend
 
 if TYPE_CHECKING:
     from flintmq.forensics.findings import Defect, Findings, Note
@@ -101,8 +100,8 @@ def command(
     """Check everything in a store against the log, or a part of it.
 
     Every record, queue unit, index item and small file; exit code 1 where they contradict each other. Each defect
-    tells its file, position, what was expected and found, what it costs, and the command that mends it. Notes are
-    harmless: leftovers of a crash, of expiry, of a cut log. docs/verify.md explains all of both.
+    tells its file, position, what was expected and found, and what it costs; the line `mend` names the command that
+    mends all, or most. Notes are harmless: leftovers of a crash, of expiry, of a cut log. docs/verify.md explains all.
 
     --to and --max-seconds end a run early, and --resume goes on there: together the runs find what one would. --from
     alone judges as if the log before it had expired.
@@ -175,16 +174,20 @@ def _text(found: Verification) -> Iterator[str]:
         yield f"defect  {defect.code}: {printable(defect.file)}{place}"
         yield f"        expected {printable(defect.expected)}; found {printable(defect.found)}"
         yield f"        {printable(defect.cost)}"
-        yield f"        mend: {printable(mend(defect.code, found.root))}"
+        if not in_place(defect.code):
+            yield f"        mend: {printable(mend(defect.code, found.root))}"
     if found.defect_count > len(found.defects):
         yield f"        and {found.defect_count - len(found.defects)} more defects"
     yield from _notes(found)
     state = "in use" if found.live else "stopped cleanly" if found.clean else "not stopped cleanly"
-    yield f"log     {found.records} records, offsets {found.log_begin} to {found.log_end}, {found.ending}; {state}"
+    end = f"{found.log_end}, {found.ending.replace('_', ' ')}"
+    yield f"log     {found.records} records, offsets {found.log_begin} to {end}; {state}"
     yield f"queues  {found.queues} with {found.units} units"
     yield f"index   {found.index_files} files with {found.index_items} items"
-    if any(map(mended, found.defect_counts)):
-        yield f"mend    flintmq salvage {printable(found.root)} --in-place --dry-run  (or --into DIR: a new store)"
+    if at_once := sum(count for code, count in found.defect_counts.items() if in_place(code)):
+        which = "" if at_once == found.defect_count else f"the other {at_once}: " if at_once > 1 else "the other: "
+        command = printable(shlex.quote(found.root))
+        yield f"mend    {which}flintmq salvage {command} --in-place  (first with --dry-run; or --into DIR: a new store)"
     if found.stopped is not None or found.part_begin > found.log_begin:
         yield f"part    log offsets {found.part_begin} to {found.part_end}"
     so_far = "so far " if found.stopped is not None else ""

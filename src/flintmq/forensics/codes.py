@@ -24,7 +24,7 @@ DEFECTS: Final[dict[str, Code]] = {
     # -- commit log
     "record-damaged": Code(
         "A stretch of the log holds no record that counts, although records follow or it was flushed.",
-        "its messages are lost; RocketMQ cuts the log here at its next start and drops all that follows",
+        "its messages are lost; a start of RocketMQ that checks this file cuts the log here and drops all that follows",
         f"before any broker starts on it: {_SALVAGE} --into DIR saves the rest, --in-place lets a broker start",
     ),
     "log-unordered": Code(
@@ -210,11 +210,6 @@ NOTES: Final[dict[str, str]] = {
     "unknown-file": "A file or directory that RocketMQ 5.3.3 and 5.4.0 do not make.",
     "not-checked": "A part of the store that verify does not look into.",
 }
-
-
-def mended(code: str) -> bool:
-    """Whether `flintmq salvage` mends defects of this code."""
-    return _SALVAGE in DEFECTS[code].advice
 
 
 def tables() -> str:

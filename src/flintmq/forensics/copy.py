@@ -21,12 +21,14 @@ from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.forensics import rebuild
 from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage import Salvage, Salvaged, check_target
+from flintmq.forensics.verify_config import ROOT_NAMES
 from flintmq.format.index import PEER_533
 from flintmq.storage.effects import REAL
 from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.where import effects_for, is_remote, local_only
 from flintmq.store import geometry
 from flintmq.store.log import find_end
+from flintmq.store.log_files import file_start
 from flintmq.store.message_store import MessageStore
 from flintmq.store.predicate import Predicate
 from flintmq.store.recovery import Facts, read_facts
@@ -50,7 +52,7 @@ class Copied:
         files: how many files.
         data_bytes: bytes that were copied; the rest of the files are holes.
         live: whether the store was being written, or had stopped uncleanly: then queues and index were settled.
-        left_out: files that are no regular files, or that went away meanwhile.
+        left_out: what was not copied: links, what is no regular file or not the log's, files that went away meanwhile.
     """
 
     into: str
@@ -139,8 +141,9 @@ def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]
     config = config or StoreConfig()
     root = geometry.open_root(root, config, effects_for(root, config.s3))
     real = os.path.realpath(into)
-    if not is_remote(root) and os.path.commonpath([real, os.path.realpath(root)]) == os.path.realpath(root):
-        raise UsageError(f"{into} lies in the store, where nothing is written; give another place")
+    for place in (root, *(os.path.join(root, name) for name in ROOT_NAMES)):  # some may be links to other disks
+        if not is_remote(root) and os.path.commonpath([real, os.path.realpath(place)]) == os.path.realpath(place):
+            raise UsageError(f"{into} lies in the store, where nothing is written; give another place")
     check_target(into)
     return into, root
 
@@ -189,6 +192,12 @@ class _Whole:
                 raise StoreError(f"{file.path}: it went away while it was copied (retention); copy again")
             if self.progress:
                 self.progress(file.start + count - log.min_offset, end - log.min_offset)
+        known = {file.path for file in log.files}
+        for folder in sorted({os.path.dirname(path) for path in known}):
+            for path in (os.path.join(folder, name) for name in self.effects.listdir(folder)):
+                no_log = file_start(os.path.basename(path)) is None or self.effects.size(path) is None
+                if path not in known and no_log:  # else a file that was made meanwhile
+                    self.done.left_out.append(os.path.relpath(path, self.root))
 
     def _tree(self, inside: str, skip: set[str] | frozenset[str] = frozenset()) -> None:
         """A directory of the store with all below it; `skip` are names in it."""
@@ -198,10 +207,19 @@ class _Whole:
             path = os.path.join(folder, name)
             if not inside and name.startswith(".flintmq"):  # a job's work that was not finished
                 continue
-            if self.effects.is_dir(path):
+            if self._leads_out(inside, name):
+                self.done.left_out.append(os.path.join(inside, name))
+            elif self.effects.is_dir(path):
                 self._tree(os.path.join(inside, name))
             elif not self._file(path, os.path.join(target, name)):
                 self.done.left_out.append(os.path.join(inside, name))
+
+    def _leads_out(self, inside: str, name: str) -> bool:
+        """Whether this is a link that is not followed: any but a known directory of the root, such as one on another
+        disk. A store may come from anywhere, and what its links name is no part of it."""
+        if is_remote(self.root) or (not inside and name in ROOT_NAMES):
+            return False
+        return os.path.islink(os.path.join(self.root, inside, name))
 
     def _file(self, path: str, target: str, count: int | None = None, size: int | None = None) -> bool:
         """A file's first `count` bytes (all of them if None) in one of `size` bytes; False if it cannot be had."""

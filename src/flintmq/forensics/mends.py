@@ -12,36 +12,36 @@ from typing import Final
 NOTHING: Final = "nothing needs mending"
 
 _RECOVER: Final = "flintmq recover STORE"
-_REBUILD: Final = "flintmq rebuild STORE --into DIR"
 _INTO: Final = "flintmq salvage STORE --into DIR"
+_REBUILD: Final = "flintmq rebuild STORE --into DIR"
 _IN_PLACE: Final = "flintmq salvage STORE --in-place"
 
 MENDS: Final[dict[str, str]] = {
     "record-damaged": _IN_PLACE,
     "log-unordered": _RECOVER,
-    "log-gap": _INTO,
-    "log-file-size": _INTO,
+    "log-gap": _IN_PLACE,
+    "log-file-size": _IN_PLACE,
     "log-file-unreadable": _INTO,
     "blank-size": NOTHING,
-    "queue-missing": _REBUILD,
-    "queue-gap": _REBUILD,
-    "queue-file-size": _REBUILD,
+    "queue-missing": _IN_PLACE,
+    "queue-gap": _IN_PLACE,
+    "queue-file-size": _IN_PLACE,
     "queue-file-unreadable": _REBUILD,
-    "unit-missing": _REBUILD,
-    "unit-extra": _REBUILD,
-    "unit-wrong": _REBUILD,
-    "unit-displaced": _REBUILD,
-    "ext-wrong": _REBUILD,
-    "index-file": _REBUILD,
-    "index-header": _REBUILD,
-    "index-order": _REBUILD,
-    "index-missing": _REBUILD,
-    "index-extra": _REBUILD,
-    "index-wrong": _REBUILD,
-    "index-chain": _REBUILD,
-    "index-slot": _REBUILD,
-    "checkpoint-bad": _RECOVER,
-    "checkpoint-ahead": "rm STORE/checkpoint && flintmq recover STORE",
+    "unit-missing": _IN_PLACE,
+    "unit-extra": _IN_PLACE,
+    "unit-wrong": _IN_PLACE,
+    "unit-displaced": _IN_PLACE,
+    "ext-wrong": _IN_PLACE,
+    "index-file": _IN_PLACE,
+    "index-header": _IN_PLACE,
+    "index-order": _IN_PLACE,
+    "index-missing": _IN_PLACE,
+    "index-extra": _IN_PLACE,
+    "index-wrong": _IN_PLACE,
+    "index-chain": _IN_PLACE,
+    "index-slot": _IN_PLACE,
+    "checkpoint-bad": _IN_PLACE,
+    "checkpoint-ahead": _IN_PLACE,
     "mark-bad": _RECOVER,
     "config-bad": _IN_PLACE,
     "offset-ahead": _IN_PLACE,
@@ -56,6 +56,11 @@ before, and a file that can be had from a backup or a replica is brought back fi
 def mend(code: str, root: str) -> str:
     """The command for a defect of the store at `root`, as a shell takes it; DIR is still to be chosen."""
     return MENDS[code].replace("STORE", shlex.quote(root))
+
+
+def in_place(code: str) -> bool:
+    """Whether `flintmq salvage --in-place` mends this defect, alone or together with all others of its kind."""
+    return MENDS[code] == _IN_PLACE
 
 
 def table() -> str:

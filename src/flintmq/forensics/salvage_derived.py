@@ -213,13 +213,13 @@ class Derived:
         """No number may be ahead of the log. One that cannot be read says nothing: RocketMQ then replays the log."""
         data = self.overlay.read_file(self._at("checkpoint"), checkpoint.FILE_SIZE) or b""
         try:
-            known = checkpoint.decode(data)
+            known, why = checkpoint.decode(data), "it told of records that the log does not have"
         except FormatError:
-            known = checkpoint.Checkpoint()
+            known, why = checkpoint.Checkpoint(), "it cannot be read; zeros have a broker look at the whole log"
         physic, logics, index = (min(max(time, 0), look.seen.last_time) for time in known[:3])
         flushed, confirm = (offset if 0 <= offset <= look.seen.log_end else 0 for offset in known[3:])
         mended = checkpoint.Checkpoint(physic, logics, index, flushed, confirm)
-        self._put("checkpoint", checkpoint.encode(mended), "it told of records that the log does not have")
+        self._put("checkpoint", checkpoint.encode(mended), why)
 
     def _config(self, inside: str) -> None:
         folder, name = os.path.split(self._at(inside))

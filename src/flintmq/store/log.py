@@ -35,6 +35,8 @@ MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
 _BLANK = MAGIC_BLANK.to_bytes(4, "big")
 SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
+REFUSED = "nothing was changed; `flintmq verify` tells all damage, `flintmq salvage` mends the store or saves the rest"
+"""The next step where a store is opened to be written."""
 
 
 @dataclass(slots=True)
@@ -268,7 +270,8 @@ class LogWalk:
         text = where if verdict is Verdict.DAMAGE else f"{verdict.value}: {where}"
         if self.strict:
             behind = "nothing behind it counts" if follower is None else f"records go on at offset {follower}"
-            raise CorruptStoreError(file.path, p - file.start, f"{text}; {behind}", SALVAGE)
+            advice = REFUSED if self.cut_unordered else SALVAGE
+            raise CorruptStoreError(file.path, p - file.start, f"{text}; {behind}", advice)
         limit = self.log.limit if self.end is None else self.end
         resume = limit if follower is None or follower >= limit else follower
         self.report.damage(Damage(file.path, p - file.start, p, resume - p, text))

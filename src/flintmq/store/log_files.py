@@ -118,15 +118,15 @@ class LogFiles:
         return None if number is None else self.files[number]
 
 
-def has_data(file: LogFile, effects: Effects) -> bool:
-    """Whether anything but zeros stands in a log file.
+def has_data(file: LogFile, effects: Effects, position: int = 0) -> bool:
+    """Whether anything but zeros stands in a log file, from a position in it on.
 
     Raises:
         OSError: it cannot be read.
     """
-    position = 0
     with effects.reading(file.path) as fd:
         while (data := effects.next_data(fd, position)) is not None and data < file.size:
+            data = max(data, position)
             piece = effects.pread(fd, min(PIECE, file.size - data), data)
             if any(piece) or not piece:
                 return bool(piece)

@@ -29,7 +29,7 @@ from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex, remove_unsynced
 from flintmq.store.load_derived import load_derived
-from flintmq.store.log import SALVAGE, LogWalk
+from flintmq.store.log import REFUSED, LogWalk
 from flintmq.store.log_files import LogFile, LogFiles, has_data
 from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
@@ -149,7 +149,7 @@ class LogRecovery:
         file = self.files.find(end)
         if reason != TORN and follower is not None and file is not None and not self.facts.power_cut:
             raise CorruptStoreError(
-                file.path, end - file.start, f"{reason}; records go on at offset {follower}", SALVAGE
+                file.path, end - file.start, f"{reason}; records go on at offset {follower}", REFUSED
             )
         verdict = Verdict.TORN_TAIL if follower is None else Verdict.UNORDERED
         self.tell(f"recovery after unclean stop: the log ends at {end} ({verdict.value}: {reason})")
@@ -347,10 +347,14 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
         message = record_at(files, offset)
         behind += 1
         offset = next_record(files, offset + (message.size if message is not None else 1))
-    decisions = [
-        f"the last stop was {'clean' if facts.clean else 'unclean'}",
-        f"{behind} records behind the end would be copied to quarantine/ and cut" if behind else "nothing would be cut",
-    ]
+    last = files.find(end)
+    if behind:
+        cut = f"{behind} records behind the end would be copied to quarantine/ and cut"
+    elif last is not None and has_data(last, effects, end - last.start):
+        cut = "what stands behind the end is no whole record, and would be zeroed"
+    else:
+        cut = "nothing would be cut"
+    decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
     for file in files.files:
         if file.start > max(end, files.min_offset):
             what = "bytes behind the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
