@@ -16,6 +16,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from flintmq.config import StoreConfig
 from flintmq.format import properties, record
 from flintmq.format.index import key_hash, keys_of
 from flintmq.message import GetMessageStatus, Message
@@ -181,7 +182,7 @@ def check_contract(
         FlintError, OSError: the store cannot be opened.
     """
     keys = SMALL if keys is None else keys
-    words: dict[str, Any] = {"config": dict(keys), "effects": effects, **rest}
+    words: dict[str, Any] = {"config": config_of(tuple(keys.items())), "effects": effects, **rest}
     book = ledger if isinstance(ledger, Book) else read_book(ledger)
     before: dict[str, bytes] = {}
     if again:
@@ -205,15 +206,21 @@ def check_contract(
     return found
 
 
+@lru_cache(maxsize=64)
+def config_of(keys: tuple[tuple[str, Any], ...]) -> StoreConfig:
+    """The configuration of these keys: simulations open thousands of stores with the same."""
+    return StoreConfig.from_keys(dict(keys))
+
+
 @lru_cache(maxsize=1 << 14)
-def content_of(r: record.Record) -> tuple[str, str, tuple[int, ...]]:
-    """(identity, digest, hashes of its keys) of a record, without what the store itself adds."""
+def content_of(r: record.Record) -> tuple[str, str, tuple[int, ...], int]:
+    """(identity, digest, hashes of its keys, size) of a record, without what the store itself adds."""
     pairs = properties.parse_bytes(r.properties)
     own = ("KEYS", "TAGS", "WAIT", "__CRC32#")
     others = {name: value for name, value in pairs.items() if name not in own} or None
     whole = digest(r.topic.decode(), r.queue_id, r.body, pairs.get("TAGS"), others)
     hashes = tuple(key_hash(r.topic.decode(), key) for key in keys_of(pairs, r.sys_flag))
-    return pairs.get("KEYS", ""), whole, hashes
+    return pairs.get("KEYS", ""), whole, hashes, r.size
 
 
 def _in_queue(r: record.Record) -> bool:
@@ -226,7 +233,7 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
     there: dict[str, record.Record] = {}
     for r in log:
         found.stored += 1
-        identity, whole, _ = content_of(r)
+        identity, whole, _, _ = content_of(r)
         if identity in there:
             found.duplicated += 1
             found.notes.append(f"{identity} at {there[identity].physical_offset} and {r.physical_offset}")
@@ -239,7 +246,7 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
         if whole != book.sent[identity]["digest"]:
             found.altered += 1
             found.notes.append(f"altered {identity} at {r.physical_offset}: {r.properties!r:.80}")
-    end = log[-1].physical_offset + log[-1].size if log else 0
+    end = log[-1].physical_offset + content_of(log[-1])[3] if log else 0
     for identity in book.sent:
         answer = book.told.get(identity)
         if identity in book.gone:
@@ -265,7 +272,7 @@ def _acknowledged(
             found.notes.append(f"lost {identity} at {answer['place']}, the log ends at {end}")
         return
     found.acknowledged += 1
-    place = (stored.queue_offset, stored.physical_offset, stored.size, stored.store_timestamp)
+    place = (stored.queue_offset, stored.physical_offset, content_of(stored)[3], stored.store_timestamp)
     told = answer["queue_offset"], answer["place"], answer["size"], answer["time"]
     if not promised and place[:3] == told[:3] and _lacks_bytes(place[3], told[3]):
         found.torn += 1
@@ -292,7 +299,7 @@ def _queues(root: str | os.PathLike[str], log: list[record.Record], effects: Eff
         if r.queue_offset != wanted:
             found.holes += 1
             found.notes.append(f"{place}: the record at {r.physical_offset} has {r.queue_offset} and not {wanted}")
-        units.append((r.physical_offset, r.size))
+        units.append((r.physical_offset, content_of(r)[3]))
     for place in sorted({*expected, *slow_read.queues(root, effects)}):
         wanted_units = expected.get(place, [])
         there = [(u.physical_offset, u.size) for u in slow_read.units(root, *place, effects)]
@@ -340,7 +347,9 @@ def _served(store: MessageStore, log: list[record.Record], found: Told) -> None:
             if got.status is not GetMessageStatus.FOUND:
                 found.unserved += end - at
                 break
-            for m in got.messages:
-                found.unserved += places.get((topic, queue_id, m.queue_offset)) != m.physical_offset
-            found.unserved += [m.queue_offset for m in got.messages] != list(range(at, got.next_begin_offset))
+            stored = [m.fields for m in got.messages]
+            offsets = [r.queue_offset for r in stored]
+            for r in stored:
+                found.unserved += places.get((topic, queue_id, r.queue_offset)) != r.physical_offset
+            found.unserved += offsets != list(range(at, got.next_begin_offset))
             at = got.next_begin_offset

@@ -18,7 +18,7 @@ from flintmq.format import record
 from flintmq.message import Message, PutResult
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
-from flintmq.testing.contract import NEVER, Book, content_of, digest_of
+from flintmq.testing.contract import NEVER, Book, config_of, content_of, digest_of
 from flintmq.testing.sim_disk import ROOT, PowerCut, SimDisk
 from flintmq.testing.sim_states import Uncertain
 
@@ -189,7 +189,9 @@ class Run:
         if self.store is None:
             self.life += 1
             try:
-                self.store = MessageStore(STORE, config=self.case.keys, effects=self.disk, services=False)
+                self.store = MessageStore(
+                    STORE, config=config_of(tuple(self.case.keys.items())), effects=self.disk, services=False
+                )
             except (OSError, FlintError) as error:
                 if not self.disk.refused:
                     self.complaints.append(f"could not be opened: {error}")
@@ -211,7 +213,7 @@ class Run:
             if r is None and (answer is None or answer.get("place", begin) >= begin):
                 self.book.gone.add(identity)
             elif r is not None:
-                self.book.told[identity] = {"outcome": "ok", "place": r.physical_offset, "size": r.size,
+                self.book.told[identity] = {"outcome": "ok", "place": r.physical_offset, "size": content_of(r)[3],
                                             "queue_offset": r.queue_offset, "time": r.store_timestamp,
                                             "committed": None}  # fmt: skip
 
