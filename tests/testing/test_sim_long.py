@@ -9,6 +9,7 @@ import pytest
 
 from flintmq.testing import sim_long
 from flintmq.testing.sim_disk import MODELS
+from flintmq.testing.sim_run import SHORT
 
 
 def test_it_goes_on_and_writes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -36,4 +37,9 @@ def test_what_kills_leave_is_not_among_the_states_of_power_cuts():
 
 def test_cases_of_the_long_run_are_different():
     cases = [sim_long.case_of(n) for n in range(3000)]
-    assert len(set(cases)) == 3000 and {model for _, model in cases} == set(MODELS)
+    assert len({seed for seed, _ in cases}) == 3000 and {model for _, model in cases} == set(MODELS)
+
+
+def test_the_long_run_meets_every_short_case_with_every_model():
+    cases = [sim_long.case_of(2 * n) for n in range(3 * SHORT)]
+    assert len({seed for seed, _ in cases[:SHORT]}) == SHORT and len(set(cases)) == 3 * SHORT
