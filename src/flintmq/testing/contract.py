@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,7 @@ from flintmq.message import GetMessageStatus, Message
 from flintmq.storage.effects import REAL, Effects
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
+from flintmq.testing.consumed import Consumed, Placed, wrong_offsets
 
 NEVER = 1 << 62
 SMALL: dict[str, Any] = {  # small files, so that everything rolls over
@@ -75,6 +76,7 @@ class Book:
         safe: life -> log offset below which its answers with `committed` hold after all.
         gone: identities that an earlier recovery dropped, as it may: they must not come back.
         expired: log offset below which retention may have deleted files.
+        consumed: what consumers were given and committed; None if there were none.
     """
 
     sent: dict[str, dict[str, Any]] = field(default_factory=dict)
@@ -82,6 +84,7 @@ class Book:
     safe: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     expired: int = 0
+    consumed: Consumed | None = None
 
 
 @dataclass
@@ -102,6 +105,7 @@ class Told:
         holes: places in queues that are missing or given twice.
         derived: queues, units or index items that do not say what the log says.
         unserved: messages that `get` does not give at their place.
+        skipped: offsets of consumers that went back or ahead, and queues of which a consumer does not get what it must.
         notes: what was seen, a line each.
     """
 
@@ -117,12 +121,13 @@ class Told:
     holes: int = 0
     derived: int = 0
     unserved: int = 0
+    skipped: int = 0
     notes: list[str] = field(default_factory=list)
 
     @property
     def wrong(self) -> dict[str, int]:
         """The violations, by name."""
-        names = ("lost", "phantom", "altered", "duplicated", "holes", "derived", "unserved")
+        names = ("lost", "phantom", "altered", "duplicated", "holes", "derived", "unserved", "skipped")
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
@@ -198,6 +203,10 @@ def check_contract(
         _queues(root, log, effects, found)
         _index(root, log, keys, effects, found)
         _served(store, log, found)
+        if book.consumed is not None:
+            wrong = wrong_offsets(store, placed(log), book.consumed, book.expired)
+            found.skipped += len(wrong)
+            found.notes += wrong
     if again:
         after = slow_read.tree(root, effects=effects)
         changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
@@ -226,6 +235,13 @@ def content_of(r: record.Record) -> tuple[str, str, tuple[int, ...], int]:
 def _in_queue(r: record.Record) -> bool:
     """Whether a record has a place in a queue: not one that is prepared or rolled back."""
     return r.transaction in (record.TRANSACTION_NONE, record.TRANSACTION_COMMIT)
+
+
+def placed(log: list[record.Record]) -> Iterator[Placed]:
+    """The records of a log that have a place in a queue."""
+    for r in filter(_in_queue, log):
+        identity, _, _, size = content_of(r)
+        yield Placed(r.topic.decode(), r.queue_id, r.queue_offset, identity, r.physical_offset + size)
 
 
 def _compare(log: list[record.Record], book: Book, found: Told) -> None:

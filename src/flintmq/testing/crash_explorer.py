@@ -115,7 +115,8 @@ class Explorer:
     def _look(self, image: Image, book: Book, cut: int, number: int, depth: int) -> None:
         """Recover one state and compare it; now and then stop that recovery too."""
         left = hash((tuple(image.files.items()), image.power))
-        known = hash((left, len(book.told), tuple(book.safe.items())))
+        consumed = 0 if book.consumed is None else book.consumed.key
+        known = hash((left, len(book.told), tuple(book.safe.items()), consumed))
         if known in self._seen:
             return
         self._seen.add(known)

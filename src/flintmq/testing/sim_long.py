@@ -18,23 +18,24 @@ from typing import Any
 from flintmq.testing.crash_explorer import Explorer
 from flintmq.testing.sim_disk import MODELS
 from flintmq.testing.sim_faults import sweep
-from flintmq.testing.sim_run import PAIRS, SHORT, Case
+from flintmq.testing.sim_run import CONSUMING, PAIRS, SHORT, Case
 
 BEGIN, END = "<!-- crash-sim: begin -->", "<!-- crash-sim: end -->"
 SWEEP_EACH = 200  # one case of so many has its calls failed instead of its machine stopped
 AHEAD = 8  # cases a process that are handed out before the first is through
 KEEP_S = 5.0  # between two notes of how far it is
-PLAIN = ("again", "torn", "runs", "after_faults")  # plain sums of the state
+PLAIN = ("again", "torn", "runs", "after_faults", "consuming")  # plain sums of the state
 
 
 def case_of(number: int) -> tuple[int, str]:
-    """(seed, model) of a case of the long run: short cases and drawn ones in turn, each first with one model only.
+    """(seed, model) of a case of the long run: short cases and drawn ones in turn, each first with one model only. One
+    drawn case in four has consumers.
 
     Where no sync fails, `journal` and `ext4` leave the same states: the same case with both would count them twice.
     """
     half, drawn = divmod(number, 2)
     if drawn:
-        return SHORT + 10_000 + half, MODELS[half % len(MODELS)]
+        return (CONSUMING if half % 4 == 3 else SHORT + 10_000) + half, MODELS[half % len(MODELS)]
     # Short cases in an order that mixes them: the step has no divisor in common with their number.
     times, at = divmod(half, SHORT)
     seed = at * 7919 % PAIRS if at < PAIRS else PAIRS + (at - PAIRS) * 7919 % (SHORT - PAIRS)
@@ -65,6 +66,7 @@ def explored(number: int) -> dict[str, Any]:
         explorer = Explorer(case, 8).go()
         failed = [json.dumps(asdict(failure)) + "\n" + failure.replay for failure in explorer.failures[:3]]
         found = {"counts": dict(explorer.counts), "torn": explorer.torn, "again": explorer.again}
+        found["consuming"] = int(seed >= CONSUMING)
     return {"model": model, "counts": {}, **dict.fromkeys(PLAIN, 0), "failed": failed} | found
 
 
@@ -81,7 +83,7 @@ def go_on(states: int, jobs: int, path: Path) -> dict[str, Any]:
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     empty = {"next": 0, "seconds": 0.0, "sums": {}, **dict.fromkeys(PLAIN, 0), "commits": {}, "failed": []}
-    sums: dict[str, Any] = json.loads(path.read_text()) if path.exists() else empty
+    sums: dict[str, Any] = empty | (json.loads(path.read_text()) if path.exists() else {})
     commit, begun, before = commit_now(), sums["next"], sums["seconds"]
     began = kept = time.monotonic()
     with ProcessPoolExecutor(jobs, initializer=_ready) as pool:
@@ -142,8 +144,8 @@ def table(sums: dict[str, Any]) -> str:
     """The sums for a report."""
     commits = ", ".join(f"{commit} ({cases:,} cases)" for commit, cases in sums["commits"].items())
     rows = [
-        f"{total(sums):,} states of power cuts, of {sums['next']:,} cases: {len(sums['failed'])} wrong. No two of one "
-        f"case are the same; {sums['again']:,} were compared once more because other answers had been given by then. "
+        f"{total(sums):,} states of power cuts, of {sums['next']:,} cases ({sums['consuming']:,} with "
+        f"consumers): {len(sums['failed'])} wrong. No two of one case are the same; {sums['again']:,} were compared once more because other answers had been given by then. "
         f"{sums['runs']:,} runs with a call that failed, {sums['after_faults']:,} states after them, not among these. "
         f"{sums['torn']:,} records with a torn store time. With the package of {commits}; {sums['seconds'] / 60:,.0f} "
         "minutes.",
