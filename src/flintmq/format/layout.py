@@ -218,7 +218,7 @@ class Layout(Generic[T]):
         """Bytes that `value` takes on disk."""
         size = self._widths
         for number, part in self._loose:
-            size += len(value[number])  # type: ignore[index]
+            size += len(value[number])
             if isinstance(part, Counted):
                 values = dict(zip(self._fields, value, strict=True)) if part.choose else {}
                 size += WIDTHS[part.type_for(values)]

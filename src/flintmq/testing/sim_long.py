@@ -145,8 +145,8 @@ def table(sums: dict[str, Any]) -> str:
     commits = ", ".join(f"{commit} ({cases:,} cases)" for commit, cases in sums["commits"].items())
     rows = [
         f"{total(sums):,} states of power cuts, of {sums['next']:,} cases ({sums['consuming']:,} with "
-        f"consumers): {len(sums['failed'])} wrong. No two of one case are the same; {sums['again']:,} were compared once "
-        "more because other answers had been given by then. "
+        f"consumers): {len(sums['failed'])} wrong. No two of one case are the same; {sums['again']:,} were compared "
+        "once more because other answers had been given by then. "
         f"{sums['runs']:,} runs with a call that failed, {sums['after_faults']:,} states after them, not among these. "
         f"{sums['torn']:,} records with a torn store time. With the package of {commits}; {sums['seconds'] / 60:,.0f} "
         "minutes.",
