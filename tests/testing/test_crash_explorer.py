@@ -9,10 +9,11 @@ import pytest
 
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.store.flush import FlushService
+from flintmq.store.message_store import MessageStore
 from flintmq.store.recover_store import LogRecovery
 from flintmq.testing.crash_explorer import Explorer, shrunk
-from flintmq.testing.sim_disk import MODELS
-from flintmq.testing.sim_run import PAIRS, SHORT, Case
+from flintmq.testing.sim_disk import MODELS, Image, SimDisk
+from flintmq.testing.sim_run import PAIRS, SHORT, STORE, Case, Run
 
 SEEDS = [
     line.split(maxsplit=2) for line in (Path(__file__).parents[1] / "seeds.txt").read_text().splitlines()
@@ -116,3 +117,25 @@ def test_a_state_that_was_met_before_counts_once():
     explorer.go()
     assert explorer.counts.total() == len(images) and explorer.again > 0
     assert 0 < explorer.counts[0] == sum(not power for _, power in images)
+
+
+def test_until_the_log_is_cut_abort_tells_of_the_boot_that_ended(monkeypatch: pytest.MonkeyPatch):
+    """Found by the explorer: a kill amid the cut hid from the next start that the power had failed."""
+    case = Case(1, "ext4", Case.of(0, "ext4").keys, [("put", "plain", 300, 0, 0)] * 3)
+    run = Run(case, SimDisk(1, "ext4"))
+    run.go()
+    left = run.disk.shown()
+    disk = SimDisk(1, "ext4", Image(left.files, left.clock, left.boot + 1))
+    before = disk.read_file(f"{STORE}/abort", 100)
+    assert before is not None and before.endswith(b"boot-0")
+
+    def stop(self: LogRecovery, end: int) -> None:
+        raise OSError(5, "stopped")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(LogRecovery, "cut", stop)
+        with pytest.raises(OSError, match="stopped"):
+            MessageStore(STORE, config=case.keys, effects=disk, services=False)
+    assert disk.read_file(f"{STORE}/abort", 100) == before
+    MessageStore(STORE, config=case.keys, effects=disk, services=False)
+    assert (disk.read_file(f"{STORE}/abort", 100) or b"").endswith(b"boot-1")
