@@ -82,7 +82,11 @@ def go_on(states: int, jobs: int, path: Path) -> dict[str, Any]:
     Cases are added up in their order. One that was not through when the run was stopped is begun again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    empty = {"next": 0, "seconds": 0.0, "sums": {}, **dict.fromkeys(PLAIN, 0), "commits": {}, "failed": []}
+    empty = {"next": 0, "seconds": 0.0, "sums": {}, **dict.fromkeys(PLAIN, 0), "commits": {}}
+    empty |= {
+        "failed": [],
+        "mended": [],
+    }  # by hand from the one to the other, with the commit, when a failure is mended
     sums: dict[str, Any] = empty | (json.loads(path.read_text()) if path.exists() else {})
     commit, begun, before = commit_now(), sums["next"], sums["seconds"]
     began = kept = time.monotonic()
@@ -145,8 +149,8 @@ def table(sums: dict[str, Any]) -> str:
     commits = ", ".join(f"{commit} ({cases:,} cases)" for commit, cases in sums["commits"].items())
     rows = [
         f"{total(sums):,} states of power cuts, of {sums['next']:,} cases ({sums['consuming']:,} with "
-        f"consumers): {len(sums['failed'])} wrong. No two of one case are the same; {sums['again']:,} were compared "
-        "once more because other answers had been given by then. "
+        f"consumers): {len(sums['failed'])} wrong, {len(sums['mended'])} led to a mend. No two of one case are "
+        f"the same; {sums['again']:,} were compared once more because other answers had been given by then. "
         f"{sums['runs']:,} runs with a call that failed, {sums['after_faults']:,} states after them, not among these. "
         f"{sums['torn']:,} records with a torn store time. With the package of {commits}; {sums['seconds'] / 60:,.0f} "
         "minutes.",
