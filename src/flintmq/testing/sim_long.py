@@ -86,7 +86,7 @@ def go_on(states: int, jobs: int, path: Path) -> dict[str, Any]:
     empty |= {
         "failed": [],
         "mended": [],
-    }  # by hand from the one to the other, with the commit, when a failure is mended
+    }  # by hand from one to the other, when it is mended
     sums: dict[str, Any] = empty | (json.loads(path.read_text()) if path.exists() else {})
     commit, begun, before = commit_now(), sums["next"], sums["seconds"]
     began = kept = time.monotonic()
