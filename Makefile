@@ -89,8 +89,8 @@ damage: install ## Flip every bit of records, lose pages, cut files to every len
 power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
 	$(BIN)/python -m tests.crash.power --seeds $(or $(SEEDS),20)
 
-crash-sim: install ## STATES (20000) power cuts on a simulated disk, JOBS (1) at a time; goes on; docs/reliability.md
-	$(BIN)/python -m flintmq.testing.crash --states $(or $(STATES),20000) --jobs $(or $(JOBS),1) --report docs/reliability.md
+crash-sim: install ## Up to STATES (2000000) power cuts on a simulated disk, JOBS (1) at a time; goes on; docs/reliability.md
+	$(BIN)/python -m flintmq.testing.crash --states $(or $(STATES),2000000) --jobs $(or $(JOBS),1) --state-file tests/torture/state/crash-sim.json --report docs/reliability.md
 
 torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/reliability.md
 	$(BIN)/python -m tests.torture_spark.loop --kills $(or $(KILLS),300) --report docs/reliability.md

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from flintmq.errors import ConfigError, StoreAccessError
@@ -42,6 +43,7 @@ def read_broker_conf(path: str | os.PathLike[str]) -> dict[str, str]:
     return keys
 
 
+@lru_cache(maxsize=16)
 def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Milliseconds of each level of a `messageDelayLevel`, such as "1s 5s 1m"; level 1 is at 0.
 

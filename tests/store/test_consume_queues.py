@@ -185,6 +185,23 @@ def test_units_of_expired_records_stay_and_the_min_is_behind_them(tmp_path: Path
     s.queues.close()
 
 
+@pytest.mark.parametrize("behind", [[], [EMPTY], [unit(4), unit(5)]])
+@pytest.mark.parametrize("whole", [[unit(0), unit(1), unit(2)], [unit(0), unit(1), EMPTY]])
+def test_a_unit_torn_by_a_power_cut_does_not_pass_for_an_expired_one(
+    tmp_path: Path, whole: list[Unit], behind: list[Unit]
+):
+    """Found by the crash explorer: a queue whose first records retention took ended in a unit that led nowhere."""
+    torn = Unit(0, 50, 3)  # the first eight bytes of it did not arrive; its record did not either
+    write(tmp_path, (whole + [torn] + behind)[:5])
+    queues = Setup(tmp_path).queues
+    queues.files.unsure = True
+    queues.load(1100, 1150, lambda *place: place[-1] < 1150 and stands(*place))  # the log holds the record of unit 2
+    found = queues.find(*PLACE)
+    there = sum(u.is_written for u in whole)
+    assert found is not None and found.max_offset == there
+    assert files(tmp_path)[0] == whole[:there] + [EMPTY] * (5 - there)
+
+
 def test_d5_a_hole_is_filled_by_what_recovery_dispatches_again(tmp_path: Path):
     write(tmp_path, [unit(0), unit(1), EMPTY, EMPTY, unit(4)])
     s = Setup(tmp_path)

@@ -27,6 +27,17 @@ def test_many_files_of_one_time_have_names_soon() -> None:
     assert time.monotonic() - began < 5
 
 
+def test_a_clock_that_steps_back_gives_no_name_before_another() -> None:
+    """Found by the crash explorer: after it, files came in another order than their items."""
+    now = int(datetime(2026, 3, 4, 5, 6, 59).timestamp() * 1000) + 999
+    taken: dict[str, int] = {}
+    names = [file_name(moment, taken) for moment in (now, now - 3_600_000, 0, now + 5)]
+    assert names == ["20260304050659999", "20260304050700000", "20260304050700001", "20260304050700004"]
+    assert list(taken) == sorted(taken) == names
+    assert file_name(now, {"20261231235959999": 0}) == "20270101000000000"
+    assert file_name(now, {"20269999999999999": 0}) == "20270000000000000", "digits that are no time"
+
+
 def insert(writer: IndexWriter, *keys: tuple[int, int, int]) -> None:
     hashes, offsets, times = (array(code, [key[n] for key in keys]) for n, code in enumerate("iqq"))
     writer.insert(hashes, offsets, times, len(keys))

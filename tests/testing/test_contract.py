@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.contract import SMALL, Book, Ledger, check_contract, digest_of, read_book
+from flintmq.testing.contract import SMALL, Book, Ledger, _lacks_bytes, check_contract, digest_of, read_book
 
 
 def lived(root: Path, count: int = 60) -> Book:
@@ -74,6 +74,33 @@ def test_a_store_time_that_lacks_bytes_is_a_price_of_what_was_not_promised_only(
     book.told["0-3"]["committed"], book.safe["0"] = 0, safe
     found = check_contract(tmp_path, book)
     assert (found.torn, found.wrong) == ((0, {"altered": 1}) if safe else (1, {}))
+
+
+@pytest.mark.parametrize(
+    ("now", "lacks"),
+    [
+        (0x0000_018C_0000_0000, True),
+        (0x0000_0000_1234_5678, True),
+        (0x0000_018C_0000_5678, True),
+        (0x0000_0100_1234_5600, False),
+        (0x0000_018C_1234_5679, False),
+        (0x0000_018C_1234_5678, False),
+    ],
+)
+def test_a_torn_time_lacks_neighbouring_bytes_and_no_others(now: int, lacks: bool):
+    assert _lacks_bytes(now, 0x0000_018C_1234_5678) is lacks
+
+
+def test_where_a_checksum_covers_the_whole_record_no_time_is_torn(tmp_path: Path):
+    book, keys = Book(), SMALL | {"enabledAppendPropCRC": True}
+    with MessageStore(tmp_path, config=keys) as store:
+        message = Message("T", b"x", keys="0-0", queue_id=0)
+        book.sent["0-0"] = {"digest": digest_of(message)}
+        r = store.put(message)
+    book.told["0-0"] = {"outcome": "ok", "place": 0, "size": r.size, "time": r.store_timestamp | 1 << 60,
+                        "queue_offset": 0, "committed": 0}  # fmt: skip
+    book.safe["0"] = 0
+    assert check_contract(tmp_path, book, keys).wrong == {"altered": 1}
 
 
 @pytest.mark.parametrize("kind", ["unit", "item"])

@@ -9,22 +9,37 @@ import pytest
 
 from flintmq.testing import sim_long
 from flintmq.testing.sim_disk import MODELS
+from flintmq.testing.sim_run import SHORT
 
 
 def test_it_goes_on_and_writes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(sim_long, "AT_ONCE", 2)
-    first = sim_long.go_on(1, 1, tmp_path)
-    assert first["next"] == 2 and sim_long.total(first) > 0 and first["failed"] == []
-    assert json.loads((tmp_path / "state.json").read_text())["next"] == 2
-    again = sim_long.go_on(1, 1, tmp_path)
-    assert again["next"] == 2, "there are enough"
+    monkeypatch.setattr(sim_long, "commit_now", lambda: "abc1234")
+    monkeypatch.setattr(sim_long, "AHEAD", 1)
+    path = tmp_path / "state" / "crash-sim.json"
+    first = sim_long.go_on(1, 1, path)
+    assert first["next"] > 0 and sim_long.total(first) > 0 and first["failed"] == []
+    assert json.loads(path.read_text()) == first and first["commits"] == {"abc1234": first["next"]}
+    assert sim_long.go_on(1, 1, path) == first, "there are enough"
+    monkeypatch.setattr(sim_long, "commit_now", lambda: "def5678")
+    again = sim_long.go_on(sim_long.total(first) + 1, 1, path)
+    assert again["next"] > first["next"] and set(again["commits"]) == {"abc1234", "def5678"}
     report = tmp_path / "report.md"
     report.write_text(f"before\n{sim_long.BEGIN}\nan earlier table\n{sim_long.END}\nafter\n")
     sim_long.write(report, again)
     text = report.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "earlier" not in text and "| posix |" in text
+    assert text.startswith("before\n") and text.endswith("after\n") and "earlier" not in text
+    assert "abc1234" in text and "def5678" in text and f"{sim_long.total(again):,} states of power cuts" in text
+
+
+def test_what_kills_leave_is_not_among_the_states_of_power_cuts():
+    assert sim_long.total({"sums": {"ext4": {"0": 5, "1": 3, "2": 2, "3": 1}, "posix": {"0": 7, "1": 4}}}) == 10
 
 
 def test_cases_of_the_long_run_are_different():
     cases = [sim_long.case_of(n) for n in range(3000)]
-    assert len(set(cases)) == 3000 and {model for _, model in cases} == set(MODELS)
+    assert len({seed for seed, _ in cases}) == 3000 and {model for _, model in cases} == set(MODELS)
+
+
+def test_the_long_run_meets_every_short_case_with_every_model():
+    cases = [sim_long.case_of(2 * n) for n in range(3 * SHORT)]
+    assert len({seed for seed, _ in cases[:SHORT]}) == SHORT and len(set(cases)) == 3 * SHORT

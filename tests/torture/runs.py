@@ -39,7 +39,12 @@ RUNS = (
     Run("kill -9", "tests.crash.loop --cycles 5000", resumes=True),
     Run("power cuts, ext4 and XFS", "tests.crash.cuts --cuts 1000", resumes=True),
     Run("each call fails", "tests.crash.syscalls", resumes=True, tracked=True),
-    Run("power cuts, simulated", "flintmq.testing.crash --states {n}00000 --jobs 2", parts=21),
+    Run(
+        "power cuts, simulated",
+        "flintmq.testing.crash --states {n}00000 --jobs 2 --state-file tests/torture/state/crash-sim.json",
+        parts=21,
+        limit_s=7200,
+    ),
     Run("power cuts, a disk that forgets", "tests.crash.power --seeds 1 --first {n}", parts=20),
     Run("consumers, kill -9", "tests.crash.consuming --stores 10 --first {n}0", parts=15),
     Run("flipped bits", "tests.hostile.bits", resumes=True, tracked=True),

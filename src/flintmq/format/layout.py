@@ -184,6 +184,9 @@ class Layout(Generic[T]):
         self._steps = tuple(_steps(self.parts))
         self.fixed = len(self._steps) == 1 and isinstance(self._steps[0], _Run) and self.total is None
         self.min_size = sum(map(_least, (part for _, part in self.parts)))
+        self._widths = sum(WIDTHS[part.type] for _, part in self.parts if isinstance(part, (Int, Total)))
+        numbers = {field: n for n, field in enumerate(self._fields)}
+        self._loose = tuple((numbers[f], p) for f, p in self.parts if not isinstance(p, (Int, Total)))
         first = self._steps[0]
         self.struct = first.struct if isinstance(first, _Run) else struct.Struct(">")
 
@@ -313,15 +316,12 @@ class Layout(Generic[T]):
 
     def size_of(self, value: T) -> int:
         """Bytes that `value` takes on disk."""
-        values = dict(zip(self._fields, value, strict=True))
-        size = 0
-        for name, part in self.parts:
-            if isinstance(part, (Int, Total)):
-                size += WIDTHS[part.type]
-            else:
-                size += len(values[name])
-                if isinstance(part, Counted):
-                    size += WIDTHS[part.type_for(values)]
+        size = self._widths
+        for number, part in self._loose:
+            size += len(value[number])
+            if isinstance(part, Counted):
+                values = dict(zip(self._fields, value, strict=True)) if part.choose else {}
+                size += WIDTHS[part.type_for(values)]
         return size
 
     def iter(self, buf: Buffer, at: int = 0, end: int | None = None) -> Iterator[T]:

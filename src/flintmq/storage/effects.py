@@ -202,6 +202,10 @@ class Effects:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()
 
+    def process_id(self) -> int:
+        """Number of this process."""
+        return os.getpid()
+
     def mounting(self, path: str) -> str:
         """Which mounting of a file system this path lies on; empty where the kernel does not tell.
 

@@ -8,10 +8,13 @@ from __future__ import annotations
 import ctypes
 import errno
 import functools
+import itertools
 import mmap
 import os
 import sys
 from typing import Literal
+
+Kind = Literal["B", "i", "q"]
 
 MADV_RANDOM = 1
 MADV_WILLNEED = 3
@@ -45,11 +48,19 @@ def _call(name: str, memory: mmap.mmap, position: int, count: int, *rest: int) -
         raise OSError(number, os.strerror(number))
 
 
-def zeros(kind: Literal["B", "i", "q"], count: int) -> memoryview:
+def zeros(kind: Kind, count: int) -> memoryview:
     """Numbers (bytes, of 32 bits, of 64 bits) that cost nothing before they are touched: opening a store, or walking
     one file, must not pay for the largest block."""
-    size = max(count, 1) * {"B": 1, "i": 4, "q": 8}[kind]
-    return memoryview(mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)).cast(kind)
+    return zeros_of((kind, count))[0]
+
+
+def zeros_of(*wanted: tuple[Kind, int]) -> list[memoryview]:
+    """`zeros` of several (kind, count), each on pages of its own, in one map: making a map costs more than using it."""
+    sizes = [max(count, 1) * {"B": 1, "i": 4, "q": 8}[kind] for kind, count in wanted]
+    places = [0, *itertools.accumulate(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes)]
+    whole = memoryview(mmap.mmap(-1, places[-1], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
+    found = zip(wanted, sizes, places, strict=False)
+    return [whole[at : at + size].cast(kind) for (kind, _), size, at in found]
 
 
 def advise(memory: mmap.mmap, position: int, count: int, advice: int) -> None:

@@ -56,7 +56,7 @@ class CommitService(Follower):
         self._wake = Signal()
         self._stop = self.needs_wake = False
         self._last_thorough = effects.monotonic()
-        self._thread = threading.Thread(target=self._run, name="flintmq-commit", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def commit_once(self, least_pages: int = 0) -> bool:
         """Commit if at least so many pages wait, or anything at all with 0; True if something was committed.
@@ -84,13 +84,14 @@ class CommitService(Follower):
 
     def start(self) -> None:
         """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="flintmq-commit", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread after a last commit of everything."""
         self._stop = True
         self._wake.set()
-        if self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
         self.commit_once()
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from flintmq.errors import FormatError, StoreAccessError
@@ -22,6 +23,8 @@ GROUPS = "subscriptionGroup.json"
 OFFSETS = "consumerOffset.json"
 LMQ_OFFSETS = "lmqConsumerOffset.json"  # instead of OFFSETS with enableLmq
 DELAYS = "delayOffset.json"
+
+SMALL = 1 << 16  # bytes of a file that is worth remembering
 
 BATCH_TYPE = "BatchCQ"
 SIMPLE_TYPE = "SimpleCQ"
@@ -130,13 +133,29 @@ class ConfigReader:
                 return None, None
             if not data:
                 return None, ConfigProblem(path, 0, "the file is empty")
-            value = config_json.parse(data)
+            value = parsed_again(data) if len(data) <= SMALL else config_json.parse(data)
         except FormatError as error:
             return None, ConfigProblem(path, error.position, error.reason)
         except (StoreAccessError, OSError) as error:
             return None, ConfigProblem(path, 0, str(error)[:200])
         self.files.append(name)
         return value, None
+
+
+@lru_cache(maxsize=16)
+def _parsed(data: bytes) -> config_json.JsonObject:
+    return config_json.parse(data)
+
+
+def parsed_again(data: bytes) -> config_json.JsonObject:
+    """`config_json.parse` of a small file, remembered: opening a store reads each of them more than once."""
+    return {key: _copied(value) for key, value in _parsed(data).items()}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(below) for key, below in value.items()}
+    return [_copied(below) for below in value] if isinstance(value, list) else value
 
 
 def _topic(name: str, value: config_json.JsonObject) -> TopicConfig:

@@ -83,7 +83,7 @@ class ConsumeQueues:
         while end > units.first:
             last = units.unit(end - 1)
             if last is not None and last.is_written:
-                expired = last.physical_offset < log_begin or not UnitQueue.leads(last)
+                expired = self._expired(units, end - 1, last, log_begin) or not UnitQueue.leads(last)
                 if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
                     break
             end -= 1
@@ -119,7 +119,7 @@ class ConsumeQueues:
         while end > units.first:
             last = units.unit(end - 1)
             if last is not None and last.is_written:
-                expired = last.physical_offset < log_begin
+                expired = self._expired(units, end - 1, last, log_begin)
                 if expired or stands(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
                     break
             end -= 1
@@ -129,6 +129,16 @@ class ConsumeQueues:
             return log_begin, written > end
         queue.writer.next = UnitQueue.span(end - 1, last)[1]
         return last.physical_offset + last.size, written > end
+
+    def _expired(self, units: UnitQueue, number: int, unit: AnyUnit, log_begin: int) -> bool:
+        """Whether a unit tells of a record that retention took. After a power cut it may only look so, with the first
+        bytes of its offset still zero, or zero again: then it does not go on from the unit before it."""
+        if unit.physical_offset >= log_begin:
+            return False
+        before = units.unit(number - 1) if self.files.unsure and number > units.first else None
+        if before is None or not UnitQueue.leads(before):
+            return before is None or before.is_written
+        return before.physical_offset < unit.physical_offset
 
     def _cut_ext(self, queue: RunningQueue, units: UnitQueue, end: int) -> None:
         """Let the ext queue go on behind what the last unit points at that points into it (D25)."""

@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from flintmq.config import StoreConfig
 from flintmq.format import batch_queue, consume_queue, properties
@@ -23,7 +24,7 @@ from flintmq.format.text import java_decode, java_encode, java_hash
 from flintmq.kernels import runs
 from flintmq.kernels import units as kernel
 from flintmq.message import StoredMessage, stored_message
-from flintmq.storage.memory import zeros
+from flintmq.storage.memory import Kind, zeros_of
 from flintmq.store.handed_over import Rows
 from flintmq.store.index_writer import Numbers
 from flintmq.store.log import Piece
@@ -139,11 +140,13 @@ class Queues:
 class _Given:
     """The arrays that a block shows. There are two sets, used in turn."""
 
-    def __init__(self) -> None:
-        self.offset, self.time = zeros("q", MOST_UNITS), zeros("q", MOST_UNITS)
-        self.bytes = zeros("B", 20 * MOST_UNITS)
-        self.key_hashes = zeros("i", MOST_KEYS)
-        self.key_offsets, self.key_times = zeros("q", MOST_KEYS), zeros("q", MOST_KEYS)
+    KINDS: ClassVar[tuple[tuple[Kind, int], ...]] = (
+        ("q", MOST_UNITS), ("q", MOST_UNITS), ("B", 20 * MOST_UNITS),
+        ("i", MOST_KEYS), ("q", MOST_KEYS), ("q", MOST_KEYS),
+    )  # fmt: skip
+
+    def __init__(self, arrays: list[memoryview]) -> None:
+        self.offset, self.time, self.bytes, self.key_hashes, self.key_offsets, self.key_times = arrays
 
 
 @dataclass(slots=True)
@@ -184,10 +187,16 @@ class Dispatcher:
         self.flags = 0
         self.follow(rules.peer)
         self.delays = array("q", rules.delay_ms or (0,))
-        self.unit_queue = zeros("i", MOST_UNITS)
-        self.unit_offset, self.unit_time = zeros("q", MOST_UNITS), zeros("q", MOST_UNITS)
-        self.unit_bytes = zeros("B", 20 * MOST_UNITS)
-        self.given, self.spare = _Given(), _Given()
+        mine: tuple[tuple[Kind, int], ...] = (
+            ("i", MOST_UNITS),
+            ("q", MOST_UNITS),
+            ("q", MOST_UNITS),
+            ("B", 20 * MOST_UNITS),
+        )
+        given = len(_Given.KINDS)
+        arrays = zeros_of(*mine, *_Given.KINDS, *_Given.KINDS)
+        self.unit_queue, self.unit_offset, self.unit_time, self.unit_bytes = arrays[:4]
+        self.given, self.spare = _Given(arrays[4 : 4 + given]), _Given(arrays[4 + given :])
         self.batch_units: list[tuple[int, batch_queue.BatchUnit]] = []
         self.units = self.keys = 0
         self._held: tuple[int, int] | None = None  # log offset and store time of the last record held back

@@ -71,7 +71,7 @@ class DispatchService(Follower):
         self._wake = threading.Event()
         self._stop = False
         self._step = threading.Lock()
-        self._thread = threading.Thread(target=self._run, name="flintmq-dispatch", daemon=True)
+        self._thread: threading.Thread | None = None
 
     def dispatch_once(self) -> bool:
         """Dispatch what is confirmed by now; True if there was anything.
@@ -178,13 +178,14 @@ class DispatchService(Follower):
 
     def start(self) -> None:
         """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="flintmq-dispatch", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop the thread, after everything that is confirmed was dispatched."""
         self._stop = True
         self._wake.set()
-        if self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
         while self.dispatch_once():
             pass

@@ -73,7 +73,7 @@ class FlushService(Follower):
         self._wake = Signal()
         self._stop = False
         self._last_thorough = effects.monotonic()
-        self._thread = threading.Thread(target=self._run, name="flintmq-flush", daemon=True)
+        self._thread: threading.Thread | None = None
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -142,6 +142,7 @@ class FlushService(Follower):
 
     def start(self) -> None:
         """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="flintmq-flush", daemon=True)
         self._thread.start()
 
     def serve_itself(self) -> None:
@@ -152,7 +153,7 @@ class FlushService(Follower):
         """Stop the thread after a last flush of everything."""
         self._stop = True
         self._wake.set()
-        if self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
         self.commit_group()
         self.flush_once()

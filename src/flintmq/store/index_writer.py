@@ -1,6 +1,6 @@
 """Write index files: items in log order, a new file when one is full (store format 9; upstream IndexService).
 
-A file is named by the store time of its first key, in local time, one millisecond later while the name is taken.
+A file is named by the store time of its first key, in local time, or one millisecond behind the newest file's name.
 RocketMQ names it by the clock at its creation; the log alone must give the same name again, whoever rebuilds it.
 """
 
@@ -10,7 +10,7 @@ import mmap
 import os
 from array import array
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Protocol, TypeAlias
 
 from flintmq.format import index
@@ -23,24 +23,29 @@ WINDOW = 4 << 20  # disk blocks are reserved this far ahead of the items, so tha
 
 
 def file_name(store_time: int, taken: dict[str, int]) -> str:
-    """The name of an index file whose first key was stored at this time (ms).
+    """The name of an index file whose first key was stored at this time (ms): behind all others, for their names are
+    their order. A clock that was set back, or an hour that comes twice in autumn, goes on behind the newest file.
 
     Args:
         store_time: of the first key.
-        taken: names that are given -> a later time in ms to go on with; the new one is added. Without these times as
-            many files of one time would cost the square.
+        taken: names that are given, in order (the numbers mean nothing); the new one is added.
     """
     store_time = min(max(store_time, 0), 253_000_000_000_000)  # what a 4-digit year can name
-    passed = []
-    while True:
-        name = datetime.fromtimestamp(store_time // 1000).strftime("%Y%m%d%H%M%S") + f"{store_time % 1000:03d}"
-        if name not in taken:
-            break
-        passed.append(name)
-        store_time = max(taken[name], store_time + 1)
-    for other in (*passed, name):
-        taken[other] = store_time + 1
+    name = datetime.fromtimestamp(store_time // 1000).strftime("%Y%m%d%H%M%S") + f"{store_time % 1000:03d}"
+    newest = next(reversed(taken), "")
+    if name <= newest:
+        name = _behind(newest)
+    taken[name] = 0
     return name
+
+
+def _behind(name: str) -> str:
+    """The name that is one millisecond later."""
+    try:
+        moment = datetime.strptime(name[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(name[14:]) + 1)
+    except (ValueError, OverflowError):  # seventeen digits that are no time
+        return f"{int(name) + 1:017d}"
+    return f"{moment.year:04d}{moment:%m%d%H%M%S}{moment.microsecond // 1000:03d}"
 
 
 Numbers: TypeAlias = "array[int] | memoryview"  # 32 or 64 bits each

@@ -237,6 +237,8 @@ class UnitQueue:
         return self.first
 
     def _last_written(self, file: UnitFile) -> int | None:
+        if file.size <= _READ_BYTES:  # one look costs no more than the first step of a bisection
+            return self._from_behind(file)
         width: int = self.layout.size
         first, count = file.start // width, file.size // width
         if self._is_written(first + count - 1):

@@ -290,9 +290,9 @@ def recover(
 ) -> Recovered:
     """Recover a store; see the module's text. The store's lock is held.
 
-    `abort` is made once it is decided what to do, before anything is changed. Without `queues` the derived files are
-    left alone (but for an index that a power cut may have spoilt), and the whole log is read for next queue offsets.
-    `ends` says where queues ended once.
+    `abort` is made once it is decided what to do, before anything is changed; one that is there tells of the boot that
+    ended until the log is cut. Without `queues` the derived files are left alone (but for an index that a power cut may
+    have spoilt), and the whole log is read for next queue offsets. `ends` says where queues ended once.
 
     Raises:
         CorruptStoreError: damage that is no tail; nothing was touched then.
@@ -309,8 +309,11 @@ def recover(
         queue_list.forget(root, effects)
     if facts.clean and facts.mark is None:  # for the next start, if damage is met below after `abort` was made
         small.write(end, known)
-    small.make_abort()
+    if facts.clean:
+        small.make_abort()
     recovery.cut(end)
+    if not facts.clean:  # not before: a kill amid the cut must not hide from the next start that the power failed
+        small.make_abort()
     if queues is None:
         state = LogState(end, last_time, offsets_of_log(root, files, dispatcher, end))
         return Recovered(state, verdict, recovery.decisions)

@@ -124,7 +124,7 @@ class StoreFiles:
 
     def make_abort(self) -> None:
         """Say that the store runs. Durability: on return, before the first put."""
-        text = f"{os.getpid()}\n{page_cache_id(self.root, self.effects)}".strip()
+        text = f"{self.effects.process_id()}\n{page_cache_id(self.root, self.effects)}".strip()
         replace_file(os.path.join(self.root, "abort"), text.encode(), self.effects)
 
     def remove_abort(self) -> None:

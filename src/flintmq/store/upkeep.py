@@ -43,7 +43,8 @@ class Upkeep:
         self.effects = effects
         self._jobs: list[Job] = []
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self.name = name
+        self._thread: threading.Thread | None = None
 
     def every(self, interval_ms: int, step: Callable[[], bool], first_ms: int | None = None) -> None:
         """Call a step each interval, for the first time after one, or after `first_ms`. Before `start` only."""
@@ -73,12 +74,13 @@ class Upkeep:
 
     def start(self) -> None:
         """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """Stop it, after the step that runs."""
         self._stop.set()
-        if self._thread.is_alive():
+        if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:

@@ -1,6 +1,6 @@
 """Power cuts on a simulated disk, from the command line.
 
-    python -m flintmq.testing.crash --states 20000 [--jobs 2] [--dir artifacts/crash-sim] [--report docs/reliability.md]
+    python -m flintmq.testing.crash --states 20000 [--jobs 2] [--state-file FILE] [--report docs/reliability.md]
     python -m flintmq.testing.crash --seed 81723 --model ext4 --cut 214 --state 9
 
 The first form goes through cases of all models, each cut at every call, and goes on where it was stopped. The second
@@ -20,6 +20,8 @@ from flintmq.testing.sim_disk import MODELS
 from flintmq.testing.sim_faults import sweep
 from flintmq.testing.sim_run import Case
 
+STATE = Path("artifacts/crash-sim.json")
+
 
 def parsed() -> argparse.Namespace:
     """The words of the command line."""
@@ -30,7 +32,7 @@ def parsed() -> argparse.Namespace:
     what.add_argument("--states", type=int, help="go through cases until so many states were looked at")
     what.add_argument("--seed", type=int, help="one case")
     parser.add_argument("--jobs", type=int, default=1, help="processes (with --states)")
-    parser.add_argument("--dir", type=Path, default=Path("artifacts/crash-sim"), help="keeps how far --states came")
+    parser.add_argument("--state-file", type=Path, default=STATE, help="keeps how far --states came")
     parser.add_argument("--report", type=Path, help="a page that gets the table (with --states)")
     parser.add_argument("--model", choices=MODELS, default="ext4", help="of the disk (with --seed)")
     parser.add_argument("--cut", type=int, help="only this call (with --seed)")
@@ -46,7 +48,7 @@ def main() -> int:
     """Explore many cases, or one, or one state of one."""
     words = parsed()
     if words.states is not None:
-        sums = sim_long.go_on(words.states, max(words.jobs, 1), words.dir)
+        sums = sim_long.go_on(words.states, max(words.jobs, 1), words.state_file)
         print(sim_long.table(sums), *sums["failed"][:5], sep="\n")
         if words.report is not None:
             sim_long.write(words.report, sums)
@@ -57,7 +59,7 @@ def main() -> int:
         print(f"{swept.runs} runs, {swept.states} states, {len(swept.failures)} wrong", *swept.failures[:5], sep="\n")
         return 1 if swept.failures else 0
     found = Explorer(case, words.per_cut, words.cut, words.state).go()
-    print(f"trace {found.trace:08x}, {sum(found.counts.values())} states, {len(found.failures)} wrong")
+    print(f"trace {found.trace:08x}, {found.counts.total() + found.again} states, {len(found.failures)} wrong")
     for failure in found.failures[:5]:
         print(f"{failure.replay}\n  depth {failure.depth}: {failure.what}")
     if found.failures and words.shrink:

@@ -63,7 +63,7 @@ class SimFile:
 
     def look(self, chance: random.Random) -> bool:
         """Whether somebody stored into a map without a word; takes note of it."""
-        if bytes(self.shown) == self.seen:
+        if self.shown == self.seen:  # type: ignore[comparison-overlap]  # a bytearray and bytes
             return False
         self.stored(0, len(self.shown), chance)
         return True

@@ -16,9 +16,11 @@ from typing import Any
 from flintmq.errors import FlintError
 from flintmq.format import record
 from flintmq.message import Message, PutResult
+from flintmq.store.consumer import Consumer
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
-from flintmq.testing.contract import NEVER, Book, content_of, digest_of
+from flintmq.testing.consumed import GROUP, Consumed
+from flintmq.testing.contract import NEVER, Book, config_of, content_of, digest_of
 from flintmq.testing.sim_disk import ROOT, PowerCut, SimDisk
 from flintmq.testing.sim_states import Uncertain
 
@@ -52,6 +54,7 @@ STEPS: tuple[Op, ...] = (
 WAYS = (("SYNC_FLUSH", False), ("ASYNC_FLUSH", False), ("SYNC_FLUSH", True), ("ASYNC_FLUSH", True))
 PAIRS = len(BEFORE) * len(STEPS) ** 2 * len(WAYS)
 SHORT = PAIRS + len(BEFORE) * len(STEPS) ** 3 * len(WAYS)
+CONSUMING = 1 << 30  # seeds from here on: drawn cases in which a group of consumers polls and commits, too
 
 
 @dataclass
@@ -90,7 +93,7 @@ class Case:
         keys = _keys(disk, pool)
         keys["enabledAppendPropCRC"] = chance.random() < 0.3
         keys["fileReservedTime"] = chance.choice((0, 72))
-        return Case(seed, model, keys, list(_drawn(chance)))
+        return Case(seed, model, keys, list(_consuming(chance) if seed >= CONSUMING else _drawn(chance)))
 
 
 def _pick(number: int, of: Any) -> tuple[int, Any]:
@@ -126,6 +129,20 @@ def _drawn(chance: random.Random) -> Iterable[Op]:
     yield "put", "plain", 100, 0, 0
 
 
+def _consuming(chance: random.Random) -> Iterable[Op]:
+    """A long case whose messages are consumed: polls and commits of each topic between its operations."""
+    for op in _drawn(chance):
+        yield op
+        while op[0] not in ("close", "kill", "cut") and chance.random() < 0.45:
+            topic = chance.randrange(2)
+            if chance.random() < 0.4:
+                yield ("dispatch",)
+            if chance.random() < 0.6:
+                yield "poll", topic, chance.choice((1, 2, 5, 32))
+            else:
+                yield "consumed", topic, chance.random() < 0.7
+
+
 @dataclass
 class Run:
     """A case that runs.
@@ -146,8 +163,14 @@ class Run:
     life: int = 0
     complaints: list[str] = field(default_factory=list)
     at: int = 0  # number of the operation
+    _consumers: dict[str, Consumer] = field(default_factory=dict)  # topic -> the one of the open store
     _after_kill: dict[str, int] = field(default_factory=dict)  # life -> what is safe if only the process ends
     _after_cut: dict[str, int] = field(default_factory=dict)  # the same if the power fails
+
+    def __post_init__(self) -> None:
+        """A case with consumers has a ledger of them."""
+        if self.case.seed >= CONSUMING:
+            self.book.consumed = Consumed()
 
     def go(self, ops: Iterable[Op] | None = None) -> None:
         """Do all of them; the store is left as it is.
@@ -173,6 +196,8 @@ class Run:
         assert self.store is not None
         if name == "put":
             self._put(number, *op[1:])
+        elif name in ("poll", "consumed"):
+            self._consume(name, f"T{op[1]}", op[2])
         elif name == "close":
             self.store.close()
             self.store = None
@@ -182,14 +207,27 @@ class Run:
                 with suppress(OSError, FlintError):  # as the threads do: they log it and try again
                     step()
 
+    def _consume(self, name: str, topic: str, words: Any) -> None:
+        assert self.store is not None and self.book.consumed is not None
+        with suppress(OSError, FlintError):  # a consumer hears of it, and goes on
+            if topic not in self._consumers:
+                self._consumers[topic] = self.store.consumer(GROUP, topic)
+            if name == "poll":
+                self.complaints += self.book.consumed.poll(self._consumers[topic], words)
+            else:
+                self.book.consumed.commit(self._consumers[topic], wait=words)
+
     # -- lives --------------------------------------------------------------------------------------------------
 
     def opened(self) -> bool:
         """Open the store if it is not; False if the disk refuses."""
         if self.store is None:
             self.life += 1
+            self._consumers = {}
             try:
-                self.store = MessageStore(STORE, config=self.case.keys, effects=self.disk, services=False)
+                self.store = MessageStore(
+                    STORE, config=config_of(tuple(self.case.keys.items())), effects=self.disk, services=False
+                )
             except (OSError, FlintError) as error:
                 if not self.disk.refused:
                     self.complaints.append(f"could not be opened: {error}")
@@ -211,7 +249,7 @@ class Run:
             if r is None and (answer is None or answer.get("place", begin) >= begin):
                 self.book.gone.add(identity)
             elif r is not None:
-                self.book.told[identity] = {"outcome": "ok", "place": r.physical_offset, "size": r.size,
+                self.book.told[identity] = {"outcome": "ok", "place": r.physical_offset, "size": content_of(r)[3],
                                             "queue_offset": r.queue_offset, "time": r.store_timestamp,
                                             "committed": None}  # fmt: skip
 
@@ -242,7 +280,7 @@ class Run:
             self._after_cut[life] = files.flushed_where
             self._after_kill[life] = NEVER if commits is None else commits.done[1]
         safe = dict(self._after_cut if power else self._after_kill)
-        return Book(self.book.sent, self.book.told, safe, self.book.gone, self.book.expired)
+        return Book(self.book.sent, self.book.told, safe, self.book.gone, self.book.expired, self.book.consumed)
 
     # -- puts ---------------------------------------------------------------------------------------------------
 

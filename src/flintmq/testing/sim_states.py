@@ -129,7 +129,7 @@ class Uncertain:
                     if held is not None:
                         pages = chosen.get(held.number, [])
                         found[os.path.join(path, name)] = _content(held, sizes.get(held), pages)
-        return Image(found, self.disk.clock, self.disk.boot + 1)
+        return Image(found, self.disk.clock, self.disk.boot + 1, power=True)
 
 
 def _reachable(folders: Folders, path: str) -> bool:

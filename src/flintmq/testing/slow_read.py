@@ -40,11 +40,12 @@ def _checked(raw: bytes, offset: int, room: int) -> record.Record:
     return record.check(raw, 0, offset, file_end=room)
 
 
-def _at(data: bytes, at: int, offset: int, room: int) -> record.Record:
+def _at(data: bytes, at: int, offset: int, room: int) -> tuple[record.Record, int]:
     size = int.from_bytes(data[at : at + 4], "big")
     if record.MIN_SIZE <= size <= room:
-        return _checked(data[at : at + size], offset, room)
-    return record.check(data, at, offset, file_end=at + room)
+        return _checked(data[at : at + size], offset, room), size
+    found = record.check(data, at, offset, file_end=at + room)
+    return found, found.size
 
 
 def records(root: str | os.PathLike[str], file_size: int, effects: Effects = REAL) -> list[record.Record]:
@@ -59,14 +60,15 @@ def records(root: str | os.PathLike[str], file_size: int, effects: Effects = REA
     while at < len(data):
         room = file_size - at % file_size
         try:
-            found.append(_at(data, at, base + at, room))
+            one, size = _at(data, at, base + at, room)
         except record.RecordError as error:
             if error.kind == "BLANK":
                 at += room
                 continue
-            assert error.kind == "ZERO" and not any(data[at:]), f"{error} at {base + at}"
+            assert error.kind == "ZERO" and data[at:] == bytes(len(data) - at), f"{error} at {base + at}"
             break
-        at += found[-1].size
+        found.append(one)
+        at += size
     return found
 
 
