@@ -78,6 +78,18 @@ def test_pre_blank_units_lead_nowhere(tmp_path):
     assert found.span(3, found.unit(3)) == (3, 4) and found.number_of(3) == 3
 
 
+@pytest.mark.parametrize("lost", [bytes(20), bytes.fromhex(PRE_BLANK)], ids=["zeros", "pre-blank"])
+@pytest.mark.parametrize("log_begin", [0, 150, 400, 700, 5000])
+def test_the_first_unit_that_is_kept_is_found_whatever_is_missing(tmp_path, lost, log_begin):
+    """Every choice of missing ones among eight units in two files, of records at 100, 200, ..."""
+    for missing in range(256):
+        there = [not missing >> n & 1 for n in range(8)]
+        data = b"".join(unit(100 * n + 100) if there[n] else lost for n in range(8))
+        found = queue(tmp_path, (0, data[:100]), (100, data[100:]))
+        kept = [n for n in range(8) if there[n] and 100 * n + 100 >= log_begin]
+        assert found.first_kept(log_begin, 8) == min(kept, default=8), missing
+
+
 def test_batch_units_say_where_they_begin(tmp_path):
     units = [(0, 0, 4), (100, 4, 1), (200, 5, 11), (300, 16, 2)]
     found = queue(tmp_path, (0, b"".join(batch_unit(*u) for u in units) + bytes(92)), kind="batchconsumequeue")

@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.errors import CorruptStoreError
 from flintmq.format import checkpoint, flintmq_mark, record
-from flintmq.message import Message
+from flintmq.message import GetMessageStatus, Message
 from flintmq.storage.effects import REAL
 from flintmq.store.recovery import Verdict
 from flintmq.store.small_files import page_cache_id
@@ -383,6 +383,26 @@ def test_d10_units_that_were_not_flushed_with_their_records_are_written_again(tm
     damage.zero(tmp_path / "consumequeue" / "T" / "0" / ("0" * 20), 3 * 20, 60)  # a page that never arrived
     reopened(tmp_path, kept)
     assert tree(tmp_path) == before
+
+
+def test_units_that_never_arrived_hide_none_before_them(tmp_path: Path):
+    """The log begins at its second file, and most units of a queue are lost, of records that are dispatched again: a
+    bisection for the queue's first message met those, and took the one before them for expired."""
+    clock = Clock()
+    with open_small(tmp_path, clock, messageIndexEnable=False) as store:
+        for n in range(26):  # nine in a file
+            clock.clock += 1000  # units are written again from a file on that is three seconds older than the last
+            store.put(Message("T", bytes(340), queue_id=0 if n in (0, 9) or n > 17 else 1))
+    (tmp_path / "commitlog" / ("0" * 20)).unlink()
+    kept = [r for r in records(tmp_path) if r.queue_id == 0]
+    assert [r.queue_offset for r in kept] == list(range(1, 10)) and kept[1].physical_offset == 2 * FILE_SIZE
+    killed(tmp_path, flushed=kept[-1].physical_offset + kept[-1].size)
+    for r in kept[1:-1]:
+        damage.zero(tmp_path / "consumequeue" / "T" / "0" / ("0" * 20), r.queue_offset * 20, 20)
+    with open_small(tmp_path, Clock(), messageIndexEnable=False) as store:
+        found = store.get("T", 0, 1, max_messages=9)
+        assert found.status is GetMessageStatus.FOUND and found.min_offset == 1
+        assert [m.physical_offset for m in found.messages] == [r.physical_offset for r in kept[:9]]
 
 
 def test_a_store_whose_messages_have_no_keys_is_not_read_as_a_whole_at_every_start(tmp_path: Path):

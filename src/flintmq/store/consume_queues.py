@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from flintmq.config import StoreConfig
 from flintmq.format.batch_queue import BATCH_UNIT
-from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE, Unit
+from flintmq.format.consume_queue import UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.text import java_decode
 from flintmq.storage.effects import Effects
@@ -94,8 +94,7 @@ class ConsumeQueues:
         queue.max_offset = queue.writer.next = end
         gap = _gap(units, log_begin)
         whole = end if gap is None else max(gap, units.first)  # up to there no file is missing
-        low = units.bisect(lambda u: u.physical_offset < log_begin or u.size == PRE_BLANK_SIZE, whole)
-        queue.min_offset = min(low, end)
+        queue.min_offset = min(units.first_kept(log_begin, whole), end)
         reached = last.physical_offset + last.size if last is not None and UnitQueue.leads(last) else log_begin
         if gap is not None:
             before = units.unit(gap - 1) if gap > units.first else None

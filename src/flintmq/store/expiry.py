@@ -14,7 +14,7 @@ from datetime import datetime
 
 from flintmq.config import StoreConfig
 from flintmq.format import consume_queue_ext
-from flintmq.format.consume_queue import PRE_BLANK_SIZE, Unit
+from flintmq.format.consume_queue import Unit
 from flintmq.storage.effects import Effects
 from flintmq.store import index_files
 from flintmq.store.consume_queues import ConsumeQueues
@@ -84,7 +84,7 @@ class Expiry:
 
 def lowest(units: UnitQueue, log_begin: int, end: int) -> int:
     """The first queue offset below `end` whose record stands at `log_begin` or later."""
-    return units.bisect(lambda unit: unit.physical_offset < log_begin or unit.size == PRE_BLANK_SIZE, end)
+    return units.first_kept(log_begin, end)
 
 
 def expired_units(units: UnitQueue, log_begin: int) -> Iterator[UnitFile]:

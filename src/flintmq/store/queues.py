@@ -283,6 +283,29 @@ class UnitQueue:
                 high = middle
         return low
 
+    def first_kept(self, log_begin: int, stop: int) -> int:
+        """Number of the first unit in [first, stop) that leads to `log_begin` or behind it, `stop` if none does.
+
+        Units that lead must be in order. One that leads nowhere (pre-blank, or zeros where a page did not reach the
+        disk) says nothing of its place: the next one that leads decides.
+        """
+        low, high = self.first, stop
+        while low < high:
+            middle = (low + high) // 2
+            at, unit = self._next_leading(middle, high)
+            if unit is None or unit.physical_offset >= log_begin:
+                high = middle
+            else:
+                low = at + 1
+        return self._next_leading(low, stop)[0]
+
+    def _next_leading(self, number: int, stop: int) -> tuple[int, AnyUnit | None]:
+        """The first unit in [number, stop) that leads anywhere, with its number; (stop, None) if none does."""
+        unit = self.unit(number) if number < stop else None
+        if unit is not None and self.leads(unit):  # mostly; reading on costs more
+            return number, unit
+        return next(((at, one) for at, one in self.units(number, stop) if self.leads(one)), (stop, None))
+
     def _whole(self, file: UnitFile, position: int, count: int) -> bytes:
         """Bytes of whole units of a file, at most `count`."""
         data = self._bytes(file, position, min(count, file.size - position))

@@ -149,7 +149,7 @@ class RunningBatchQueue:
         high = self.writer.next
         units = batch_queue(self.root, self.name, self.effects)
         stop = self.writer.position // BATCH_UNIT_SIZE
-        number = units.bisect(lambda unit: unit.physical_offset < log_begin, stop)
+        number = units.first_kept(log_begin, stop)
         first = units.unit(number) if number < stop else None
         return (first.base_offset if isinstance(first, BatchUnit) else high), high
 
