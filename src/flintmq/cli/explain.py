@@ -53,7 +53,7 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Explain a file of a store: every byte, what it is, what it means.
+    """Explain any file of a store, byte by byte.
 
     Of the log, queues and their extensions, batch queues, index, timer store, checkpoints, configuration. Without --at
     an overview: the first units in a line each, the rest counted. With --at the record, unit, slot or item that covers
