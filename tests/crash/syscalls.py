@@ -112,8 +112,10 @@ def life(root: Path, ledger: Ledger, kind: tuple[str, bool], number: int, goes_o
         if not isinstance(error, FlintError | OSError | MemoryError) and not no_thread:
             raised = f"SURPRISE {raised}"
     finally:
-        os.write(tell, json.dumps({"where": where, "raised": raised}).encode())
-        os._exit(0)
+        try:
+            os.write(tell, json.dumps({"where": where, "raised": raised}).encode())
+        finally:
+            os._exit(0)  # whatever happens: the caller's code is not this process's to run
 
 
 def base(folder: Path, kind: tuple[str, bool]) -> Path:

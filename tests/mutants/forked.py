@@ -25,7 +25,7 @@ import signal
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from types import CodeType, ModuleType, SimpleNamespace
 
@@ -171,6 +171,7 @@ class Forks:
         items.sort(key=lambda item: self.seconds[item.nodeid])
         usual = sum(self.seconds[item.nodeid] for item in items)
         folder.mkdir()
+        before = children()
         child = os.fork()
         if not child:
             try:
@@ -181,7 +182,7 @@ class Forks:
                 os._exit(0)
             except BaseException:
                 os._exit(3)
-        code = wait(child, ticks=int((5 + 5 * usual) / TICK))
+        code = wait(child, int((5 + 5 * usual) / TICK), before)
         return "alive" if code == 0 else "too long" if code is None else f"died of {code}"
 
 
@@ -205,8 +206,16 @@ def spend(seconds: float) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (limit, resource.RLIM_INFINITY))
 
 
-def wait(child: int, ticks: int) -> int | None:
-    """A process's exit code, negative if a signal ended it; None if it took too long. Nothing of it is left behind."""
+def children() -> set[int]:
+    """Children of this process; with PR_SET_CHILD_SUBREAPER also what ended processes among them had started."""
+    return set(map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()))
+
+
+def wait(child: int, ticks: int, before: Collection[int]) -> int | None:
+    """A process's exit code, negative if a signal ended it; None if it took too long.
+
+    Nothing of it is left behind: children that were not there `before` it was forked are ended.
+    """
     code: int | None = None
     for tick in range(ticks):
         ended, status = os.waitpid(child, os.WNOHANG)
@@ -217,9 +226,8 @@ def wait(child: int, ticks: int) -> int | None:
     else:
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-    mine = Path(f"/proc/self/task/{os.getpid()}/children")
-    while left := mine.read_text().split():  # what a test had started: this process inherits it
-        for pid in map(int, left):
+    while left := children().difference(before):  # what a test had started: this process inherits it
+        for pid in left:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
     return code

@@ -15,27 +15,43 @@ from tests.mutants import forked, scores
 
 
 def test_a_process_that_ends_is_told_by_its_code_and_one_that_does_not_is_ended():
+    others = forked.children()
     for code in (0, 1, 3):
         child = os.fork()
         if not child:
             os._exit(code)
-        assert forked.wait(child, ticks=10_000) == code
+        assert forked.wait(child, 10_000, others) == code
     child = os.fork()
     if not child:
         while True:
             time.sleep(1)
-    assert forked.wait(child, ticks=5) is None
+    assert forked.wait(child, 5, others) is None
     with pytest.raises(ChildProcessError):
         os.waitpid(child, 0)
 
 
+def test_only_what_came_after_is_ended():
+    """Tests run in a process that has other children: Spark's Java, servers."""
+    with subprocess.Popen(["sleep", "60"]) as other:
+        others = forked.children()
+        assert other.pid in others
+        with subprocess.Popen(["sleep", "60"]) as late:
+            child = os.fork()
+            if not child:
+                os._exit(0)
+            assert forked.wait(child, 10_000, others) == 0
+            assert other.poll() is None and late.pid not in forked.children()
+        other.terminate()
+
+
 def test_a_loop_ends_by_the_time_that_it_takes_of_the_processor():
+    others = forked.children()
     child = os.fork()
     if not child:
         forked.spend(0)
         while True:
             pass
-    assert forked.wait(child, ticks=100_000) == -24
+    assert forked.wait(child, 100_000, others) == -24
 
 
 def test_mutants_of_a_module_are_tried_with_its_tests(tmp_path: Path):
