@@ -105,7 +105,7 @@ def why_not() -> str:
     ours, theirs = socket.socketpair()
     child = os.fork()
     if child == 0:
-        with suppress(BaseException):
+        with suppress(BaseException):  # a forked copy of the tests must end here, whatever happens
             send(theirs, ["rename"])
             os.rename("/nowhere", "/nowhere")
         os._exit(0)
@@ -208,7 +208,7 @@ class Watch:
             os.kill(self.pid, signal.SIGKILL)
             return
         told = (0, 0, _CONTINUE) if answer is None else (answer.value, -answer.error, 0)
-        with suppress(FileNotFoundError):
+        with suppress(FileNotFoundError):  # the thread was killed before it was answered
             fcntl.ioctl(self.listener, _SEND, _ANSWER.pack(identity, *told))
 
     def _name(self, thread: int) -> str:

@@ -15,7 +15,7 @@ from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.where import local_only
 from flintmq.store import geometry, index_files
-from flintmq.store.expiry import expired_index, expired_units, lowest
+from flintmq.store.expiry import expired_index, expired_units
 from flintmq.store.log_files import LogFile
 from flintmq.store.lookup import QueueLookup
 from flintmq.store.queues import QueueName, UnitQueue
@@ -209,6 +209,6 @@ def _unread(lookup: QueueLookup, queues: list[QueueName], begin: int) -> Iterato
 
 def _first_offset(units: UnitQueue, begin: int, stop: int) -> int:
     """The first queue offset whose record stands at log offset `begin` or later; `stop` if none does."""
-    number = lowest(units, begin, units.end())
+    number = units.first_kept(begin, units.end())
     unit = units.unit(number)
     return units.span(number, unit)[0] if unit is not None and units.leads(unit) else stop

@@ -58,7 +58,7 @@ class Expiry:
         self._delete_index(log_begin)
 
     def _raise_minimum(self, queue: RunningQueue, units: UnitQueue, log_begin: int) -> None:
-        low = lowest(units, log_begin, queue.max_offset)
+        low = units.first_kept(log_begin, queue.max_offset)
         if low > queue.min_offset:
             queue.min_offset = min(low, queue.max_offset)
 
@@ -80,11 +80,6 @@ class Expiry:
     def _remove(self, path: str, rule: str) -> None:
         self.queues.files.forget(path)
         remove(path, rule, self.effects)
-
-
-def lowest(units: UnitQueue, log_begin: int, end: int) -> int:
-    """The first queue offset below `end` whose record stands at `log_begin` or later."""
-    return units.first_kept(log_begin, end)
 
 
 def expired_units(units: UnitQueue, log_begin: int) -> Iterator[UnitFile]:

@@ -9,27 +9,21 @@ from flintmq.errors import ConfigError
 from flintmq.forensics.explain.around import key_of
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
 from flintmq.forensics.explain.source import Look
-from flintmq.forensics.explain.table import UNITS, ZEROS, Table
+from flintmq.forensics.explain.table import UNITS, ZEROS, Plain, Table
 from flintmq.format import index
 from flintmq.format.text import iso
 from flintmq.store.geometry import IndexGeometry, index_geometry
 
 MOST_OF_A_CHAIN: Final = 8  # items of a chain that are told
-FREE: Final = "free"
 
 
-class Slots:
+class Slots(Plain):
     """The hash slots."""
 
     noun, plural, width, first = "slot", "slots", index.SLOT.size, 0
-    plain = True
 
     def __init__(self, file: IndexFile) -> None:
         self.file = file
-
-    def sort(self, data: bytes) -> str:
-        """See table.Units."""
-        return UNITS if any(data) else ZEROS
 
     def meaning(self, sort: str) -> str:
         """See table.Units."""
@@ -56,18 +50,13 @@ class Slots:
         self.file.tell_chain(index.SLOT.unpack(data).item)
 
 
-class Items:
+class Items(Plain):
     """The items; number 0 has a place and is never used."""
 
     noun, plural, width, first = "item", "items", index.ITEM.size, 0
-    plain = True
 
     def __init__(self, file: IndexFile) -> None:
         self.file = file
-
-    def sort(self, data: bytes) -> str:
-        """See table.Units."""
-        return UNITS if any(data) else ZEROS
 
     def meaning(self, sort: str) -> str:
         """See table.Units."""

@@ -48,6 +48,16 @@ class Units(Protocol):
         """One unit field by field; what is to be told besides goes to the look."""
 
 
+class Plain:
+    """What is common to units that are either used or zeros."""
+
+    plain = True
+
+    def sort(self, data: bytes) -> str:
+        """See Units."""
+        return UNITS if any(data) else ZEROS
+
+
 class Table:
     """The units in [begin, end) of the file.
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from flintmq.errors import FormatError
 from flintmq.forensics.explain.lines import Line, Remark, field_lines
 from flintmq.forensics.explain.source import Look
-from flintmq.forensics.explain.table import UNITS, ZEROS, Table
+from flintmq.forensics.explain.table import UNITS, ZEROS, Plain, Table
 from flintmq.format import properties, timer
 from flintmq.format.text import iso, java_hash
 
@@ -90,18 +90,13 @@ def _same(found: int, right: int, what: str) -> Remark:
     return Remark(f"is {what}") if found == right else Remark(f"{what} is {right}", f"{found} where {what} is {right}")
 
 
-class Slots:
+class Slots(Plain):
     """Slots of the timer wheel."""
 
     noun, plural, width, first = "slot", "slots", timer.WHEEL_SLOT.size, 0
-    plain = True
 
     def __init__(self, look: Look) -> None:
         self.look = look
-
-    def sort(self, data: bytes) -> str:
-        """See table.Units."""
-        return UNITS if any(data) else ZEROS
 
     def meaning(self, sort: str) -> str:
         """See table.Units."""

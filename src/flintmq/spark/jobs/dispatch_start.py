@@ -22,7 +22,7 @@ from flintmq.spark.jobs.dispatch_work import end_work, index_count, work_folder
 from flintmq.spark.jobs.target import Anchor
 from flintmq.storage.dispatch_lock import dispatches_itself
 from flintmq.store import geometry, index_files
-from flintmq.store.expiry import expired_ext, expired_index, expired_units, lowest, remove
+from flintmq.store.expiry import expired_ext, expired_index, expired_units, remove
 from flintmq.store.log_files import LogFiles
 from flintmq.store.queue_writer import UNIT_SIZE
 from flintmq.store.queues import ExtQueue, QueueName, batch_queue, plain_queue, queue_names, zero_behind
@@ -199,7 +199,7 @@ def expire(plan: RebuildPlan, state: State, config: StoreConfig) -> None:
     for path, known in state.queues.items():
         name = _name(path)
         units = plain_queue(into, name, effects)
-        first = units.unit(lowest(units, log_begin, known.next))
+        first = units.unit(units.first_kept(log_begin, known.next))
         gone = [*expired_units(units, log_begin)]
         if known.ext >= 0 and isinstance(first, Unit):
             gone += expired_ext(ExtQueue.of(into, name, effects), first)
