@@ -8,6 +8,8 @@ Beside the Java store and FlintMQ's puts of bench/put_peer.py, in interleaved ro
 - `pages`: the bytes of the records and of their queue units are copied into new mapped files, 64 KiB at a time;
 - `calls`: a Message is made for each and given to a compiled method that does nothing;
 - `calls x 4`: the same in four threads, wall clock;
+- `rows`: the kernel of `put_columns` writes batches into a new mapped file: checksums, copies;
+- `rows, units`: the same, and the queue units of the rows;
 - `stores`: one record at a time is stored into a new mapped file, with a clock around each, while another thread
   syncs it twice a second.
 
@@ -34,7 +36,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "bench"))
-COUNT, RECORD, UNIT, PIECE = 2_000_000, 207, 20, 1 << 16
+COUNT, RECORD, UNIT, PIECE, ROWS = 2_000_000, 207, 20, 1 << 16, 1 << 16
 
 
 def new_map(folder: Path, name: str, size: int) -> mmap.mmap:
@@ -71,6 +73,36 @@ def calls_4(folder: Path) -> None:
         thread.join()
 
 
+def rows(folder: Path, units: bool = False) -> None:
+    """Columns into a new mapped file, and nothing around."""
+    import pyarrow as pa
+
+    from flintmq.kernels.appender import Appender, Place, Target
+    from flintmq.store.put_columns import columns_of
+
+    batch = pa.record_batch({"body": pa.array([bytes(100)] * ROWS, pa.binary())})
+    appender, nexts, numbers = Appender(None, bytes(16), 1 << 20, False, 0, 0), array("q", [0]), array("i", [0])
+    sizes = ("i", 4), ("q", 8), ("q", 8), ("B", UNIT)
+    queue, offset, time_, unit = (array(kind, bytes(size * ROWS)) for kind, size in sizes)
+    with new_map(folder, "log", COUNT * RECORD) as map_:
+        file = Target()
+        file.start, file.size, file.wrote, file.reserved = 0, len(map_), 0, len(map_)
+        file.attach(map_)
+        for _ in range(COUNT // ROWS):
+            columns = columns_of(b"Bench", batch)
+            columns.check(1 << 20, len(map_), False, bytearray(1 << 16))
+            columns.put(appender, file, 0, 1, len(map_), {0: Place(0)}, nexts)
+            if units:
+                columns.units(0, ROWS, 0, 1, numbers, array("q", [0]), queue, offset, time_, memoryview(unit))
+        file.detach()
+        del file
+
+
+def rows_units(folder: Path) -> None:
+    """The same with units."""
+    rows(folder, units=True)
+
+
 def stores(folder: Path) -> float:
     """Microseconds that one store of a thousand exceeds."""
     record, taken, clock, done = bytes(RECORD), array("q", bytes(8 * COUNT)), time.perf_counter_ns, threading.Event()
@@ -93,11 +125,16 @@ def stores(folder: Path) -> float:
     return sorted(taken)[int(COUNT * 0.999)] / 1000
 
 
-BARE = {"pages": pages, "calls": calls, "calls x 4": calls_4, "stores": stores}
+BARE = {"pages": pages, "calls": calls, "calls x 4": calls_4, "rows": rows, "rows, units": rows_units, "stores": stores}
 
 
 def bare(name: str, folder: Path) -> None:
-    """One case in this process."""
+    """One case in this process. Imports are not counted."""
+    import pyarrow
+
+    from flintmq.store import put_columns
+
+    put_columns.columns_of(b"Bench", pyarrow.record_batch({"body": pyarrow.array([b""])}))  # this imports, too
     before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     late = BARE[name](folder)
     seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)

@@ -40,6 +40,8 @@ cdef class Place:
 cdef class Topic:
     cdef readonly bytes raw
     cdef readonly dict places
+    cdef list _near
+    cdef Place _place(self, int64_t queue_id)
 
 cdef class Appender:
     cdef public int64_t end, last_time

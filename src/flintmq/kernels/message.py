@@ -68,21 +68,30 @@ class Message:
         delay_level: cython.longlong = 0,
         born_host=None,
     ):
+        if not cython.compiled:  # compiled they are None already, and what is left alone costs nothing: 60 ns, not 85
+            self.tags = self.keys = self.properties = None
+            self.born_timestamp = self.properties_bytes = self.born_host = None
         self.topic = topic
         self.body = body
-        self.tags = tags
-        self.keys = keys
-        self.properties = properties
+        if tags is not None:
+            self.tags = tags
+        if keys is not None:
+            self.keys = keys
+        if properties is not None:
+            self.properties = properties
         self.queue_id = queue_id
         self.flag = flag
         self.wait = wait
-        self.born_timestamp = born_timestamp
+        if born_timestamp is not None:
+            self.born_timestamp = born_timestamp
         self.sys_flag = sys_flag
         self.reconsume_times = reconsume_times
         self.prepared_transaction_offset = prepared_transaction_offset
-        self.properties_bytes = properties_bytes
+        if properties_bytes is not None:
+            self.properties_bytes = properties_bytes
         self.delay_level = delay_level
-        self.born_host = born_host
+        if born_host is not None:
+            self.born_host = born_host
 
     def __reduce__(self):
         """Pickled and copied by its fields."""
