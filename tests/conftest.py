@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -10,6 +11,10 @@ from flintmq.kernels import _select
 from tests.compat.stores import GOLDEN_NAMES, Golden
 from tests.objects.server import Server, running
 from tests.skips import register
+
+# Spark's Java machines live for seconds here: compiling what is hot a second time, and better, costs each of them half of
+# its processor time. In the environment, so that it holds for processes that tests start too.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
