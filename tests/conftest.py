@@ -10,10 +10,12 @@ import pytest
 from flintmq.kernels import _select
 from tests.compat.stores import GOLDEN_NAMES, Golden
 from tests.objects.server import Server, running
+from tests.one_java import OneJava
+from tests.pages import ENVIRONMENT
 from tests.skips import register
 
-# Spark's Java machines live for seconds here: compiling what is hot a second time, and better, costs each of them half of
-# its processor time. In the environment, so that it holds for processes that tests start too.
+# Spark's Java machines live for seconds here: compiling what is hot a second time, and better, costs each of them half
+# of its processor time. In the environment, so that it holds for processes that tests start too.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
@@ -51,6 +53,14 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], Golden]) -> Golden:
     """Every golden store in turn."""
     return golden(request.param)
+
+
+@pytest.fixture(scope="session")
+def one_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneJava]:
+    """Runs Spark examples of pages in one process, which starts with the first."""
+    java = OneJava(tmp_path_factory.mktemp("java"), ENVIRONMENT)
+    yield java
+    java.close()
 
 
 @pytest.fixture(scope="session")
