@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from flintmq.kernels import _select
+from tests import order
 from tests.compat.stores import GOLDEN_NAMES, Golden
 from tests.objects.server import Server, running
 from tests.one_java import OneJava
@@ -20,8 +21,14 @@ os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A skip that nobody allowed is a failure."""
+    """A skip that nobody allowed is a failure; several workers get the longest files first."""
     register(config)
+    order.with_several_workers(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files first, with several workers."""
+    order.sort(config, items)
 
 
 def pytest_report_header() -> str:
