@@ -55,7 +55,7 @@ def section(title: str, text: str) -> Iterator[None]:
 def command(*words: str | Path) -> list[str]:
     """The real command line, as a user would run it."""
     console.print(f"\n[bold]$ flintmq {escape(shlex.join(str(word) for word in words))}[/bold]")
-    return [sys.executable, "-m", "flintmq.cli", *map(str, words)]
+    return [sys.executable, "-m", "flintmq", *map(str, words)]
 
 
 def flintmq(*words: str | Path, expect: int = 0) -> None:
