@@ -1,6 +1,7 @@
 """One flipped bit costs at most the record it hits: every bit of records that the engine wrote.
 
     python -m tests.hostile.bits [--stores 20] [--seconds S] [--state FILE] [--store N] [--report docs/reliability.md]
+    python -m tests.hostile.bits --places 60          # bits of topic, queue id and queue offset alone, without a state
 
 Each store has ten records of all shapes in small files, and is left as by five kinds of stops. Each bit of each record
 is flipped, tried after a clean stop and after an unclean one, and judged by the slow codec. Where that says that there
@@ -344,9 +345,16 @@ def _content(root: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file() and p.name != "lock"}
 
 
-def trials(store: Store, chance: random.Random | None = None, count: int = 0) -> Iterator[Trial]:
-    """Every bit of every record, or so many that chance draws."""
-    places = [(n, byte, bit) for n, r in enumerate(store.records) for byte in range(r.size) for bit in range(8)]
+def place_bytes(r: record.Record) -> list[int]:
+    """The bytes of a record that hold its queue id, its queue offset and its topic."""
+    topic_end = r.size - len(r.properties) - 2
+    return [*range(12, 16), *range(20, 28), *range(topic_end - len(r.topic), topic_end)]
+
+
+def trials(store: Store, chance: random.Random | None = None, count: int = 0, aimed: bool = False) -> Iterator[Trial]:
+    """Every bit of every record, or so many that chance draws; `aimed`: only of those that place it in a queue."""
+    bytes_of = place_bytes if aimed else lambda r: range(r.size)
+    places = [(n, byte, bit) for n, r in enumerate(store.records) for byte in bytes_of(r) for bit in range(8)]
     for place in places if chance is None else chance.sample(places, count):
         yield Trial(store, *place)
 
@@ -368,12 +376,14 @@ class Tally:
         self.wrong += other.wrong
 
 
-def run(folder: Path, seed: int, engine: int, chance: random.Random | None = None, count: int = 0) -> Tally:
-    """All trials of one store, or some."""
+def run(
+    folder: Path, seed: int, engine: int, chance: random.Random | None = None, count: int = 0, aimed: bool = False
+) -> Tally:
+    """All trials of one store, or some (see `trials`)."""
     tally = Tally()
     store = make(folder, seed)
     tally.records = len(store.records)
-    for n, trial in enumerate(trials(store, chance, count)):
+    for n, trial in enumerate(trials(store, chance, count, aimed)):
         trial.run(STOPS[n // engine % len(STOPS)] if n % engine == 0 else None)
         tally.add(trial)
     return tally
@@ -414,6 +424,16 @@ def go_on(state: report.State, stores: int, until: float) -> None:
               f"{time.monotonic() - began:.0f} s", sep="\n", flush=True)  # fmt: skip
 
 
+def try_places(stores: int, count: int) -> int:
+    """Flip so many bits a store of topic, queue id and queue offset, the engine opened at each; tell what it did."""
+    tally = Tally()
+    for seed in range(stores):
+        with tempfile.TemporaryDirectory(prefix="flintmq-bits-", dir=report.memory()) as folder:
+            tally.add(run(Path(folder), seed, 1, random.Random(seed), count, aimed=True))
+    print(*tally.wrong, *sorted(tally.outcomes.items()), f"{tally.flips:,} flips, {len(tally.wrong)} wrong", sep="\n")
+    return 1 if tally.wrong else 0
+
+
 def main() -> int:
     """The long form. 3: the time was up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -423,6 +443,7 @@ def main() -> int:
     )
     parser.add_argument("--state", type=Path, default=STATE, help="what is done; remove it to begin again")
     parser.add_argument("--store", type=int, help="only this one, without a state")
+    parser.add_argument("--places", type=int, help="so many bits a store of what places it in a queue, without a state")
     parser.add_argument("--report", type=Path)
     words = parser.parse_args()
     small_and_quick(setattr)
@@ -431,6 +452,8 @@ def main() -> int:
             one = run(Path(folder), words.store, ENGINE)
         print(*one.wrong, f"{one.flips:,} flips, {len(one.wrong)} wrong", sep="\n")
         return 1 if one.wrong else 0
+    if words.places is not None:
+        return try_places(words.stores, words.places)
     state = report.State(words.state, stores={}, commits=[])
     go_on(state, words.stores, time.monotonic() + words.seconds)
     print(*table(state), sep="\n")

@@ -71,7 +71,7 @@ def load_derived(
         start = files.min_offset
     if index is not None:
         if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
-            start = min(start, _next_indexed(files, index.end_offset, end))
+            start = min(start, max(_next_indexed(files, index.end_offset, end), index.known_to))
         elif index.taken_back is not None:
             start = min(start, max(index.taken_back, files.min_offset))
     records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
@@ -79,6 +79,8 @@ def load_derived(
         start = files.min_offset
         records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     assert records is not None
+    if index is not None:  # behind a clean stop nobody looked, so only a mark can tell
+        index.complete = index.mark.indexed is not None or not clean or not index.was_there
     return records
 
 

@@ -81,11 +81,14 @@ def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
 
 
 def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
-    """From where every unit is written again: after an unclean stop, the last file that surely was dispatched to
-    queues that are on disk (D10: the log may have been flushed further than they were)."""
+    """From where every unit is written again: after an unclean stop, where queues surely are on disk no more. The mark
+    says so; else it is the last file that the checkpoint knows to have been dispatched to queues that are on disk (D10:
+    the log may have been flushed further than they were)."""
     begin = begin_of_walk(files, facts, known)
     if facts.clean:
         return begin
+    if files.min_offset <= facts.dispatched <= (facts.mark or 0):
+        return facts.dispatched
     for file in reversed(files.files):
         first = record_at(files, file.start) if file.start <= begin else None
         if first is not None and 0 < first.store_timestamp <= known.logics_timestamp - MARGIN_MS:
@@ -207,7 +210,7 @@ class LogRecovery:
                     break
                 position = max(position, data)
                 piece = self.effects.pread(fd, min(ZERO_STEP, file.size - position), position)
-                if any(piece):
+                if piece != bytes(len(piece)):  # a window that was allocated ahead is 64 MiB of zeros
                     self.effects.pwrite(fd, bytes(len(piece)), position)
                     zeroed += len(piece) - piece.count(0)
                 position += max(len(piece), 1)
@@ -303,7 +306,7 @@ def recover(
     recovery = LogRecovery(root, files, facts, known, effects)
     end, last_time, verdict = recovery.find_end()
     if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot
-        removed = remove_unsynced(root, config, effects, known.index_timestamp)
+        removed = remove_unsynced(root, config, effects, known.index_timestamp, facts.indexed)
         recovery.tell(f"{removed} index files that were not synced are made anew")
     if not ends:
         queue_list.forget(root, effects)
@@ -319,7 +322,7 @@ def recover(
         return Recovered(state, verdict, recovery.decisions)
     begin = begin_of_dispatch(files, recovery.facts, known)
     if index is not None:
-        index.recover(end, known.index_timestamp, small.lower_index_time, files.min_offset)
+        index.recover(end, known.index_timestamp, small.lower_index_time, files.min_offset, facts.indexed)
     queues.files.unsure = not recovery.facts.clean
     records = load_derived(
         files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean, compared=recovery.compared,

@@ -14,6 +14,7 @@ import threading
 from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.effects import Effects
 
 
@@ -71,6 +72,14 @@ def power_was_cut(root: str, effects: Effects) -> bool:
     return bool(before and now) and before != now
 
 
+def abort_is_flintmq_s(root: str, effects: Effects) -> bool:
+    """Whether `abort` was written by FlintMQ, so that nobody else has worked on the store since.
+
+    False where the system does not tell which boot it is.
+    """
+    return _page_cache_of_abort(root, effects) != ""
+
+
 def _page_cache_of_abort(root: str, effects: Effects) -> str:
     words = (effects.read_file(os.path.join(root, "abort"), 4096) or b"").decode("ascii", "replace").split()
     return words[1] if len(words) == 2 else ""
@@ -92,19 +101,24 @@ class StoreFiles:
         except FormatError:
             self.known = Checkpoint()
 
-    def write(self, flushed_offset: int, known: Checkpoint) -> None:
+    def write(
+        self, flushed_offset: int, known: Checkpoint, dispatched_offset: int = -1, indexed: Indexed | None = None
+    ) -> None:
         """Write checkpoint and mark together.
 
         Args:
             flushed_offset: log offset below which everything is on disk.
             known: the checkpoint's numbers, of what is on disk.
+            dispatched_offset: log offset below which all queue units are on disk; -1 if that is not known.
+            indexed: the same of the index; None if that is not known.
 
         Raises:
             OSError: one of them could not be written.
         """
         with self._lock:
             # The mark first: it holds beside both checkpoints, so a kill between the two does not void it.
-            mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, self.known.physic_timestamp)
+            before = self.known.physic_timestamp
+            mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, before, dispatched_offset, indexed)
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
             replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
             self.known = known
