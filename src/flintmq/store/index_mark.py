@@ -92,6 +92,16 @@ class IndexMark:
         same = same and header.begin_physical_offset == wanted.begin_physical_offset
         return same and item.physical_offset == wanted.end_physical_offset
 
+    def names(self, path: str, count: int) -> bool:
+        """Whether the mark counts items of this file from this number on."""
+        said = self.indexed
+        return said is not None and os.path.basename(path) == _name(said) and said.header.next_item > count
+
+    def lower(self, header: index.Header, log_end: int) -> None:
+        """Items of the file that it names were taken back; this is its header now. Those that are left are on disk."""
+        if self.indexed is not None:
+            self.indexed = self.indexed._replace(offset=min(self.indexed.offset, log_end), header=header)
+
     def settle(self, reached: Reached, flushed: int, *, closing: bool = False) -> None:
         """Make what was reached durable, if it is time to, and say so from now on.
 

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from contextlib import suppress
 
 from flintmq.config import StoreConfig
@@ -27,6 +26,7 @@ from flintmq.storage.effects import Effects
 from flintmq.store import geometry, index_files, index_mark
 from flintmq.store.index_mark import IndexMark, Reached
 from flintmq.store.index_writer import IndexFileWriter, IndexWriter, Numbers
+from flintmq.store.small_files import StoreFiles
 
 log = logging.getLogger("flintmq.index")
 
@@ -139,26 +139,26 @@ class KeyIndex:
     def recover(
         self,
         log_end: int,
-        on_disk: int = 0,
-        lower: Callable[[int], None] = lambda time: None,
+        small: StoreFiles,
         log_begin: int = 0,
-        indexed: Indexed | None = None,
     ) -> None:
         """Take back what a kill left half done and what lies behind the log's end, then continue the last file.
 
         Args:
             log_end: log offset of the log's end.
+            small: what checkpoint and mark say is on disk: full files that are not older than the time are to be synced
+                yet. They say less before a file is changed that counts as synced.
             log_begin: that of its first record: keys of those before it could not be entered again.
-            on_disk: the checkpoint's time in ms; full files that are not older are to be synced yet.
-            lower: called with a lower time before a file is changed that counts as synced.
-            indexed: what `flintmq.mark` says of the index.
 
         Raises:
             OSError: the disk refused.
         """
         self.found = [file for file in self.found if self.effects.size(file.path) is not None]
         self._remove_spoilt()
-        self.mark.prove(indexed, self.found)
+        on_disk = small.known.index_timestamp
+        self.mark.prove(small.indexed, self.found)
+        if self.mark.indexed is None:
+            small.forget_indexed()
         self.known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
         self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
         self.writer.full += [
@@ -174,8 +174,15 @@ class KeyIndex:
                 path, self.writer.slots, self.writer.items, self.effects
             )
             if (before := writer.header().end_timestamp) < on_disk:
-                lower(before)
-            if self._cut(writer, max(log_begin, self.known_to), log_end) > 1:
+                small.lower_index_time(before)
+            low, newest = self._bounds(writer, max(log_begin, self.known_to), log_end)
+            named = self.mark.names(path, low)
+            if named:
+                small.forget_indexed()
+            self._take_back(writer, low, newest)
+            if named:
+                self.mark.lower(writer.header(), log_end)
+            if low > 1:
                 header = writer.header()
                 self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
                 return
@@ -183,14 +190,18 @@ class KeyIndex:
                 self.writer.continue_with(writer, -1, 0)
                 return
             self.let_go()
+            if named:
+                self.mark.indexed = None
             self.effects.unlink(path)
             self.writer.names.pop(os.path.basename(path), None)
             self.found.pop()
 
-    def _cut(self, writer: IndexFileWriter, unsure: int, log_end: int) -> int:
-        """Undo items behind the count (of a kill amid an insertion), of records at or behind the log's end, and of the
-        last record left (whose other keys may be missing), if it is not before `unsure`. Gives the count left."""
-        count, slots = max(writer.header().index_count, 1), writer.slots
+    @staticmethod
+    def _bounds(writer: IndexFileWriter, unsure: int, log_end: int) -> tuple[int, int]:
+        """Items [from, to) are to be taken back: those behind the count (of a kill amid an insertion), of records at or
+        behind the log's end, and of the last record left (whose other keys may be missing), if it is not before
+        `unsure`."""
+        count = max(writer.header().index_count, 1)
         newest = min(count, writer.items)
         while newest < writer.items and writer.item(newest).physical_offset > 0:
             newest += 1
@@ -200,6 +211,11 @@ class KeyIndex:
         last = writer.item(low - 1).physical_offset if low > 1 else -1
         while last >= unsure and low > 1 and writer.item(low - 1).physical_offset == last:
             low -= 1
+        return low, newest
+
+    def _take_back(self, writer: IndexFileWriter, low: int, newest: int) -> None:
+        """Undo items [low, newest), the newest first."""
+        slots = writer.slots
         for number in range(newest - 1, low - 1, -1):
             item = writer.item(number)
             self.taken_back = item.physical_offset
@@ -211,7 +227,6 @@ class KeyIndex:
             place = index.item_position(number, slots)
             writer.map[place : place + ITEM.size] = bytes(ITEM.size)
         writer.shorten(low)
-        return low
 
     def reached(self, position: int) -> Reached:
         """What `mark.settle` asks for, now that everything below this log offset is in."""

@@ -168,9 +168,9 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._counters = Counters(state.next_offsets, state.end, effects)
         self._flushed_time = state.last_time or self._small.known.physic_timestamp
         marked = index.mark.indexed if index is not None else None
-        if facts.mark != state.end or facts.indexed != marked:  # everything that recovery kept is on disk
+        if facts.mark != state.end or self._small.indexed != marked:  # everything that recovery kept is on disk
             known = self._small.known._replace(physic_timestamp=self._flushed_time)
-            self._small.write(state.end, known, min(facts.dispatched, state.end), marked)
+            self._small.write(state.end, known, min(self._small.dispatched, state.end), marked)
         words = self._files, self._log, self.config, self._poison, effects
         self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
         self._flush = FlushService(*words, self._note_flushed, self._commits)

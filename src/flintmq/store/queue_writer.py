@@ -37,6 +37,7 @@ def contradicted(offsets: Sequence[int], first: int, end: int, expected: int) ->
     No checksum covers topic, queue id and queue offset. One flipped bit there, and the record would push others out: a
     queue that goes on behind it as if it were not there, or as if it had the offset that was due, tells that it lies.
     No queue does that by itself: offsets go up, some may be left out, and a queue that is begun again goes on from 0.
+    (One that left out, behind its new 0, just what its former life had would look so. Nobody writes that.)
 
     Args:
         offsets: queue offsets in log order; offsets[first:end] are those of the records at hand.

@@ -35,7 +35,7 @@ from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
 from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
-from flintmq.store.small_files import StoreFiles, page_cache_lasted
+from flintmq.store.small_files import StoreFiles, abort_is_flintmq_s, page_cache_lasted
 from flintmq.store.snapshot import list_log
 from flintmq.store.tail import TORN, Tail
 
@@ -303,8 +303,11 @@ def recover(
     """
     check_files(files, config.mapped_file_size_commit_log)
     known = small.known
+    small.believe(facts.mark, facts.dispatched, facts.indexed)
     recovery = LogRecovery(root, files, facts, known, effects)
     end, last_time, verdict = recovery.find_end()
+    if not facts.clean and not abort_is_flintmq_s(root, effects):  # what it said of queues and index is over for good
+        small.write_believed()
     if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot
         removed = remove_unsynced(root, config, effects, known.index_timestamp, facts.indexed)
         recovery.tell(f"{removed} index files that were not synced are made anew")
@@ -322,11 +325,11 @@ def recover(
         return Recovered(state, verdict, recovery.decisions)
     begin = begin_of_dispatch(files, recovery.facts, known)
     if index is not None:
-        index.recover(end, known.index_timestamp, small.lower_index_time, files.min_offset, facts.indexed)
+        index.recover(end, small, files.min_offset)
     queues.files.unsure = not recovery.facts.clean
     records = load_derived(
         files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean, compared=recovery.compared,
-        ends=ends, tell=recovery.tell,
+        ends=ends, tell=recovery.tell, lower=small.lower_dispatched,
     )  # fmt: skip
     queues.files.unsure = False
     recovery.tell(f"{records} records were dispatched again")

@@ -90,11 +90,14 @@ class StoreFiles:
 
     Attributes:
         known: the checkpoint's numbers, as they were last written or read.
+        marked, dispatched, indexed: while the store is recovered: what the mark says (`believe`). It says less before
+            anything is undone that it names, or a power cut would leave that half done and believed.
     """
 
     def __init__(self, root: str, effects: Effects) -> None:
         self.root, self.effects = root, effects
         self._lock = threading.Lock()
+        self.believe(None, -1, None)
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
         try:
             self.known = checkpoint.decode(data or b"")
@@ -122,6 +125,39 @@ class StoreFiles:
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
             replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
             self.known = known
+
+    def believe(self, mark: int | None, dispatched: int, indexed: Indexed | None) -> None:
+        """What the mark that is there says, if it is valid, as far as its reader believes it; None, -1, None if not."""
+        self.marked, self.dispatched, self.indexed = mark, dispatched, indexed
+
+    def lower_dispatched(self, position: int) -> None:
+        """Say that units are on disk only below this log offset; to be called before one below is written again.
+
+        Raises:
+            OSError: it could not be written.
+
+        Durability: on return.
+        """
+        if position < self.dispatched:
+            self.dispatched = position
+            self.write_believed()
+
+    def forget_indexed(self) -> None:
+        """Say nothing of the index any more; to be called before anything is changed that the mark says of it.
+
+        Raises:
+            OSError: it could not be written.
+
+        Durability: on return.
+        """
+        if self.indexed is not None:
+            self.indexed = None
+            self.write_believed()
+
+    def write_believed(self) -> None:
+        """Write the mark again, with what is believed of it. Durability: on return."""
+        if self.marked is not None:
+            self.write(self.marked, self.known, self.dispatched, self.indexed)
 
     def lower_index_time(self, time: int) -> None:
         """Say that only index files up to this time are on disk; to be called before a younger one is changed.
