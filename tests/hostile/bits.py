@@ -22,16 +22,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from flintmq import open_store
-from flintmq.config import StoreConfig
 from flintmq.errors import CorruptStoreError
 from flintmq.forensics.verify import verify
-from flintmq.format import checkpoint, flintmq_mark, record
-from flintmq.message import GetMessageStatus, Message, PutMessageStatus
+from flintmq.format import record
+from flintmq.message import GetMessageStatus
 from flintmq.storage.effects import REAL
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recover_store import LogRecovery
@@ -39,18 +36,12 @@ from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 from flintmq.store.small_files import StoreFiles
 from flintmq.store.snapshot import list_log
-from tests.store.crashed import Clock, small_and_quick
+from tests.hostile.bits_stores import CLEAN, FILE_SIZE, KILLED, RECORDS, STOPS, Quick, Store, make
+from tests.store.crashed import small_and_quick
 from tests.torture import report
 
-FILE_SIZE = 1024
-KEYS: dict[str, Any] = {
-    "mappedFileSizeCommitLog": FILE_SIZE, "mappedFileSizeConsumeQueue": 200, "maxHashSlotNum": 8, "maxIndexNum": 32
-}  # fmt: skip
-RECORDS = 10  # a store
 ENGINE = 100  # the whole engine is opened at each so-manieth flip
 STATE = Path("tests/torture/state/bits.json")
-CLEAN, KILLED = ("clean", "clean, no mark"), ("flushed", "unflushed", "killed, no mark")
-STOPS = (*CLEAN, *KILLED)
 OUTCOMES = {
     "refused": "the engine refuses, with file and position",
     "unread": "in a file that was flushed before: a start does not read it",
@@ -59,100 +50,6 @@ OUTCOMES = {
     "taken": "no checksum covers the field, its place in a queue; of what was dispatched again it takes others' places",
     "unseen": "no checksum covers the field: it differs, nothing else does",
 }
-
-
-class Quick(Clock):
-    """The engine's disk: a clock that goes on, and syncs that are not done, as the process does not die."""
-
-
-@dataclass
-class Store:
-    """A store as five kinds of stops leave it: directories that share the files of one log.
-
-    Attributes:
-        roots: stop -> directory.
-        records: as the slow codec reads them.
-    """
-
-    roots: dict[str, Path]
-    records: list[record.Record]
-    keys: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        self.config = StoreConfig.from_keys(self.keys)
-
-    @cached_property
-    def raw(self) -> list[bytes]:
-        """The records' bytes, undamaged."""
-        return [record.encode(one) for one in self.records]
-
-    @property
-    def end(self) -> int:
-        return self.records[-1].physical_offset + self.records[-1].size
-
-    def path(self, offset: int) -> Path:
-        """The file that holds a log offset."""
-        return next(iter(self.roots.values())) / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
-
-
-def messages(seed: int) -> Iterator[Message]:
-    """Ten messages of all shapes, small ones mostly."""
-    chance = random.Random(f"bits {seed}")
-    for n in range(RECORDS):
-        body = chance.choice((b"", b"x", chance.randbytes(20), b"text of a message", chance.randbytes(60)))
-        more = {"p": "v" * chance.randrange(1, 9)} if chance.random() < 0.3 else None
-        topic = chance.choice(("T", "T", "Orders", "库存", "%RETRY%" + "L" * 130 if n == 3 else "U"))
-        tags, key = chance.choice((None, "a", "paid")), f"k{n}" if chance.random() < 0.7 else None
-        yield Message(topic, body, tags=tags, keys=key, properties=more, queue_id=chance.randrange(2), flag=n)
-
-
-def make(folder: Path, seed: int) -> Store:
-    """Write one; every fifth has whole-record checksums (`enabledAppendPropCRC`)."""
-    keys = KEYS | {"enabledAppendPropCRC": seed % 5 == 4, "defaultTopicQueueNums": 2}
-    first = folder / "0"
-    with MessageStore(first, config=keys, effects=Quick()) as store:
-        for message in messages(seed):
-            assert store.put(message).status is PutMessageStatus.PUT_OK
-    made = Store({}, _records(first), keys)
-    last = made.records[-1].store_timestamp
-    for n, stop in enumerate(STOPS):
-        root = folder / str(n)
-        if n:
-            shutil.copytree(first, root, copy_function=_linked)
-        made.roots[stop] = root
-        if "no mark" in stop:
-            (root / "flintmq.mark").unlink()
-        if stop not in ("clean", "clean, no mark"):
-            (root / "abort").write_text("1")
-        if stop in ("flushed", "unflushed"):
-            flushed, at = (made.end, last) if stop == "flushed" else (0, 0)
-            _replace(root / "checkpoint", checkpoint.encode(checkpoint.Checkpoint(at, at)))
-            _replace(root / "flintmq.mark", flintmq_mark.encode(flushed, at))
-    return made
-
-
-def _linked(source: str, to: str) -> None:
-    """The log is shared by all stops, the rest is not."""
-    os.link(source, to) if "/commitlog/" in source else shutil.copyfile(source, to)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    path.unlink()
-    path.write_bytes(data)
-
-
-def _records(root: Path) -> list[record.Record]:
-    found = []
-    for path in sorted((root / "commitlog").iterdir()):
-        data, at = path.read_bytes(), 0
-        while at < len(data):
-            try:
-                found.append(record.check(data, at, int(path.name) + at, file_end=len(data)))
-            except record.RecordError as error:
-                assert error.kind in ("BLANK", "ZERO"), error
-                break
-            at += found[-1].size
-    return found
 
 
 class Trial:

@@ -237,9 +237,7 @@ class QueueWriter:
                 first += 1
                 continue
             if offset != self.next and contradicted(offsets, first, end, self.next):
-                self.report.note(
-                    "denied", f"{self.path}: offset {offset} is denied by the next record; it has no place"
-                )
+                self._deny(offset, int.from_bytes(units[20 * first : 20 * first + 8], "big"))
                 first += 1
                 continue
             if self.next >= 0 and offset < self.next:
@@ -260,6 +258,10 @@ class QueueWriter:
             self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))
             self.next = offset + run
             first += run
+
+    def _deny(self, offset: int, physical_offset: int) -> None:
+        """The next records tell that this one, at that log offset, lies about its place."""
+        self.report.note("denied", f"{self.path}: offset {offset} is denied by the next record; it has no place")
 
     def _is_far(self, offset: int, run: int, physical_offset: int) -> bool:
         """Whether a run of units stands at offsets that cannot be.
