@@ -1,4 +1,5 @@
-"""Records whose queue offset cannot be: nothing but the appended checksum property protects that field. It is too far away, or the queue's next records deny it.
+"""Records whose queue offset cannot be: too far away, or denied by the queue's next records. Nothing but the appended
+checksum property protects that field.
 
 The rule is that of whoever writes queues (QueueWriter): such a record gets no unit, so no broker would serve it.
 """
