@@ -148,3 +148,17 @@ def test_units_that_are_made_again_are_not_taken_for_those_that_were_synced(
     with open_small(second, effects):
         pass
     check_derived(second)
+
+
+def test_nothing_is_said_of_what_others_write(tmp_path: Path):
+    """Not even until the first mark of the new run."""
+    with open_small(tmp_path, Clock()) as store:
+        put_all(store, 20)
+    facts = read_facts(str(tmp_path))
+    assert facts.dispatched == facts.mark and facts.indexed is not None
+    with open_small(tmp_path, Clock(), dispatch="external"):
+        now = read_facts(str(tmp_path))
+        assert (now.mark, now.dispatched, now.indexed) == (facts.mark, -1, None)
+    with open_small(tmp_path, Clock()) as store:
+        assert read_facts(str(tmp_path)).dispatched == -1
+    check_derived(tmp_path)

@@ -321,6 +321,8 @@ def recover(
     if not facts.clean:  # not before: a kill amid the cut must not hide from the next start that the power failed
         small.make_abort()
     if queues is None:
+        small.lower_dispatched(-1)  # others write queues and index from now on
+        small.forget_indexed()
         state = LogState(end, last_time, offsets_of_log(root, files, dispatcher, end))
         return Recovered(state, verdict, recovery.decisions)
     begin = begin_of_dispatch(files, recovery.facts, known)
