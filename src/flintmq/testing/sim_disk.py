@@ -28,7 +28,6 @@ BEGIN_MS = 1_700_000_000_000
 PROCESS = 4242
 
 
-
 class PowerCut(BaseException):
     """The machine stops at this call; nothing after it happens."""
 
