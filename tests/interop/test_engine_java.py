@@ -124,7 +124,7 @@ def test_java_recovers_what_a_killed_flintmq_left(tmp_path: Path, java: Java):
     assert len(ours) - len(entries) <= 1
 
 
-def test_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Java):
+def test_d2_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Java):
     """FlintMQ is killed; Java starts, throws the index away (D2) and is killed before it writes a checkpoint, so that
     FlintMQ's mark still holds beside it. Java itself reads the last log files only, where no record has a key."""
     root, clock = tmp_path / "left", Clock()

@@ -83,7 +83,7 @@ def test_a_log_without_keys_is_not_read_again_after_an_unclean_stop(tmp_path: Pa
 
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("seed", range(6))
-def test_an_index_that_was_changed_after_the_mark_comes_back_as_it_was(tmp_path: Path, stop: str, seed: int):
+def test_d2_an_index_that_was_changed_after_the_mark_comes_back_as_it_was(tmp_path: Path, stop: str, seed: int):
     """After the mark come more keys, into the same file and the next ones. After a power cut each sector of the index
     may be of any moment since: slots lead to items that never arrived, items stand behind those that did not."""
     chance = random.Random(seed)
