@@ -67,8 +67,9 @@ def test_frames_in_a_row_are_one_body(kind: int) -> None:
 
 
 def test_an_unknown_type_is_named() -> None:
-    with pytest.raises(FormatError, match="compression type 7 is not known"):
-        original_body(TEXT, 0x701)
+    for flags, number in ((0x701, 7), (0x401, 4)):
+        with pytest.raises(FormatError, match=f"compression type {number} is not known"):
+            original_body(TEXT, flags)
 
 
 @pytest.mark.parametrize(("kind", "name"), [(LZ4, "LZ4"), (ZSTD, "ZSTD")])
@@ -108,3 +109,47 @@ def test_a_body_of_empty_frames_is_refused_soon(kind: int) -> None:
     assert original_body(frame(kind, b"") * 99 + frame(kind), kind) == TEXT
     with pytest.raises(FormatError, match="more than 100"):
         original_body(frame(kind, b"") * 101, kind)
+
+
+@pytest.mark.parametrize(("kind", "name"), [(ZLIB, "ZLIB"), (LZ4, "LZ4"), (ZSTD, "ZSTD")])
+def test_what_is_wrong_with_a_body_is_told(kind: int, name: str) -> None:
+    with pytest.raises(FormatError) as caught:
+        original_body(frame(kind)[:-1], kind)
+    assert caught.value.reason == f"the body is a {name} stream that was cut short"
+    with pytest.raises(FormatError) as caught:
+        original_body(b"these bytes are none of them", kind)
+    assert re.fullmatch(rf"the body is no {name} stream \(.+\)", caught.value.reason)
+
+
+@pytest.mark.parametrize("kind", [LZ4, ZSTD])
+def test_the_limit_is_one_of_all_frames(kind: int) -> None:
+    frames = frame(kind, bytes(600)) + frame(kind, bytes(400)) + frame(kind, b"")
+    assert original_body(frames, kind, limit=1000) == bytes(1000)
+    with pytest.raises(FormatError, match="more than 999 bytes"):
+        original_body(frames, kind, limit=999)
+
+
+class FakeDecoder:
+    """Of frames of 4 bytes each, which notes what it may give; a body that begins with ! is none."""
+
+    eof = True
+    asked: list[int]
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if data.startswith(b"!"):
+            raise RuntimeError("no " * 100)
+        self.asked.append(max_length)
+        self.unused_data = data[4:]
+        return data[:4]
+
+
+def test_each_frame_may_give_what_is_left_and_a_byte_that_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a frame claims beyond the limit is not made; an error's text is bounded too."""
+    FakeDecoder.asked = []
+    pytest.importorskip("lz4.frame", reason="lz4 is not installed")
+    monkeypatch.setattr("lz4.frame.LZ4FrameDecompressor", FakeDecoder)
+    assert original_body(b"one two last", LZ4, limit=20) == b"one two last"
+    assert FakeDecoder.asked == [21, 17, 13]
+    with pytest.raises(FormatError) as caught:
+        original_body(b"!", LZ4)
+    assert caught.value.reason == "the body is no LZ4 stream (" + ("no " * 27)[:80] + ")"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.format import config_names
 from flintmq.format.config_names import FILES, KEYS, meaning
 
 PAGE = (Path(__file__).resolve().parents[2] / "docs" / "format" / "config.md").read_text(encoding="utf-8")
@@ -43,3 +44,19 @@ def test_the_files_are_those_of_the_page_and_of_the_broker(golden) -> None:  # t
     written = {path.name.removesuffix(".bak") for path in (golden("config").path / "config").iterdir()} - {"timercheck"}
     assert written and written <= set(FILES)
     assert re.search(r"`config/timercheck` is binary", PAGE)
+
+
+@pytest.mark.parametrize("path", [["Xtable"], ["topicConfigTable", "T", "attributes", "queue.typeX"], ["x"] * 64])
+def test_names_that_only_look_known(path: list[str | int]) -> None:
+    """Nor does a path as deep as a file may have it take longer than its steps."""
+    assert meaning(path) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [(["a", "b"], "itself"), (["a", "c"], "any"), (["a"], ""), (["d", "e", "f"], "deep"), (["d", "e"], "")],
+)
+def test_a_name_itself_goes_before_any_name(path: list[str | int], text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a key is found whose parents mean nothing."""
+    monkeypatch.setattr(config_names, "KEYS", {"a.*": "any", "a.b": "itself", "d.e.f": "deep"})
+    assert meaning(path) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import locale
 import re
 from pathlib import Path
 
@@ -78,3 +79,46 @@ def test_the_unprotected_fields_are_those_of_the_page() -> None:
     page = (FOLDER / "unprotected.md").read_text(encoding="utf-8")
     section = page.split("## Log records")[1].split("## Blanks")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == [f for f in Record._fields if f not in PROTECTED]
+
+
+def test_bits_are_asked_of_a_field_that_has_them() -> None:
+    with pytest.raises(AssertionError, match="Record queue_id"):
+        docs.bits_table("Record queue_id")
+
+
+def test_what_the_command_takes(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    with pytest.raises(SystemExit, match="0"):
+        docs.main(["--help"])
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "usage: python -m flintmq.format.docs [-h] (--check | --write) [folder]\n\nByte tables of docs/format.\n\n"
+    )
+    assert re.search(r"^  --check +say which pages are old; change nothing$", said, re.MULTILINE)
+    assert re.search(r"^  --write +write the tables of all pages$", said, re.MULTILINE)
+    for words in ([str(FOLDER)], ["--check", "--write"]):
+        with pytest.raises(SystemExit, match="2"):
+            docs.main(words)
+
+
+def test_the_pages_of_the_current_folder_whatever_its_encoding(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are UTF-8, read and written as that where the user's language has no such character."""
+    page = tmp_path / "docs" / "format" / "one.md"
+    page.parent.mkdir(parents=True)
+    page.write_bytes("é <!-- layout: Index slot -->\n<!-- end -->\n".encode())
+    monkeypatch.chdir(tmp_path)
+    before = locale.setlocale(locale.LC_CTYPE)
+    locale.setlocale(locale.LC_CTYPE, "C")
+    try:
+        assert docs.main(["--write"]) == 1
+    finally:
+        locale.setlocale(locale.LC_CTYPE, before)
+    said = capsys.readouterr().out.splitlines()
+    assert said[:2] == [
+        "docs/format/one.md: written",
+        "docs/format: no page holds the table of Batch consume queue unit; add its markers to one",
+    ]
+    assert len(said) == len(docs.LAYOUTS)
+    assert page.read_bytes().startswith("é <!-- layout: Index slot -->\n4 bytes.\n".encode())

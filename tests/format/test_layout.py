@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flintmq.errors import FormatError
 from flintmq.format.consume_queue import UNIT
 from flintmq.format.docs import LAYOUTS
-from flintmq.format.layout import Bits, Counted, Int, Layout, Sized, Total, bit_names
+from flintmq.format.layout import HEX, HOST, TIME, Bits, Counted, Int, Layout, Piece, Sized, Total, bit_names
 from tests.format.strategies import values
 
 ALL = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
@@ -204,3 +204,169 @@ def test_bits_by_name() -> None:
     assert bit_names(bits, 5) == ["one", "high"]
     assert bit_names(bits, 6) == ["0x6 unknown"]
     assert bit_names(bits, -8) == ["0xFFFFFFF8 unknown"]
+
+
+KIND = (Bits(3, "kind", {1: "one"}),)
+
+
+class Message(NamedTuple):
+    """All that a declaration can say; its size stands behind the first text, as no real layout has it."""
+
+    kind: Annotated[int, Int("u8", "its kind", HEX, KIND)]
+    note: Annotated[bytes, Counted("note_length", "k", ("i8",), "a note")]
+    time: Annotated[int, Total("size", "u16", "all of it"), Int("i32", "a time", TIME)]
+    host: Annotated[bytes, Sized("H", (2, 4), lambda fields: 4 if fields["kind"] & 1 else 2, "a host", HOST)]
+    text: Annotated[
+        bytes, Counted("text_length", "t", ("u8", "i16"), "text", lambda f: "i16" if f["kind"] & 2 else "u8")
+    ]
+    last: Annotated[int, Int("u16", "the last")]
+
+
+# Messages, and their bytes by hand.
+MESSAGES = [
+    (Message(0, b"", 5, b"hh", b"", 6), "00 00 000d 00000005 6868 00 0006"),
+    (Message(3, b"no", -1, b"host", b"te", 0xFFFF), "03 02 6e6f 0014 ffffffff 686f7374 0002 7465 ffff"),
+]
+
+
+def message() -> Layout[Message]:
+    """Derived anew: what derives it is tested too."""
+    return Layout("Message", Message)
+
+
+@pytest.mark.parametrize(("value", "data"), MESSAGES)
+def test_a_layout_of_all_kinds_of_parts(value: Message, data: str) -> None:
+    layout, raw = message(), bytes.fromhex(data)
+    assert layout.pack(value) == raw
+    assert layout.unpack(raw) == layout.unpack(b"??" + raw + b"!", 2) == value
+    assert layout.size_of(value) == len(raw)
+    assert (layout.min_size, layout.fixed, layout.total) == (13, False, "size")
+
+
+def test_what_is_fixed_and_what_it_begins_with() -> None:
+    """Fixed is what has only numbers and no size of itself; `struct` is of the numbers in front, of none if there are
+    none."""
+
+    class Numbers(NamedTuple):
+        a: Annotated[int, Int("u8", "a")]
+        b: Annotated[int, Int("i64", "b")]
+
+    class OwnSize(NamedTuple):
+        a: Annotated[int, Total("n", "u16", "size"), Int("u8", "a")]
+
+    class NumberFirst(NamedTuple):
+        a: Annotated[int, Int("u8", "a")]
+        b: Annotated[bytes, Counted("n", "n", ("u8",), "b")]
+
+    class BytesAlone(NamedTuple):
+        a: Annotated[bytes, Sized("A", (3, 5), lambda fields: 5, "a")]
+
+    found = [Layout("L", type_) for type_ in (Numbers, OwnSize, NumberFirst, BytesAlone)]
+    assert [layout.fixed for layout in found] == [True, False, False, False]
+    assert [layout.struct.size for layout in found] == [9, 3, 1, 0]
+    assert [layout.min_size for layout in found] == [9, 3, 2, 3]
+    assert [layout.total for layout in found] == [None, "n", None, None]
+    assert found[0].pack(Numbers(1, -2)) == bytes.fromhex("01 fffffffffffffffe")
+    assert found[0].offset("b") == 1
+
+
+def test_offsets_add_up() -> None:
+    assert [UNIT.offset(field) for field in UNIT.type._fields] == [0, 8, 12]
+    with pytest.raises(KeyError, match="'nothing'"):
+        UNIT.offset("nothing")
+
+
+@pytest.mark.parametrize(
+    ("data", "reason", "position"),
+    [
+        ("", "Message needs 13 bytes, 0 are left", 3),
+        ("00 00 000d 00000005 6868 00 00", "Message needs 13 bytes, 12 are left", 3),
+        ("00 ff 000d 00000005 6868 00 0006", "note_length is negative: -1", 4),
+        ("00 80 000d 00000005 6868 00 0006", "note_length is negative: -128", 4),
+        ("00 0e 000d 00000005 6868 00 0006", "note needs 14 bytes, 11 are left", 5),
+        ("00 08 0000000000000000 000d 00", "size needs 6 bytes, 3 are left", 13),
+        ("00 00 000e 00000005 6868 00 0006", "size 14 is not in 13..13", 3),
+        ("00 00 000c 00000005 6868 00 0006", "size 12 is not in 13..13", 3),
+        ("00 00 000e 00000005 6868 00 0006 00", "size is 14, the parts add up to 13", 3),
+        ("01 03 000000 000d 00000005 6868", "host needs 4 bytes, 2 are left", 14),
+        ("03 03 000000 0010 00000005 68686868 00", "text_length needs 2 bytes, 1 are left", 18),
+        ("03 03 000000 000f 00000005 68686868 00", "text_length needs 2 bytes, 0 are left", 18),
+        ("02 00 0010 00000005 6868 ffff 0006 0000", "text_length is negative: -1", 13),
+        ("00 00 000d 00000005 6868 03 0006", "text needs 3 bytes, 2 are left", 14),
+        ("00 00 000d 00000005 6868 01 0006", "last needs 2 bytes, 1 are left", 15),
+    ],
+)
+def test_what_is_wrong_and_where_is_told(data: str, reason: str, position: int) -> None:
+    """The value begins at byte 3 of the buffer, and positions count from the buffer's."""
+    layout, raw = message(), bytes.fromhex("aabbcc" + data)
+    with pytest.raises(FormatError) as caught:
+        layout.unpack(raw, 3)
+    assert (caught.value.reason, caught.value.position) == (reason, position)
+
+
+def test_a_tuple_that_is_too_long_is_refused() -> None:
+    """And not cut: somebody thought of another layout."""
+    longer: Any = (*MESSAGES[1][0], 7)
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        message().size_of(longer)
+    longer = (*UNIT.type(1, 2, 3), 4)
+    with pytest.raises(ValueError, match="argument 2 is longer"):
+        UNIT.pack(longer)
+
+
+def test_a_number_that_does_not_fit_is_named_with_its_first_digits() -> None:
+    with pytest.raises(FormatError) as caught:
+        message().pack(MESSAGES[0][0]._replace(last=10**60))
+    assert caught.value.reason == "last 1" + "0" * 39 + " does not fit u16"
+
+
+ALL_PIECES = [  # of MESSAGES[1], at byte 2 of a buffer
+    Piece("kind", 2, 1, 3, "its kind", HEX, KIND),
+    Piece("note_length", 3, 1, 2, "bytes of the note"),
+    Piece("note", 4, 2, b"no", "a note"),
+    Piece("size", 6, 2, 20, "all of it"),
+    Piece("time", 8, 4, -1, "a time", TIME),
+    Piece("host", 12, 4, b"host", "a host", HOST),
+    Piece("text_length", 16, 2, 2, "bytes of the text"),
+    Piece("text", 18, 2, b"te", "text"),
+    Piece("last", 20, 2, 0xFFFF, "the last"),
+]
+
+
+def test_pieces_of_all_kinds_of_parts() -> None:
+    raw = b"??" + bytes.fromhex(MESSAGES[1][1])
+    assert list(message().pieces(raw, 2)) == list(message().pieces(raw + b"more", 2, 22)) == ALL_PIECES
+    assert list(message().pieces(raw, 2, 99)) == ALL_PIECES
+
+
+@pytest.mark.parametrize(
+    ("limit", "whole", "last"),
+    [
+        (2, 0, Piece("kind", 2, 0, None, "its kind", HEX, KIND, "kind needs 1 bytes, 0 are left")),
+        (3, 1, Piece("note_length", 3, 0, None, "bytes of the note", error="note_length needs 1 bytes, 0 are left")),
+        (5, 2, Piece("note", 4, 1, b"n", "a note", error="note needs 2 bytes, 1 are left")),
+        (11, 4, Piece("time", 8, 3, None, "a time", TIME, error="time needs 4 bytes, 3 are left")),
+        (12, 5, Piece("host", 12, 0, b"", "a host", HOST, error="host needs 4 bytes, 0 are left")),
+        (17, 6, Piece("text_length", 16, 1, None, "bytes of the text", error="text_length needs 2 bytes, 1 are left")),
+        (19, 7, Piece("text", 18, 1, b"t", "text", error="text needs 2 bytes, 1 are left")),
+        (21, 8, Piece("last", 20, 1, None, "the last", error="last needs 2 bytes, 1 are left")),
+    ],
+)
+def test_pieces_end_with_the_one_that_is_cut(limit: int, whole: int, last: Piece) -> None:
+    raw = b"??" + bytes.fromhex(MESSAGES[1][1])
+    for pieces in (message().pieces(raw[:limit], 2), message().pieces(raw, 2, limit)):
+        assert list(pieces) == [*ALL_PIECES[:whole], last]
+
+
+def test_pieces_end_with_a_negative_length() -> None:
+    pieces = list(message().pieces(bytes.fromhex("02 00 0010 00000005 6868 ffff 0006 0000")))
+    assert pieces[-1] == Piece("text_length", 10, 2, -1, "bytes of the text", error="text_length is negative: -1")
+
+
+def test_iter_ends_where_it_is_told() -> None:
+    class Byte(NamedTuple):
+        one: Annotated[int, Int("u8", "one")]
+
+    layout = Layout("Byte", Byte)
+    assert list(layout.iter(b"\x01\x02\x03", 0, 2)) == [(1,), (2,)]
+    assert list(layout.iter(b"\x01\x02\x03", 2, 2)) == list(layout.iter(b"\x01\x02\x03", 2, 1)) == []

@@ -90,3 +90,15 @@ def test_the_order_of_javas_hash_map():
     assert [*ordered] == ["MSG_REGION", "UNIQ_KEY", "CLUSTER", "DELAY", "TAGS", "KEYS", "WAIT", "TRACE_ON",
                           "REAL_TOPIC", "REAL_QID"]  # fmt: skip
     assert [*java_order({"BB": "1", "Aa": "2"})] == ["BB", "Aa"], "equal hashes"
+
+
+@pytest.mark.parametrize(
+    ("count", "order"),
+    [(3, "ABC"), (80, "ABC"), (96, "ABC"), (97, "BCA"), (192, "BCA"), (193, "CBA"), (384, "CBA")],
+)
+def test_javas_hash_map_doubles_beyond_three_quarters(count: int, order: str) -> None:
+    """A name of one character has its number as its hash: of 128 buckets these have 1, 2 and 3, of 256 129, 2 and 3,
+    of 512 385, 258 and 3."""
+    names = {"\u0003": "C", "\u0181": "A", "\u0102": "B"}
+    pairs = names | {chr(0x4000 + number): "" for number in range(count - 3)}
+    assert "".join(java_order(pairs).values()) == order

@@ -337,8 +337,9 @@ def test_the_kernel_agrees(
 
 def test_fewer_bytes_than_a_record() -> None:
     raw = bytes.fromhex(V1_HEX)
-    with pytest.raises(r.RecordError, match="size 90 is below the least"):
-        r.decode(b"\0\0\0\x5a" + raw[4:])
+    with pytest.raises(r.RecordError, match="size 90 is below the least") as caught:
+        r.decode(b"??" + b"\0\0\0\x5a" + raw[4:], 2)
+    assert (caught.value.kind, caught.value.position) == ("SIZE", 2)
     with pytest.raises(r.RecordError, match="goes beyond"):
         r.decode(raw[:-1])
     assert r.decode(raw).transaction == r.TRANSACTION_NONE
@@ -370,7 +371,14 @@ def test_split_refuses_what_decode_refuses() -> None:
     at = len(long_topic) - 32767 - 4
     long_topic = long_topic[:at] + (32768).to_bytes(2, "big") + b"t" + long_topic[at + 2 :]
     short = plain[:-2] + b"\xff"  # a properties length of -1, of which only one byte is there
-    for data, kind in ((other, "MAGIC"), (long_topic, "LENGTHS"), (short, "LENGTHS")):
+    head = r.encode(r.Record())[:-7]  # all before the body's length
+    # A length of -4 is where the topic's would be, so that its first byte tells of 255 of a topic.
+    no_body = head + b"\xff\xff\xff\xfc" + bytes(254)
+    # The topic has -32768 bytes: inside of the body is what would be the length of the properties.
+    no_topic = b"\0\0\0\0\xda\xa3\x20\xab" + head[8:] + b"\0\0\x80\0" + b"\0\0\x7f\xfe" + bytes(32764) + b"\x80\0"
+    negative = plain[:-2] + b"\xff\xff" + bytes(65535)  # of properties
+    cases = ((other, "MAGIC"), (long_topic, "LENGTHS"), (short, "LENGTHS"))
+    for data, kind in (*cases, (no_body, "LENGTHS"), (no_topic, "LENGTHS"), (negative, "LENGTHS")):
         data = len(data).to_bytes(4, "big") + data[4:]
         for read in (r.decode, r.split):
             with pytest.raises(r.RecordError) as caught:
@@ -393,6 +401,9 @@ def test_what_is_wrong_and_where_is_told() -> None:
         (raw, {"physical_offset": 4097}, "OFFSET", "physical offset 4096 in a record at 4097", 3 + 28),
         (raw[:8] + b"\0\0\0\7" + raw[12:], {}, "CRC", f"body CRC 7, computed {crc}", 3 + 8),
         (raw[:4] + b"\0\0\0\1" + raw[8:], {}, "MAGIC", "magic 0x00000001 is neither V1, V2 nor blank", 3 + 4),
+        (raw[:4] + bytes(4) + raw[8:], {}, "MAGIC", "magic 0x00000000 is neither V1, V2 nor blank", 3 + 4),
+        (bytes(4) + b"\0\0\0\1", {}, "MAGIC", "magic 0x00000001 is neither V1, V2 nor blank", 3 + 4),
+        (raw[:84] + b"\xff\xff\xff\xfe" + raw[88:], {}, "LENGTHS", "body_length is negative: -2", 3 + 84),
         (bytes(100), {}, "ZERO", "zeros: nothing was written here", 3),
         (r.encode_blank(100), {"file_end": 103}, "BLANK", "blank record: the file ends here", 3),
         (with_crc[:12] + b"\1" + with_crc[13:], {}, "CRC_PROPERTY",

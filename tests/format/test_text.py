@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flintmq.format.text import java_decode, java_encode, java_hash, java_int
+from flintmq.format.text import iso, java_decode, java_encode, java_hash, java_int
 from tests.compat.stores import Golden
 
 R = "�"
@@ -134,3 +134,20 @@ def test_numbers_are_32_bits_wide_unless_told() -> None:
 def test_long_digits_are_not_counted_for_ever() -> None:
     assert java_int("0" * 511 + "7") == 7
     assert java_int("0" * 512 + "7") is None
+
+
+@pytest.mark.parametrize(
+    ("ms", "text"),
+    [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (-1, "1969-12-31T23:59:59.999Z"),
+        (1_700_000_000_000, "2023-11-14T22:13:20.000Z"),
+        (-62_135_596_800_000, "0001-01-01T00:00:00.000Z"),
+        (-62_135_596_800_001, "-62135596800001 ms"),
+        (253_402_300_799_999, "9999-12-31T23:59:59.999Z"),
+        (253_402_300_800_000, "253402300800000 ms"),
+    ],
+)
+def test_times(ms: int, text: str) -> None:
+    """Milliseconds are always shown; what no calendar date can show stays a number."""
+    assert iso(ms) == text

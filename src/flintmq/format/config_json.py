@@ -259,7 +259,8 @@ class _Members(_Reader):
         member, begin = self.open.pop()
         if isinstance(value, str):
             reader = _Reader(java_decode(self.data[begin : self.at]))
-            reader.at += reader.next() == ":"
+            if reader.next() == ":":  # of a member; an element of an array has none
+                reader.at += 1
             value = reader.value(0)
         elif isinstance(value, (dict, list)):
             value = f"{len(value)} {'member' if isinstance(value, dict) else 'element'}{'' if len(value) == 1 else 's'}"
@@ -272,7 +273,7 @@ def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = F
     Args:
         value: the object; keys in the order in which they are to stand (upstream: fields by alphabet, maps in any).
         peer: "5.3.3" or "5.4.0".
-        compact: all on one line with non-ASCII characters escaped, as the metrics files are.
+        compact: all on one line, as the metrics files are; 5.3.3 escapes all but ASCII there.
 
     Raises:
         FormatError: a value that is not an object, list, string, number, true, false or null.
@@ -281,7 +282,7 @@ def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = F
 
 
 class _Writer:
-    """Both layouts, which differ in empty maps, maps with integer keys and lists."""
+    """Both layouts, which differ in empty maps, maps with integer keys, lists and escapes."""
 
     def __init__(self, by_line: bool, compact: bool) -> None:
         self.by_line, self.compact = by_line, compact
@@ -324,9 +325,13 @@ class _Writer:
     def character(self, char: str) -> str:
         if char in _UNESCAPES:
             return _UNESCAPES[char]
+        if self.by_line:  # fastjson2 escapes what JSON must have escaped
+            return char if char >= " " else f"\\u{ord(char):04x}"
+        if self.compact and char == "/":
+            return "\\/"
         if " " <= char <= "~" or (not self.compact and char > "\x9f" and char not in "\u2028\u2029"):
             return char
-        units = char.encode("utf-16-be", "surrogatepass").hex()
+        units = char.encode("utf-16-be", "surrogatepass").hex().upper()
         return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
 
 
