@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator
 
 import pytest
 
 from flintmq.kernels import _select
+from tests import order
 from tests.compat.stores import GOLDEN_NAMES, Golden
 from tests.objects.server import Server, running
+from tests.one_java import OneJava
+from tests.pages import ENVIRONMENT
 from tests.skips import register
+
+# Spark's Java machines live for seconds here: compiling what is hot a second time, and better, costs each of them half
+# of its processor time. In the environment, so that it holds for processes that tests start too.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """A skip that nobody allowed is a failure."""
+    """A skip that nobody allowed is a failure; several workers get the longest files first."""
     register(config)
+    order.with_several_workers(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """The longest files first, with several workers."""
+    order.sort(config, items)
 
 
 def pytest_report_header() -> str:
@@ -46,6 +60,14 @@ def golden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[[str],
 def golden_store(request: pytest.FixtureRequest, golden: Callable[[str], Golden]) -> Golden:
     """Every golden store in turn."""
     return golden(request.param)
+
+
+@pytest.fixture(scope="session")
+def one_java(tmp_path_factory: pytest.TempPathFactory) -> Iterator[OneJava]:
+    """Runs Spark examples of pages in one process, which starts with the first."""
+    java = OneJava(tmp_path_factory.mktemp("java"), ENVIRONMENT)
+    yield java
+    java.close()
 
 
 @pytest.fixture(scope="session")

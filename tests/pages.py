@@ -37,6 +37,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.compat.stores import GOLDEN_NAMES, Golden
+from tests.one_java import FITS, OneJava
 from tests.scenes import SCENES
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -81,6 +82,13 @@ def lacks(example: Example) -> str:
     return "jq is not installed" if re.search(r"\|\s*jq\b", example.code) and shutil.which("jq") is None else ""
 
 
+def on_spark(example: Example) -> bool:
+    """Whether a block runs on Spark, all of it or some commands, in a way that `OneJava` can run."""
+    if example.kind == "console":
+        return any(FITS.fullmatch(command.code) for command in commands(example.code))
+    return re.search(r"pyspark|flintmq\.spark", example.code) is not None
+
+
 def pages(names: Sequence[str] = ()) -> list[Path]:
     """The pages of these names below the root, directories whole; without names all that have examples."""
     if not names:
@@ -118,13 +126,16 @@ def commands(code: str) -> Iterator[Command]:
         yield Command(command, rest)
 
 
-def run_example(example: Example, folder: Path, bin_folder: Path | None = None) -> Iterator[tuple[Command, str]]:
+def run_example(
+    example: Example, folder: Path, bin_folder: Path | None = None, java: OneJava | None = None
+) -> Iterator[tuple[Command, str]]:
     """Run a block in the page's directory; gives each command (or the program) and what it printed.
 
     Args:
         example: the block.
         folder: the page's directory.
         bin_folder: the scripts of another environment, which then runs everything.
+        java: runs what `on_spark` says; it must work in this directory. Without it that gets processes of its own.
 
     Raises:
         RuntimeError: a program failed, or what a block runs is not installed.
@@ -135,7 +146,16 @@ def run_example(example: Example, folder: Path, bin_folder: Path | None = None) 
         SCENES[example.scene](folder / "store")
     if example.kind == "console":
         for command in commands(example.code):
-            yield command, _console(command.code, folder, bin_folder)
+            if java is not None and (fits := FITS.fullmatch(command.code)):
+                yield command, java.command(shlex.split(fits[1])[1:]).out
+            else:
+                yield command, _console(command.code, folder, bin_folder)
+        return
+    if java is not None and on_spark(example):
+        code, out, err = java.program(example.code)
+        if code:
+            raise RuntimeError(f"{example.where}: {err[-2000:]}")
+        yield Command(example.code, example.output or ""), out
         return
     python = str(bin_folder / "python") if bin_folder else sys.executable
     done = run([python, "-c", example.code], folder, subprocess.PIPE, bin_folder)
@@ -230,9 +250,14 @@ def _masked_word(word: str, again: str) -> str:
 def folder_of(page: Path) -> Iterator[Path]:
     """An empty directory, but for the golden stores that the page names."""
     with tempfile.TemporaryDirectory(prefix="pages-") as name:
-        for store in stores_of(page):
-            Golden(store, Path(name))
+        fill(Path(name), page)
         yield Path(name)
+
+
+def fill(folder: Path, page: Path) -> None:
+    """Put what a page names into an empty directory."""
+    for store in stores_of(page):
+        Golden(store, folder)
 
 
 def stores_of(page: Path) -> set[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import pages
+from tests.one_java import OneJava
 from tests.pages import Example, same
 
 
@@ -18,29 +18,40 @@ def parameters() -> list:
     """pytest's parameters: the examples of each page in its order, named by page and line."""
     found = []
     for example in (example for page in pages.pages() for example in pages.examples(page)):
-        spark = example.kind == "python" and re.search(r"pyspark|flintmq\.spark", example.code)
+        spark = example.kind == "python" and pages.on_spark(example)
         found.append(pytest.param(example, id=example.where, marks=[pytest.mark.spark] if spark else []))
     return found
 
 
 @pytest.fixture(scope="module")
-def folder_of() -> Iterator[Callable[[Example], Path]]:
-    """Gives the directory of an example's page, with private copies of the golden stores that the page names."""
+def folder_of(one_java: OneJava) -> Iterator[Callable[[Example], Path]]:
+    """Gives the directory of an example's page, with private copies of the golden stores that the page names.
+
+    Pages with examples for Spark have the directory of `one_java` in turn, emptied for each.
+    """
     folders: dict[str, Path] = {}
     with ExitStack() as stack:
 
         def folder_of(example: Example) -> Path:
             page = example.where.partition(":")[0]
             if page not in folders:
-                folders[page] = stack.enter_context(pages.folder_of(pages.ROOT / page))
+                path = pages.ROOT / page
+                if any(map(pages.on_spark, pages.examples(path))):
+                    for earlier in [name for name, folder in folders.items() if folder == one_java.folder]:
+                        del folders[earlier]
+                    one_java.empty()
+                    pages.fill(one_java.folder, path)
+                    folders[page] = one_java.folder
+                else:
+                    folders[page] = stack.enter_context(pages.folder_of(path))
             return folders[page]
 
         yield folder_of
 
 
-def check(example: Example, folder: Path) -> None:
+def check(example: Example, folder: Path, one_java: OneJava) -> None:
     """Run a block, and compare."""
-    for command, found in pages.run_example(example, folder):
+    for command, found in pages.run_example(example, folder, java=one_java if folder == one_java.folder else None):
         if example.kind == "console" or example.output is not None:
             assert same(command.output, found), (
                 f"{example.where}: {command.code}\nprints:\n{found}\nif that is right: "
@@ -54,9 +65,9 @@ def test_the_readme_has_examples():
 
 
 @pytest.mark.parametrize("example", parameters())
-def test_example(example: Example, folder_of: Callable[[Example], Path]):
+def test_example(example: Example, folder_of: Callable[[Example], Path], one_java: OneJava):
     if example.kind == "console" and shutil.which("bash") is None:
         pytest.skip("the console examples are written for bash")
     if reason := pages.lacks(example):
         pytest.skip(reason)
-    check(example, folder_of(example))
+    check(example, folder_of(example), one_java)

@@ -31,7 +31,7 @@ STORE_COMMANDS = {
 
 def script(*words: object, **options: object) -> subprocess.CompletedProcess[bytes]:
     """The command as a process of its own."""
-    command = [sys.executable, "-m", "flintmq.cli", *map(str, words)]
+    command = [sys.executable, "-m", "flintmq", *map(str, words)]
     return subprocess.run(command, capture_output=True, check=False, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
 
 
@@ -237,7 +237,7 @@ def test_exit_codes_stay_clear_of_those_of_shells() -> None:
 @pytest.mark.parametrize("words", [["scan"], ["scan", "--json"], ["verify"], ["inspect"]])
 def test_a_reader_that_goes_away_is_no_error(words: list[str], golden_basic: Golden) -> None:
     """As in `flintmq scan STORE | head -1`: the pipe is closed after one line, and before anything is read."""
-    command = [sys.executable, "-m", "flintmq.cli", words[0], str(golden_basic.path), *words[1:]]
+    command = [sys.executable, "-m", "flintmq", words[0], str(golden_basic.path), *words[1:]]
     for lines in (1, 0):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdout is not None and process.stderr is not None
@@ -254,7 +254,7 @@ def golden_basic(golden) -> Golden:  # type: ignore[no-untyped-def]
 
 
 def test_streams_that_are_closed_from_the_start(golden_basic: Golden, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m flintmq.cli inspect"
+    command = f"{sys.executable} -m flintmq inspect"
     for line, code in ((f"{golden_basic.path} >&-", 0), (f"{tmp_path} 2>&-", 2), (f"{golden_basic.path} >&- 2>&-", 0)):
         done = subprocess.run(["sh", "-c", f"{command} {line}"], capture_output=True, check=False, timeout=60)
         assert (done.returncode, done.stderr) == (code, b"")
@@ -263,7 +263,7 @@ def test_streams_that_are_closed_from_the_start(golden_basic: Golden, tmp_path: 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
 def test_a_full_disk_is_one_line(golden_basic: Golden) -> None:
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "flintmq.cli", "scan", str(golden_basic.path)]
+        command = [sys.executable, "-m", "flintmq", "scan", str(golden_basic.path)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
     assert done.returncode == 5
     assert done.stderr == b"flintmq: No space left on device; check permissions, free space and the disk\n"
@@ -293,7 +293,7 @@ def test_every_command_module_says_its_examples() -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shells_get_their_script_and_their_answers(shell: str) -> None:
-    words = [sys.executable, "-m", "flintmq.cli"]
+    words = [sys.executable, "-m", "flintmq"]
     script = subprocess.run(words, env={**os.environ, "_FLINTMQ_COMPLETE": f"source_{shell}"}, capture_output=True)
     assert f"complete_{shell}".encode() in script.stdout and script.stderr == b""
     asked = {"_FLINTMQ_COMPLETE": f"complete_{shell}", "COMP_WORDS": "flintmq ta", "COMP_CWORD": "1",
@@ -306,7 +306,7 @@ def test_shells_get_their_script_and_their_answers(shell: str) -> None:
 def test_bash_completes_by_the_line_of_the_manual(tmp_path: Path) -> None:
     """As a user has it: the command on the path, the line of docs/cli.md, then Tab."""
     command = tmp_path / "flintmq"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flintmq.cli "$@"\n')
+    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flintmq "$@"\n')
     command.chmod(0o755)
     line = re.search(r"^    (eval .*)$", (Path(__file__).parents[2] / "docs/cli.md").read_text(), re.MULTILINE)
     assert line is not None

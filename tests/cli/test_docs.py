@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +17,7 @@ from flintmq.cli import docs
 from flintmq.message import COLUMNS
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
+from tests.one_java import OneJava
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / docs.PAGE).read_text(encoding="utf-8")
@@ -53,7 +55,7 @@ def test_every_link_within_the_page_leads_somewhere() -> None:
 
 
 def parameters() -> list[object]:
-    """The examples; of each Spark job only the first, since each starts a session of its own."""
+    """The examples; of each Spark job only the first, since each makes a session of its own."""
     jobs = [line for line in EXAMPLES if line.startswith("flintmq spark ")][::2]
     return [
         pytest.param(line, marks=[pytest.mark.spark] if line in jobs else [])
@@ -63,8 +65,13 @@ def parameters() -> list[object]:
 
 
 @pytest.mark.parametrize("line", parameters())
-def test_examples_run(line: str, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+def test_examples_run(line: str, golden, tmp_path: Path, one_java: OneJava) -> None:  # type: ignore[no-untyped-def]
     command = line.replace("/tmp/", f"{tmp_path}/").replace("/var/rocketmq/store", str(golden("basic").path))
+    if line.startswith("flintmq spark "):
+        one_java.empty()
+        ran = one_java.command(shlex.split(command)[1:])
+        assert ran.code == 0, ran.err
+        return
     env = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
     if command.endswith("| grep defect"):  # exits with 1 where there are none
         command = command.removesuffix("| grep defect")

@@ -127,7 +127,7 @@ def test_the_help_names_every_kind(run: Run) -> None:
 
 @pytest.mark.parametrize(("settings", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
 def test_colours_on_a_terminal_only(settings: dict[str, str], coloured: bool, golden) -> None:  # type: ignore[no-untyped-def]
-    words = [sys.executable, "-m", "flintmq.cli", "explain", str(golden("basic").path / "checkpoint")]
+    words = [sys.executable, "-m", "flintmq", "explain", str(golden("basic").path / "checkpoint")]
     environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
     master, slave = pty.openpty()
     process = subprocess.Popen(words, stdout=slave, stderr=slave, env=environment | settings)
@@ -145,6 +145,6 @@ def test_colours_on_a_terminal_only(settings: dict[str, str], coloured: bool, go
 
 def test_a_reader_that_goes_away(golden) -> None:  # type: ignore[no-untyped-def]
     path = golden("basic").path / "consumequeue" / "Orders" / "0" / LOG
-    command = f"{sys.executable} -m flintmq.cli explain {path} --limit 100 --json | head -1; exit ${{PIPESTATUS[0]}}"
+    command = f"{sys.executable} -m flintmq explain {path} --limit 100 --json | head -1; exit ${{PIPESTATUS[0]}}"
     done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, timeout=60)
     assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)

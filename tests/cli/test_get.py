@@ -78,7 +78,7 @@ def test_decompress(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
 @pytest.mark.skipif(not hasattr(os, "openpty"), reason="no pseudo-terminals here")
 def test_raw_never_reaches_a_terminal(basic: Golden) -> None:
     master, slave = os.openpty()
-    command = [sys.executable, "-m", "flintmq.cli", "get", str(basic.path), "Orders", "0", "0", "--raw"]
+    command = [sys.executable, "-m", "flintmq", "get", str(basic.path), "Orders", "0", "0", "--raw"]
     done = subprocess.run(command, stdout=slave, stderr=subprocess.PIPE, check=False, timeout=60)
     os.close(slave)
     os.close(master)

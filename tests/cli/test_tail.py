@@ -61,7 +61,7 @@ def test_what_a_store_holds_cannot_reach_the_terminal(run: Run, tmp_path: Path) 
 @contextmanager
 def following(store: Path, *words: str) -> Iterator[subprocess.Popen[str]]:
     """The command in a process of its own."""
-    command = [sys.executable, "-m", "flintmq.cli", "tail", str(store), "T", "--follow", *words]
+    command = [sys.executable, "-m", "flintmq", "tail", str(store), "T", "--follow", *words]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     try:
         yield process
@@ -120,7 +120,7 @@ def test_a_topic_that_is_still_to_come_and_a_limit(tmp_path: Path) -> None:
 
 def test_output_to_a_file(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = golden("basic").path
-    words = [sys.executable, "-m", "flintmq.cli", "tail", str(path), "Orders", "-f", "-n", "3", "--limit", "3"]
+    words = [sys.executable, "-m", "flintmq", "tail", str(path), "Orders", "-f", "-n", "3", "--limit", "3"]
     with (tmp_path / "out").open("wb") as out:
         assert subprocess.run(words, stdout=out, timeout=60, env=os.environ).returncode == 0
     assert len((tmp_path / "out").read_text().splitlines()) == 3

@@ -31,11 +31,11 @@ with open_store(sys.argv[1]) as store:
 """
 COMMANDS = {
     "python": ["-c", READER],
-    "inspect": ["-m", "flintmq.cli", "inspect"],
-    "verify": ["-m", "flintmq.cli", "verify"],
-    "scan": ["-m", "flintmq.cli", "scan"],
-    "query": ["-m", "flintmq.cli", "query"],
-    "recover": ["-m", "flintmq.cli", "recover"],
+    "inspect": ["-m", "flintmq", "inspect"],
+    "verify": ["-m", "flintmq", "verify"],
+    "scan": ["-m", "flintmq", "scan"],
+    "query": ["-m", "flintmq", "query"],
+    "recover": ["-m", "flintmq", "recover"],
 }
 REST = {"query": ["T", "k33"], "recover": ["--dry-run"]}
 

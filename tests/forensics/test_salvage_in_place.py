@@ -21,6 +21,7 @@ from flintmq.testing import write_store
 from tests.compat.stores import Golden
 from tests.forensics.makers import config_of, flip, patch
 from tests.forensics.salvaging import sound, tree, try_one
+from tests.hostile.commands import stamps
 from tests.storage.faults import Faulty
 from tests.store.engine import records as decoded
 
@@ -193,6 +194,43 @@ def test_who_may_and_who_may_not(golden: Any, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="move it away"):
         plan_in_place(str(root))
     assert not is_live(str(root))
+
+
+def test_a_dry_run_plans_the_same_and_leaves_no_trace(golden: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(outside))
+    root, _ = hurt(golden("basic"), tmp_path)
+    (root / "lock").unlink(missing_ok=True)
+    before = stamps(root)
+    with plan_in_place(str(root), dry_run=True) as mending:
+        told = mending.mended
+        assert told.dry_run and mending.needed and not is_live(str(root)) and stamps(root) == before
+        assert len(list(outside.iterdir())) == 1
+        with pytest.raises(UsageError, match="dry run"):
+            mending.carry_out()
+    assert stamps(root) == before and list(outside.iterdir()) == []
+    lock = StoreLock(str(root))
+    try:
+        with pytest.raises(StoreLockedError):
+            plan_in_place(str(root), dry_run=True)
+    finally:
+        lock.release()
+    with plan_in_place(str(root)) as mending:
+        assert (mending.mended.ranges, mending.mended.changes) == (told.ranges, told.changes)
+
+
+def test_a_dry_run_finishes_no_killed_run(golden: Any, tmp_path: Path) -> None:
+    root, _ = hurt(golden("basic"), tmp_path)
+    with plan_in_place(str(root)) as mending:
+        mending.journal.commit()  # and no further: as after a kill
+        folder = mending.journal.folder
+    before = stamps(root)
+    with pytest.raises(UsageError, match=f"{folder}: .* finish it first"):
+        plan_in_place(str(root), dry_run=True)
+    assert stamps(root) == before
+    with plan_in_place(str(root)) as mending:
+        assert mending.mended.finished == [folder]
 
 
 def test_a_second_damage_gets_a_journal_of_its_own(golden: Any, tmp_path: Path) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from flintmq.config import StoreConfig
 from flintmq.forensics.salvage_places import FarRecords
 from flintmq.forensics.verify import verify
@@ -28,9 +30,11 @@ def test_no_golden_store_has_any(golden_store: Golden) -> None:
     assert found(golden_store.path, config_of(golden_store)) == []
 
 
-def test_one_that_cannot_be_is_covered_in_place(golden: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("bit", [20, 1])  # too far away; near by, and denied by the queue's next records
+def test_one_that_cannot_be_is_covered_in_place(golden: Any, tmp_path: Path, bit: int) -> None:
     root, row = golden("basic").copy(tmp_path), golden("basic").rows[100]
-    flip(root / "commitlog" / FIRST, row["physical_offset"] + 25, 0x10)  # the queue offset grows by a million
+    assert row["queue_offset"] & 1 << bit == 0, "flipped, it grows"
+    flip(root / "commitlog" / FIRST, row["physical_offset"] + 27 - bit // 8, 1 << bit % 8)
     place = row["physical_offset"], row["size"]
     assert [line[:2] for line in found(root, config_of(golden("basic")))] == [place]
     mended = mend(root, golden("basic"))

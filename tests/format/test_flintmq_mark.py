@@ -10,15 +10,30 @@ from hypothesis import strategies as st
 
 from flintmq.errors import FormatError
 from flintmq.format import flintmq_mark as fm
+from flintmq.format.index import Header
 
-# The checksum is that of zlib over the 36 bytes before it.
-RAW = bytes.fromhex("464c4e544d41524b 00000002 0000000000001000 0000018bcfe56800 0000018bcfe567ff 7420159a")
+# The checksum is that of zlib over the 100 bytes before it.
+RAW = bytes.fromhex(
+    "464c4e544d41524b 00000003 0000000000001000 0000018bcfe56800 0000018bcfe567ff"
+    "0000000000000800 0000000000000700 0047e0175892796b"
+    "0000018bcfe56000 0000018bcfe56700 0000000000000010 00000000000006f0 00000005 00000007"
+    "315ab7be"
+)
+INDEXED = fm.Indexed(0x700, 20231114221320555, Header(1699999997952, 1699999999744, 0x10, 0x6F0, 5, 7))
 
 
 def test_hand_written_bytes() -> None:
-    assert fm.encode(0x1000, 1700000000000, 1699999999999) == RAW
+    assert fm.encode(0x1000, 1700000000000, 1699999999999, 0x800, INDEXED) == RAW
     mark = fm.decode(RAW)
     assert (mark.flushed_offset, mark.physic_timestamp, mark.physic_before) == (0x1000, 1700000000000, 1699999999999)
+    assert (mark.dispatched_offset, mark.indexed) == (0x800, INDEXED)
+
+
+def test_nothing_is_known_of_queues_and_index_unless_it_is_said() -> None:
+    mark = fm.decode(fm.encode(1, 2))
+    assert (mark.dispatched_offset, mark.indexed_offset, mark.indexed) == (-1, -1, None)
+    assert fm.decode(fm.encode(1, 2, indexed=INDEXED._replace(name=-5))).indexed is None
+    assert fm.decode(fm.encode(1, 2, indexed=INDEXED._replace(name=1))).indexed == INDEXED._replace(name=1)
 
 
 def test_it_holds_beside_either_checkpoint() -> None:
@@ -30,10 +45,10 @@ def test_it_holds_beside_either_checkpoint() -> None:
 
 def test_every_prefix_and_more() -> None:
     raw = fm.encode(1, 2)
-    for length in range(40):
-        with pytest.raises(FormatError, match="needs 40 bytes"):
+    for length in range(104):
+        with pytest.raises(FormatError, match="needs 104 bytes"):
             fm.decode(raw[:length])
-    with pytest.raises(FormatError, match="not 41"):
+    with pytest.raises(FormatError, match="not 105"):
         fm.decode(raw + b"\0")
 
 
@@ -44,8 +59,8 @@ def test_every_flipped_bit() -> None:
         with pytest.raises(FormatError) as caught:
             fm.decode(raw)
         head = bit < 12 * 8
-        reason = "not a mark of version 2" if head else "checksum of the mark is wrong"
-        assert (caught.value.reason, caught.value.position) == (reason, 0 if head else 36)
+        reason = "not a mark of version 3" if head else "checksum of the mark is wrong"
+        assert (caught.value.reason, caught.value.position) == (reason, 0 if head else 100)
         raw[bit // 8] ^= 1 << bit % 8
     assert fm.decode(raw).flushed_offset == 0x1000
 
@@ -56,7 +71,7 @@ def test_round_trip(offset: int, time: int) -> None:
     assert (mark.flushed_offset, mark.physic_timestamp) == (offset, time)
 
 
-@given(st.binary(min_size=40, max_size=40))
+@given(st.binary(min_size=104, max_size=104))
 def test_random_bytes(data: bytes) -> None:
     with pytest.raises(FormatError):
         fm.decode(data)
@@ -71,6 +86,6 @@ def test_numbers_that_do_not_fit() -> None:
 def test_another_kind_or_version_is_refused_though_its_checksum_is_right(at: int, what: str) -> None:
     raw = bytearray(fm.encode(1, 2))
     raw[at + 3] ^= 1
-    raw[36:] = zlib.crc32(raw[:36]).to_bytes(4, "big")
-    with pytest.raises(FormatError, match="not a mark of version 2"):
+    raw[100:] = zlib.crc32(raw[:100]).to_bytes(4, "big")
+    with pytest.raises(FormatError, match="not a mark of version 3"):
         fm.decode(raw)

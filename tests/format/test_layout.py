@@ -35,7 +35,7 @@ SIZES = {
     "Timer log unit": 52,
     "Timer log end": 16,
     "Timer check": 56,
-    "FlintMQ mark": 40,
+    "FlintMQ mark": 104,
 }
 
 

@@ -8,7 +8,7 @@ from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
-from flintmq.format import flintmq_mark, inner_batch, record
+from flintmq.format import flintmq_mark, index, inner_batch, record
 from flintmq.kernels import index as kernel
 from tests.compat.stores import Golden
 from tests.fuzz.more_targets import TARGETS
@@ -69,7 +69,18 @@ def seeds_of(golden: dict[str, Golden]) -> Iterator[tuple[str, bytes]]:
     yield "index_file", _small_index(30)
     yield "index_parts", header
     yield "checkpoint_", _bytes(golden["crash"], "checkpoint")[:48]
+    header_of = index.Header(1_700_000_000_000, 1_700_000_009_000, 0, 64_000, 5, 7)
     yield "mark", flintmq_mark.encode(65_536, 1_700_000_000_000)
+    yield (
+        "mark",
+        flintmq_mark.encode(
+            65_536,
+            1_700_000_009_000,
+            1_700_000_000_000,
+            65_000,
+            flintmq_mark.Indexed(64_500, 20231114221320000, header_of),
+        ),
+    )
     log = _bytes(golden["timer"], "timerlog/*")
     yield "timer_log", log[:104]
     yield "timer_log", log[5200 - 5200 % 52 - 52 :]

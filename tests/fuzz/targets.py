@@ -228,7 +228,9 @@ def checkpoint_(data: bytes) -> None:
 @target
 def mark(data: bytes) -> None:
     found = flintmq_mark.decode(data)
-    assert flintmq_mark.encode(found.flushed_offset, found.physic_timestamp) == data
+    if found.indexed is not None or found[6:14] == (-1, *bytes(7)):
+        times = found.physic_timestamp, found.physic_before
+        assert flintmq_mark.encode(found.flushed_offset, *times, found.dispatched_offset, found.indexed) == data
 
 
 @target

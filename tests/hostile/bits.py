@@ -1,6 +1,7 @@
 """One flipped bit costs at most the record it hits: every bit of records that the engine wrote.
 
     python -m tests.hostile.bits [--stores 20] [--seconds S] [--state FILE] [--store N] [--report docs/reliability.md]
+    python -m tests.hostile.bits --places 60          # bits of topic, queue id and queue offset alone, without a state
 
 Each store has ten records of all shapes in small files, and is left as by five kinds of stops. Each bit of each record
 is flipped, tried after a clean stop and after an unclean one, and judged by the slow codec. Where that says that there
@@ -21,16 +22,13 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from flintmq import open_store
-from flintmq.config import StoreConfig
 from flintmq.errors import CorruptStoreError
 from flintmq.forensics.verify import verify
-from flintmq.format import checkpoint, flintmq_mark, record
-from flintmq.message import GetMessageStatus, Message, PutMessageStatus
+from flintmq.format import record
+from flintmq.message import GetMessageStatus
 from flintmq.storage.effects import REAL
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recover_store import LogRecovery
@@ -38,18 +36,12 @@ from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 from flintmq.store.small_files import StoreFiles
 from flintmq.store.snapshot import list_log
-from tests.store.crashed import Clock, small_and_quick
+from tests.hostile.bits_stores import CLEAN, FILE_SIZE, KILLED, RECORDS, STOPS, Quick, Store, make
+from tests.store.crashed import small_and_quick
 from tests.torture import report
 
-FILE_SIZE = 1024
-KEYS: dict[str, Any] = {
-    "mappedFileSizeCommitLog": FILE_SIZE, "mappedFileSizeConsumeQueue": 200, "maxHashSlotNum": 8, "maxIndexNum": 32
-}  # fmt: skip
-RECORDS = 10  # a store
 ENGINE = 100  # the whole engine is opened at each so-manieth flip
 STATE = Path("tests/torture/state/bits.json")
-CLEAN, KILLED = ("clean", "clean, no mark"), ("flushed", "unflushed", "killed, no mark")
-STOPS = (*CLEAN, *KILLED)
 OUTCOMES = {
     "refused": "the engine refuses, with file and position",
     "unread": "in a file that was flushed before: a start does not read it",
@@ -58,100 +50,6 @@ OUTCOMES = {
     "taken": "no checksum covers the field, its place in a queue; of what was dispatched again it takes others' places",
     "unseen": "no checksum covers the field: it differs, nothing else does",
 }
-
-
-class Quick(Clock):
-    """The engine's disk: a clock that goes on, and syncs that are not done, as the process does not die."""
-
-
-@dataclass
-class Store:
-    """A store as five kinds of stops leave it: directories that share the files of one log.
-
-    Attributes:
-        roots: stop -> directory.
-        records: as the slow codec reads them.
-    """
-
-    roots: dict[str, Path]
-    records: list[record.Record]
-    keys: dict[str, Any]
-
-    def __post_init__(self) -> None:
-        self.config = StoreConfig.from_keys(self.keys)
-
-    @cached_property
-    def raw(self) -> list[bytes]:
-        """The records' bytes, undamaged."""
-        return [record.encode(one) for one in self.records]
-
-    @property
-    def end(self) -> int:
-        return self.records[-1].physical_offset + self.records[-1].size
-
-    def path(self, offset: int) -> Path:
-        """The file that holds a log offset."""
-        return next(iter(self.roots.values())) / "commitlog" / f"{offset - offset % FILE_SIZE:020d}"
-
-
-def messages(seed: int) -> Iterator[Message]:
-    """Ten messages of all shapes, small ones mostly."""
-    chance = random.Random(f"bits {seed}")
-    for n in range(RECORDS):
-        body = chance.choice((b"", b"x", chance.randbytes(20), b"text of a message", chance.randbytes(60)))
-        more = {"p": "v" * chance.randrange(1, 9)} if chance.random() < 0.3 else None
-        topic = chance.choice(("T", "T", "Orders", "库存", "%RETRY%" + "L" * 130 if n == 3 else "U"))
-        tags, key = chance.choice((None, "a", "paid")), f"k{n}" if chance.random() < 0.7 else None
-        yield Message(topic, body, tags=tags, keys=key, properties=more, queue_id=chance.randrange(2), flag=n)
-
-
-def make(folder: Path, seed: int) -> Store:
-    """Write one; every fifth has whole-record checksums (`enabledAppendPropCRC`)."""
-    keys = KEYS | {"enabledAppendPropCRC": seed % 5 == 4, "defaultTopicQueueNums": 2}
-    first = folder / "0"
-    with MessageStore(first, config=keys, effects=Quick()) as store:
-        for message in messages(seed):
-            assert store.put(message).status is PutMessageStatus.PUT_OK
-    made = Store({}, _records(first), keys)
-    last = made.records[-1].store_timestamp
-    for n, stop in enumerate(STOPS):
-        root = folder / str(n)
-        if n:
-            shutil.copytree(first, root, copy_function=_linked)
-        made.roots[stop] = root
-        if "no mark" in stop:
-            (root / "flintmq.mark").unlink()
-        if stop not in ("clean", "clean, no mark"):
-            (root / "abort").write_text("1")
-        if stop in ("flushed", "unflushed"):
-            flushed, at = (made.end, last) if stop == "flushed" else (0, 0)
-            _replace(root / "checkpoint", checkpoint.encode(checkpoint.Checkpoint(at, at)))
-            _replace(root / "flintmq.mark", flintmq_mark.encode(flushed, at))
-    return made
-
-
-def _linked(source: str, to: str) -> None:
-    """The log is shared by all stops, the rest is not."""
-    os.link(source, to) if "/commitlog/" in source else shutil.copyfile(source, to)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    path.unlink()
-    path.write_bytes(data)
-
-
-def _records(root: Path) -> list[record.Record]:
-    found = []
-    for path in sorted((root / "commitlog").iterdir()):
-        data, at = path.read_bytes(), 0
-        while at < len(data):
-            try:
-                found.append(record.check(data, at, int(path.name) + at, file_end=len(data)))
-            except record.RecordError as error:
-                assert error.kind in ("BLANK", "ZERO"), error
-                break
-            at += found[-1].size
-    return found
 
 
 class Trial:
@@ -344,9 +242,16 @@ def _content(root: Path) -> dict[str, bytes]:
     return {str(p): p.read_bytes() for p in sorted(root.rglob("*")) if p.is_file() and p.name != "lock"}
 
 
-def trials(store: Store, chance: random.Random | None = None, count: int = 0) -> Iterator[Trial]:
-    """Every bit of every record, or so many that chance draws."""
-    places = [(n, byte, bit) for n, r in enumerate(store.records) for byte in range(r.size) for bit in range(8)]
+def place_bytes(r: record.Record) -> list[int]:
+    """The bytes of a record that hold its queue id, its queue offset and its topic."""
+    topic_end = r.size - len(r.properties) - 2
+    return [*range(12, 16), *range(20, 28), *range(topic_end - len(r.topic), topic_end)]
+
+
+def trials(store: Store, chance: random.Random | None = None, count: int = 0, aimed: bool = False) -> Iterator[Trial]:
+    """Every bit of every record, or so many that chance draws; `aimed`: only of those that place it in a queue."""
+    bytes_of = place_bytes if aimed else lambda r: range(r.size)
+    places = [(n, byte, bit) for n, r in enumerate(store.records) for byte in bytes_of(r) for bit in range(8)]
     for place in places if chance is None else chance.sample(places, count):
         yield Trial(store, *place)
 
@@ -368,12 +273,14 @@ class Tally:
         self.wrong += other.wrong
 
 
-def run(folder: Path, seed: int, engine: int, chance: random.Random | None = None, count: int = 0) -> Tally:
-    """All trials of one store, or some."""
+def run(
+    folder: Path, seed: int, engine: int, chance: random.Random | None = None, count: int = 0, aimed: bool = False
+) -> Tally:
+    """All trials of one store, or some (see `trials`)."""
     tally = Tally()
     store = make(folder, seed)
     tally.records = len(store.records)
-    for n, trial in enumerate(trials(store, chance, count)):
+    for n, trial in enumerate(trials(store, chance, count, aimed)):
         trial.run(STOPS[n // engine % len(STOPS)] if n % engine == 0 else None)
         tally.add(trial)
     return tally
@@ -414,6 +321,16 @@ def go_on(state: report.State, stores: int, until: float) -> None:
               f"{time.monotonic() - began:.0f} s", sep="\n", flush=True)  # fmt: skip
 
 
+def try_places(stores: int, count: int) -> int:
+    """Flip so many bits a store of topic, queue id and queue offset, the engine opened at each; tell what it did."""
+    tally = Tally()
+    for seed in range(stores):
+        with tempfile.TemporaryDirectory(prefix="flintmq-bits-", dir=report.memory()) as folder:
+            tally.add(run(Path(folder), seed, 1, random.Random(seed), count, aimed=True))
+    print(*tally.wrong, *sorted(tally.outcomes.items()), f"{tally.flips:,} flips, {len(tally.wrong)} wrong", sep="\n")
+    return 1 if tally.wrong else 0
+
+
 def main() -> int:
     """The long form. 3: the time was up."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -423,6 +340,7 @@ def main() -> int:
     )
     parser.add_argument("--state", type=Path, default=STATE, help="what is done; remove it to begin again")
     parser.add_argument("--store", type=int, help="only this one, without a state")
+    parser.add_argument("--places", type=int, help="so many bits a store of what places it in a queue, without a state")
     parser.add_argument("--report", type=Path)
     words = parser.parse_args()
     small_and_quick(setattr)
@@ -431,6 +349,8 @@ def main() -> int:
             one = run(Path(folder), words.store, ENGINE)
         print(*one.wrong, f"{one.flips:,} flips, {len(one.wrong)} wrong", sep="\n")
         return 1 if one.wrong else 0
+    if words.places is not None:
+        return try_places(words.stores, words.places)
     state = report.State(words.state, stores={}, commits=[])
     go_on(state, words.stores, time.monotonic() + words.seconds)
     print(*table(state), sep="\n")

@@ -48,3 +48,17 @@ def test_a_run_goes_on_with_the_next_store(tmp_path: Path, monkeypatch: pytest.M
         "; 1 wrong:"
     )
     assert refused.endswith("| 21 | 0 | 0 | 0 | 0 |")
+
+
+@pytest.mark.parametrize(
+    ("seed", "place", "stop"), [(2, (8, 26, 0), "killed, no mark"), (3, (6, 27, 1), "flushed")]
+)  # a queue's fourth of five records jumps ahead by 256, the first of three by 2
+def test_a_record_whose_place_was_flipped_pushes_no_other_out(
+    tmp_path: Path, seed: int, place: tuple[int, int, int], stop: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both took others' places before (docs/reliability.md, "bits")."""
+    small_and_quick(monkeypatch.setattr)
+    trial = bits.Trial(bits.make(tmp_path, seed), *place)
+    trial.run(stop)
+    assert trial.wrong == [] and trial.now is not None
+    assert not [name for _, name in trial.outcomes if name == "taken"]

@@ -31,10 +31,10 @@ def linked_copy(source: Path, to: Path) -> Path:
     return Path(shutil.copytree(source, to, copy_function=os.link))
 
 
-def fill_in(words: tuple[str, ...], golden: Golden, store: Path, into: Path) -> list[str]:
+def fill_in(words: tuple[str, ...], golden: Golden, store: Path, file: Path, into: Path) -> list[str]:
     row = golden.live[len(golden.live) // 2]
     key = (row["keys"] or row["msg_id"] or "k").split(" ")[0]
-    places = {"STORE": str(store), "INTO": str(into), "TOPIC": row["topic"], "KEY": key}
+    places = {"STORE": str(store), "FILE": str(file), "INTO": str(into), "TOPIC": row["topic"], "KEY": key}
     return [*(places.get(word, word) for word in words), *golden.sets]
 
 
@@ -74,7 +74,7 @@ def test_damaged_files(victim: str, golden: Callable[[str], Golden], tmp_path: P
         before = stamps(store)
         for command in one_turn():
             into = tmp_path / f"{number}" / "into"
-            done = run(*fill_in(COMMANDS[command], source, store, into))
+            done = run(*fill_in(COMMANDS[command], source, store, target, into))
             wrong += [f"{victim}, {name}: {what}" for what in judge(done, store, before)]
             shutil.rmtree(into, ignore_errors=True)
         shutil.rmtree(tmp_path / f"{number}")

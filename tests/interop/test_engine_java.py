@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import random
+import shutil
 import subprocess
 import time
 from pathlib import Path
@@ -15,12 +16,15 @@ from typing import Any
 import pytest
 
 from flintmq.errors import StoreLockedError
+from flintmq.format.index import key_hash
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery import read_facts
 from flintmq.testing.contract import check_contract, read_ledger
 from tests.crash.lives import FILE_SIZE, KEYS, Life, live
 from tests.interop.java import VERSIONS, Java, home
 from tests.storage.faults import Faulty
+from tests.store.crashed import Clock
 from tests.store.engine import index_items, log_bytes, records, tree, units
 
 pytestmark = pytest.mark.slow
@@ -118,6 +122,32 @@ def test_java_recovers_what_a_killed_flintmq_left(tmp_path: Path, java: Java):
     ours = rows_of(root)
     assert entries == ours or entries == ours[: len(entries)], "a prefix at least, all of it but for a put under way"
     assert len(ours) - len(entries) <= 1
+
+
+def test_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Java):
+    """FlintMQ is killed; Java starts, throws the index away (D2) and is killed before it writes a checkpoint, so that
+    FlintMQ's mark still holds beside it. Java itself reads the last log files only, where no record has a key."""
+    root, clock = tmp_path / "left", Clock()
+    with MessageStore(tmp_path / "store", config=KEYS, effects=clock) as store:
+        for n in range(200):
+            store.put(Message("T1", bytes(300), keys=f"a{n}" if n < 5 else None))
+            clock.clock += 1000
+        assert store.wait_dispatched(30)
+        store.flush()
+        store._checkpoint()
+        shutil.copytree(store.root, root)
+    before = read_facts(str(root))
+    assert before.indexed is not None and before.dispatched == before.mark
+    checkpoint = (root / "checkpoint").read_bytes()
+    java("run", root, KEYS, [{"op": "dispatch"}, {"op": "halt"}], TOPICS)
+    assert not any(path.name == f"{before.indexed.name:017d}" for path in (root / "index").iterdir())
+    (root / "checkpoint").write_bytes(checkpoint)
+    after = read_facts(str(root))
+    assert (after.mark, after.dispatched, after.indexed) == (before.mark, -1, None)
+    with MessageStore(root, config=KEYS) as store:
+        assert [len(store.query("T1", f"a{n}")) for n in range(5)] == [1] * 5
+    wanted = [(key_hash("T1", f"a{n}"), r.physical_offset) for n, r in enumerate(records(root, FILE_SIZE)[:5])]
+    assert index_items(root, KEYS["maxHashSlotNum"], KEYS["maxIndexNum"]) == wanted
 
 
 # -- the same operations -----------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ def test_a_store_that_java_is_writing(tmp_path: Path):
     ops += [{"op": "dispatch"}, {"op": "sleep", "ms": 8000}]
     answers: list[dict[str, object]] = []
     running = threading.Thread(target=lambda: answers.extend(java("run", root, KEYS, ops, ["T"])))
-    words = [sys.executable, "-m", "flintmq.cli", "tail", str(root), "T", "--follow", "--format", "{body}"]
+    words = [sys.executable, "-m", "flintmq", "tail", str(root), "T", "--follow", "--format", "{body}"]
     tail = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert tail.stdout is not None and tail.stderr is not None
     lines: queue.Queue[str] = queue.Queue()

@@ -20,7 +20,7 @@ COUNT = """
 
 def run(code, *words, timeout=300, **environment):
     """Run a script with this interpreter, its environment not activated; gives what it printed."""
-    keep = {key: os.environ[key] for key in ("HOME", "JAVA_HOME", "TMPDIR") if key in os.environ}
+    keep = {key: os.environ[key] for key in ("HOME", "JAVA_HOME", "TMPDIR", "SPARK_SUBMIT_OPTS") if key in os.environ}
     path = os.pathsep.join(
         part for part in os.environ["PATH"].split(os.pathsep) if part != os.path.dirname(sys.executable)
     )
@@ -101,6 +101,7 @@ def test_a_cluster_with_worker_processes(golden, tmp_path):
         golden("basic").path,
         tmp_path,
         timeout=500,
+        JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # the executors live for seconds
     )
     assert text.split("\n")[:3] == ["rows 3000", "exported 3000 3000", "equal True True"]
 

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import shutil
+import threading
 from array import array
+from collections import Counter
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from flintmq.config import StoreConfig
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
+from flintmq.message import Message, PutMessageStatus
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import PLAIN, Block, Dispatcher, DispatchRules, Queue
+from flintmq.store.message_store import MessageStore
 from flintmq.store.report import Report
 from tests.storage.faults import Faulty
+from tests.store.engine import open_small
 
 CONFIG = StoreConfig.from_keys({"mappedFileSizeConsumeQueue": 100})  # five units a file
 PLACE = (b"T", 0)
@@ -268,3 +275,40 @@ def test_a_refused_write_is_told(tmp_path: Path):
     s.take(0)
     assert s.queues.find(*PLACE).units(0, 1) == [unit(0)]
     s.queues.close()
+
+
+def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
+    """Threads put single messages, many, batches and columns into one queue, and into a light queue from two topics.
+    Twice: the second time over what a kill left."""
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+    keys = {"enableLmq": True, "enableMultiDispatch": True, "mappedFileSizeCommitLog": 1 << 16}
+    root, rows = tmp_path / "0", pa.record_batch({"body": pa.array([b"row"] * 40, pa.binary())})
+    counts = Counter()
+    for turn in (1, 2):
+        with open_small(root, **keys) as store:
+
+            def put(store: MessageStore = store) -> None:
+                for n in range(10):
+                    results = [
+                        store.put(Message("T", b"one", properties=light, queue_id=0)),
+                        *store.put_many([Message("T", b"of many", queue_id=0)] * 3),
+                        *store.put_batch([Message("T", b"of a batch", queue_id=0)] * 2),
+                        store.put(Message("U", b"other", properties=light, queue_id=n % 2)),
+                    ]
+                    assert {r.status for r in results} == {PutMessageStatus.PUT_OK}
+                    assert store.put_columns("T", rows).count == 40
+
+            threads = [threading.Thread(target=put) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert store.wait_dispatched(30)
+            assert [note for note in store._report.notes if note.code == "denied"] == []
+            counts = Counter({place: queue.max_offset for place, queue in store._queues.plain.items() if queue})
+            assert counts[b"T", 0] == turn * 4 * 10 * (1 + 3 + 2 + 40) and counts[b"%LMQ%a", 0] == turn * 4 * 10 * 2
+            shutil.copytree(root, tmp_path / str(turn))
+        root = tmp_path / str(turn)
+    with open_small(root, **keys) as store:
+        assert {p: q.max_offset for p, q in store._queues.plain.items() if q} == counts
+        assert [note for note in store._report.notes if note.code == "denied"] == []

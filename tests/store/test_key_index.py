@@ -13,6 +13,7 @@ from flintmq.config import StoreConfig
 from flintmq.format import checkpoint, index
 from flintmq.storage.effects import REAL
 from flintmq.store.key_index import KeyIndex
+from flintmq.store.small_files import StoreFiles
 from flintmq.testing import damage
 from tests.storage.faults import Faulty
 from tests.store.engine import check_derived, index_items, open_small, put_all
@@ -41,7 +42,7 @@ def insert(found: KeyIndex, keys: Keys) -> None:
 
 def opened(root: Path, log_end: int = 1 << 60) -> KeyIndex:
     found = KeyIndex(str(root), CONFIG, REAL)
-    found.recover(log_end)
+    found.recover(log_end, StoreFiles(str(root), REAL))
     return found
 
 
@@ -122,7 +123,7 @@ def test_the_last_record_keeps_its_keys_where_retention_has_taken_it(tmp_path: P
     before = never_stopped(tmp_path, keys)
     for begin in (keys[-1][1], keys[-1][1] + 1):  # its last record is the log's first, and is gone
         found = KeyIndex(str(tmp_path), CONFIG, REAL)
-        found.recover(1 << 60, log_begin=begin)
+        found.recover(1 << 60, StoreFiles(str(tmp_path), REAL), begin)
         assert (found.taken_back is None) == (begin > keys[-1][1])
         if found.taken_back is not None:
             insert(found, keys)

@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
 from flintmq.format.consume_queue import UNIT, Unit
-from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter, contradicted
 from flintmq.store.report import Report
 from tests.storage.faults import Faulty
 
@@ -73,7 +73,8 @@ def test_a_hole_is_pre_blank_and_misaligns_nothing(tmp_path: Path) -> None:
 def test_a_hole_that_the_log_could_not_have_held_is_no_hole(tmp_path: Path) -> None:
     """Nothing protects a queue offset: a wrong one must not make gigabytes of pre-blank units."""
     queue = Queue(tmp_path)
-    queue.place(0, 1 << 40, 1, 1 << 62, 2)
+    for offset in (0, 1 << 40, 1, 1 << 62, 2):  # one by one, so that none is denied by the next
+        queue.place(offset)
     assert queue.content() == {0: [unit(0), unit(1), unit(2), EMPTY, EMPTY]}
     assert queue.report.note_counts == {"far_offset": 2}
 
@@ -178,3 +179,26 @@ def test_names_that_may_not_be_on_disk_are_synced_with_what_is_written(tmp_path:
         files.flush()
         assert (effects.count("sync_dir") == 3) == unsure
         files.close()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "expected", "denied"),
+    [([9, 5], 4, True), ([9, 4], 4, True), ([0, 5], 4, True), ([2, 5], 4, True), ([9, 5, 6], -1, True),
+     ([9, 10], 4, False), ([9, 6], 4, False), ([0, 1], 4, False), ([0, 1], 1, False), ([0, 1], 0, False),
+     ([4, 5], 4, False), ([3, 4], 4, False), ([9], 4, False), ([9, -1], 4, False), ([9, 5, 7], -1, False),
+     ([9, 5], -1, False), ([9, 0, 1], -1, False), ([9, 10, 11], -1, False), ([3, 5, 6], -1, False),
+     ([5, 5, 6], -1, False)],
+)  # fmt: skip
+def test_the_next_records_of_a_queue_deny_a_place(offsets: list[int], expected: int, denied: bool):
+    """Denied is only what no sound queue shows: holes, repeats and queues begun again are none of it."""
+    assert contradicted([77, *offsets, 78], 1, 1 + len(offsets), expected) == denied
+
+
+@pytest.mark.parametrize("lie", [0, 2, 3, 9, 70, 4 + (1 << 40), -3])
+@pytest.mark.parametrize("at", [1, 5, 8])
+def test_a_record_whose_place_is_denied_costs_no_other_its_place(tmp_path: Path, lie: int, at: int):
+    """Else a jump pushes out those behind it, and an offset of 0 all before it."""
+    queue = Queue(tmp_path)
+    queue.place(*(lie if n == at else n for n in range(10)))
+    found = [unit for units in queue.content().values() for unit in units]
+    assert found == [BLANK if n == at else unit(n) for n in range(10)]

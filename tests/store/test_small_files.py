@@ -49,7 +49,7 @@ def test_checkpoint_and_mark_are_read_back_as_facts(tmp_path: Path):
     assert (tmp_path / "checkpoint").read_bytes() == b"".join(
         n.to_bytes(8, "big") for n in (1000, 900, 800, 700, 600)
     ).ljust(4096, b"\0")
-    assert flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())[1:5] == (2, 4242, 1000, 0)
+    assert flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())[1:5] == (3, 4242, 1000, 0)
     facts = read_facts(str(tmp_path))
     assert (facts.clean, facts.physic_time, facts.mark) == (False, 1000, 4242)
     assert StoreFiles(str(tmp_path), effects).known == files.known == KNOWN

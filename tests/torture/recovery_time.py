@@ -1,11 +1,10 @@
 """How long opening takes after kill -9: logs of several sizes, with several amounts that were not flushed.
 
-    python -m tests.torture.recovery_time --gib 1 5 20 --mib 64 512 [--folder DIR] [--report FILE]
+    python -m tests.torture.recovery_time --gib 1 5 20 --mib 64 512 [--keys each none] [--folder DIR] [--report FILE]
 
 The log is made of records of 1 KB in files of 1 GiB, as by default, and flushed. Then a process puts so many bytes more
-with the flusher asleep and dies. Each message has a key: where none has, the index cannot tell how far it came, and
-the whole log is read for keys. The time is that of opening the store in a process of its own: three times, each after
-another such kill. Page cache is as it is after a kill: warm.
+with the flusher asleep and dies. Two logs: each message has a key, or none has. The time is that of opening the store
+in a process of its own: three times, each after another such kill. Page cache is as it is after a kill: warm.
 """
 
 from __future__ import annotations
@@ -31,20 +30,22 @@ ASLEEP = {"flushIntervalCommitLog": 3_600_000, "flushCommitLogThoroughInterval":
 TIMES = 3
 
 
-def batch() -> Any:
-    """Rows to put, again and again; each has a key."""
+def batch(keys: str) -> Any:
+    """Rows to put, again and again; each has a key, or none has."""
     import pyarrow as pa
 
-    bodies = pa.array([os.urandom(BODY) for _ in range(ROWS)], pa.binary())
-    return pa.record_batch({"body": bodies, "keys": pa.array([f"key-{n}" for n in range(ROWS)])})
+    columns = {"body": pa.array([os.urandom(BODY) for _ in range(ROWS)], pa.binary())}
+    if keys == "each":
+        columns["keys"] = pa.array([f"key-{n}" for n in range(ROWS)])
+    return pa.record_batch(columns)
 
 
-def grow(root: Path, until: int, *, die: bool) -> None:
+def grow(root: Path, until: int, keys: str, *, die: bool) -> None:
     """In a child: put until the log ends behind `until`; close, or leave all of it unflushed and die."""
     child = os.fork()
     if child == 0:
         store = MessageStore(root, config=ASLEEP if die else {})
-        rows, number = batch(), 0
+        rows, number = batch(keys), 0
         while store._log.end < until:
             store.put_columns(f"T{number % 4}", rows)
             number += 1
@@ -75,34 +76,42 @@ def opening(root: Path) -> tuple[float, list[str]]:
     return float(took), list(decisions)
 
 
+def measured(root: Path, keys: str, mib: int) -> list[Any]:
+    """The rest of a row: size of the log behind it, what was not flushed, seconds, records dispatched again."""
+    times = []
+    for _ in range(TIMES):
+        with MessageStore(root) as store:
+            end = store._log.end
+        grow(root, end + (mib << 20), keys, die=True)
+        took, decisions = opening(root)
+        times.append(took)
+    size = sum(path.stat().st_blocks * 512 for path in (root / "commitlog").iterdir())
+    row = [f"{size / (1 << 30):.1f} GiB", f"{mib} MiB", f"{statistics.median(times):.2f}",
+           f"{min(times):.2f} to {max(times):.2f}", int(decisions[-1].split()[0])]  # fmt: skip
+    print(keys, *row, decisions, flush=True)
+    return row
+
+
 def main() -> int:
     """Measure, print, write."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--gib", type=float, nargs="+", default=[1, 5, 20])
     parser.add_argument("--mib", type=int, nargs="+", default=[64, 512])
+    parser.add_argument("--keys", choices=["each", "none"], nargs="+", default=["each", "none"])
     parser.add_argument("--folder", type=Path, default=Path("artifacts/recovery-time"), help="the store; is removed")
     parser.add_argument("--report", type=Path)
     words = parser.parse_args()
     rows: list[list[Any]] = []
     try:
-        for gib in sorted(words.gib):
-            grow(words.folder, int(gib * (1 << 30)), die=False)
-            for mib in words.mib:
-                times = []
-                for _ in range(TIMES):
-                    with MessageStore(words.folder) as store:
-                        end = store._log.end
-                    grow(words.folder, end + (mib << 20), die=True)
-                    took, decisions = opening(words.folder)
-                    times.append(took)
-                size = sum(path.stat().st_blocks * 512 for path in (words.folder / "commitlog").iterdir())
-                rows.append([f"{gib:g} GiB", f"{size / (1 << 30):.1f} GiB", f"{mib} MiB",
-                             f"{statistics.median(times):.2f}", f"{min(times):.2f} to {max(times):.2f}",
-                             int(decisions[-1].split()[0])])  # fmt: skip
-                print(rows[-1], decisions, flush=True)
+        for keys in words.keys:
+            for gib in sorted(words.gib):
+                grow(words.folder, int(gib * (1 << 30)), keys, die=False)
+                for mib in words.mib:
+                    rows.append([keys, f"{gib:g} GiB", *measured(words.folder, keys, mib)])
+            shutil.rmtree(words.folder)
     finally:
         shutil.rmtree(words.folder, ignore_errors=True)
-    head = ["log before", "log after", "not flushed", "seconds to open, median of 3", "of", "dispatched again"]
+    head = ["keys", "log before", "log after", "not flushed", "seconds to open, median of 3", "of", "dispatched again"]
     lines = [f"Measured with {report.commit()}:", "", *report.table(head, rows)]
     print(*lines, sep="\n")
     if words.report is not None:

@@ -69,10 +69,9 @@ def _in_place(store: str, config: StoreConfig, peer: str, dry_run: bool, yes: bo
     from flintmq.forensics.salvage_in_place import plan_in_place
 
     with out.progress("looking") as progress:
-        mending = plan_in_place(store, config, peer, progress)
+        mending = plan_in_place(store, config, peer, progress, dry_run=dry_run)
     with mending:
         mended = mending.mended
-        mended.dry_run = dry_run
         if not dry_run and mending.needed:
             if not yes:
                 out.lines(_mended(mended, False))

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.config import StoreConfig
-from flintmq.errors import UsageError
+from flintmq.errors import StoreLockedError, UsageError
 from flintmq.forensics import salvage_journal as journals
 from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage_covers import LEAST, Range, covers
@@ -26,7 +26,7 @@ from flintmq.forensics.salvage_places import FarRecords
 from flintmq.forensics.salvage_queues import Emit
 from flintmq.format.index import PEER_533
 from flintmq.storage.effects import REAL, Effects
-from flintmq.storage.lock import StoreLock
+from flintmq.storage.lock import StoreLock, is_live
 from flintmq.storage.overlay import Overlay
 from flintmq.storage.where import local_only
 from flintmq.store import geometry
@@ -72,19 +72,24 @@ def plan_in_place(
     peer: str = PEER_533,
     progress: Progress | None = None,
     effects: Effects = REAL,
+    dry_run: bool = False,
 ) -> Mending:
     """Find out what is to be done. The store's lock is taken and held until the answer is closed.
 
-    A journal that a killed run left half carried out is finished first.
+    A journal that a killed run left half carried out is finished first. A dry run does not do so, takes no lock and
+    writes nothing into the store: what it plans lies in the system's temporary directory until the answer is closed.
 
     Raises:
         NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
         StoreLockedError: the store is in use.
-        UsageError: damage of a kind that has to be cleared by hand; the text says how.
+        UsageError: damage of a kind that has to be cleared by hand; the text says how. Of a dry run also: a killed run
+            has to be finished first.
         OSError: the disk refused.
     """
     config = config or StoreConfig()
     root = geometry.open_root(local_only(root), config, effects)
+    if dry_run:
+        return _plan_dry(root, config, peer, progress, effects)
     lock = StoreLock(root)
     try:
         finished = []
@@ -99,6 +104,18 @@ def plan_in_place(
     except BaseException:
         lock.release()
         raise
+
+
+def _plan_dry(root: str, config: StoreConfig, peer: str, progress: Progress | None, effects: Effects) -> Mending:
+    """The same, and the store stays as it is."""
+    if is_live(root):
+        raise StoreLockedError(f"{root}: another process writes this store; stop it first")
+    for journal in journals.Journal.all(root, effects):
+        if journal.state in (journals.APPLY, journals.UNDO):
+            raise UsageError(f"{journal.folder}: a killed run was half done; finish it first, without --dry-run")
+    mending = Mending(root, config, peer, effects, None, progress)
+    mending.plan()
+    return mending
 
 
 def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects = REAL) -> list[str]:
@@ -125,18 +142,27 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
 class Mending:
     """What is to be done to one store, and the doing of it. Close it.
 
+    Args:
+        lock: the store's; None for a dry run.
+
     Attributes:
         mended: what there is to tell.
     """
 
     def __init__(
-        self, root: str, config: StoreConfig, peer: str, effects: Effects, lock: StoreLock, progress: Progress | None
+        self,
+        root: str,
+        config: StoreConfig,
+        peer: str,
+        effects: Effects,
+        lock: StoreLock | None,
+        progress: Progress | None,
     ) -> None:
         self.root, self.config, self.peer, self.effects, self.lock = root, config, peer, effects, lock
         self.progress = progress
         self.overlay = Overlay()
-        self.journal = journals.begin(root, effects)
-        self.mended = Mended()
+        self.journal = journals.begin(root, effects, dry_run=lock is None)
+        self.mended = Mended(dry_run=lock is None)
         self._open = True
 
     def __enter__(self) -> Mending:
@@ -151,7 +177,8 @@ class Mending:
             self._open = False
             if self.journal.folder.endswith(".new"):
                 journals.drop(self.journal)
-            self.lock.release()
+            if self.lock is not None:
+                self.lock.release()
 
     def plan(self) -> None:
         """Fill the journal; the store stays as it is."""
@@ -174,8 +201,11 @@ class Mending:
         """Do it.
 
         Raises:
+            UsageError: it was planned as a dry run.
             OSError: the disk refused; the next run finishes it, `undo_in_place` takes it back.
         """
+        if self.lock is None:
+            raise UsageError(f"{self.root}: this was planned as a dry run; plan again without")
         self.journal.told = {"ranges": self.mended.ranges, "changes": self.mended.changes}
         self.journal.commit()
         self.mended.journal = self.journal.folder

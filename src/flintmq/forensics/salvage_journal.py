@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import tempfile
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -204,8 +205,10 @@ class Journal:
             self.effects.sync_dir(folder)
 
 
-def begin(root: str, effects: Effects) -> Journal:
-    """A journal that is being made; what a killed planner left goes."""
+def begin(root: str, effects: Effects, dry_run: bool = False) -> Journal:
+    """A journal that is being made; what a killed planner left goes. That of a dry run lies outside the store."""
+    if dry_run:
+        return Journal(root, tempfile.mkdtemp(prefix="flintmq-salvage-", suffix=".new"), effects)
     base = os.path.join(root, QUARANTINE)
     effects.mkdirs(base)
     numbers = [int(name[8:]) for name in effects.listdir(base) if _NAME.fullmatch(name)]
@@ -218,5 +221,6 @@ def begin(root: str, effects: Effects) -> Journal:
 def drop(journal: Journal) -> None:
     """A journal that shall not be carried out."""
     shutil.rmtree(journal.folder, ignore_errors=True)
-    if not os.listdir(os.path.dirname(journal.folder)):
-        os.rmdir(os.path.dirname(journal.folder))
+    base = os.path.dirname(journal.folder)
+    if os.path.basename(base) == QUARANTINE and not os.listdir(base):
+        os.rmdir(base)

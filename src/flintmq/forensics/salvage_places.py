@@ -1,4 +1,5 @@
-"""Records whose queue offset cannot be: nothing but the appended checksum property protects that field.
+"""Records whose queue offset cannot be: too far away, or denied by the queue's next records. Nothing but the appended
+checksum property protects that field.
 
 The rule is that of whoever writes queues (QueueWriter): such a record gets no unit, so no broker would serve it.
 """
@@ -30,6 +31,11 @@ class _Places(QueueWriter):
         if found:
             self.far.append(physical_offset)
         return found
+
+    def _deny(self, offset: int, physical_offset: int) -> None:
+        super()._deny(offset, physical_offset)
+        if 0 <= self.next < offset:  # one further back repeats an offset, or begins the queue again: nothing to cover
+            self.far.append(physical_offset)
 
 
 class FarRecords:

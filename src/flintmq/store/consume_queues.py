@@ -20,7 +20,7 @@ from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
 from flintmq.store.places import LMQ_PREFIX
-from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter, contradicted
 from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names, zero_behind
 from flintmq.store.report import Report
 from flintmq.store.running_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
@@ -182,9 +182,14 @@ class ConsumeQueues:
             Whether a queue lacks units before the block's: they stand further back in the log.
         """
         lacking = False
-        for number, first, _ in block.queues:
+        for at, (number, first, end) in enumerate(block.queues):
             key = dispatcher.queues.keys[number]
             queue = self._open(key.topic, key.queue_id)
+            while queue is not None and first < end and contradicted(block.offsets, first, end, -1):
+                first += 1
+            block.queues[at] = number, first, end
+            if first == end:
+                continue
             if queue is not None and 0 <= block.offsets[first] < queue.writer.next:
                 self._keep_addresses(queue, block.offsets[first])
                 queue.writer.next = block.offsets[first]
@@ -218,8 +223,9 @@ class ConsumeQueues:
         for number, first, end in block.queues:
             key = dispatcher.queues.keys[number]
             queue = self._open(key.topic, key.queue_id)
-            if queue is not None:
+            if queue is not None and first < end:
                 begun = queue.writer.next < 0
+                first += begun and contradicted(block.offsets, first, end, -1)
                 queue.writer.place(block.offsets, block.times, block.units, first, end)
                 if begun:
                     queue.min_offset = block.offsets[first]

@@ -17,6 +17,7 @@ from flintmq.kernels.appender import Follower
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Block, Dispatcher
 from flintmq.store.handed_over import HandedOver
+from flintmq.store.index_mark import Reached
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log import LogWalk, Piece
 from flintmq.store.log_tail import LogTail
@@ -46,6 +47,7 @@ class DispatchService(Follower):
     Attributes:
         position: log offset up to which everything is dispatched.
         last_time: store time in ms of the last dispatched record.
+        reached: how far queues and index came, as `flintmq.mark` wants to know it; at most `position`.
         stopped_at: what stopped dispatch for good: damage, or a disk that refuses; None.
         waits_for: what it lacks at the moment, space for instance, and tries again for every second; None.
         needs_wake: whether somebody who puts has to call `wake`: it sleeps, or is far behind.
@@ -64,6 +66,7 @@ class DispatchService(Follower):
         self.log, self.confirmed = log, confirmed
         self.queues, self.index, self.dispatcher, self.handed_over = queues, index, dispatcher, handed_over
         self.position, self.last_time = begin, 0
+        self._note_reached()
         self.stopped_at: Exception | None = None
         self.waits_for: OSError | None = None
         self._retry_at = 0.0
@@ -146,10 +149,14 @@ class DispatchService(Follower):
 
     def _reached(self, position: int) -> None:
         self.position = position
+        self._note_reached()
         if self.waits_for is not None:
             log.info("dispatch goes on at log offset %d", self.position)
             self.waits_for = None
         self.needs_wake = self._far = self.behind > FAR
+
+    def _note_reached(self) -> None:
+        self.reached = Reached(self.position) if self.index is None else self.index.reached(self.position)
 
     @property
     def behind(self) -> int:

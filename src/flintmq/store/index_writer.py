@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import mmap
 import os
+import sys
 from array import array
 from collections.abc import Callable
 from datetime import datetime, timedelta
@@ -19,6 +20,8 @@ from flintmq.kernels import index as kernel
 from flintmq.storage.effects import REAL, Effects
 
 PREVIOUS = index.ITEM.size - 4  # where an item says which one was before it
+PAGE = 4096
+ITEMS_AT_ONCE = 1 << 20
 WINDOW = 4 << 20  # disk blocks are reserved this far ahead of the items, so that a full disk is an error and no SIGBUS
 
 
@@ -49,6 +52,13 @@ def _behind(name: str) -> str:
 
 
 Numbers: TypeAlias = "array[int] | memoryview"  # 32 or 64 bits each
+
+
+def _swapped(numbers: array[int]) -> array[int]:
+    """From big-endian to this machine's order, or back; in place."""
+    if sys.byteorder == "little":
+        numbers.byteswap()
+    return numbers
 
 
 class IndexFileWriter:
@@ -130,6 +140,40 @@ class IndexFileWriter:
         for place in range(begin, begin + 4):
             whole |= int.from_bytes(self.map[place : end : index.ITEM.size], "little")
         return whole.to_bytes(count - 1, "little").count(0)
+
+    def restore(self, header: Header) -> None:
+        """Make the file what it was when it had this header. Its items below the count are whole, nothing else need be.
+
+        The items themselves tell what each slot held: 2.7 s of CPU for ten million.
+        """
+        count, size = header.next_item, index.SLOT.size
+        newest = array("i", bytes(size * self.slots))
+        for first in range(1, count, ITEMS_AT_ONCE):
+            begin = index.item_position(first, self.slots)
+            end = index.item_position(min(first + ITEMS_AT_ONCE, count), self.slots)
+            raw = bytearray((end - begin) // index.ITEM.size * size)
+            for byte in range(size):
+                raw[byte::size] = self.map[begin + byte : end : index.ITEM.size]
+            hashes = _swapped(array("i", bytes(raw)))
+            for number, key_hash in enumerate(hashes, first):
+                newest[key_hash % self.slots] = number
+        self._put(index.HEADER.size, _swapped(newest).tobytes())
+        at = index.item_position(count, self.slots)
+        while (data := self.effects.next_data(self.fd, at)) is not None and data < self.size:
+            at = max(at, data)
+            page = min(at + PAGE - at % PAGE, self.size)
+            self._put(at, bytes(page - at))
+            at = page
+        self._write(header)
+        self.count = count
+
+    def _put(self, position: int, data: bytes) -> None:
+        """Store bytes where they differ, page by page: a hole of zeros stays one, and needs no room on the disk."""
+        for at in range(0, len(data), PAGE):
+            piece = data[at : at + PAGE]
+            place = slice(position + at, position + at + len(piece))
+            if self.map[place] != piece:
+                self.map[place] = piece
 
     def _write(self, header: Header) -> None:
         self.map[: index.HEADER.size] = index.HEADER.pack(header)

@@ -7,23 +7,26 @@ loses the keys of older log files).
 
 That needs every byte that was stored. A power cut may take any sector of a file that was not synced, and items cannot
 say which; so after one (or where nobody knows) the files that were not synced are made anew. A file is synced when it
-is full, as upstream does it, and the checkpoint's third time says so.
+is full, as upstream does it, and the checkpoint's third time says so. What was synced before is told by `flintmq.mark`
+(`store/index_mark.py`).
 """
 
 from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Callable
 from contextlib import suppress
 
 from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError
 from flintmq.format import index
+from flintmq.format.flintmq_mark import Indexed
 from flintmq.format.index import ITEM, SLOT
 from flintmq.storage.effects import Effects
-from flintmq.store import geometry, index_files
+from flintmq.store import geometry, index_files, index_mark
+from flintmq.store.index_mark import IndexMark, Reached
 from flintmq.store.index_writer import IndexFileWriter, IndexWriter, Numbers
+from flintmq.store.small_files import StoreFiles
 
 log = logging.getLogger("flintmq.index")
 
@@ -33,13 +36,16 @@ def _header(path: str, effects: Effects) -> index.Header:
     return index.HEADER.unpack((effects.read_file(path, size) or b"").ljust(size, b"\0"))
 
 
-def remove_unsynced(root: str, config: StoreConfig, effects: Effects, on_disk: int) -> int:
+def remove_unsynced(
+    root: str, config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None = None
+) -> int:
     """Remove the index files that a power cut may have spoilt; their keys are entered again from the log.
 
     Args:
         root, config, effects: of the store.
         on_disk: store time in ms of the last item that is known to be on disk; every file that is full and older stays.
             (Of several files that end in this very millisecond one may not have been synced.)
+        indexed: what is known to be on disk besides: that file is brought back to it and stays.
 
     Returns:
         How many were removed, newest first.
@@ -57,6 +63,8 @@ def remove_unsynced(root: str, config: StoreConfig, effects: Effects, on_disk: i
             items = geometry.index_geometry(file.path, file.size, config).items
             if header.index_count >= items and 0 < header.end_timestamp < on_disk:
                 break
+        if indexed is not None and index_mark.restore(file, config, effects, indexed):
+            break
         effects.unlink(file.path)
         removed += 1
     if removed:
@@ -74,8 +82,11 @@ class KeyIndex:
 
     Attributes:
         end_offset: log offset of the last record with an item; records behind it are not indexed yet.
+        known_to: log offset below which every key is in, as the mark says; 0 if it says nothing.
         taken_back: log offset of the first record whose items `recover` has taken back, None if it has none.
         was_there: whether there were files. If not, nothing tells a log without keys from an index that is lost.
+        mark: what `flintmq.mark` may say.
+        complete: whether all keys that come before those to be inserted are known to be in. Set by who loads it.
 
     Raises:
         OSError: a file cannot be opened.
@@ -88,7 +99,10 @@ class KeyIndex:
         self.folder = os.path.join(root, geometry.INDEX)
         self.found = index_files.discover(root, config, effects)
         self.was_there = bool(self.found)
+        self.mark = IndexMark(self.folder, config, effects)
+        self.complete = False
         self.taken_back: int | None = None
+        self.known_to = 0
         self._some: int | None = None  # of the record at end_offset only so many keys are in; None: all
         self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
         shape = self._shape()
@@ -123,21 +137,29 @@ class KeyIndex:
             self.taken_back = _header(self.found[-1].path, self.effects).end_physical_offset if self.found else 0
 
     def recover(
-        self, log_end: int, on_disk: int = 0, lower: Callable[[int], None] = lambda time: None, log_begin: int = 0
+        self,
+        log_end: int,
+        small: StoreFiles,
+        log_begin: int = 0,
     ) -> None:
         """Take back what a kill left half done and what lies behind the log's end, then continue the last file.
 
         Args:
             log_end: log offset of the log's end.
+            small: what checkpoint and mark say is on disk: full files that are not older than the time are to be synced
+                yet. They say less before a file is changed that counts as synced.
             log_begin: that of its first record: keys of those before it could not be entered again.
-            on_disk: the checkpoint's time in ms; full files that are not older are to be synced yet.
-            lower: called with a lower time before a file is changed that counts as synced.
 
         Raises:
             OSError: the disk refused.
         """
         self.found = [file for file in self.found if self.effects.size(file.path) is not None]
         self._remove_spoilt()
+        on_disk = small.known.index_timestamp
+        self.mark.prove(small.indexed, self.found)
+        if self.mark.indexed is None:
+            small.forget_indexed()
+        self.known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
         self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
         self.writer.full += [
             file.path for file in self.found[:-1] if _header(file.path, self.effects).end_timestamp >= on_disk
@@ -152,8 +174,15 @@ class KeyIndex:
                 path, self.writer.slots, self.writer.items, self.effects
             )
             if (before := writer.header().end_timestamp) < on_disk:
-                lower(before)
-            if self._cut(writer, log_begin, log_end) > 1:
+                small.lower_index_time(before)
+            low, newest = self._bounds(writer, max(log_begin, self.known_to), log_end)
+            named = self.mark.names(path, low)
+            if named:
+                small.forget_indexed()
+            self._take_back(writer, low, newest)
+            if named:
+                self.mark.lower(writer.header(), log_end)
+            if low > 1:
                 header = writer.header()
                 self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
                 return
@@ -161,14 +190,18 @@ class KeyIndex:
                 self.writer.continue_with(writer, -1, 0)
                 return
             self.let_go()
+            if named:
+                self.mark.indexed = None
             self.effects.unlink(path)
             self.writer.names.pop(os.path.basename(path), None)
             self.found.pop()
 
-    def _cut(self, writer: IndexFileWriter, log_begin: int, log_end: int) -> int:
-        """Undo items behind the count (of a kill amid an insertion), of records at or behind the log's end, and of the
-        last record left (whose other keys may be missing), if the log has it still. Gives the count that is left."""
-        count, slots = max(writer.header().index_count, 1), writer.slots
+    @staticmethod
+    def _bounds(writer: IndexFileWriter, unsure: int, log_end: int) -> tuple[int, int]:
+        """Items [from, to) are to be taken back: those behind the count (of a kill amid an insertion), of records at or
+        behind the log's end, and of the last record left (whose other keys may be missing), if it is not before
+        `unsure`."""
+        count = max(writer.header().index_count, 1)
         newest = min(count, writer.items)
         while newest < writer.items and writer.item(newest).physical_offset > 0:
             newest += 1
@@ -176,8 +209,13 @@ class KeyIndex:
         while low > 1 and (low > count or writer.item(low - 1).physical_offset >= log_end):
             low -= 1
         last = writer.item(low - 1).physical_offset if low > 1 else -1
-        while last >= log_begin and low > 1 and writer.item(low - 1).physical_offset == last:
+        while last >= unsure and low > 1 and writer.item(low - 1).physical_offset == last:
             low -= 1
+        return low, newest
+
+    def _take_back(self, writer: IndexFileWriter, low: int, newest: int) -> None:
+        """Undo items [low, newest), the newest first."""
+        slots = writer.slots
         for number in range(newest - 1, low - 1, -1):
             item = writer.item(number)
             self.taken_back = item.physical_offset
@@ -189,7 +227,13 @@ class KeyIndex:
             place = index.item_position(number, slots)
             writer.map[place : place + ITEM.size] = bytes(ITEM.size)
         writer.shorten(low)
-        return low
+
+    def reached(self, position: int) -> Reached:
+        """What `mark.settle` asks for, now that everything below this log offset is in."""
+        file = self.writer.current
+        if not self.complete or not isinstance(file, IndexFileWriter):
+            return Reached(position)
+        return Reached(position, file.path, bytes(file.map[: index.HEADER.size]))
 
     @property
     def end_offset(self) -> int:

@@ -35,6 +35,7 @@ def load_derived(
     compared: int = 0,
     ends: Mapping[tuple[bytes, int], int] | None = None,
     tell: Callable[[str], None] = log.info,
+    lower: Callable[[int], None] = lambda position: None,
 ) -> int:
     """Make queues and index say what the log says.
 
@@ -49,6 +50,7 @@ def load_derived(
         compared: log offset from which on all checksums were compared just now.
         ends: where queues ended once; one that ends before it lost its files.
         tell: takes decisions.
+        lower: called with a log offset before units that were lost, of records from there on, are made again.
 
     Returns:
         How many records were dispatched.
@@ -69,16 +71,20 @@ def load_derived(
     if lost:
         tell(f"{len(lost)} queues lost files ({', '.join(lost[:3])}); units are made again from the log's begin")
         start = files.min_offset
+    lower(files.min_offset if lost else dispatched)
     if index is not None:
         if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
-            start = min(start, _next_indexed(files, index.end_offset, end))
+            start = min(start, max(_next_indexed(files, index.end_offset, end), index.known_to))
         elif index.taken_back is not None:
             start = min(start, max(index.taken_back, files.min_offset))
     records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     if records is None:  # a queue lost more than what was read: everything anew
         start = files.min_offset
+        lower(start)
         records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     assert records is not None
+    if index is not None:  # behind a clean stop nobody looked, so only a mark can tell
+        index.complete = index.mark.indexed is not None or not clean or not index.was_there
     return records
 
 

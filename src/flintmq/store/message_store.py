@@ -167,8 +167,10 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._poison = Poison(self._no_quick_put)
         self._counters = Counters(state.next_offsets, state.end, effects)
         self._flushed_time = state.last_time or self._small.known.physic_timestamp
-        if facts.mark != state.end:  # everything that recovery kept is on disk
-            self._small.write(state.end, self._small.known._replace(physic_timestamp=self._flushed_time))
+        marked = index.mark.indexed if index is not None else None
+        if facts.mark != state.end or self._small.indexed != marked:  # everything that recovery kept is on disk
+            known = self._small.known._replace(physic_timestamp=self._flushed_time)
+            self._small.write(state.end, known, min(self._small.dispatched, state.end), marked)
         words = self._files, self._log, self.config, self._poison, effects
         self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
         self._flush = FlushService(*words, self._note_flushed, self._commits)
@@ -379,7 +381,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             if not self._poison and behind is None:
                 if self._index is not None:
                     self._index.close()
-                self._checkpoint()
+                self._checkpoint(closing=True)
                 if not self._external:
                     queue_list.write(self.root, self._queues.next_offsets(), self.effects)
                 self._keeping.save_once()
@@ -389,19 +391,26 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         finally:
             self._let_go()
 
-    def _checkpoint(self) -> None:
+    def _checkpoint(self, closing: bool = False) -> None:
         """Write what is on disk: the log first, then queues and index; times only of what was synced before."""
-        dispatched = self._dispatch.last_time
+        dispatched, reached = self._dispatch.last_time, self._dispatch.reached
         flushed, time = self._files.flushed_where, self._flushed_time
         try:
             self._queues.flush()
-            indexed = 0 if self._index is None else self._index.sync_full()
+            full = 0 if self._index is None else self._index.sync_full()
+            if self._index is not None:
+                self._index.mark.settle(reached, flushed, closing=closing)
         except OSError as error:
             self._poison.set(f"the consume queues or the index could not be flushed ({error.strerror})")
             raise
         known = self._small.known
         logics = min(dispatched, time) if dispatched else known.logics_timestamp
-        self._small.write(flushed, Checkpoint(time, logics, indexed or known.index_timestamp, *known[3:]))
+        self._small.write(
+            flushed,
+            Checkpoint(time, logics, full or known.index_timestamp, *known[3:]),
+            -1 if self._external else min(reached.position, flushed),
+            self._index.mark.indexed if self._index is not None else None,
+        )
 
     def _keep_house(self) -> None:
         """Once a second: checkpoint and mark, if the log was flushed since."""

@@ -7,7 +7,8 @@ offset or nowhere:
 *   an offset behind the next one leaves a hole: the hole is pre-blank, so that nothing is ever misaligned;
 *   a hole larger than what the log could have held has no reason: the record lies, and gets no unit;
 *   an offset before the next one repeats a unit that is there: the first one stays;
-*   except offset 0, where the queue was deleted and begun again: the former life's units go.
+*   except offset 0, where the queue was deleted and begun again: the former life's units go;
+*   a record that the next one of its queue contradicts gets no unit (`contradicted`).
 """
 
 from __future__ import annotations
@@ -28,6 +29,26 @@ UNIT_SIZE = consume_queue.UNIT_SIZE
 BLANKS_AT_ONCE = 1 << 16
 LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a unit behind it would lie beyond 64 bits
 SPARE_HOLES = 1024  # units of holes that a queue may have without a reason in the log
+
+
+def contradicted(offsets: Sequence[int], first: int, end: int, expected: int) -> bool:
+    """Whether the record of offsets[first] names a place in its queue that the queue's next records deny.
+
+    No checksum covers topic, queue id and queue offset. One flipped bit there, and the record would push others out: a
+    queue that goes on behind it as if it were not there, or as if it had the offset that was due, tells that it lies.
+    No queue does that by itself: offsets go up, some may be left out, and a queue that is begun again goes on from 0.
+    (One that left out, behind its new 0, just what its former life had would look so. Nobody writes that.)
+
+    Args:
+        offsets: queue offsets in log order; offsets[first:end] are those of the records at hand.
+        expected: the offset that is due; -1 if nobody knows. Then they must step back, not to 0, and go on from there.
+    """
+    here, following = offsets[first], offsets[first + 1] if first + 1 < end else -1
+    if following < 0 or here in (expected, following - 1):
+        return False
+    if expected >= 0:
+        return following in (expected, expected + 1)
+    return 0 < following < here and first + 2 < end and offsets[first + 2] == following + 1
 
 
 class OpenFiles:
@@ -215,6 +236,10 @@ class QueueWriter:
                 self.report.note("negative_offset", f"{self.path}: a record with queue offset {offset} has no place")
                 first += 1
                 continue
+            if offset != self.next and contradicted(offsets, first, end, self.next):
+                self._deny(offset, int.from_bytes(units[20 * first : 20 * first + 8], "big"))
+                first += 1
+                continue
             if self.next >= 0 and offset < self.next:
                 if offset > 0:
                     self.report.note("repeat", f"{self.path}: offset {offset} comes again; the first unit stays")
@@ -233,6 +258,10 @@ class QueueWriter:
             self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))
             self.next = offset + run
             first += run
+
+    def _deny(self, offset: int, physical_offset: int) -> None:
+        """The next records tell that this one, at that log offset, lies about its place."""
+        self.report.note("denied", f"{self.path}: offset {offset} is denied by the next record; it has no place")
 
     def _is_far(self, offset: int, run: int, physical_offset: int) -> bool:
         """Whether a run of units stands at offsets that cannot be.

@@ -35,7 +35,7 @@ from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
 from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
-from flintmq.store.small_files import StoreFiles, page_cache_lasted
+from flintmq.store.small_files import StoreFiles, abort_is_flintmq_s, page_cache_lasted
 from flintmq.store.snapshot import list_log
 from flintmq.store.tail import TORN, Tail
 
@@ -81,11 +81,14 @@ def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
 
 
 def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
-    """From where every unit is written again: after an unclean stop, the last file that surely was dispatched to
-    queues that are on disk (D10: the log may have been flushed further than they were)."""
+    """From where every unit is written again: after an unclean stop, where queues surely are on disk no more. The mark
+    says so; else it is the last file that the checkpoint knows to have been dispatched to queues that are on disk (D10:
+    the log may have been flushed further than they were)."""
     begin = begin_of_walk(files, facts, known)
     if facts.clean:
         return begin
+    if files.min_offset <= facts.dispatched <= (facts.mark or 0):
+        return facts.dispatched
     for file in reversed(files.files):
         first = record_at(files, file.start) if file.start <= begin else None
         if first is not None and 0 < first.store_timestamp <= known.logics_timestamp - MARGIN_MS:
@@ -207,7 +210,7 @@ class LogRecovery:
                     break
                 position = max(position, data)
                 piece = self.effects.pread(fd, min(ZERO_STEP, file.size - position), position)
-                if any(piece):
+                if piece != bytes(len(piece)):  # a window that was allocated ahead is 64 MiB of zeros
                     self.effects.pwrite(fd, bytes(len(piece)), position)
                     zeroed += len(piece) - piece.count(0)
                 position += max(len(piece), 1)
@@ -300,10 +303,13 @@ def recover(
     """
     check_files(files, config.mapped_file_size_commit_log)
     known = small.known
+    small.believe(facts.mark, facts.dispatched, facts.indexed)
     recovery = LogRecovery(root, files, facts, known, effects)
     end, last_time, verdict = recovery.find_end()
+    if not facts.clean and not abort_is_flintmq_s(root, effects):  # what it said of queues and index is over for good
+        small.write_believed()
     if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot
-        removed = remove_unsynced(root, config, effects, known.index_timestamp)
+        removed = remove_unsynced(root, config, effects, known.index_timestamp, facts.indexed)
         recovery.tell(f"{removed} index files that were not synced are made anew")
     if not ends:
         queue_list.forget(root, effects)
@@ -315,15 +321,17 @@ def recover(
     if not facts.clean:  # not before: a kill amid the cut must not hide from the next start that the power failed
         small.make_abort()
     if queues is None:
+        small.lower_dispatched(-1)  # others write queues and index from now on
+        small.forget_indexed()
         state = LogState(end, last_time, offsets_of_log(root, files, dispatcher, end))
         return Recovered(state, verdict, recovery.decisions)
     begin = begin_of_dispatch(files, recovery.facts, known)
     if index is not None:
-        index.recover(end, known.index_timestamp, small.lower_index_time, files.min_offset)
+        index.recover(end, small, files.min_offset)
     queues.files.unsure = not recovery.facts.clean
     records = load_derived(
         files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean, compared=recovery.compared,
-        ends=ends, tell=recovery.tell,
+        ends=ends, tell=recovery.tell, lower=small.lower_dispatched,
     )  # fmt: skip
     queues.files.unsure = False
     recovery.tell(f"{records} records were dispatched again")

@@ -33,9 +33,10 @@ from enum import Enum
 
 from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark, index
+from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
-from flintmq.store.small_files import power_was_cut
+from flintmq.store.small_files import abort_is_flintmq_s, power_was_cut
 
 SECTOR = 512
 
@@ -67,6 +68,8 @@ class Facts:
         live: some process holds the store's lock now.
         physic_time: the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown.
         mark: flushed log offset from a valid `flintmq.mark`, else None.
+        dispatched: log offset below which all queue units are on disk, as the same file says; -1 if it says nothing.
+        indexed: the same of the key index; None if it says nothing. Neither counts after an unclean stop of RocketMQ.
         latest: the youngest store time in ms that the checkpoint has; 0 if unknown.
         named: of object storage: log offset of the record that the newest index file names last, else None.
         power_cut: the machine was started again since the store ran.
@@ -79,6 +82,8 @@ class Facts:
     physic_time: int = 0
     mark: int | None = None
     latest: int = 0
+    dispatched: int = -1
+    indexed: Indexed | None = None
     named: int | None = None
     zeros_end: int | None = None
     power_cut: bool = False
@@ -130,7 +135,7 @@ def read_facts(root: str, effects: Effects = REAL) -> Facts:
     Raises:
         StoreAccessError: one of the files is there but cannot be read.
     """
-    physic_time, latest, mark = 0, 0, None
+    physic_time, latest, mark, dispatched, indexed = 0, 0, None, -1, None
     with suppress(FormatError):  # a short checkpoint says nothing
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.CHECKPOINT.size) or b""
         known = checkpoint.decode(data)
@@ -139,15 +144,17 @@ def read_facts(root: str, effects: Effects = REAL) -> Facts:
     with suppress(FormatError):  # nor does a mark that is missing or wrong
         found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
         if found.holds(physic_time) and found.flushed_offset >= 0:
-            mark = found.flushed_offset
+            mark, dispatched, indexed = found.flushed_offset, found.dispatched_offset, found.indexed
     clean = effects.size(os.path.join(root, "abort")) is None
     if not effects.remote:
         live = not effects.holds_lock and is_live(root)
         cut = not clean and power_was_cut(root, effects)
-        return Facts(clean, live, physic_time, mark, latest, power_cut=cut)
+        if not clean and not abort_is_flintmq_s(root, effects):  # queues and index may have been worked on since
+            dispatched, indexed = -1, None
+        return Facts(clean, live, physic_time, mark, latest, dispatched, indexed, power_cut=cut)
     named = _last_named(root, effects)
     zeros_end = max(mark or 0, 0 if named is None else named + 1)
-    return Facts(clean, False, physic_time, mark, latest, named, zeros_end)
+    return Facts(clean, False, physic_time, mark, latest, named=named, zeros_end=zeros_end)
 
 
 def _last_named(root: str, effects: Effects) -> int | None:

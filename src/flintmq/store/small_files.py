@@ -14,6 +14,7 @@ import threading
 from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.effects import Effects
 
 
@@ -71,6 +72,14 @@ def power_was_cut(root: str, effects: Effects) -> bool:
     return bool(before and now) and before != now
 
 
+def abort_is_flintmq_s(root: str, effects: Effects) -> bool:
+    """Whether `abort` was written by FlintMQ, so that nobody else has worked on the store since.
+
+    False where the system does not tell which boot it is.
+    """
+    return _page_cache_of_abort(root, effects) != ""
+
+
 def _page_cache_of_abort(root: str, effects: Effects) -> str:
     words = (effects.read_file(os.path.join(root, "abort"), 4096) or b"").decode("ascii", "replace").split()
     return words[1] if len(words) == 2 else ""
@@ -81,33 +90,74 @@ class StoreFiles:
 
     Attributes:
         known: the checkpoint's numbers, as they were last written or read.
+        marked, dispatched, indexed: while the store is recovered: what the mark says (`believe`). It says less before
+            anything is undone that it names, or a power cut would leave that half done and believed.
     """
 
     def __init__(self, root: str, effects: Effects) -> None:
         self.root, self.effects = root, effects
         self._lock = threading.Lock()
+        self.believe(None, -1, None)
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
         try:
             self.known = checkpoint.decode(data or b"")
         except FormatError:
             self.known = Checkpoint()
 
-    def write(self, flushed_offset: int, known: Checkpoint) -> None:
+    def write(
+        self, flushed_offset: int, known: Checkpoint, dispatched_offset: int = -1, indexed: Indexed | None = None
+    ) -> None:
         """Write checkpoint and mark together.
 
         Args:
             flushed_offset: log offset below which everything is on disk.
             known: the checkpoint's numbers, of what is on disk.
+            dispatched_offset: log offset below which all queue units are on disk; -1 if that is not known.
+            indexed: the same of the index; None if that is not known.
 
         Raises:
             OSError: one of them could not be written.
         """
         with self._lock:
             # The mark first: it holds beside both checkpoints, so a kill between the two does not void it.
-            mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, self.known.physic_timestamp)
+            before = self.known.physic_timestamp
+            mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, before, dispatched_offset, indexed)
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
             replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
             self.known = known
+
+    def believe(self, mark: int | None, dispatched: int, indexed: Indexed | None) -> None:
+        """What the mark that is there says, if it is valid, as far as its reader believes it; None, -1, None if not."""
+        self.marked, self.dispatched, self.indexed = mark, dispatched, indexed
+
+    def lower_dispatched(self, position: int) -> None:
+        """Say that units are on disk only below this log offset; to be called before one below is written again.
+
+        Raises:
+            OSError: it could not be written.
+
+        Durability: on return.
+        """
+        if position < self.dispatched:
+            self.dispatched = position
+            self.write_believed()
+
+    def forget_indexed(self) -> None:
+        """Say nothing of the index any more; to be called before anything is changed that the mark says of it.
+
+        Raises:
+            OSError: it could not be written.
+
+        Durability: on return.
+        """
+        if self.indexed is not None:
+            self.indexed = None
+            self.write_believed()
+
+    def write_believed(self) -> None:
+        """Write the mark again, with what is believed of it. Durability: on return."""
+        if self.marked is not None:
+            self.write(self.marked, self.known, self.dispatched, self.indexed)
 
     def lower_index_time(self, time: int) -> None:
         """Say that only index files up to this time are on disk; to be called before a younger one is changed.

@@ -5,6 +5,7 @@ Recovery is stopped itself now and then, also with a fault in it, and what is le
 
 from __future__ import annotations
 
+import gc
 import random
 import traceback
 from collections import Counter
@@ -137,6 +138,8 @@ class Explorer:
             lines = traceback.format_exc().splitlines()[-3:]
             self._fail(cut, number, depth, f"{type(error).__name__}: {error} {lines[0].strip()}")
             return
+        finally:
+            gc.collect(0)  # a store is full of cycles; now it is small and still in the processor's cache
         self.torn += found.torn
         if found.wrong:
             self._fail(cut, number, depth, f"{found.wrong} {found.notes[:4]}")

@@ -55,7 +55,7 @@ def section(title: str, text: str) -> Iterator[None]:
 def command(*words: str | Path) -> list[str]:
     """The real command line, as a user would run it."""
     console.print(f"\n[bold]$ flintmq {escape(shlex.join(str(word) for word in words))}[/bold]")
-    return [sys.executable, "-m", "flintmq.cli", *map(str, words)]
+    return [sys.executable, "-m", "flintmq", *map(str, words)]
 
 
 def flintmq(*words: str | Path, expect: int = 0) -> None:
@@ -264,6 +264,8 @@ def main(arguments: list[str] | None = None) -> int:
     (out / ".flintmq-demo").touch()
     java_store(out)
     if not given.without_spark:
+        # Its Java machines live for seconds: compiling once only takes half of the processor time.
+        os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
         try:
             afterwards(out, stream(out, given.orders, given.rate))
         except MissingExtraError as error:

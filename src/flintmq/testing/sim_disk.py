@@ -14,22 +14,18 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, cast
 
 from flintmq.errors import StoreAccessError
 from flintmq.storage.effects import Effects
 from flintmq.storage.lock import StoreLock
-from flintmq.testing.sim_names import Entry, Folders, Journal, apply
+from flintmq.testing.sim_names import Entry, Folders, Journal, apply, split
 from flintmq.testing.sim_pages import PAGE, SimFile, SimMap
 
 MODELS = ("journal", "posix", "ext4")
 ROOT = "/sim"
 BEGIN_MS = 1_700_000_000_000
 PROCESS = 4242
-
-
-split = lru_cache(maxsize=1 << 12)(os.path.split)
 
 
 class PowerCut(BaseException):
@@ -168,7 +164,8 @@ class SimDisk(Effects):
     def find(self, path: str) -> SimFile | None:
         """The file of this name."""
         parent, name = split(path)
-        return self.folders.get(parent, {}).get(name)
+        names = self.folders.get(parent)
+        return None if names is None else names.get(name)
 
     def _found(self, path: str) -> SimFile:
         file = self.find(path)
@@ -205,7 +202,8 @@ class SimDisk(Effects):
     def read_file(self, path: str, most: int) -> bytes | None:
         """The same calls as its base's, without what they cost."""
         parent, name = split(path)
-        file = self.folders.get(parent, {}).get(name)
+        names = self.folders.get(parent)
+        file = None if names is None else names.get(name)
         if file is None:
             if path in self.folders:
                 self.open_read(path)

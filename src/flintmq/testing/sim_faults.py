@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import random
 import traceback
 from collections.abc import Iterator
@@ -102,4 +103,6 @@ def _compared(case: Case, image: Image, book: Book) -> str:
         found = check_contract(STORE, book, case.keys, effects=disk, services=False, again=False)
     except (AssertionError, FlintError, OSError) as error:
         return f"{type(error).__name__}: {error}"
+    finally:
+        gc.collect(0)  # as the explorer does
     return f"{found.wrong} {found.notes[:4]}" if found.wrong else ""

@@ -67,6 +67,7 @@ def explored(number: int) -> dict[str, Any]:
         failed = [json.dumps(asdict(failure)) + "\n" + failure.replay for failure in explorer.failures[:3]]
         found = {"counts": dict(explorer.counts), "torn": explorer.torn, "again": explorer.again}
         found["consuming"] = int(seed >= CONSUMING)
+    gc.collect(1)  # the stores of the case, which outlived a look at it
     return {"model": model, "counts": {}, **dict.fromkeys(PLAIN, 0), "failed": failed} | found
 
 

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 
 from flintmq.testing.sim_pages import SimFile
 
+split = lru_cache(maxsize=1 << 12)(os.path.split)
 Folders = dict[str, dict[str, SimFile | None]]  # directory -> name -> file; None: a directory
 
 
@@ -34,12 +36,12 @@ class Entry:
 
     def touches(self, folder: str) -> bool:
         """Whether it changes names of this directory."""
-        return self.kind != "size" and folder in (os.path.dirname(self.path), os.path.dirname(self.target))
+        return self.kind != "size" and folder in (split(self.path)[0], split(self.target)[0])
 
 
 def apply(folders: Folders, entry: Entry) -> None:
     """Do what an entry says; what lacks its directory is lost."""
-    parent, name = os.path.split(entry.path)
+    parent, name = split(entry.path)
     names = folders.get(parent)
     if entry.kind == "mkdir":
         if names is not None:
@@ -54,9 +56,10 @@ def apply(folders: Folders, entry: Entry) -> None:
     elif entry.kind == "rename":
         if names is not None and names.get(name) is entry.file:
             del names[name]
-        target = folders.get(os.path.dirname(entry.target))
-        if target is not None:
-            target[os.path.basename(entry.target)] = entry.file
+        parent, name = split(entry.target)
+        names = folders.get(parent)
+        if names is not None:
+            names[name] = entry.file
 
 
 class Journal:

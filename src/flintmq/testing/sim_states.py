@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from math import prod
 
 from flintmq.testing.sim_disk import Image, SimDisk
-from flintmq.testing.sim_names import Folders
+from flintmq.testing.sim_names import Folders, split
 from flintmq.testing.sim_pages import PAGE, SimFile, torn
 
 EXHAUSTIVE = 4096  # product of versions up to which all states are taken, if the budget allows
 Pages = tuple[int, ...]  # for each uncertain page: the number of its version, or a coded mixture of two (see _page)
 TORN = 1 << 16
+Sizes = dict[SimFile, int]
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,8 @@ class Uncertain:
 
     disk: SimDisk
     pages: list[tuple[SimFile, int, list[bytes]]] = field(default_factory=list)
+    _placed: dict[int, tuple[list[tuple[str, SimFile | None]], Sizes]] = field(default_factory=dict)
+    _contents: dict[tuple[int, int | None, Pages], bytes] = field(default_factory=dict)
 
     @staticmethod
     def of(disk: SimDisk) -> Uncertain:
@@ -116,25 +119,43 @@ class Uncertain:
     def image(self, state: State) -> Image:
         """What lies on the disk after a power cut that leaves this state."""
         assert self.disk.journal is not None
-        folders, sizes = self.disk.journal.after(self.disk.journal.mask(state.names))
-        chosen: dict[int, list[tuple[int, bytes]]] = {}
-        for (file, page, versions), version in zip(self.pages, state.pages, strict=True):
-            chosen.setdefault(file.number, []).append((page, _page(versions, version)))
-        found: dict[str, bytes | None] = {}
-        for path in sorted(folders):
-            if path == "/" or _reachable(folders, path):
-                if path != "/":
-                    found[path] = None
-                for name, held in sorted(folders[path].items()):
-                    if held is not None:
-                        pages = chosen.get(held.number, [])
-                        found[os.path.join(path, name)] = _content(held, sizes.get(held), pages)
+        if state.names not in self._placed:
+            folders, sizes = self.disk.journal.after(self.disk.journal.mask(state.names))
+            self._placed[state.names] = _listed(folders), sizes
+        listed, sizes = self._placed[state.names]
+        chosen: dict[int, list[int]] = {}
+        for at, (file, _, _) in enumerate(self.pages):
+            chosen.setdefault(file.number, []).append(at)
+        found = {
+            path: None if file is None else self._content(file, sizes.get(file), chosen.get(file.number, ()), state)
+            for path, file in listed
+        }
         return Image(found, self.disk.clock, self.disk.boot + 1, power=True)
 
+    def _content(self, file: SimFile, size: int | None, places: Sequence[int], state: State) -> bytes:
+        """A file's bytes; many states have the same ones."""
+        key = file.number, size, tuple(state.pages[at] for at in places)
+        if key not in self._contents:
+            pages = [(self.pages[at][1], _page(self.pages[at][2], state.pages[at])) for at in places]
+            self._contents[key] = _content(file, size, pages)
+        return self._contents[key]
 
-def _reachable(folders: Folders, path: str) -> bool:
-    parent, name = os.path.split(path)
-    return name in folders.get(parent, {}) and (parent == "/" or _reachable(folders, parent))
+
+def _listed(folders: Folders) -> list[tuple[str, SimFile | None]]:
+    """(path, file; None for a directory) of all that can be reached from the top, parents first."""
+    found: list[tuple[str, SimFile | None]] = []
+    reached = set()
+    for path in sorted(folders):  # a directory stands before what it holds
+        parent, name = split(path)
+        if path == "/":
+            reached.add(path)
+        elif parent in reached and name in folders[parent]:
+            reached.add(path)
+            found.append((path, None))
+        else:
+            continue
+        found += ((os.path.join(path, name), held) for name, held in sorted(folders[path].items()) if held is not None)
+    return found
 
 
 def _page(versions: list[bytes], number: int) -> bytes:

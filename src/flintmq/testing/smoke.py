@@ -55,7 +55,7 @@ def _round_trip(root: str) -> None:
 
 
 def _command(*words: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "flintmq.cli", *words], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-m", "flintmq", *words], capture_output=True, text=True, timeout=60)
     _same(f"exit code of flintmq {words[0]} ({done.stderr.strip()[-500:]})", done.returncode, 0)
     return done.stdout
 

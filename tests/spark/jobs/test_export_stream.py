@@ -155,7 +155,7 @@ def test_it_follows_until_it_is_stopped(in_process, tmp_path):
 def test_the_command_is_killed_and_stopped(tmp_path):
     """kill -9 after its first micro-batches, then SIGTERM, while the engine writes; each message is there once."""
     writer, out = Writer(tmp_path / "store"), tmp_path / "lake"
-    words = [sys.executable, "-m", "flintmq.cli", "spark", "export", str(writer.path), "--out", str(out)]
+    words = [sys.executable, "-m", "flintmq", "spark", "export", str(writer.path), "--out", str(out)]
     words += ["--stream", "--interval", "0", "--max-offsets", "150", "--master", "local[2]"]
     with writer.store:
         writer.put_all(400)

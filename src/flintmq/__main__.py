@@ -1,4 +1,4 @@
-"""`python -m flintmq.cli`: the command where its script is not on the path."""
+"""`python -m flintmq`: the command where its script is not on the path."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`python -m flintmq.cli`."""
+"""`python -m flintmq`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,5 @@ import flintmq
 
 
 def test_is_the_command() -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "flintmq.cli", "--version"], capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-m", "flintmq", "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"flintmq {flintmq.__version__}\n"
