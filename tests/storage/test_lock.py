@@ -213,9 +213,8 @@ def test_a_link_to_the_lock_of_another_store_says_nothing_of_this_one(tmp_path: 
         StoreLock(str(this))
     assert refused.value.errno == errno.ELOOP, "and not that this process has it open"
     held.release()
-    assert locked_by_a_child(other / "lock", 0, 1, str(other)) and not locked_by_a_child(
-        other / "lock", 0, 1, str(this)
-    )
+    with child_that_locks(other / "lock", 0, 1):
+        assert is_live(str(other)) and not is_live(str(this))
 
 
 def test_how_a_lock_s_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
