@@ -291,7 +291,7 @@ def test_a_file_made_ahead_that_cannot_be_removed_is_told(tmp_path: Path, caplog
 
 
 class Clock(Faulty):
-    """Making a file takes it a quarter of a second."""
+    """Making a file takes it a second and a half."""
 
     seconds = 100.0
 
@@ -299,7 +299,7 @@ class Clock(Faulty):
         return self.seconds
 
     def create(self, path: str, size: int) -> int:
-        self.seconds += 0.25
+        self.seconds += 1.5
         return super().create(path, size)
 
 
@@ -328,7 +328,7 @@ def test_failures_are_told_until_it_works_again_and_successes_with_their_time(
     assert service.step() is True, "the one ahead was tried"
     assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
         ("WARNING", warning.format(SIZE)),
-        ("INFO", f"made {tmp_path}/{SIZE:020d} in 250 ms"),
+        ("INFO", f"made {tmp_path}/{SIZE:020d} in 1500 ms"),
         ("WARNING", warning.format(2 * SIZE)),
     ]
     service.stop()

@@ -268,9 +268,10 @@ def test_a_file_made_ahead_that_somebody_replaced_is_left_to_them(tmp_path: Path
     with pytest.raises(FileExistsError):
         queue.append_file(8192)
     assert path.read_bytes() == b"another's"
-    assert [r.getMessage() for r in caplog.records] == [f"{path} was removed by somebody and is made again"]
     path.unlink()
-    assert queue.append_file(8192).start == 8192, "the one that was removed is forgotten"
+    assert queue.append_file(8192).start == 8192
+    told = [r.getMessage() for r in caplog.records]
+    assert told == [f"{path} was removed by somebody and is made again"], "the one that was removed is forgotten"
     queue.close()
 
 
@@ -308,7 +309,9 @@ def test_what_the_log_has_is_not_removed_at_the_end_whenever_it_comes(tmp_path: 
     queue.close()
     assert [path.name for path in (tmp_path / "interrupted").iterdir()] == [f"{0:020d}"]
     queue = queue_with(tmp_path / "dropped", Faulty())
-    queue.append_file(0)
-    queue.drop_first()
+    assert queue.append_file(0).hold()
+    dropped = queue.drop_first()
     queue.close()
     assert [path.name for path in (tmp_path / "dropped").iterdir()] == [f"{0:020d}"], "that is its cleaner's to do"
+    assert dropped.is_held
+    dropped.release()
