@@ -412,9 +412,10 @@ def test_the_thread_is_woken_when_the_writer_goes_on(tmp_path: Path):
     """It has a name that an operator finds it by, and does not keep a process from ending."""
     follower, file = Follower(), object()
     service: Any = service_of(tmp_path, Faulty(), ahead=follower)
+    before = set(threading.enumerate())
     service.start()
-    (thread,) = [one for one in threading.enumerate() if one.name == "flintmq-allocation"]
-    assert thread.daemon
+    (thread,) = set(threading.enumerate()) - before
+    assert (thread.name, thread.daemon) == ("flintmq-allocation", True)
     service.asked(file, 100)
     assert not follower.worked.wait(0.02), "nothing to do"
     service.asked(file, 101)
