@@ -39,6 +39,7 @@ RECOVERY = (
     "recovery", "recover_store", "load_derived", "small_files", "tail", "queue_list", "keeping", "config_store",
 )  # fmt: skip
 MORE_TESTS = {
+    "storage/effects": ["tests/storage/test_effects_calls.py"],
     "storage/mapped_file": ["tests/storage/test_transient_pool.py"],
     "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
     "store/recover_store": ["tests/store/test_recovery_choices.py", "tests/store/test_recovery_faults.py"],

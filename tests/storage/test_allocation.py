@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import logging
 import threading
 import time
 from pathlib import Path
@@ -11,7 +12,10 @@ from typing import Any
 import pytest
 
 from flintmq.config import StoreConfig
+from flintmq.storage.allocation import AllocationService
+from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.transient_pool import TransientStorePool
 from tests.storage.faults import Faulty
 
 SIZE = 16384
@@ -82,8 +86,9 @@ def test_a_file_that_takes_too_long_is_an_error_and_is_found_by_a_later_call(tmp
     allocation(queue).wait_s = 0.05
     queue.start()
     effects.before = lambda name, path: let_go.wait(5) if name == "create" else None
-    with pytest.raises(OSError, match="not there after"):
+    with pytest.raises(OSError) as late:
         queue.append_file(0)
+    assert (late.value.errno, late.value.strerror) == (errno.ETIMEDOUT, "not there after 0.05 s")
     allocation(queue).wait_s = 5
     let_go.set()
     assert queue.append_file(0).start == 0 and len(queue.files) == 1
@@ -196,8 +201,9 @@ def test_fast_fail_refuses_a_file_without_a_buffer(tmp_path: Path):
     file = queue.append_file(0)
     assert file.buffer is not file.view
     assert not allocation(queue).step(), "no buffer, so nothing is made ahead"
-    with pytest.raises(OSError, match="no free buffer"):
+    with pytest.raises(OSError) as refused:
         queue.append_file(SIZE)
+    assert (refused.value.errno, refused.value.strerror) == (errno.ENOBUFS, "the transient pool has no free buffer")
     file.wrote = SIZE
     queue.commit(SIZE)
     assert queue.append_file(SIZE).start == SIZE
@@ -282,3 +288,140 @@ def test_a_file_made_ahead_that_cannot_be_removed_is_told(tmp_path: Path, caplog
     assert names(tmp_path) == [0, 1]
     (line,) = [r.getMessage() for r in caplog.records]
     assert line == f"{tmp_path}/log/{SIZE:020d} was made ahead and cannot be removed (Read-only file system)"
+
+
+class Clock(Faulty):
+    """Making a file takes it a second and a half."""
+
+    seconds = 100.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    def create(self, path: str, size: int) -> int:
+        self.seconds += 1.5
+        return super().create(path, size)
+
+
+def service_of(folder: Path, effects: Faulty, **more: Any) -> AllocationService:
+    """A service alone."""
+
+    def make(start: int, window: int | None) -> MappedFile:
+        return MappedFile.create(str(folder / f"{start:020d}"), start, SIZE, effects, window=window)
+
+    return AllocationService(make, SIZE, effects, **more)
+
+
+def test_failures_are_told_until_it_works_again_and_successes_with_their_time(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "flintmq.allocation")
+    effects = Clock()
+    service = service_of(tmp_path, effects)
+    warning = "the log file at offset {} cannot be made (No space left on device)"
+    effects.refuse("sync", error=errno.ENOSPC, times=2)
+    for _ in range(2):
+        with pytest.raises(OSError):
+            service.file_at(SIZE)
+    service.file_at(SIZE)
+    effects.refuse("sync", error=errno.ENOSPC, times=1)
+    assert service.step() is True, "the one ahead was tried"
+    assert [(r.levelname, r.getMessage()) for r in caplog.records] == [
+        ("WARNING", warning.format(SIZE)),
+        ("INFO", f"made {tmp_path}/{SIZE:020d} in 1500 ms"),
+        ("WARNING", warning.format(2 * SIZE)),
+    ]
+    service.stop()
+
+
+def test_after_a_failure_every_file_can_be_asked_for_again(tmp_path: Path):
+    effects = Faulty()
+    service = service_of(tmp_path, effects, wait_s=0.0)
+    effects.refuse("create", times=1)
+    with pytest.raises(OSError):
+        service.file_at(0)
+    assert service.file_at(SIZE).start == SIZE, "the request behind the one that failed is not waited for"
+    service.stop()
+
+
+def test_a_file_is_asked_for_once_and_not_after_the_log_went_past_it(tmp_path: Path):
+    effects = Faulty()
+    service = service_of(tmp_path, effects)
+    first = service.file_at(0)
+    assert service.step() and names(tmp_path) == [0, 1]
+    assert service.file_at(0) is first
+    assert not service.step() and effects.count("create") == 2
+    second = service.file_at(SIZE)  # asks for a third one, which is not made yet
+    service.used(3 * SIZE)
+    assert service.allocate_once() is True and service.allocate_once() is False
+    assert effects.count("create") == 2 and service.step() is False
+    service.stop()
+    assert names(tmp_path) == [0, 1], "what is used stays"
+    first.close()
+    second.close()
+
+
+def test_files_that_nobody_used_go_from_the_last_one_on(tmp_path: Path):
+    """A crash in between leaves no gap."""
+    effects = Faulty()
+    service = service_of(tmp_path, effects)
+    service.file_at(0)
+    service.file_at(SIZE)
+    while service.step():
+        pass
+    service.stop()
+    service.stop()
+    assert [int(path[-20:]) // SIZE for name, path in effects.calls if name == "unlink"] == [2, 1, 0]
+
+
+def test_a_buffer_is_kept_for_every_file_that_is_asked_for(tmp_path: Path):
+    effects = Faulty()
+    service = service_of(tmp_path, effects, pool=TransientStorePool(2, SIZE, effects), fast_fail=True)
+    first = service.file_at(0)
+    service.used(SIZE)
+    second = service.file_at(SIZE)  # its buffer is the last one
+    assert not service.step() and names(tmp_path) == [0, 1]
+    service.used(2 * SIZE)
+    with pytest.raises(OSError, match="no free buffer"):
+        service.file_at(2 * SIZE)
+    service.fast_fail = service_of(tmp_path, effects).fast_fail
+    third = service.file_at(2 * SIZE)
+    assert third.buffer is third.view, "by default a file comes without one"
+    for file in (first, second):
+        file.close()
+    service.stop()
+
+
+class Follower:
+    """An Ahead that notes what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[tuple[object, int]] = []
+        self.worked = threading.Event()
+
+    def asked(self, file: object, position: int) -> bool:
+        self.told.append((file, position))
+        return position > 100
+
+    def ahead_once(self) -> bool:
+        self.worked.set()
+        return False
+
+
+def test_the_thread_is_woken_when_the_writer_goes_on(tmp_path: Path):
+    """It has a name that an operator finds it by, and does not keep a process from ending."""
+    follower, file = Follower(), object()
+    service: Any = service_of(tmp_path, Faulty(), ahead=follower)
+    before = set(threading.enumerate())
+    service.start()
+    (thread,) = set(threading.enumerate()) - before
+    assert (thread.name, thread.daemon) == ("flintmq-allocation", True)
+    service.asked(file, 100)
+    assert not follower.worked.wait(0.02), "nothing to do"
+    service.asked(file, 101)
+    assert follower.worked.wait(5) and follower.told == [(file, 100), (file, 101)]
+    service.stop()
+    assert not thread.is_alive()
+    alone: Any = service_of(tmp_path, Faulty())
+    alone.asked(file, 101)
+    assert alone.step() is False, "nobody follows"

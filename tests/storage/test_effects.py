@@ -18,8 +18,12 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "file")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "fifo")
-    with pytest.raises(StoreAccessError, match="symbolic link"):
-        REAL.open_read(str(tmp_path / "link"))
+    for name, what in (
+        ("link", "is a symbolic link, which a store does not hold"), ("file/x", "Not a directory")
+    ):  # fmt: skip
+        with pytest.raises(StoreAccessError) as refused:
+            REAL.open_read(str(tmp_path / name))
+        assert str(refused.value) == f"{tmp_path / name}: {what}; check the file's kind and permissions"
     with pytest.raises(StoreAccessError, match="not a regular file"):
         REAL.open_read(str(tmp_path / "folder"))
     with pytest.raises(StoreAccessError, match="not a regular file"):
@@ -37,14 +41,14 @@ def test_only_regular_files_are_opened(tmp_path: Path) -> None:
 
 def test_names_and_sizes(tmp_path: Path) -> None:
     for name in "cab":
-        (tmp_path / name).write_bytes(name.encode() * 3)
+        (tmp_path / name).write_bytes(name.encode() + b"12")
     (tmp_path / "folder").mkdir()
     assert REAL.listdir(str(tmp_path)) == ["a", "b", "c", "folder"]
     assert REAL.listdir(str(tmp_path / "nothing")) == []
     assert REAL.listdir(str(tmp_path / "a")) == []
     assert (REAL.size(str(tmp_path / "a")), REAL.size(str(tmp_path / "folder"))) == (3, None)
     assert REAL.size(str(tmp_path / "nothing")) is None
-    assert REAL.read_file(str(tmp_path / "a"), 2) == b"aa"
+    assert REAL.read_file(str(tmp_path / "a"), 2) == b"a1"
     assert REAL.read_file(str(tmp_path / "nothing"), 2) is None
 
 
@@ -101,8 +105,9 @@ def test_a_short_write_goes_on_and_one_of_nothing_is_an_error(
     REAL.pwrite(fd, b"abcde"[: 5 * most], 3)
     assert (tmp_path / "f").read_bytes() == b"\0\0\0abcde"
     left[0] = 2
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(OSError, match="No space left") as full:
         REAL.pwrite(fd, bytes(100), 0)
+    assert full.value.errno == errno.ENOSPC
     REAL.close(fd)
 
 
@@ -163,6 +168,8 @@ def test_percent_used_is_rounded_up_of_what_users_may_use(monkeypatch: pytest.Mo
     assert REAL.disk_used("x") == 75
     found.f_bfree, found.f_bavail = 399, 200
     assert REAL.disk_used("x") == 76, "601 of 801 are 75.03 percent"
+    found.f_blocks, found.f_bfree, found.f_bavail = 1, 0, 0
+    assert REAL.disk_used("x") == 100
     found.f_blocks = found.f_bfree = found.f_bavail = 0
     assert REAL.disk_used("x") == 0
 
@@ -195,11 +202,13 @@ def test_maps_and_what_the_kernel_says_of_them(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(TypeError):
             mapped[0] = 1
         for number, answer in ((0, True), (errno.EINVAL, False), (errno.ENOSYS, False)):
-            monkeypatch.setattr("flintmq.kernels.walk.present", lambda *_, n=number: n)
-            assert REAL.present(mapped, 0, 8192) is answer
+            asked: list[object] = []
+            monkeypatch.setattr("flintmq.kernels.walk.present", lambda *of, n=number, a=asked: a.extend(of) or n)
+            assert REAL.present(mapped, 4096, 8192) is answer and asked == [mapped, 4096, 8192]
         monkeypatch.setattr("flintmq.kernels.walk.present", lambda *_: errno.EFAULT)
-        with pytest.raises(OSError, match="Input/output error"):
+        with pytest.raises(OSError, match="Input/output error") as broken:
             REAL.present(mapped, 0, 8192)
+        assert broken.value.errno == errno.EIO, "what it means for the reader, whatever the kernel called it"
         REAL.will_read(fd, 0, 8192, sure=True)
         REAL.drop_cache(fd, 0, 8192)
         assert mapped[8191:] == b"x", "dropping the cache loses nothing"
@@ -215,6 +224,8 @@ def test_where_the_disk_cannot_tell_its_holes_all_is_data(tmp_path: Path, monkey
 
         monkeypatch.setattr(os, "lseek", refused)
         assert REAL.next_data(fd, 100) == 100
+        monkeypatch.delattr(os, "SEEK_DATA")
+        assert REAL.next_data(fd, 50) == 50, "nor a system that has no such call"
 
 
 def test_a_name_is_that_of_an_open_file_or_not(tmp_path: Path) -> None:
@@ -228,25 +239,27 @@ def test_a_name_is_that_of_an_open_file_or_not(tmp_path: Path) -> None:
 
 
 def test_a_system_without_fdatasync_has_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    synced: list[int] = []
-    monkeypatch.delattr(os, "fdatasync")
-    monkeypatch.setattr(os, "fsync", synced.append)
+    synced: list[tuple[str, int]] = []
+    monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(("fdatasync", fd)))
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(("fsync", fd)))
     fd = REAL.create(str(tmp_path / "a"), 10)
     REAL.sync(fd)
-    assert synced == [fd]
+    monkeypatch.delattr(os, "fdatasync")
+    REAL.sync(fd)
+    assert synced == [("fdatasync", fd), ("fsync", fd)]
     REAL.close(fd)
 
 
 def test_a_disk_that_cannot_begin_early_is_no_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[tuple[int, int]] = []
+    asked: list[tuple[int, int, int]] = []
 
     def refused(fd: int, position: int, count: int) -> None:
-        asked.append((position, count))
+        asked.append((fd, position, count))
         raise OSError(errno.ENOSYS, "not here")
 
     monkeypatch.setattr("flintmq.storage.memory.start_sync", refused)
-    REAL.start_sync(0, 4096, 8192)
-    assert asked == [(4096, 8192)]
+    REAL.start_sync(7, 4096, 8192)
+    assert asked == [(7, 4096, 8192)]
 
 
 def test_a_folder_that_is_made_has_its_names_on_disk(tmp_path: Path):

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
+import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -160,3 +165,84 @@ def test_where_the_answer_cannot_be_had_a_store_is_not_live(tmp_path: Path, monk
                 assert is_live(str(tmp_path)) is False
         assert len(os.listdir("/proc/self/fd")) == descriptors
         holder.kill()
+
+
+@contextmanager
+def child_that_locks(path: Path, start: int, count: int) -> Iterator[bool]:
+    """Another process that tries to lock these bytes (0: to the end), and goes on with them; gives whether it could."""
+    told, tell = os.pipe()
+    child = os.fork()
+    if child == 0:
+        try:
+            with open(path, "r+b") as file:
+                fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, count, start)
+                os.write(tell, b"y")
+                signal.pause()
+        finally:
+            os._exit(1)
+    os.close(tell)
+    try:
+        yield os.read(told, 1) == b"y"
+    finally:
+        os.close(told)
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_the_lock_is_that_of_byte_0_and_no_other(tmp_path: Path) -> None:
+    """RocketMQ locks this byte; whoever locks others is nobody's concern."""
+    held = StoreLock(str(tmp_path))
+    with child_that_locks(tmp_path / "lock", 0, 1) as locked:
+        assert not locked
+    with child_that_locks(tmp_path / "lock", 1, 0) as locked:
+        assert locked
+    held.release()
+    for start, count, live in ((0, 1, True), (1, 0, False)):
+        with child_that_locks(tmp_path / "lock", start, count) as locked:
+            assert locked and is_live(str(tmp_path)) is live
+
+
+def test_a_link_to_the_lock_of_another_store_says_nothing_of_this_one(tmp_path: Path) -> None:
+    other, this = tmp_path / "other", tmp_path / "this"
+    for folder in (other, this):
+        folder.mkdir()
+    (this / "lock").symlink_to(other / "lock")
+    held = StoreLock(str(other))
+    assert is_live(str(other)) and not is_live(str(this))
+    with pytest.raises(OSError) as refused:
+        StoreLock(str(this))
+    assert refused.value.errno == errno.ELOOP, "and not that this process has it open"
+    held.release()
+    with child_that_locks(other / "lock", 0, 1):
+        assert is_live(str(other)) and not is_live(str(this))
+
+
+def test_how_a_lock_s_file_is_opened(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To ask: without following a link, and without waiting for a FIFO; to take: for all whom the umask lets."""
+    before = os.umask(0)
+    try:
+        StoreLock(str(tmp_path)).release()
+    finally:
+        os.umask(before)
+    assert (tmp_path / "lock").stat().st_mode & 0o777 == 0o666
+    asked: list[int] = []
+
+    def refused(path: str, flags: int) -> int:
+        asked.append(flags)
+        raise PermissionError
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        assert not is_live(str(tmp_path))
+    assert asked == [os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK]
+
+
+def test_locks_whose_files_went_at_once_are_given_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lock, "_identity", lambda path: None)
+    held = []
+    for name in "ab":
+        (tmp_path / name).mkdir()
+        held.append(StoreLock(str(tmp_path / name)))
+    for one in held:
+        one.release()
+    assert not any(one.held for one in held)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,9 @@ def queue_of(folder: Path, files: int, first: int = 0, effects: Faulty | None = 
 
 
 def test_files_are_named_by_their_first_offset(tmp_path: Path):
-    queue = queue_of(tmp_path / "log", 3, first=8 * SIZE)
+    effects = Faulty()
+    queue = queue_of(tmp_path / "log", 3, first=8 * SIZE, effects=effects)
+    assert effects.count("advise_random") == 0, "unless it is asked for"
     names = [f"{start:020d}" for start in (32768, 36864, 40960)]
     assert sorted(path.name for path in (tmp_path / "log").iterdir()) == names
     assert (queue.min_offset, queue.last.start) == (32768, 40960)
@@ -81,7 +84,10 @@ def test_load_sets_the_positions_from_the_end(tmp_path: Path):
     assert queue.flushed_where == 2 * SIZE + 7 and queue.last.end == 2 * SIZE + 7
     assert queue.read(2 * SIZE, 7) == b"\3" * 7
     queue.flush(2 * SIZE + 7)
-    assert effects.count("sync") == 0
+    assert effects.count("sync") == 0 and all(file.effects is effects for file in queue.files)
+    queue.close()
+    queue.load([(str(tmp_path / f"{n * SIZE:020d}"), n * SIZE) for n in range(3)], SIZE)
+    assert [(f.wrote, f.flushed) for f in queue.files] == [(SIZE, SIZE), (0, 0), (0, 0)]
     queue.close()
 
 
@@ -227,3 +233,85 @@ def test_a_pool_is_a_master_s(tmp_path: Path, role: str, has: bool):
     if queue.pool is not None:
         assert (queue.pool.count, queue.pool.size, queue.pool.effects) == (3, 8192, effects)
     queue.close()
+
+
+def test_the_newest_file_is_copied_from_its_map_and_older_ones_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    effects = Faulty()
+    queue, reads, pread = queue_of(tmp_path, 2, effects=effects), [], effects.pread
+    monkeypatch.setattr(effects, "pread", lambda *of: reads.append(of) or pread(*of))
+    assert queue.read(SIZE + 3, 5) == b"\2" * 5 and reads == []
+    assert queue.read(3, 5) == b"\1" * 5 and reads == [(queue.files[0].fd, 5, 3)]
+    queue.close()
+
+
+def test_a_file_in_use_is_never_made_again(tmp_path: Path):
+    """Only what an interrupted call may have left is removed first."""
+    queue = queue_with(tmp_path, Faulty())
+    for start in (0, 8192):
+        file = queue.append_file(start)
+        file.buffer[:5] = b"hello"
+        with pytest.raises(FileExistsError):
+            queue.make_file(start)
+        assert (tmp_path / f"{start:020d}").read_bytes()[:5] == b"hello"
+    queue.close()
+
+
+def test_a_file_made_ahead_that_somebody_replaced_is_left_to_them(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    queue = queue_with(tmp_path, Faulty())
+    queue.append_file(0)
+    assert queue.allocation is not None and queue.allocation.step()
+    path = tmp_path / f"{8192:020d}"
+    path.unlink()
+    path.write_bytes(b"another's")
+    with pytest.raises(FileExistsError):
+        queue.append_file(8192)
+    assert path.read_bytes() == b"another's"
+    path.unlink()
+    assert queue.append_file(8192).start == 8192
+    told = [r.getMessage() for r in caplog.records]
+    assert told == [f"{path} was removed by somebody and is made again"], "the one that was removed is forgotten"
+    queue.close()
+
+
+def test_the_writer_of_every_file_is_followed(tmp_path: Path):
+    queue = queue_with(tmp_path, Faulty())
+    assert queue.allocation is not None and queue.append_file(0).asked == queue.allocation.asked
+    queue.close()
+
+
+def test_a_commit_brings_no_more_than_was_asked_for(tmp_path: Path):
+    queue = queue_with(tmp_path, Faulty(), transientStorePoolEnable="true", transientStorePoolSize="3")
+    first, second = queue.append_file(0), queue.append_file(8192)
+    first.wrote = second.wrote = 8192
+    queue.commit(8192 + 10)
+    assert (first.committed, second.committed) == (8192, 10)
+    queue.close()
+
+
+def test_what_the_log_has_is_not_removed_at_the_end_whenever_it_comes(tmp_path: Path):
+    """After an interrupt between taking a file and saying so, and when the file was dropped meanwhile."""
+    queue = queue_with(tmp_path / "interrupted", Faulty())
+    assert queue.allocation is not None
+    said = 0
+
+    def used(below: int, real: Callable[[int], None] = queue.allocation.used) -> None:
+        nonlocal said
+        said += 1
+        if said == 2:
+            raise KeyboardInterrupt
+        real(below)
+
+    queue.allocation.used = used  # type: ignore[method-assign]
+    with pytest.raises(KeyboardInterrupt):
+        queue.append_file(0)
+    queue.close()
+    assert [path.name for path in (tmp_path / "interrupted").iterdir()] == [f"{0:020d}"]
+    queue = queue_with(tmp_path / "dropped", Faulty())
+    assert queue.append_file(0).hold()
+    dropped = queue.drop_first()
+    queue.close()
+    assert [path.name for path in (tmp_path / "dropped").iterdir()] == [f"{0:020d}"], "that is its cleaner's to do"
+    assert dropped.is_held
+    dropped.release()

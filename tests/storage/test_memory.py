@@ -188,6 +188,22 @@ def test_zeros_are_numbers_of_a_width(kind: str, width: int):
     assert found[0] == 0, "what a child stores is its own"
 
 
+def test_several_zeros_share_a_map_and_no_page(monkeypatch: pytest.MonkeyPatch):
+    asked, make = [], mmap.mmap
+
+    def recorded(*rest: int, **more: int) -> mmap.mmap:
+        asked.append((rest, more))
+        return make(*rest, **more)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(mmap, "mmap", recorded)
+        found = memory.zeros_of(("B", PAGE + 1), ("i", 3), ("q", PAGE))
+    assert asked == [((-1, 11 * PAGE), {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS})]
+    assert [(array.format, len(array)) for array in found] == [("B", PAGE + 1), ("i", 3), ("q", PAGE)]
+    places = [ctypes.addressof(ctypes.c_char.from_buffer(array)) for array in found]
+    assert [at - places[0] for at in places] == [0, 2 * PAGE, 3 * PAGE] and places[0] % PAGE == 0
+
+
 def test_a_refusal_of_other_systems_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     class Bare:
         """A libc without any of the functions."""

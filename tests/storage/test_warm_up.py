@@ -3,25 +3,44 @@
 from __future__ import annotations
 
 import errno
+import logging
+import mmap
+import os
 from pathlib import Path
 
 import pytest
 
 from flintmq.storage import mapped_file, warm_up
 from flintmq.storage.mapped_file import MappedFile
-from flintmq.storage.warm_up import PAGE, STEP, Ahead, WarmUp
+from flintmq.storage.warm_up import AHEAD_S, PAGE, STEP, Ahead, WarmUp
 from tests.storage.faults import Faulty
 
 SIZE = 3 * STEP
 
 
 class Clock(Faulty):
-    """Faulty, with a clock that a test moves."""
+    """Faulty, with a clock that a test moves.
+
+    Attributes:
+        ranges: (call, position, count) of what was populated, and of stores that were told.
+    """
 
     seconds = 0.0
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.ranges: list[tuple[str, int, int]] = []
+
     def monotonic(self) -> float:
         return self.seconds
+
+    def populate(self, map_: mmap.mmap, position: int, count: int) -> None:
+        self.ranges.append(("populate", position, count))
+        super().populate(map_, position, count)
+
+    def wrote(self, fd: int, position: int, count: int) -> None:
+        os.fstat(fd)
+        self.ranges.append(("wrote", position, count))
 
 
 def create(folder: Path, effects: Faulty, size: int = SIZE) -> MappedFile:
@@ -41,13 +60,56 @@ def test_a_warm_file_is_allocated_populated_locked_and_still_zeros(tmp_path: Pat
     file.close()
 
 
-def test_under_sync_flush_the_pages_are_synced_on_the_way(tmp_path: Path):
+@pytest.mark.parametrize(("pages", "rest", "steps"), [
+    (2 * STEP // PAGE, 0, "ppsps"), (2 * STEP // PAGE + 1, 0, "ppps"), (3 * STEP // PAGE + 1, 0, "ppps"),
+    (STEP // PAGE, 0, "pspsps"),  # and none at the end, where nothing is new
+    (STEP // PAGE, PAGE, "pspspsps"), (STEP // PAGE, 100, "pspspsp"), (0, 0, "ppp"),
+])  # fmt: skip
+def test_under_sync_flush_the_pages_are_synced_on_the_way(tmp_path: Path, pages: int, rest: int, steps: str):
     effects = Faulty()
-    file = create(tmp_path, effects)
+    file = create(tmp_path, effects, SIZE + rest)
     effects.calls.clear()
-    WarmUp(2 * STEP // PAGE, effects).warm_up(file)
-    steps = [name for name, _ in effects.calls if name in ("populate", "sync")]
-    assert steps == ["populate", "populate", "sync", "populate", "sync"]
+    WarmUp(pages, effects).warm_up(file)
+    assert "".join(name[0] for name, _ in effects.calls if name in ("populate", "sync")) == steps
+    assert {path for name, path in effects.calls if name == "sync"} == ({file.path} if pages else set())
+    file.close()
+
+
+@pytest.mark.parametrize("how", ["populate", "wrote"])
+def test_every_byte_is_made_present_once_whether_the_kernel_populates_or_not(tmp_path: Path, how: str):
+    """What is stored instead is told to the disk, and no page that was populated is stored to."""
+    effects = Clock()
+    if how == "wrote":
+        effects.refuse("populate", error=errno.EINVAL)
+    file = create(tmp_path, effects, 2 * STEP + 5 * PAGE)
+    WarmUp(0, effects).warm_up(file)
+    pieces = [(0, STEP), (STEP, STEP), (2 * STEP, 5 * PAGE)]
+    assert [piece[1:] for piece in effects.ranges if piece[0] == how] == pieces
+    assert how == "wrote" or len(effects.ranges) == 3
+    file.close()
+
+
+def test_how_long_it_took_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "flintmq.warmup")
+    effects = Clock()
+    file = create(tmp_path, effects)
+    effects.seconds = 100.0
+
+    def half_a_second(name: str, path: str) -> None:
+        effects.seconds += 0.5 * (name == "populate")
+
+    effects.before = half_a_second
+    WarmUp(0, effects).warm_up(file)
+    assert [r.getMessage() for r in caplog.records if r.levelname == "INFO"] == [f"{file.path} is warm after 1500 ms"]
+    file.close()
+
+
+def test_a_full_file_is_unlocked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    effects, unlocked = Faulty(), list[mmap.mmap]()
+    monkeypatch.setattr(effects, "unlock_memory", unlocked.append)
+    file = create(tmp_path, effects)
+    WarmUp(0, effects).retire(file)
+    assert unlocked == [file.map]
     file.close()
 
 
@@ -65,7 +127,8 @@ def test_what_the_system_refuses_is_told_once_and_the_file_is_as_good(tmp_path: 
         file.close()
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     refused = ("populated", "locked in memory", "announced to the kernel", "unlocked")
-    assert [text.split("(")[0] for text in warnings] == [f"log files cannot be {what} " for what in refused]
+    told = "log files cannot be {} (Operation not permitted); puts may be slower"
+    assert warnings == [told.format(what) for what in refused]
 
 
 @pytest.mark.parametrize("call", ["allocate", "sync"])
@@ -111,9 +174,10 @@ def test_a_fast_writer_finds_its_pages_ready(tmp_path: Path):
 def test_a_slow_writer_gets_nothing_that_a_flush_would_write_in_vain(tmp_path: Path):
     effects, file, ahead = followed(tmp_path)
     for number in range(10):
-        effects.seconds += 1
-        file.reserve(number << 20 | 1)
-        assert work(ahead) == 0
+        for at in (number << 20 | 1, number + 1 << 20):
+            effects.seconds += 1
+            file.reserve(at)
+            assert work(ahead) == 0
     assert effects.count("populate") == 0
     file.close()
 
@@ -122,33 +186,84 @@ def test_the_next_window_is_allocated_when_half_of_this_one_is_used(tmp_path: Pa
     monkeypatch.setattr(mapped_file, "WINDOW", 4 * STEP)
     monkeypatch.setattr(warm_up, "WINDOW", 4 * STEP)
     _, file, ahead = followed(tmp_path, populate=False)
-    file.reserve(1)
-    assert (work(ahead), file.allocated) == (0, 4 * STEP)
-    file.reserve(2 * STEP + 1)
-    assert (work(ahead), file.allocated) == (1, 8 * STEP)
+    assert ahead.ahead_once() is False, "before any writer"
+    for position, to_do, allocated in (
+        (1, False, 4), (2 * STEP, False, 4), (2 * STEP + 1, True, 8), (6 * STEP, False, 8), (7 * STEP, True, 12)
+    ):  # fmt: skip
+        file.reserve(position)
+        assert ahead.asked(file, position) is to_do
+        assert (work(ahead), file.allocated) == (int(to_do), allocated * STEP)
+    file.reserve(32 * STEP)
+    assert ahead.asked(file, 32 * STEP) is False and work(ahead) == 0, "all of it is allocated"
     file.close()
 
 
-def test_a_full_disk_ahead_is_left_to_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_a_writer_is_fast_from_a_step_in_ahead_s_on(tmp_path: Path):
+    for slower, steps in ((0.0, 1), (0.001, 0)):
+        (folder := tmp_path / str(steps)).mkdir()
+        effects, file, ahead = followed(folder)
+        file.reserve(1)
+        assert ahead.asked(file, 0) is False, "one put is no hurry"
+        effects.seconds += AHEAD_S + slower
+        ahead.asked(file, STEP)
+        assert work(ahead) == steps
+        assert effects.ranges == [("populate", STEP, STEP)][:steps]
+        file.close()
+
+
+@pytest.mark.parametrize(("size", "wrote"), [(8 * STEP, 777), (STEP + 100, 0)])
+def test_pages_are_populated_as_far_as_they_are_allocated(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int, wrote: int
+):
+    """Not behind it, where a store may meet a full disk, and not amid a page; at the end of the file all of it."""
+    for module in (mapped_file, warm_up):
+        monkeypatch.setattr(module, "WINDOW", 2 * STEP)
+    create(tmp_path, Faulty(), size).close()
+    effects = Clock()
+    file = MappedFile.open(str(tmp_path / "0"), 0, size, wrote, effects)
+    ahead = Ahead(effects)
+    file.reserve(wrote + 1)
+    ahead.asked(file, wrote)
+    effects.seconds += 0.00001
+    ahead.asked(file, wrote + PAGE)
+    while ahead.ahead_once():
+        pass
+    assert file.allocated == min(wrote + 2 * STEP, size)
+    ends = [position + count for _, position, count in effects.ranges]
+    assert ends[-1] == max(ends) == (file.allocated if file.allocated == size else 2 * STEP)
+    file.close()
+
+
+def test_a_full_disk_ahead_is_left_to_the_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+):
+    caplog.set_level(logging.INFO, "flintmq.warmup")
     monkeypatch.setattr(mapped_file, "WINDOW", 4 * STEP)
     monkeypatch.setattr(warm_up, "WINDOW", 4 * STEP)
     effects, file, ahead = followed(tmp_path)
     file.reserve(2 * STEP + 1)
     effects.refuse("allocate", error=errno.ENOSPC, times=1)
     assert not ahead.ahead_once()
+    assert [r.getMessage() for r in caplog.records] == [
+        f"{file.path}: the next window cannot be allocated yet (No space left on device)"
+    ]
     file.reserve(4 * STEP + 1)
     assert file.allocated == 8 * STEP
     file.close()
 
 
-def test_a_kernel_that_cannot_populate_is_not_asked_again(tmp_path: Path):
+def test_a_kernel_that_cannot_populate_is_not_asked_again(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "flintmq.warmup")
     effects, file, ahead = followed(tmp_path)
     effects.refuse("populate", error=errno.EINVAL)
     for number in range(1, 5):
         effects.seconds += 0.001
         file.reserve(number << 20)
         assert work(ahead) == 0
-    assert effects.count("populate") == 1
+    assert effects.count("populate") == 1 and ahead.asked(file, 5 << 20) is False
+    assert [r.getMessage() for r in caplog.records] == [
+        "pages are not populated ahead of the writer (Invalid argument)"
+    ]
     file.close()
 
 
