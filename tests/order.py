@@ -29,6 +29,16 @@ LONGEST_FIRST = (
     "spark/jobs/test_export.py",
     "spark/sink/test_writer.py",
     "spark/stream/test_queues.py",
+    "torture_spark/test_loop.py",
+    "interop/test_broker_java.py",
+    "interop/test_salvage_java.py",
+    "interop/test_retention_java.py",
+    "interop/test_engine_java.py",
+    "interop/test_dispatch_java.py",
+    "interop/test_damaged_java.py",
+    "hostile/test_special.py",
+    "forensics/test_salvage_in_place.py",
+    "test_install.py",
 )
 _PLACES = {ROOT / name: place for place, name in enumerate(LONGEST_FIRST)}
 
