@@ -6,6 +6,7 @@ Beside the Java store and FlintMQ's puts of bench/put_peer.py, in interleaved ro
 2,000,000 messages of 100 B:
 
 - `pages`: the bytes of the records and of their queue units are copied into new mapped files, 64 KiB at a time;
+- `pages, synced`: the same, while another thread syncs the log twice a second, and once at the end, as a store does;
 - `calls`: a Message is made for each and given to a compiled method that does nothing;
 - `calls x 4`: the same in four threads, wall clock;
 - `rows`: the kernel of `put_columns` writes batches into a new mapped file: checksums, copies;
@@ -53,6 +54,25 @@ def pages(folder: Path) -> None:
         with new_map(folder, name, size // PIECE * PIECE) as map_:
             for at in range(0, len(map_), PIECE):
                 map_[at : at + PIECE] = piece
+
+
+def pages_synced(folder: Path) -> None:
+    """The same with a sync each half second."""
+    done = threading.Event()
+
+    def sync() -> None:
+        while not (folder / "log").exists():
+            done.wait(0.01)
+        with (folder / "log").open("r+b") as file:
+            while not done.wait(0.5):
+                os.fdatasync(file.fileno())
+            os.fdatasync(file.fileno())
+
+    thread = threading.Thread(target=sync)
+    thread.start()
+    pages(folder)
+    done.set()
+    thread.join()
 
 
 def calls(folder: Path, count: int = COUNT) -> None:
@@ -125,7 +145,15 @@ def stores(folder: Path) -> float:
     return sorted(taken)[int(COUNT * 0.999)] / 1000
 
 
-BARE = {"pages": pages, "calls": calls, "calls x 4": calls_4, "rows": rows, "rows, units": rows_units, "stores": stores}
+BARE = {
+    "pages": pages,
+    "pages, synced": pages_synced,
+    "calls": calls,
+    "calls x 4": calls_4,
+    "rows": rows,
+    "rows, units": rows_units,
+    "stores": stores,
+}
 
 
 def bare(name: str, folder: Path) -> None:
