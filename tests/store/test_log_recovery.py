@@ -116,7 +116,8 @@ def test_the_end_and_what_is_told_of_it(
     recovery, _ = recovery_of(files, Facts(clean=clean, live=True))
     assert recovery.facts.live is False, "the lock is ours"
     assert recovery.find_end() == (end, last_time, Verdict.END)
-    told = f"recovery after {'clean' if clean else 'unclean'} stop: read from {begin}, the log ends at {end} (end of the log)"
+    stop = "clean" if clean else "unclean"
+    told = f"recovery after {stop} stop: read from {begin}, the log ends at {end} (end of the log)"
     assert recovery.decisions == [told] == [r.getMessage() for r in caplog.records]
     assert recovery.compared == begin
 
