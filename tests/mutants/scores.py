@@ -42,7 +42,11 @@ MORE_TESTS = {
     "storage/effects": ["tests/storage/test_effects_calls.py"],
     "storage/mapped_file": ["tests/storage/test_transient_pool.py"],
     "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
-    "store/recover_store": ["tests/store/test_recovery_choices.py", "tests/store/test_recovery_faults.py"],
+    "store/recover_store": [
+        "tests/store/test_log_recovery.py",
+        "tests/store/test_recovery_choices.py",
+        "tests/store/test_recovery_faults.py",
+    ],
     "store/load_derived": ["tests/store/test_recovery_choices.py", "tests/store/test_queue_list.py"],
 }
 

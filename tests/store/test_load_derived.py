@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from flintmq import Message
+from flintmq.errors import CorruptStoreError
 from flintmq.store import load_derived
+from flintmq.store.dispatch import Block, Dispatcher, DispatchRules
+from flintmq.store.log_files import LogFiles
 from tests.store.engine import open_small
+from tests.store.logs import FILE_SIZE, SIZE, log_of, make
 
 
 def derived(root: Path) -> dict[str, bytes]:
@@ -38,3 +44,155 @@ def test_what_was_lost_is_made_again_as_it_was(
     (tmp_path / "abort").write_bytes(b"1")
     open_small(tmp_path).close()
     assert derived(tmp_path) == kept
+
+
+# -- from where it dispatches again ------------------------------------------------------------------------------------
+
+BEGIN = FILE_SIZE  # of a log whose first file has expired
+END = BEGIN + 6 * SIZE
+
+
+def a_log(root: Path) -> LogFiles:
+    """Six records, queue offsets 10 to 15."""
+    data = b"".join(make(BEGIN + n * SIZE, 1000 + n, queue_offset=10 + n) for n in range(6))
+    return log_of(root, data, first=BEGIN)
+
+
+def at(number: int) -> int:
+    """Log offset of a record."""
+    return BEGIN + number * SIZE
+
+
+class Noted:
+    """Stands for queues, and notes what they are given."""
+
+    def __init__(self, loaded: int, refuses: int = 0) -> None:
+        self.loaded, self.refuses = loaded, refuses
+        self.taken: list[int] = []
+        self.asked: tuple[Any, ...] = ()
+        self.offsets: dict[tuple[bytes, int], int] = {}
+
+    def load(self, *asked: Any) -> int:
+        self.asked = asked
+        return self.loaded
+
+    def next_offsets(self) -> dict[tuple[bytes, int], int]:
+        return self.offsets
+
+    def replay_from(self, block: Block, _: Dispatcher) -> bool:
+        self.refuses -= 1
+        return self.refuses >= 0
+
+    def take(self, block: Block, _: Dispatcher) -> None:
+        self.taken += [n - 10 for _, first, last in block.queues for n in block.offsets[first:last]]
+
+
+class Items:
+    """Stands for an index."""
+
+    def __init__(self, **told: Any) -> None:
+        self.was_there, self.end_offset, self.known_to, self.taken_back = True, at(5), 0, None
+        self.complete, self.mark = None, SimpleNamespace(indexed=told.pop("marked", None))
+        self.__dict__ |= told
+        self.items: list[int] = []
+        self.times: list[int] = []
+
+    def insert(self, hashes: Any, offsets: Any, times: Any, count: int) -> None:
+        assert len(hashes) >= count and list(times[:count]) == [1000 + (n - BEGIN) // SIZE for n in offsets[:count]]
+        self.items += offsets[:count]
+
+    def begin(self, time: int) -> None:
+        self.times.append(time)
+
+
+@pytest.mark.parametrize(
+    ("clean", "told", "first"),
+    [
+        (True, {}, 4),  # a clean stop leaves an index that says all there is
+        (True, {"end_offset": at(1)}, 4),
+        (True, {"was_there": False, "end_offset": at(1)}, 2),
+        (True, {"taken_back": at(2)}, 2),
+        (True, {"taken_back": at(5)}, 4),
+        (True, {"taken_back": 0}, 0),
+        (False, {}, 4),
+        (False, {"end_offset": at(1)}, 2),  # behind the last record that is in it
+        (False, {"end_offset": END}, 4),  # no record there
+        (False, {"end_offset": 0}, 0),
+        (False, {"end_offset": BEGIN - 1}, 0),
+        (False, {"end_offset": BEGIN}, 1),
+        (False, {"end_offset": 0, "known_to": at(3)}, 3),  # of which the mark knows more
+        (False, {"end_offset": at(2), "known_to": at(1)}, 3),
+        (False, {"end_offset": at(1), "taken_back": 0}, 2),
+        (None, {}, 4),  # no index
+    ],
+)
+def test_records_are_dispatched_again_from_where_queues_or_index_lack_them(
+    tmp_path: Path, clean: bool | None, told: dict[str, Any], first: int
+):
+    files, index = a_log(tmp_path), None if clean is None else Items(**told)
+    for loaded, begin in ((at(4), at(5)), (at(5), at(4))):
+        queues, lowered = Noted(loaded), []
+        if index is not None:
+            index.items.clear(), index.times.clear()
+        count = load_derived.load_derived(
+            files, queues, index, Dispatcher(DispatchRules(())), END, begin, clean=bool(clean), lower=lowered.append,
+        )  # fmt: skip
+        assert (count, queues.taken) == (6 - first, [*range(first, 6)])
+        assert lowered == [loaded] and queues.asked[:2] == (BEGIN, END)
+        if index is not None:
+            assert index.items == [at(n) for n in range(first, 6)] and index.times == [1005]
+            assert index.complete is (not clean or not index.was_there)
+
+
+def test_what_the_mark_says_of_the_index_makes_it_complete(tmp_path: Path):
+    index = Items(marked=object())
+    rules = Dispatcher(DispatchRules(()))
+    load_derived.load_derived(a_log(tmp_path), Noted(END), index, rules, END, END, clean=True)
+    assert index.complete is True
+
+
+def test_queues_that_lost_files_or_more_than_was_read_are_made_again_from_the_log_s_begin(tmp_path: Path):
+    files, rules = a_log(tmp_path), Dispatcher(DispatchRules(()))
+    queues, lowered, told = Noted(at(4)), [], []
+    queues.offsets = {(b"T", 0): 15, (b"A", 1): 3}
+    ends = {(b"T", 0): 16, (b"A", 1): 3, (b"B", 2): 1, (b"C", 3): 1, (b"D", 4): 1}
+    more: dict[str, Any] = {"lower": lowered.append, "tell": told.append}
+    assert load_derived.load_derived(files, queues, None, rules, END, at(4), ends=ends, **more) == 6
+    assert lowered == [BEGIN]
+    assert told == ["4 queues lost files (T/0, B/2, C/3); units are made again from the log's begin"]
+    queues, lowered[:] = Noted(at(4), refuses=1), []
+    assert load_derived.load_derived(files, queues, None, rules, END, at(5), ends={}, **more) == 6
+    assert (lowered, queues.taken, len(told)) == ([at(4), BEGIN], [*range(6)], 1)
+    queues = Noted(BEGIN, refuses=9)
+    assert load_derived.load_derived(files, queues, None, rules, END, END) == 6, "from the begin on nothing is missing"
+
+
+@pytest.mark.parametrize(("compared", "checks"), [(0, False), (at(4), False), (at(4) + 1, True), (END, True)])
+def test_checksums_are_compared_where_nobody_did_so_before(tmp_path: Path, compared: int, checks: bool):
+    data = bytearray((tmp_path / a_log(tmp_path).files[0].path).read_bytes())
+    data[5 * SIZE + 89] ^= 1  # in the last one's body
+    files = log_of(tmp_path, bytes(data), first=BEGIN)
+    queues, rules = Noted(at(4)), Dispatcher(DispatchRules(()))
+    if checks:
+        with pytest.raises(CorruptStoreError, match="CRC"):
+            load_derived.load_derived(files, queues, None, rules, END, END, compared=compared)
+    else:
+        assert load_derived.load_derived(files, queues, None, rules, END, END, compared=compared) == 2
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer"),
+    [
+        ((b"T", 0, 12, at(2)), True),
+        ((b"T", 0, 13, at(2)), False),
+        ((b"T", 1, 12, at(2)), False),
+        ((b"U", 0, 12, at(2)), False),
+        ((b"T", 0, 12, at(2) + 1), False),
+        ((b"T", 0, 15, at(5)), True),
+        ((b"T", 0, 16, END), False),
+    ],
+)
+def test_whether_a_unit_s_record_stands_where_it_says(tmp_path: Path, asked: tuple[Any, ...], answer: bool):
+    queues = Noted(END)
+    load_derived.load_derived(a_log(tmp_path), queues, None, Dispatcher(DispatchRules(())), END, END)
+    assert queues.asked[2](*asked) is answer

@@ -161,3 +161,29 @@ def test_another_boot_since_a_store_was_left_is_a_power_cut(tmp_path: Path) -> N
         assert read_facts(str(tmp_path)).power_cut is cut
     abort.unlink()
     assert read_facts(str(tmp_path)).power_cut is False
+
+
+INDEXED = flintmq_mark.Indexed(300, 20261121120000000, index.Header(1000, 1009, 0, 290, 3, 4))
+
+
+@pytest.mark.parametrize(
+    ("abort", "believed"),
+    [
+        (None, True),
+        ("4242\nthis-boot/7", True),
+        ("4242", False),  # RocketMQ ran, and may have worked on queues and index
+        ("", False),
+    ],
+)
+def test_what_the_mark_says_of_queues_and_index_counts_if_rocketmq_was_not_there(
+    tmp_path: Path, abort: str | None, believed: bool
+) -> None:
+    (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(77, 78, 79)))
+    (tmp_path / flintmq_mark.FILE_NAME).write_bytes(flintmq_mark.encode(500, 77, 77, 400, INDEXED))
+    if abort is not None:
+        (tmp_path / "abort").write_text(abort)
+    facts = read_facts(str(tmp_path))
+    assert (facts.clean, facts.mark, facts.latest) == (abort is None, 500, 79)
+    assert (facts.dispatched, facts.indexed) == ((400, INDEXED) if believed else (-1, None))
+    afar = read_facts(str(tmp_path), Afar())
+    assert (afar.mark, afar.latest) == (500, 79)

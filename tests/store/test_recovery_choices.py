@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import logging
+import shutil
 from pathlib import Path
 
 import pytest
 
 from flintmq.config import StoreConfig
 from flintmq.errors import CorruptStoreError
-from flintmq.format import record
+from flintmq.format import flintmq_mark, record
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.message import Message
+from flintmq.storage.effects import REAL
 from flintmq.store import geometry
 from flintmq.store.log_files import LogFiles
 from flintmq.store.recover_store import MARGIN_MS, begin_of_dispatch, begin_of_walk, check_files, preview
 from flintmq.store.recovery import Facts
+from flintmq.store.small_files import page_cache_id
 from flintmq.testing import damage
 from tests.store.crashed import Clock, killed, log_file, make, quarantined, zero
 from tests.store.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, tree
@@ -184,3 +187,89 @@ def test_an_index_that_is_behind_is_completed_from_its_last_record(tmp_path: Pat
     with open_small(tmp_path, Clock()) as store:
         store.wait_dispatched(10)
     check_derived(tmp_path)
+
+
+def replaced(disk: Clock, root: Path) -> list[str]:
+    """Which files were replaced or removed, in order; beginnings of names."""
+    names = [Path(path).relative_to(root) for call, path in disk.calls if call in ("rename", "unlink")]
+    return [str(name).removesuffix(".flintmq-new") for name in names]
+
+
+def left(root: Path, how: str) -> list[record.Record]:
+    """A store of 20 records in four files, as it stands after a stop."""
+    kept = make(root, count=20, size=600)
+    if how == "clean, without a mark":
+        (root / "flintmq.mark").unlink()
+    elif how.startswith("killed"):
+        (root / "abort").write_text(f"1\n{page_cache_id(str(root), REAL)}" if how == "killed" else "1")
+    return kept
+
+
+MARK = ["flintmq.mark", "checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("how", "dispatch", "order", "believed"),
+    [
+        ("clean", "thread", ["abort"], True),
+        ("clean, without a mark", "thread", ["flintmq.queues", *MARK, "abort"], False),
+        ("killed", "thread", ["abort"], True),  # the machine has run on: what FlintMQ has said is true
+        ("killed, RocketMQ's", "thread", [*MARK, "index/*", "abort"], False),  # it may have worked on all of it
+        ("clean", "external", ["flintmq.queues", "abort", *MARK, *MARK], False),  # others write them from now on
+    ],
+)
+def test_the_order_in_which_small_files_say_less_and_more(
+    tmp_path: Path, how: str, dispatch: str, order: list[str], believed: bool
+):
+    """At a kill between any two of these what is there must be true."""
+    kept = left(tmp_path, how)
+    end = kept[-1].physical_offset + kept[-1].size
+    disk, marks = Clock(), []
+
+    def note(call: str, path: str) -> None:
+        if call == "rename" and path.endswith("abort.flintmq-new") and dispatch == "thread":
+            marks.append(flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes()))
+
+    disk.before = note
+    store = open_small(tmp_path, disk, dispatch)
+    done = [name if name.partition("/")[0] != "index" else "index/*" for name in replaced(disk, tmp_path)]
+    assert done[: len(order)] == order
+    mark = marks[0] if marks else flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())
+    assert mark.flushed_offset == end and mark.dispatched_offset == (end if believed else -1)
+    assert (mark.indexed.offset if mark.indexed is not None else None) == (end if believed else None)
+    assert store.recovered.state.next_offsets == {(b"T", 0): 20}
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "begin", "rest"),
+    [
+        ("clean", 12288, ["5 records were dispatched again"]),
+        ("killed", 12288, ["0 records were dispatched again"]),
+        (
+            "killed, RocketMQ's",
+            12288,
+            ["1 index files that were not synced are made anew", "20 records were dispatched again"],
+        ),
+    ],
+)
+def test_what_recovery_tells(tmp_path: Path, how: str, begin: int, rest: list[str]):
+    kept = left(tmp_path, how)
+    end, stop = kept[-1].physical_offset + kept[-1].size, "clean" if how == "clean" else "unclean"
+    with open_small(tmp_path, Clock()) as store:
+        assert store.recovered.decisions == [
+            f"recovery after {stop} stop: read from {begin}, the log ends at {end} (end of the log)", *rest,
+        ]  # fmt: skip
+        assert store.recovered.state.end == end and store.recovered.state.last_time == kept[-1].store_timestamp
+
+
+def test_a_queue_without_files_and_messages_goes_on_where_the_list_says(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        put_all(store, 3, topic="Gone", size=900)
+        put_all(store, 12, topic="T", size=900)
+    shutil.rmtree(tmp_path / "consumequeue" / "Gone")
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    with open_small(tmp_path) as store:
+        assert store.recovered.state.next_offsets == {(b"Gone", 0): 3, (b"T", 0): 12}
+        assert any("1 queues lost files (Gone/0)" in line for line in store.recovered.decisions)
+        assert put_all(store, 1, topic="Gone")[0].queue_offset == 3

@@ -7,10 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.format import checkpoint, flintmq_mark
+from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.flintmq_mark import Indexed
 from flintmq.store.recovery import read_facts
-from flintmq.store.small_files import BOOT, StoreFiles, page_cache_id, page_cache_lasted, power_was_cut, replace_file
+from flintmq.store.small_files import (
+    BOOT,
+    StoreFiles,
+    abort_is_flintmq_s,
+    page_cache_id,
+    page_cache_lasted,
+    power_was_cut,
+    replace_file,
+)
 from tests.storage.faults import Faulty
 
 KNOWN = Checkpoint(1000, 900, 800, 700, 600)
@@ -158,21 +167,21 @@ def test_the_name_of_a_page_cache(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    ("abort", "boot", "lasted", "cut"),
+    ("abort", "boot", "lasted", "cut", "ours"),
     [
-        ("4242\nb00t/7", "b00t", True, False),
-        ("4242\nother/7", "b00t", False, True),
-        ("4242\nb00t/8", "b00t", False, True),
-        ("4242", "b00t", False, False),  # RocketMQ's: nobody knows
-        ("4242 b00t/7 more", "b00t", False, False),
-        (None, "b00t", False, False),
-        ("4242\nb00t/7", None, False, False),  # this machine does not tell
-        ("4242", None, False, False),
-        (None, None, False, False),
+        ("4242\nb00t/7", "b00t", True, False, True),
+        ("4242\nother/7", "b00t", False, True, True),
+        ("4242\nb00t/8", "b00t", False, True, True),
+        ("4242", "b00t", False, False, False),  # RocketMQ's: nobody knows
+        ("4242 b00t/7 more", "b00t", False, False, False),
+        (None, "b00t", False, False, False),
+        ("4242\nb00t/7", None, False, False, True),  # this machine does not tell
+        ("4242", None, False, False, False),
+        (None, None, False, False, False),
     ],
 )
 def test_what_abort_says_of_the_page_cache(
-    tmp_path: Path, abort: str | None, boot: str | None, lasted: bool, cut: bool
+    tmp_path: Path, abort: str | None, boot: str | None, lasted: bool, cut: bool, ours: bool
 ):
     machine = Machine()
     machine.boot = boot
@@ -180,3 +189,46 @@ def test_what_abort_says_of_the_page_cache(
         (tmp_path / "abort").write_text(abort)
     assert page_cache_lasted(str(tmp_path), machine) is lasted
     assert power_was_cut(str(tmp_path), machine) is cut
+    assert abort_is_flintmq_s(str(tmp_path), machine) is ours, "RocketMQ may have worked on queues and index"
+
+
+INDEXED = Indexed(300, 20261121120000000, index.Header(1000, 1009, 0, 290, 3, 4))
+
+
+def said(root: Path) -> tuple[int, int, Indexed | None]:
+    """Flushed and dispatched offset, and what is said of the index, in the mark."""
+    mark = flintmq_mark.decode((root / "flintmq.mark").read_bytes())
+    return mark.flushed_offset, mark.dispatched_offset, mark.indexed
+
+
+def test_what_the_mark_is_believed_to_say_is_taken_back_before_it_is_undone(tmp_path: Path):
+    effects = Faulty()
+    files = StoreFiles(str(tmp_path), effects)
+    files.write(500, KNOWN, 400, INDEXED)
+    assert said(tmp_path) == (500, 400, INDEXED)
+    files.believe(500, 400, INDEXED)
+    steps = [
+        (lambda: files.lower_dispatched(401), (500, 400, INDEXED), False),
+        (lambda: files.lower_dispatched(400), (500, 400, INDEXED), False),
+        (lambda: files.lower_dispatched(399), (500, 399, INDEXED), True),
+        (files.forget_indexed, (500, 399, None), True),
+        (files.forget_indexed, (500, 399, None), False),
+        (lambda: files.lower_dispatched(-1), (500, -1, None), True),
+    ]
+    for number, (step, now, written) in enumerate(steps):
+        effects.calls.clear()
+        step()
+        assert said(tmp_path) == now == (files.marked, files.dispatched, files.indexed), number
+        assert (effects.calls != []) is written, number
+        assert StoreFiles(str(tmp_path), effects).known == KNOWN, "the mark holds beside it"
+
+
+def test_where_there_is_no_mark_none_is_made_by_taking_back(tmp_path: Path):
+    effects = Faulty()
+    files = StoreFiles(str(tmp_path), effects)
+    assert (files.marked, files.dispatched, files.indexed) == (None, -1, None)
+    files.believe(None, 400, INDEXED)
+    files.lower_dispatched(3)
+    files.forget_indexed()
+    files.write_believed()
+    assert effects.calls == [] and (files.dispatched, files.indexed) == (3, None)

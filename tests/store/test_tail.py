@@ -11,18 +11,19 @@ from hypothesis import strategies as st
 from flintmq.format import record
 from flintmq.store.log import LogWalk
 from flintmq.store.recovery import Facts
-from flintmq.store.tail import ODD, TORN, Tail
+from flintmq.store.tail import ODD, TORN, Tail, _is_hole
 from tests.store.logs import log_of
 
 PROPERTIES = b"KEYS\x01k\x02TAGS\x01a\x02"
 
 
-def log_with(root: Path, *changes: dict[str, object]) -> bytes:
-    """The records that differ so from a plain one, as a log file."""
+def log_with(root: Path, *changes: dict[str, object], start: int = 0) -> bytes:
+    """The records that differ so from a plain one, as a log file; the first one's log offset is `start`."""
     data = b""
     for number, change in enumerate(changes):
         fields = {"topic": b"T", "body": b"body", "properties": PROPERTIES, "queue_offset": number} | change
-        fields |= {"physical_offset": len(data), "body_crc": record.crc(fields["body"]), "store_timestamp": 1000}
+        fields |= {"physical_offset": start + len(data), "body_crc": record.crc(fields["body"])}
+        fields |= {"store_timestamp": 1000}
         data += record.encode(record.Record(**fields))
     log_of(root, data)
     return data
@@ -132,3 +133,88 @@ def test_a_queue_offset_must_be_the_next_one(tmp_path: Path):
 )
 def test_exceptions_from_the_order(tmp_path: Path, changes: list[dict[str, object]]):
     assert first_bad(tmp_path, log_with(tmp_path, *changes)) is None
+
+
+def test_a_piece_without_anything_odd_is_not_looked_at_record_by_record(tmp_path: Path, monkeypatch):
+    """That would take many times as long as all the rest of a recovery."""
+    monkeypatch.setattr(Tail, "_count", lambda *_: pytest.fail("record by record"))
+    order = [("T", 0, 7), ("U", 0, 3), ("T", 1, 5), ("T", 0, 8), ("U", 0, 4), ("T", 0, 9), ("T", 1, 6)]
+    changes = [{"topic": topic.encode(), "queue_id": q, "queue_offset": n} for topic, q, n in order]
+    data, tail, pieces = log_with(tmp_path, *changes), Tail(0), 0
+    for piece in LogWalk(log_of(tmp_path, data), Facts(clean=False), piece_bytes=350):
+        assert tail.first_bad(piece) is None
+        pieces += 1
+    assert pieces > 1 and tail.next == {(b"T", 0): 10, (b"T", 1): 7, (b"U", 0): 5}
+
+
+@pytest.mark.parametrize("magic", [record.MAGIC_V1, record.MAGIC_V2])
+@pytest.mark.parametrize(("flags", "born", "store"), [(0, 8, 8), (0x10, 20, 8), (0x20, 8, 20), (0x30, 20, 20)])
+def test_the_slow_look_finds_the_topic_of_every_kind_of_record(
+    tmp_path: Path, magic: int, flags: int, born: int, store: int
+):
+    kind = {"magic": magic, "sys_flag": flags, "born_host": b"\x01" * born, "store_host": b"\x02" * store}
+    topics = [b"t" * 100, b"u" * 127, *([b"w" * 258] if magic == record.MAGIC_V2 else [])]
+    data = log_with(tmp_path, *[kind | {"topic": topic, "body": b"b" * 300, "queue_offset": 4} for topic in topics])
+    tail = Tail(0)
+    tail._follows_on = lambda piece: False  # type: ignore[method-assign]
+    for piece in LogWalk(log_of(tmp_path, data), Facts(clean=False)):
+        assert tail.first_bad(piece) is None
+    assert tail.next == {(topic, 0): 5 for topic in topics}
+
+
+TOPIC, TOPIC_END, END = 100, 110, 1400  # of a record's text in the tables below
+
+
+def is_hole(zeros: range | set[int], position: int) -> bool:
+    """What the tail says of a text with these zeros, behind which other records stand."""
+    data = bytearray(b"x" * 2048)
+    for at in zeros:
+        data[at] = 0
+    return _is_hole(memoryview(data), TOPIC, TOPIC_END, END, position)
+
+
+@pytest.mark.parametrize("position", [0, 7, 300, 511 - TOPIC, 512 - TOPIC, 511 - TOPIC - 1])
+def test_more_than_a_record_may_be_missing_only_where_a_sector_ends_in_zeros(position: int):
+    """Every place of one zero; a sector's last byte is the one before a multiple of 512 in the file."""
+    for at in (*range(TOPIC, TOPIC_END), *range(TOPIC_END + 2, END)):
+        assert is_hole({at}, position) is ((position + at + 1) % 512 == 0), at
+
+
+@pytest.mark.parametrize("last_byte", range(TOPIC_END - 3, TOPIC_END + 6))
+def test_the_length_of_the_properties_may_hold_zeros_at_the_end_of_a_sector(last_byte: int):
+    """What was written up to there is told by the topic's last byte then."""
+    told_by = TOPIC_END - 1 if last_byte in (TOPIC_END, TOPIC_END + 1) else last_byte
+    for at in range(TOPIC_END - 4, TOPIC_END + 6):
+        assert is_hole({at}, 511 - last_byte) is (at == told_by), at
+    assert not is_hole({TOPIC_END, TOPIC_END + 1}, 511 - last_byte)
+
+
+@pytest.mark.parametrize(
+    ("zeros", "position", "expected"),
+    [
+        (range(1399, 1536), 0, True),  # from the last byte to the end of its sector
+        (range(1399, 1535), 0, False),
+        (range(1400, 1536), 0, False),  # nothing of this record is missing
+        (range(1390, 1399), 0, False),
+        (range(1399, 1465), 71, True),  # the sector ends at 1465
+        (range(1399, 1464), 71, False),
+        (range(1400, 1465), 71, False),
+        (range(1399, 1400), 136, True),  # the record ends with the sector
+        (range(1399, 1411), 125, True),
+        (range(1399, 1410), 125, False),
+        (range(1399, 1911), 137, True),  # but for its last byte
+        (range(1399, 1910), 137, False),
+    ],
+)
+def test_zeros_from_a_record_s_last_byte_to_the_end_of_the_sector(zeros: range, position: int, expected: bool):
+    assert is_hole(zeros, position) is expected
+
+
+@pytest.mark.parametrize(("at", "reason"), [(511, TORN), (512, ODD), (1023, TORN), (831, ODD)])
+def test_sectors_are_those_of_the_file(tmp_path: Path, at: int, reason: str):
+    """Whose begin in the log need not be a multiple of 512: RocketMQ takes any size."""
+    size = 4000
+    data = bytearray(log_with(tmp_path, {"properties": b"p" * 1200}, {"queue_offset": 1}, start=size))
+    data[at] = 0
+    for piece in LogWalk(log_of(tmp_path / "log", bytes(data), file_size=size, first=size), Facts(clean=False)):
+        assert Tail(0).first_bad(piece) == (size, reason)
