@@ -294,7 +294,7 @@ def test_names_from_records(tmp_path: Path, topic: str) -> None:
         made = {path.name for path in into.glob("consumequeue/*")}
         assert all("/" not in name and name not in ("", ".", "..") for name in made)
         assert {path.name for path in into.iterdir()} <= {
-            *("checkpoint", "commitlog", "config", "flintmq.mark", "salvage.jsonl"),
+            *("checkpoint", "commitlog", "config", "copy.jsonl", "flintmq.mark", "salvage.jsonl"),
             "consumequeue",
             "index",
             "batchconsumequeue",
