@@ -29,9 +29,9 @@ def log_with(root: Path, *changes: dict[str, object], start: int = 0) -> bytes:
     return data
 
 
-def first_bad(root: Path, data: bytes, mark: int = 0) -> tuple[int, str] | None:
+def first_bad(root: Path, data: bytes, mark: int = 0, *, alone: bool = True) -> tuple[int, str] | None:
     """What a tail says about these bytes."""
-    tail = Tail(mark)
+    tail = Tail(mark, alone=alone)
     for piece in LogWalk(log_of(root, data), Facts(clean=False)):
         bad = tail.first_bad(piece)
         if bad is not None:
@@ -121,10 +121,25 @@ def test_a_queue_offset_must_be_the_next_one(tmp_path: Path):
     assert first_bad(tmp_path, data) == (PLAIN, "queue offset 7 where 8 is the next")
 
 
+def test_only_others_begin_a_queue_again_at_0(tmp_path: Path):
+    """RocketMQ does, with a topic that was deleted; of a store of ours a power cut left a head without its offset."""
+    data = log_with(tmp_path, {"queue_offset": 5}, {"queue_offset": 0}, {"queue_offset": 1})
+    assert first_bad(tmp_path, data) == (PLAIN, "queue offset 0 where 6 is the next")
+    assert first_bad(tmp_path, data, alone=False) is None
+    data = log_with(tmp_path, {"queue_offset": 5}, {"queue_offset": 0}, {"queue_offset": 6})
+    assert first_bad(tmp_path, data, alone=False) == (2 * PLAIN, "queue offset 6 where 1 is the next")
+
+
+def test_a_prepared_message_that_lost_its_system_flag_takes_no_place(tmp_path: Path):
+    data = bytearray(log_with(tmp_path, {"queue_offset": 5}, {"queue_offset": 0, "sys_flag": 4}, {"queue_offset": 6}))
+    assert first_bad(tmp_path, bytes(data)) is None
+    data[PLAIN + 36 : PLAIN + 52] = bytes(16)  # up to amid its born host
+    assert first_bad(tmp_path, bytes(data)) == (PLAIN, "queue offset 0 where 6 is the next")
+
+
 @pytest.mark.parametrize(
     "changes",
     [
-        [{"queue_offset": 5}, {"queue_offset": 0}, {"queue_offset": 1}],  # deleted and begun again
         [{"queue_offset": 5}, {"queue_offset": 0, "sys_flag": 4}, {"queue_offset": 6}],  # prepared
         [{"queue_offset": 5}, {"queue_offset": 0, "sys_flag": 12}, {"queue_offset": 6, "sys_flag": 8}],
         [{"queue_offset": 5}, {"queue_offset": 6, "sys_flag": 0x80}, {"queue_offset": 16}, {"queue_offset": 17}],

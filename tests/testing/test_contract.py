@@ -91,6 +91,19 @@ def test_a_torn_time_lacks_neighbouring_bytes_and_no_others(now: int, lacks: boo
     assert _lacks_bytes(now, 0x0000_018C_1234_5678) is lacks
 
 
+@pytest.mark.parametrize(("committed", "covered"), [(0, False), (None, False), (0, True)])
+def test_a_queue_id_that_became_zero_is_a_price_of_what_was_not_promised_only(tmp_path: Path, committed, covered):
+    book, keys = Book(safe={"0": 0}), SMALL | {"enabledAppendPropCRC": covered}
+    sent = Message("T", b"x", keys="0-0", queue_id=3, tags="a", properties={"own": "1"})
+    book.sent["0-0"] = {"digest": digest_of(sent)}
+    with MessageStore(tmp_path, config=keys) as store:
+        r = store.put(Message("T", b"x", keys="0-0", queue_id=0, tags="a", properties={"own": "1"}))
+    book.told["0-0"] = {"outcome": "ok", "place": 0, "size": r.size, "time": r.store_timestamp,
+                        "queue_offset": 0, "committed": committed}  # fmt: skip
+    found = check_contract(tmp_path, book, keys)
+    assert (found.torn, found.wrong) == ((1, {}) if committed == 0 and not covered else (0, {"altered": 1}))
+
+
 def test_where_a_checksum_covers_the_whole_record_no_time_is_torn(tmp_path: Path):
     book, keys = Book(), SMALL | {"enabledAppendPropCRC": True}
     with MessageStore(tmp_path, config=keys) as store:

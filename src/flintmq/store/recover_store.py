@@ -127,7 +127,9 @@ class LogRecovery:
         walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
         end, last_time = begin, 0
         # Only a store that FlintMQ alone has written is known to have no such records anywhere.
-        tail = None if self.facts.clean or self.facts.mark is None else Tail(self.facts.mark)
+        tail = None
+        if not self.facts.clean and self.facts.mark is not None:
+            tail = Tail(self.facts.mark, alone=abort_is_flintmq_s(self.root, self.effects))
         for piece in walk:
             bad = tail.first_bad(piece) if tail is not None else None
             if bad is not None:
@@ -306,7 +308,8 @@ def recover(
     small.believe(facts.mark, facts.dispatched, facts.indexed)
     recovery = LogRecovery(root, files, facts, known, effects)
     end, last_time, verdict = recovery.find_end()
-    if not facts.clean and not abort_is_flintmq_s(root, effects):  # what it said of queues and index is over for good
+    others = not facts.clean and not abort_is_flintmq_s(root, effects)
+    if others:  # what the mark said of queues and index is over for good
         small.write_believed()
     if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot
         removed = remove_unsynced(root, config, effects, known.index_timestamp, facts.indexed)
@@ -318,6 +321,9 @@ def recover(
     if facts.clean:
         small.make_abort()
     recovery.cut(end)
+    if others and facts.mark is not None:  # what others wrote was synced by find_end, and is not judged as ours is
+        small.believe(end, -1, None)
+        small.write_believed()
     if not facts.clean:  # not before: a kill amid the cut must not hide from the next start that the power failed
         small.make_abort()
     if queues is None:

@@ -36,10 +36,12 @@ class Tail:
 
     Args:
         mark: log offset; records that begin below it were synced and are only counted.
+        alone: only FlintMQ has written above the mark. It never begins a queue again at 0, as RocketMQ does when a
+            topic was deleted; so a 0 where another queue offset is the next one is what a power cut left of a head.
     """
 
-    def __init__(self, mark: int) -> None:
-        self.mark = mark
+    def __init__(self, mark: int, *, alone: bool = True) -> None:
+        self.mark, self.alone = mark, alone
         self.next: dict[tuple[bytes, int], int] = {}
         self._units = Dispatcher(DispatchRules((), index=False))
 
@@ -80,14 +82,16 @@ class Tail:
         return good
 
     def _count(self, topic: bytes, queue_id: int, queue_offset: int, flags: int) -> str | None:
-        """Note the record's queue offset; a text if it is not the next one. Queues may be begun again at 0."""
+        """Note the record's queue offset; a text if it is not the next one."""
         if flags & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
             return None
         place = topic, queue_id
         expected = self.next.pop(place, queue_offset)
         if not flags & INNER_BATCH:  # its offset goes on by a number in the properties
             self.next[place] = queue_offset + 1
-        return None if queue_offset in (expected, 0) else f"queue offset {queue_offset} where {expected} is the next"
+        if queue_offset == expected or (queue_offset == 0 and not self.alone):
+            return None
+        return f"queue offset {queue_offset} where {expected} is the next"
 
 
 def _topic(data: memoryview, at: int, magic: int, flags: int) -> tuple[int, int]:

@@ -95,8 +95,9 @@ class Told:
         acknowledged, unknown: puts answered OK, and those whose answer is missing or uncertain.
         uncommitted: acknowledged without a promise beyond what was committed (transient pool) or flushed (a power cut
             under ASYNC_FLUSH), and gone: the price. Not among `acknowledged`. Always the newest.
-        torn: such messages that are there, but for zeros in their store time: it lay across the edge of a page of which
-            a power cut took the last bytes, and no checksum covers it (enabledAppendPropCRC adds one).
+        torn: messages without a promise that are there, but for zeros in their store time or queue id: it lay at the
+            edge of a page or sector of which a power cut took bytes, and no checksum covers it (enabledAppendPropCRC
+            adds one). Where a queue offset does not go on, recovery cuts such a record.
         stored: records in the log.
         lost: acknowledged messages that are not there.
         phantom: records that were never sent, or whose put was refused, or that came back after they had gone.
@@ -221,13 +222,17 @@ def config_of(keys: tuple[tuple[str, Any], ...]) -> StoreConfig:
     return StoreConfig.from_keys(dict(keys))
 
 
+def other_properties(pairs: Mapping[str, str]) -> dict[str, str] | None:
+    """The properties of a message that a digest has by themselves; None without any."""
+    own = ("KEYS", "TAGS", "WAIT", "__CRC32#")
+    return {name: value for name, value in pairs.items() if name not in own} or None
+
+
 @lru_cache(maxsize=1 << 14)
 def content_of(r: record.Record) -> tuple[str, str, tuple[int, ...], int]:
     """(identity, digest, hashes of its keys, size) of a record, without what the store itself adds."""
     pairs = properties.parse_bytes(r.properties)
-    own = ("KEYS", "TAGS", "WAIT", "__CRC32#")
-    others = {name: value for name, value in pairs.items() if name not in own} or None
-    whole = digest(r.topic.decode(), r.queue_id, r.body, pairs.get("TAGS"), others)
+    whole = digest(r.topic.decode(), r.queue_id, r.body, pairs.get("TAGS"), other_properties(pairs))
     hashes = tuple(key_hash(r.topic.decode(), key) for key in keys_of(pairs, r.sys_flag))
     return pairs.get("KEYS", ""), whole, hashes, r.size
 
@@ -260,6 +265,9 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
             found.notes.append(f"phantom {identity!r} at {r.physical_offset}")
             continue
         if whole != book.sent[identity]["digest"]:
+            if not _promised(identity, book) and _lacks_its_queue(r, book.sent[identity]["digest"]):
+                found.torn += 1
+                continue
             found.altered += 1
             found.notes.append(f"altered {identity} at {r.physical_offset}: {r.properties!r:.80}")
     end = log[-1].physical_offset + content_of(log[-1])[3] if log else 0
@@ -277,8 +285,7 @@ def _acknowledged(
     identity: str, answer: dict[str, Any], stored: record.Record | None, book: Book, end: int, found: Told
 ) -> None:
     """One message that was answered OK."""
-    behind = answer["place"] + answer["size"]
-    promised = answer.get("committed") is None or behind <= book.safe.get(life_of(identity), NEVER)
+    behind, promised = answer["place"] + answer["size"], _promised(identity, book)
     if stored is None:
         if not promised and answer["place"] >= end:  # the price costs the newest only
             found.uncommitted += 1
@@ -290,12 +297,34 @@ def _acknowledged(
     found.acknowledged += 1
     place = (stored.queue_offset, stored.physical_offset, content_of(stored)[3], stored.store_timestamp)
     told = answer["queue_offset"], answer["place"], answer["size"], answer["time"]
-    whole = properties.CRC32.encode() in stored.properties  # then a checksum covers the time
-    if not promised and not whole and place[:3] == told[:3] and _lacks_bytes(place[3], told[3]):
+    if not promised and not _is_covered(stored) and place[:3] == told[:3] and _lacks_bytes(place[3], told[3]):
         found.torn += 1
     elif place != told:
         found.altered += 1
         found.notes.append(f"{identity} was told {answer}, and stands at {place}")
+
+
+def _promised(identity: str, book: Book) -> bool:
+    """Whether a message must be there, as it was sent and answered."""
+    answer = book.told.get(identity)
+    if answer is None or answer["outcome"] != "ok":
+        return False
+    if answer.get("committed") is None:
+        return True
+    return bool(answer["place"] + answer["size"] <= book.safe.get(life_of(identity), NEVER))
+
+
+def _is_covered(r: record.Record) -> bool:
+    """Whether a checksum covers a record's head, too."""
+    return properties.CRC32.encode() in r.properties
+
+
+def _lacks_its_queue(r: record.Record, sent: str) -> bool:
+    """Whether a record is what was sent, but for zeros that a power cut left in its queue id."""
+    pairs = properties.parse_bytes(r.properties)
+    tags, others = pairs.get("TAGS"), other_properties(pairs)
+    small = r.queue_id == 0 and not _is_covered(r)
+    return small and any(digest(r.topic.decode(), n, r.body, tags, others) == sent for n in range(1, 256))
 
 
 def _lacks_bytes(now: int, before: int) -> bool:

@@ -153,8 +153,8 @@ def table(sums: dict[str, Any]) -> str:
         f"consumers): {len(sums['failed'])} wrong, {len(sums['mended'])} led to a mend. No two of one case are "
         f"the same; {sums['again']:,} were compared once more because other answers had been given by then. "
         f"{sums['runs']:,} runs with a call that failed, {sums['after_faults']:,} states after them, not among these. "
-        f"{sums['torn']:,} records with a torn store time. With the package of {commits}; {sums['seconds'] / 60:,.0f} "
-        "minutes.",
+        f"{sums['torn']:,} records with a torn store time or queue id. With the package of {commits}; "
+        f"{sums['seconds'] / 60:,.0f} minutes.",
         "",
         "| model | kill -9 | power cut | recovery stopped, too | and its recovery | power cuts, all |",
         "|---|---|---|---|---|---|",
