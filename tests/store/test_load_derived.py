@@ -11,9 +11,11 @@ import pytest
 
 from flintmq import Message
 from flintmq.errors import CorruptStoreError
+from flintmq.format import checkpoint, consume_queue, flintmq_mark
 from flintmq.store import load_derived
 from flintmq.store.dispatch import Block, Dispatcher, DispatchRules
 from flintmq.store.log_files import LogFiles
+from tests.store import crashed
 from tests.store.engine import open_small
 from tests.store.logs import FILE_SIZE, SIZE, log_of, make
 
@@ -69,6 +71,7 @@ class Noted:
     def __init__(self, loaded: int, refuses: int = 0) -> None:
         self.loaded, self.refuses = loaded, refuses
         self.taken: list[int] = []
+        self.bound: tuple[int, int] | None = None  # the log's begin, and how many units were there by then
         self.asked: tuple[Any, ...] = ()
         self.offsets: dict[tuple[bytes, int], int] = {}
 
@@ -85,6 +88,9 @@ class Noted:
 
     def take(self, block: Block, _: Dispatcher) -> None:
         self.taken += [n - 10 for _, first, last in block.queues for n in block.offsets[first:last]]
+
+    def bound_again(self, log_begin: int) -> None:
+        self.bound = log_begin, len(self.taken)
 
 
 class Items:
@@ -137,7 +143,7 @@ def test_records_are_dispatched_again_from_where_queues_or_index_lack_them(
         count = load_derived.load_derived(
             files, queues, index, Dispatcher(DispatchRules(())), END, begin, clean=bool(clean), lower=lowered.append,
         )  # fmt: skip
-        assert (count, queues.taken) == (6 - first, [*range(first, 6)])
+        assert (count, queues.taken) == (6 - first, [*range(first, 6)]) and queues.bound == (BEGIN, 6 - first)
         assert lowered == [loaded] and queues.asked[:2] == (BEGIN, END)
         if index is not None:
             assert index.items == [at(n) for n in range(first, 6)] and index.times == [1005]
@@ -196,3 +202,24 @@ def test_whether_a_unit_s_record_stands_where_it_says(tmp_path: Path, asked: tup
     queues = Noted(END)
     load_derived.load_derived(a_log(tmp_path), queues, None, Dispatcher(DispatchRules(())), END, END)
     assert queues.asked[2](*asked) is answer
+
+
+def test_torn_units_above_the_mark_do_not_hide_what_stands_below_it(tmp_path: Path):
+    """Found by the explorer, seed 47601: retention had deleted the first log file, and the search for the queue's first
+    message met a unit that a power cut had torn and that led to there."""
+    kept = crashed.make(tmp_path, count=20, size=600)
+    first, marked, torn = 5, kept[9].physical_offset, 10
+    assert kept[first].physical_offset == crashed.FILE_SIZE
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    time = kept[9].store_timestamp
+    (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(time, time)))
+    (tmp_path / "flintmq.mark").write_bytes(flintmq_mark.encode(marked, time, dispatched_offset=marked))
+    (tmp_path / "abort").write_text("1\nanother-boot")
+    path, place = tmp_path / "consumequeue" / "T" / "0" / f"{torn // 10 * 200:020d}", torn % 10 * 20
+    unit = consume_queue.UNIT.pack(consume_queue.Unit(0, kept[torn].size, 0))
+    data = path.read_bytes()
+    path.write_bytes(data[:place] + unit + data[place + 20 :])
+    with open_small(tmp_path) as store:
+        assert store.get("T", 0, first).messages[0].queue_offset == first
+        assert store._queues.find(b"T", 0).bounds(0) == (first, 20)
+    assert path.read_bytes() == data

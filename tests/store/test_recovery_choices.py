@@ -214,7 +214,7 @@ MARK = ["flintmq.mark", "checkpoint"]
         ("clean", "thread", ["abort"], True),
         ("clean, without a mark", "thread", ["flintmq.queues", *MARK, "abort"], False),
         ("killed", "thread", ["abort"], True),  # the machine has run on: what FlintMQ has said is true
-        ("killed, RocketMQ's", "thread", [*MARK, "index/*", "abort"], False),  # it may have worked on all of it
+        ("killed, RocketMQ's", "thread", [*MARK, "index/*", *MARK, "abort"], False),  # it may have worked on all of it
         ("clean", "external", ["flintmq.queues", "abort", *MARK, *MARK], False),  # others write them from now on
     ],
 )

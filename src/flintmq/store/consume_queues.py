@@ -42,6 +42,7 @@ class ConsumeQueues:
         self.files, self.kept = OpenFiles(effects), KeptUnits()
         self.plain: dict[tuple[bytes, int], RunningQueue | None] = {}
         self.batch: dict[tuple[bytes, int], RunningBatchQueue | None] = {}
+        self._rewritten: dict[str, RunningQueue] = {}
         self.changed = threading.Condition()
         self.arrivals = 0  # goes up with every block that readers may see
 
@@ -194,9 +195,18 @@ class ConsumeQueues:
                 self._keep_addresses(queue, block.offsets[first])
                 queue.writer.next = block.offsets[first]
                 queue.min_offset = min(queue.min_offset, block.offsets[first])
+                self._rewritten[queue.folder] = queue
             elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
                 lacking = True
         return lacking
+
+    def bound_again(self, log_begin: int) -> None:
+        """Find the smallest offsets of queues whose units were written again: `load` looked for them among units that a
+        power cut may have torn, and that led anywhere."""
+        for queue in self._rewritten.values():
+            units = plain_queue(self.root, queue.name, self.effects)
+            queue.min_offset = min(units.first_kept(log_begin, queue.max_offset), queue.max_offset)
+        self._rewritten.clear()
 
     def _keep_addresses(self, queue: RunningQueue, offset: int) -> None:
         """Units from this offset on are written again: with the addresses into the ext queue that they have.

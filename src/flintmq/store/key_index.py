@@ -24,6 +24,7 @@ from flintmq.format.flintmq_mark import Indexed
 from flintmq.format.index import ITEM, SLOT
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry, index_files, index_mark
+from flintmq.store.index_files import IndexFile
 from flintmq.store.index_mark import IndexMark, Reached
 from flintmq.store.index_writer import IndexFileWriter, IndexWriter, Numbers
 from flintmq.store.small_files import StoreFiles
@@ -36,6 +37,38 @@ def _header(path: str, effects: Effects) -> index.Header:
     return index.HEADER.unpack((effects.read_file(path, size) or b"").ljust(size, b"\0"))
 
 
+def known_whole(
+    found: list[IndexFile], config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None
+) -> int:
+    """How many index files, the oldest ones, are known to be on disk as a whole.
+
+    Args:
+        found: all of them, oldest first.
+        config, effects: of the store.
+        on_disk: store time in ms of the last item that is known to be on disk. It tells of a full file that ends before
+            (of several that end in this very millisecond one may not have been synced), as long as times go up from
+            file to file: a younger file ends before it, too, where the clock was set back.
+        indexed: what the mark says; then times are not asked. The files before the one that it names were synced first.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if indexed is not None:
+        names = [int(os.path.basename(file.path)) for file in found]
+        return names.index(indexed.name) if indexed.name in names else 0
+    count, before = 0, 0
+    for number, file in enumerate(found, 1):
+        header = _header(file.path, effects)
+        if not before <= header.begin_timestamp <= header.end_timestamp:
+            break
+        before = header.end_timestamp
+        with suppress(ConfigError):  # it is too short for any items
+            items = geometry.index_geometry(file.path, file.size, config).items
+            if header.index_count >= items and 0 < before < on_disk:
+                count = number
+    return count
+
+
 def remove_unsynced(
     root: str, config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None = None
 ) -> int:
@@ -43,9 +76,8 @@ def remove_unsynced(
 
     Args:
         root, config, effects: of the store.
-        on_disk: store time in ms of the last item that is known to be on disk; every file that is full and older stays.
-            (Of several files that end in this very millisecond one may not have been synced.)
-        indexed: what is known to be on disk besides: that file is brought back to it and stays.
+        on_disk: as `known_whole` has it.
+        indexed: what the mark says: the file that it names is brought back to that and stays.
 
     Returns:
         How many were removed, newest first.
@@ -56,20 +88,14 @@ def remove_unsynced(
     Durability: on return.
     """
     found = index_files.discover(root, config, effects)
-    removed = 0
-    for file in reversed(found):
-        header = _header(file.path, effects)
-        with suppress(ConfigError):  # it is too short for any items
-            items = geometry.index_geometry(file.path, file.size, config).items
-            if header.index_count >= items and 0 < header.end_timestamp < on_disk:
-                break
-        if indexed is not None and index_mark.restore(file, config, effects, indexed):
-            break
+    kept = known_whole(found, config, effects, on_disk, indexed)
+    if indexed is not None and kept < len(found) and index_mark.restore(found[kept], config, effects, indexed):
+        kept += 1
+    for file in reversed(found[kept:]):
         effects.unlink(file.path)
-        removed += 1
-    if removed:
+    if found[kept:]:
         effects.sync_dir(os.path.join(root, geometry.INDEX))
-    return removed
+    return len(found) - kept
 
 
 class KeyIndex:
@@ -161,9 +187,8 @@ class KeyIndex:
             small.forget_indexed()
         self.known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
         self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
-        self.writer.full += [
-            file.path for file in self.found[:-1] if _header(file.path, self.effects).end_timestamp >= on_disk
-        ]
+        whole = known_whole(self.found, self.config, self.effects, on_disk, self.mark.indexed)
+        self.writer.full += [file.path for file in self.found[whole:-1]]
         for name in self.effects.listdir(self.folder):
             path = os.path.join(self.folder, name)
             if index.NAME.fullmatch(name) and self.effects.size(path) == 0:  # of a kill amid its creation
