@@ -22,7 +22,7 @@ from flintmq.testing.sim_run import CONSUMING, PAIRS, SHORT, Case
 
 BEGIN, END = "<!-- crash-sim: begin -->", "<!-- crash-sim: end -->"
 SWEEP_EACH = 200  # one case of so many has its calls failed instead of its machine stopped
-AHEAD = 8  # cases a process that are handed out before the first is through
+AHEAD = 64  # cases a process that are handed out before the first is through: one may take minutes
 KEEP_S = 5.0  # between two notes of how far it is
 PLAIN = ("again", "torn", "runs", "after_faults", "consuming")  # plain sums of the state
 

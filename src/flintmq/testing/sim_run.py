@@ -200,7 +200,7 @@ class Run:
             self._consume(name, f"T{op[1]}", op[2])
         elif name == "close":
             self.store.close()
-            self.store = None
+            self.dead()  # of a poisoned store not all that it had taken is safe
         else:
             step = steps(self.store).get(name)
             if step is not None:
@@ -254,7 +254,7 @@ class Run:
                                             "committed": None}  # fmt: skip
 
     def dead(self) -> None:
-        """Kill -9: what the kernel shows stays."""
+        """The process has ended, by kill -9 or not: what the kernel shows stays."""
         self.now(power=True)
         self.store = None
 
