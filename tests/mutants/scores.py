@@ -44,6 +44,7 @@ MORE_TESTS = {
     "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
     "store/recover_store": [
         "tests/store/test_log_recovery.py",
+        "tests/store/test_recover_order.py",
         "tests/store/test_recovery_choices.py",
         "tests/store/test_recovery_faults.py",
     ],

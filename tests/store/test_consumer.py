@@ -314,6 +314,22 @@ def test_what_left_the_store_is_told_and_passed(store, caplog):
         assert consumer.lag() == {0: 30}, "what is gone is not waited for"
 
 
+def test_what_left_the_log_is_told_before_the_queue_follows_it(store, caplog):
+    """Retention deletes files of the log first. Found by the explorer, seed 1073742223."""
+    put_all(store, 40, size=700)
+    assert store.wait_dispatched(10)
+    with store.consumer("G", "T", tags="t1") as some, store.consumer("H", "T") as consumer:
+        consumer.poll(1), some.poll(1)
+        store._files.drop_first()
+        kept = next(m.queue_offset for m in store if m.physical_offset >= store._files.min_offset)
+        assert 2 < kept < 10 and store._queues.find(b"T", 0).min_offset == 0
+        assert consumer.poll(9)[0].queue_offset == kept and consumer.expired == kept - 1
+        assert f"T/0: offsets 1 to {kept - 1} had left" in caplog.text
+        assert some.poll(1)[0].queue_offset == 7 and some.expired == kept - 2
+        consumer.poll(3), some.poll(3)
+        assert (consumer.expired, some.expired) == (kept - 1, kept - 2), "tags that nobody wants are no loss"
+
+
 def test_an_offset_behind_the_end_goes_back_to_it(store, caplog):
     fill(store, [3])
     store.commit_offset("G", "T", 0, 100)

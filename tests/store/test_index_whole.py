@@ -100,3 +100,28 @@ def test_after_a_kill_such_a_file_is_synced_before_the_mark_goes_on(tmp_path: Pa
         put_all(store, 5, first=80)
         marked(store)
         assert [clock.count("sync", str(path)) for path in (first, second)] == [0, 1]
+
+
+@pytest.mark.parametrize("when", ["at a checkpoint", "at the close"])
+def test_what_could_not_be_synced_is_asked_of_the_disk_by_the_next_start(tmp_path: Path, when: str):
+    """Found by the explorer, seed 1073742223: the page cache showed the items, no later sync wrote them, and a power
+    cut took what the mark then counted."""
+    disk = Clock()
+    with open_small(tmp_path, disk, **NEVER) as store:
+        put_all(store, 10)
+        marked(store)
+        disk.refuse("sync", "index", times=1)
+        put_all(store, 10, first=10)
+        assert store.wait_dispatched(60)
+        if when == "at a checkpoint":
+            store.flush()
+            with pytest.raises(OSError, match="Input/output"):
+                store._index.mark.settle(store._dispatch.reached, store._log.end, closing=True)
+            store._poison.set("as the checkpoint does")
+    assert disk.refused == [("sync", str(tmp_path / "index" / "20231114221320010"))]
+    disk.calls.clear()
+    with open_small(tmp_path, disk) as store:
+        assert any("10 records were dispatched again" in line for line in store.recovered.decisions)
+        asked = {path for call, path in disk.calls if call == "drop_cache"}
+        assert asked >= {disk.refused[0][1], str(tmp_path / "consumequeue" / "T" / "0" / f"{200:020d}")}
+    check_derived(tmp_path)

@@ -192,6 +192,32 @@ def test_what_abort_says_of_the_page_cache(
     assert abort_is_flintmq_s(str(tmp_path), machine) is ours, "RocketMQ may have worked on queues and index"
 
 
+@pytest.mark.parametrize(
+    ("abort", "left"),
+    [("4242\nb00t/7", "4242\nb00t/"), ("4242\nother/7", "4242\nother/7"), ("4242", "4242"), (None, None)],
+)
+def test_a_sync_that_failed_makes_the_next_start_ask_the_disk(tmp_path: Path, abort: str | None, left: str | None):
+    machine, path = Machine(), tmp_path / "abort"
+    if abort is not None:
+        path.write_text(abort)
+    for _ in range(2):
+        StoreFiles(str(tmp_path), machine).doubt()
+        assert (path.read_text() if path.exists() else None) == left
+    assert power_was_cut(str(tmp_path), machine) is (left is not None and "\n" in left)
+    assert abort_is_flintmq_s(str(tmp_path), machine) is (left is not None and "\n" in left)
+
+
+def test_a_disk_that_refuses_to_note_it_is_told_of(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    files = StoreFiles(str(tmp_path), effects := Faulty())
+    files.make_abort()
+    before = (tmp_path / "abort").read_text()
+    effects.refuse("truncate", "abort")
+    files.doubt()
+    assert (tmp_path / "abort").read_text() == before
+    assert f"{tmp_path}/abort: cannot note that a sync failed" in caplog.text
+    assert "remove its second line before the next start" in caplog.text
+
+
 INDEXED = Indexed(300, 20261121120000000, index.Header(1000, 1009, 0, 290, 3, 4))
 
 

@@ -60,7 +60,7 @@ def test_the_quick_look_at_a_piece_finds_what_the_slow_one_finds(tmp_path_factor
     root = tmp_path_factory.mktemp("log")
     data = log_with(root, *changes)
     for mark in (0, len(data) // 2):
-        quick, slow = Tail(mark), Tail(mark)
+        quick, slow = Tail(mark, alone=True), Tail(mark, alone=True)
         slow._follows_on = lambda piece: False  # type: ignore[method-assign]
         for piece in LogWalk(log_of(root, data), Facts(clean=False), piece_bytes=piece_bytes):
             found = slow.first_bad(piece)
@@ -91,7 +91,7 @@ def test_a_record_whose_end_is_missing_at_any_byte_does_not_count(tmp_path: Path
     for cut in (*range(PLAIN + 1, len(data) - 25, 9), *range(len(data) - 25, len(data))):
         torn = data[:cut] + bytes(len(data) - cut)
         walk = LogWalk(log_of(tmp_path, torn), Facts(clean=False), cut_unordered=True)
-        tail, count = Tail(0), 0
+        tail, count = Tail(0, alone=True), 0
         for piece in walk:
             count += piece.count
             bad = tail.first_bad(piece)
@@ -155,7 +155,7 @@ def test_a_piece_without_anything_odd_is_not_looked_at_record_by_record(tmp_path
     monkeypatch.setattr(Tail, "_count", lambda *_: pytest.fail("record by record"))
     order = [("T", 0, 7), ("U", 0, 3), ("T", 1, 5), ("T", 0, 8), ("U", 0, 4), ("T", 0, 9), ("T", 1, 6)]
     changes = [{"topic": topic.encode(), "queue_id": q, "queue_offset": n} for topic, q, n in order]
-    data, tail, pieces = log_with(tmp_path, *changes), Tail(0), 0
+    data, tail, pieces = log_with(tmp_path, *changes), Tail(0, alone=True), 0
     for piece in LogWalk(log_of(tmp_path, data), Facts(clean=False), piece_bytes=350):
         assert tail.first_bad(piece) is None
         pieces += 1
@@ -170,7 +170,7 @@ def test_the_slow_look_finds_the_topic_of_every_kind_of_record(
     kind = {"magic": magic, "sys_flag": flags, "born_host": b"\x01" * born, "store_host": b"\x02" * store}
     topics = [b"t" * 100, b"u" * 127, *([b"w" * 258] if magic == record.MAGIC_V2 else [])]
     data = log_with(tmp_path, *[kind | {"topic": topic, "body": b"b" * 300, "queue_offset": 4} for topic in topics])
-    tail = Tail(0)
+    tail = Tail(0, alone=True)
     tail._follows_on = lambda piece: False  # type: ignore[method-assign]
     for piece in LogWalk(log_of(tmp_path, data), Facts(clean=False)):
         assert tail.first_bad(piece) is None
@@ -232,4 +232,4 @@ def test_sectors_are_those_of_the_file(tmp_path: Path, at: int, reason: str):
     data = bytearray(log_with(tmp_path, {"properties": b"p" * 1200}, {"queue_offset": 1}, start=size))
     data[at] = 0
     for piece in LogWalk(log_of(tmp_path / "log", bytes(data), file_size=size, first=size), Facts(clean=False)):
-        assert Tail(0).first_bad(piece) == (size, reason)
+        assert Tail(0, alone=True).first_bad(piece) == (size, reason)

@@ -24,6 +24,7 @@ from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter,
 from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names, zero_behind
 from flintmq.store.report import Report
 from flintmq.store.running_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
+from flintmq.store.small_files import ask_disk
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -53,6 +54,19 @@ class ConsumeQueues:
         for kind in (geometry.QUEUES, geometry.BATCH_QUEUES):
             for name in queue_names(self.root, kind, self.effects):
                 yield kind, name
+
+    def ask_disk(self) -> None:
+        """Have all files read from the disk, as the page cache may show what never arrived.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        for kind in (geometry.QUEUES, geometry.BATCH_QUEUES, geometry.EXT_QUEUES):
+            for name in queue_names(self.root, kind, self.effects):
+                folder = os.path.join(self.root, kind, name.topic, str(name.queue_id))
+                for path in (os.path.join(folder, file) for file in self.effects.listdir(folder)):
+                    if size := self.effects.size(path):
+                        ask_disk(path, 0, size, self.effects)
 
     def load(self, log_begin: int, log_end: int, stands: Stands) -> int:
         """Open every queue, cut the units at its end that lead to no record of it, and find the bounds.

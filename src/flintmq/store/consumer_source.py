@@ -18,6 +18,7 @@ from flintmq.message import GetMessageStatus, StoredMessage
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.keeping import Keeping
 from flintmq.store.places import LMQ_PREFIX
+from flintmq.store.queues import UnitQueue
 from flintmq.store.read import Reader
 
 if TYPE_CHECKING:
@@ -108,14 +109,28 @@ class StoreSource:
         """See Source."""
         got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
         if got.status is GetMessageStatus.FOUND:
-            return Taken(_with_ends(got.messages, got.next_begin_offset), got.next_begin_offset)
+            gone = self._gone(queue_id, offset, got.messages[0].queue_offset)
+            return Taken(_with_ends(got.messages, got.next_begin_offset), got.next_begin_offset, gone)
         if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
             return _expired(self.topic, queue_id, offset, got.min_offset)
         if got.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY:
             return _beyond(self.topic, queue_id, offset, got.max_offset)
         if got.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             return Taken([], offset)
-        return Taken([], got.next_begin_offset)
+        return Taken([], got.next_begin_offset, self._gone(queue_id, offset, got.next_begin_offset))
+
+    def _gone(self, queue_id: int, offset: int, following: int) -> int:
+        """How many units from an offset on lead to log files that retention has deleted; its bounds follow later."""
+        queue, gone = self._all.find(self._raw, queue_id), 0
+        if queue is None or following <= offset:
+            return 0
+        for unit, _, messages in queue.entries(offset, following - offset):
+            if unit.physical_offset >= self.reader.files.min_offset or not UnitQueue.leads(unit):
+                break
+            gone += messages
+        if gone:
+            _tell_expired(self.topic, queue_id, offset, offset + gone)
+        return gone
 
     def at_time(self, queue_id: int, ms: int) -> int:
         """See Source."""
@@ -234,9 +249,13 @@ def _with_ends(messages: list[StoredMessage], following: int) -> list[tuple[Stor
     return list(zip(messages, [*(message.queue_offset for message in messages[1:]), following], strict=False))
 
 
-def _expired(topic: str, queue_id: int, offset: int, low: int) -> Taken:
+def _tell_expired(topic: str, queue_id: int, offset: int, low: int) -> None:
     log.warning("%s/%d: offsets %d to %d had left the queue before they were consumed; going on at %d",
                 ascii(topic)[1:-1], queue_id, offset, low - 1, low)  # fmt: skip
+
+
+def _expired(topic: str, queue_id: int, offset: int, low: int) -> Taken:
+    _tell_expired(topic, queue_id, offset, low)
     return Taken([], low, low - offset)
 
 

@@ -24,6 +24,7 @@ from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.index_files import IndexFile
 from flintmq.store.index_writer import IndexFileWriter
+from flintmq.store.small_files import ask_disk
 
 log = logging.getLogger("flintmq.index")
 
@@ -154,6 +155,7 @@ def restore(file: IndexFile, config: StoreConfig, effects: Effects, indexed: Ind
             return False
     if indexed.header.next_item > shape.items:
         return False
+    ask_disk(file.path, 0, file.size, effects)
     writer = IndexFileWriter.open(file.path, shape.slots, shape.items, effects)
     try:
         count = indexed.header.next_item

@@ -164,7 +164,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._files.load([(f.path, f.start) for f in kept], state.end)
         self._log = CommitLog(self._files, self.config, state, effects, batch_topics=batches)
         self._log.handed_over = None if self._external else HandedOver()
-        self._poison = Poison(self._no_quick_put)
+        self._poison = Poison(self._poisoned)
         self._counters = Counters(state.next_offsets, state.end, effects)
         self._flushed_time = state.last_time or self._small.known.physic_timestamp
         marked = index.mark.indexed if index is not None else None
@@ -260,8 +260,9 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
 
     # -- writing ----------------------------------------------------------------------------------------------------
 
-    def _no_quick_put(self) -> None:
+    def _poisoned(self) -> None:
         self.quick = None
+        self._small.doubt()
 
     def _put_slowly(self, message: Message) -> PutResult:
         self._check_open()
@@ -387,6 +388,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
                 self._keeping.save_once()
                 self._small.remove_abort()
         except OSError as error:
+            self._small.doubt()
             log.error("%s: could not be stopped cleanly (%s)", self.root, error)
         finally:
             self._let_go()

@@ -35,7 +35,7 @@ from flintmq.store.queues import plain_queue, queue_names
 from flintmq.store.records import record_at
 from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
-from flintmq.store.small_files import StoreFiles, abort_is_flintmq_s, page_cache_lasted
+from flintmq.store.small_files import StoreFiles, abort_is_flintmq_s, ask_disk, page_cache_lasted
 from flintmq.store.snapshot import list_log
 from flintmq.store.tail import TORN, Tail
 
@@ -175,13 +175,8 @@ class LogRecovery:
         for file in self.files.files:
             if file.start + file.size <= begin:
                 continue
-            fd = self.effects.open_write(file.path)
-            try:
-                self.effects.sync(fd)
-                durable = max(mark - file.start, 0) // PAGE * PAGE
-                self.effects.drop_cache(fd, durable, max(file.size - durable, 0))
-            finally:
-                self.effects.close(fd)
+            durable = max(mark - file.start, 0) // PAGE * PAGE
+            ask_disk(file.path, durable, max(file.size - durable, 0), self.effects)
         for folder in sorted({os.path.dirname(file.path) for file in self.files.files}):
             self.effects.sync_dir(folder)  # the stop may have come between a file's creation and that
 
@@ -314,6 +309,8 @@ def recover(
     if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot
         removed = remove_unsynced(root, config, effects, known.index_timestamp, facts.indexed)
         recovery.tell(f"{removed} index files that were not synced are made anew")
+        if queues is not None:
+            queues.ask_disk()
     if not ends:
         queue_list.forget(root, effects)
     if facts.clean and facts.mark is None:  # for the next start, if damage is met below after `abort` was made

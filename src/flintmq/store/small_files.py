@@ -8,14 +8,17 @@ once RocketMQ has written.
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 
-from flintmq.errors import FormatError
+from flintmq.errors import FlintError, FormatError
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.effects import Effects
+
+log = logging.getLogger("flintmq.store")
 
 
 def replace_file(path: str, data: bytes, effects: Effects) -> None:
@@ -83,6 +86,21 @@ def abort_is_flintmq_s(root: str, effects: Effects) -> bool:
 def _page_cache_of_abort(root: str, effects: Effects) -> str:
     words = (effects.read_file(os.path.join(root, "abort"), 4096) or b"").decode("ascii", "replace").split()
     return words[1] if len(words) == 2 else ""
+
+
+def ask_disk(path: str, position: int, count: int, effects: Effects) -> None:
+    """Make sure that what is read of a file from now on stands on the disk: after a sync that failed the page cache may
+    show what never arrived, and tells nobody (reliability B4).
+
+    Raises:
+        OSError: the disk refused.
+    """
+    fd = effects.open_write(path)
+    try:
+        effects.sync(fd)
+        effects.drop_cache(fd, position, count)
+    finally:
+        effects.close(fd)
 
 
 class StoreFiles:
@@ -176,6 +194,30 @@ class StoreFiles:
         """Say that the store runs. Durability: on return, before the first put."""
         text = f"{self.effects.process_id()}\n{page_cache_id(self.root, self.effects)}".strip()
         replace_file(os.path.join(self.root, "abort"), text.encode(), self.effects)
+
+    def doubt(self) -> None:
+        """Say that what is stored now may not be on disk, though this machine runs on: a sync failed.
+
+        The page cache shows it all the same, and a later sync may return as if nothing had been (reliability B4). So
+        the next start is to ask the disk, as after a power cut: `abort` loses the last byte of what names this page
+        cache. A byte less needs no room; and a disk that may not be written at all comes back by another mounting.
+
+        Durability: none. After a power cut the page cache is another one anyway.
+        """
+        path = os.path.join(self.root, "abort")
+        try:
+            size = self.effects.size(path)
+            if size is None or not page_cache_lasted(self.root, self.effects):
+                return
+            fd = self.effects.open_write(path)
+            try:
+                self.effects.truncate(fd, size - 1)
+            finally:
+                self.effects.close(fd)
+        except (OSError, FlintError) as error:
+            log.error(
+                "%s: cannot note that a sync failed (%s); remove its second line before the next start", path, error
+            )
 
     def remove_abort(self) -> None:
         """Say that the store stopped cleanly. Call it after the last sync. Durability: on return."""

@@ -40,7 +40,7 @@ class Tail:
             topic was deleted; so a 0 where another queue offset is the next one is what a power cut left of a head.
     """
 
-    def __init__(self, mark: int, *, alone: bool = True) -> None:
+    def __init__(self, mark: int, *, alone: bool) -> None:
         self.mark, self.alone = mark, alone
         self.next: dict[tuple[bytes, int], int] = {}
         self._units = Dispatcher(DispatchRules((), index=False))
