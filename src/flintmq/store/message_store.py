@@ -129,7 +129,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         """Give back descriptors, maps and locks: what there is of them, if opening stopped halfway."""
         if self._index is not None:
             self._index.let_go()
-        for opened in (getattr(self, "_queues", None), getattr(self, "_files", None)):
+        for opened in (getattr(self, name, None) for name in ("_queues", "_files", "_small")):
             if opened is not None:
                 opened.close()
         self._lock.release()
@@ -189,7 +189,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._retention = Retention(
             self._files,
             self._log.lock,
-            lambda: self._log.end if self._external else self._dispatch.position,
+            lambda: self._log.end if self._external else self._small.queued,
             self._places,
             self.root,
             self._nothing if self._external else Expiry(self.root, self.config, self._queues, effects).follow,

@@ -8,7 +8,8 @@ The rules, for the log's files, oldest first, never the last one, at most ten a 
 *   when it is fuller than `diskSpaceCleanForciblyRatio`: whatever their age, if `cleanFileForciblyEnable`;
 *   when it is fuller than `diskSpaceWarningLevelRatio`: the same, and no put is taken until there is room again.
 
-A file that is not on disk or not dispatched as a whole stays. Queues and index follow the log's new beginning.
+A file that is not on disk as a whole stays, and so does one of whose records a unit is not: after a power cut nobody
+could make that again, and a queue would not know where it had ended. Queues and index follow the log's new beginning.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ class Retention:
 
     Args:
         files, lock: of the log, and its put lock.
-        dispatched: log offset below which everything has its queue units and index items.
+        dispatched: log offset below which everything has its queue units, on disk.
         paths: directories of the log.
         root: of the store, for the disk that queues are on.
         follow: lets queues and index begin at a log offset.
@@ -150,7 +151,7 @@ class Retention:
         return self.rules.expired(written, self.effects.now_ms())
 
     def _may_go(self) -> bool:
-        """Whether the first file is not the last, and nobody needs it to become durable or dispatched."""
+        """Whether the first file is not the last, and it and its queue units are on disk."""
         files = self.files.files
         safe = min(self.files.flushed_where, self.dispatched())
         return bool(files) and may_go(len(files), files[0].start + files[0].size, safe)

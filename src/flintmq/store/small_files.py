@@ -8,17 +8,15 @@ once RocketMQ has written.
 
 from __future__ import annotations
 
-import logging
+import mmap
 import os
 import threading
 
-from flintmq.errors import FlintError, FormatError
+from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.effects import Effects
-
-log = logging.getLogger("flintmq.store")
 
 
 def replace_file(path: str, data: bytes, effects: Effects) -> None:
@@ -108,13 +106,15 @@ class StoreFiles:
 
     Attributes:
         known: the checkpoint's numbers, as they were last written or read.
+        queued: log offset below which all queue units are on disk, as the mark says it by now; -1 if it does not.
         marked, dispatched, indexed: while the store is recovered: what the mark says (`believe`). It says less before
             anything is undone that it names, or a power cut would leave that half done and believed.
     """
 
     def __init__(self, root: str, effects: Effects) -> None:
         self.root, self.effects = root, effects
-        self._lock = threading.Lock()
+        self._lock, self._closing = threading.Lock(), threading.Lock()
+        self._abort: mmap.mmap | None = None  # once it is ours
         self.believe(None, -1, None)
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
         try:
@@ -142,11 +142,12 @@ class StoreFiles:
             mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, before, dispatched_offset, indexed)
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
             replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
-            self.known = known
+            self.known, self.queued = known, dispatched_offset
 
     def believe(self, mark: int | None, dispatched: int, indexed: Indexed | None) -> None:
         """What the mark that is there says, if it is valid, as far as its reader believes it; None, -1, None if not."""
         self.marked, self.dispatched, self.indexed = mark, dispatched, indexed
+        self.queued = dispatched
 
     def lower_dispatched(self, position: int) -> None:
         """Say that units are on disk only below this log offset; to be called before one below is written again.
@@ -192,32 +193,37 @@ class StoreFiles:
 
     def make_abort(self) -> None:
         """Say that the store runs. Durability: on return, before the first put."""
-        text = f"{self.effects.process_id()}\n{page_cache_id(self.root, self.effects)}".strip()
-        replace_file(os.path.join(self.root, "abort"), text.encode(), self.effects)
+        path, boot = os.path.join(self.root, "abort"), page_cache_id(self.root, self.effects)
+        text = f"{self.effects.process_id()}\n{boot}".strip().encode()
+        replace_file(path, text, self.effects)
+        self.close()
+        if boot:
+            fd = self.effects.open_write(path)
+            try:
+                self._abort = self.effects.map_write(fd, len(text))
+            finally:
+                self.effects.close(fd)
 
     def doubt(self) -> None:
         """Say that what is stored now may not be on disk, though this machine runs on: a sync failed.
 
         The page cache shows it all the same, and a later sync may return as if nothing had been (reliability B4). So
-        the next start is to ask the disk, as after a power cut: `abort` loses the last byte of what names this page
-        cache. A byte less needs no room; and a disk that may not be written at all comes back by another mounting.
+        the next start is to ask the disk, as after a power cut: what names this page cache in `abort` loses its last
+        byte. That is a store into a map, as a disk that just refused would refuse a write, too, and it need only be
+        known as long as this page cache is: after a power cut there is another one anyway.
 
-        Durability: none. After a power cut the page cache is another one anyway.
+        Thread: any. Durability: none.
         """
-        path = os.path.join(self.root, "abort")
-        try:
-            size = self.effects.size(path)
-            if size is None or not page_cache_lasted(self.root, self.effects):
-                return
-            fd = self.effects.open_write(path)
-            try:
-                self.effects.truncate(fd, size - 1)
-            finally:
-                self.effects.close(fd)
-        except (OSError, FlintError) as error:
-            log.error(
-                "%s: cannot note that a sync failed (%s); remove its second line before the next start", path, error
-            )
+        with self._closing:
+            if self._abort is not None:
+                self._abort[-1] = ord("?")
+
+    def close(self) -> None:
+        """Let go of `abort`, whatever stands in it."""
+        with self._closing:
+            if self._abort is not None:
+                self._abort.close()
+                self._abort = None
 
     def remove_abort(self) -> None:
         """Say that the store stopped cleanly. Call it after the last sync. Durability: on return."""
