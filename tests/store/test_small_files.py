@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
@@ -10,11 +12,13 @@ import pytest
 from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
+from flintmq.storage.effects import Effects
 from flintmq.store.recovery import read_facts
 from flintmq.store.small_files import (
     BOOT,
     StoreFiles,
     abort_is_flintmq_s,
+    ask_disk,
     page_cache_id,
     page_cache_lasted,
     power_was_cut,
@@ -157,6 +161,37 @@ class Machine(Faulty):
         return self.mount
 
 
+@pytest.mark.parametrize("refused", ["", "sync", "drop_cache"])
+def test_the_disk_is_asked_for_a_part_of_a_file(tmp_path: Path, refused: str):
+    """What is written there is written first, and then forgotten; the descriptor is closed whatever the disk says."""
+    asked: list[tuple[int, ...]] = []
+
+    class Asked(Effects):
+        def sync(self, fd: int) -> None:
+            asked.append((fd,))
+            if refused == "sync":
+                raise OSError(errno.EIO, "no")
+
+        def drop_cache(self, fd: int, position: int, count: int) -> None:
+            asked.append((fd, position, count))
+            if refused:
+                raise OSError(errno.EIO, "no")
+
+        def close(self, fd: int) -> None:
+            asked.append((-fd,))
+            super().close(fd)
+
+    path = tmp_path / "file"
+    path.write_bytes(bytes(10))
+    with pytest.raises(OSError, match="no") if refused else nullcontext():
+        ask_disk(str(path), 4096, 77, Asked())
+    fd = asked[0][0]
+    steps = [(fd,), (fd, 4096, 77), (-fd,)]
+    assert fd > 2 and asked == (steps if refused != "sync" else [steps[0], steps[2]])
+    with pytest.raises(FileNotFoundError):
+        ask_disk(f"{path}-gone", 0, 1, Asked())
+
+
 def test_the_name_of_a_page_cache(tmp_path: Path):
     machine = Machine()
     assert page_cache_id(str(tmp_path), machine) == "b00t/7"
@@ -228,6 +263,8 @@ def test_what_the_mark_is_believed_to_say_is_taken_back_before_it_is_undone(tmp_
     files = StoreFiles(str(tmp_path), effects)
     files.write(500, KNOWN, 400, INDEXED)
     assert said(tmp_path) == (500, 400, INDEXED)
+    files.believe(500, 300, INDEXED)
+    assert files.queued == 300
     files.believe(500, 400, INDEXED)
     steps = [
         (lambda: files.lower_dispatched(401), (500, 400, INDEXED), False),
@@ -241,6 +278,7 @@ def test_what_the_mark_is_believed_to_say_is_taken_back_before_it_is_undone(tmp_
         effects.calls.clear()
         step()
         assert said(tmp_path) == now == (files.marked, files.dispatched, files.indexed), number
+        assert files.queued == now[1]
         assert (effects.calls != []) is written, number
         assert StoreFiles(str(tmp_path), effects).known == KNOWN, "the mark holds beside it"
 
