@@ -14,6 +14,7 @@ from flintmq.store.consumer import Consumer, new_consumer
 from flintmq.store.consumer_group import Group
 from flintmq.store.consumer_source import StoreSource
 from flintmq.store.keeping import Keeping
+from flintmq.store.poison import Poison
 from flintmq.store.read import Reader
 from flintmq.store.stats import Counters
 from flintmq.store.view import StoreView, open_store
@@ -28,6 +29,7 @@ class Answers:
     _reader: Reader
     _counters: Counters
     _keeping: Keeping
+    _poison: Poison
     _groups: dict[tuple[str, str], Group]
 
     def _check_open(self) -> None:
@@ -133,7 +135,7 @@ class Answers:
         Thread: any.
         """
         self._check_dispatched("consumer")
-        source = StoreSource(topic, self._reader, self._keeping, self._check_open, self.offset_at_time)
+        source = StoreSource(topic, self._reader, self._keeping, self._check_open, self.offset_at_time, self._poison)
         return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
 
     def view(self) -> StoreView:

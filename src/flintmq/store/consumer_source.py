@@ -18,6 +18,7 @@ from flintmq.message import GetMessageStatus, StoredMessage
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.keeping import Keeping
 from flintmq.store.places import LMQ_PREFIX
+from flintmq.store.poison import Poison
 from flintmq.store.queues import UnitQueue
 from flintmq.store.read import Reader
 
@@ -82,9 +83,16 @@ class StoreSource:
     """One topic of the store that this process writes."""
 
     def __init__(
-        self, topic: str, reader: Reader, keeping: Keeping, check: Callable[[], None], at_time: Callable[..., int]
+        self,
+        topic: str,
+        reader: Reader,
+        keeping: Keeping,
+        check: Callable[[], None],
+        at_time: Callable[..., int],
+        poison: Poison,
     ) -> None:
         self.topic, self.reader, self.keeping, self.check, self._at_time = topic, reader, keeping, check, at_time
+        self.poison = poison
         self._raw = java_encode(topic)
         self._known: tuple[tuple[int, int], frozenset[int]] = (-1, -1), frozenset()
 
@@ -108,16 +116,27 @@ class StoreSource:
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
         """See Source."""
         got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
-        if got.status is GetMessageStatus.FOUND:
-            gone = self._gone(queue_id, offset, got.messages[0].queue_offset)
-            return Taken(_with_ends(got.messages, got.next_begin_offset), got.next_begin_offset, gone)
         if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
             return _expired(self.topic, queue_id, offset, got.min_offset)
         if got.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY:
             return _beyond(self.topic, queue_id, offset, got.max_offset)
         if got.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             return Taken([], offset)
-        return Taken([], got.next_begin_offset, self._gone(queue_id, offset, got.next_begin_offset))
+        messages, following = got.messages, got.next_begin_offset
+        if self.poison and following > offset:
+            following = self._written(queue_id, offset, following)
+            messages = [message for message in messages if message.queue_offset < following]
+        gone = self._gone(queue_id, offset, messages[0].queue_offset if messages else following)
+        return Taken(_with_ends(messages, following), following, gone)
+
+    def _written(self, queue_id: int, offset: int, following: int) -> int:
+        """How far units stand from an offset on. After a failed sync some file systems show what is on disk, zeros
+        among it; a restart makes those units again, and the messages behind them are not given before."""
+        queue = self._all.find(self._raw, queue_id)
+        for unit, at, _ in queue.entries(offset, following - offset) if queue is not None else ():
+            if not unit.is_written:
+                return at
+        return following
 
     def _gone(self, queue_id: int, offset: int, following: int) -> int:
         """How many units from an offset on lead to log files that retention has deleted; its bounds follow later."""
