@@ -332,7 +332,7 @@ def test_what_left_the_log_is_told_before_the_queue_follows_it(store, caplog):
 
 def test_a_store_whose_sync_failed_gives_nothing_behind_a_unit_that_is_gone(store):
     """Some file systems then show what is on disk: a unit that had not arrived is zeros. Found by the explorer, seed
-    1073742623. Once the store is opened again the unit is there, and so are the messages behind it."""
+    1073742623."""
     put_all(store, 8, size=50)
     assert store.wait_dispatched(10)
     with store.consumer("G", "T") as consumer:
