@@ -171,6 +171,9 @@ def test_queues_that_lost_files_or_more_than_was_read_are_made_again_from_the_lo
     assert (lowered, queues.taken, len(told)) == ([at(4), BEGIN], [*range(6)], 1)
     queues = Noted(BEGIN, refuses=9)
     assert load_derived.load_derived(files, queues, None, rules, END, END) == 6, "from the begin on nothing is missing"
+    queues, index = Noted(at(4), refuses=1), Items()
+    assert load_derived.load_derived(files, queues, index, rules, END, END, clean=True) == 6
+    assert index.items == [at(n) for n in range(6)], "the index gets what the queues get"
 
 
 @pytest.mark.parametrize(("compared", "checks"), [(0, False), (at(4), False), (at(4) + 1, True), (END, True)])
@@ -184,6 +187,49 @@ def test_checksums_are_compared_where_nobody_did_so_before(tmp_path: Path, compa
             load_derived.load_derived(files, queues, None, rules, END, END, compared=compared)
     else:
         assert load_derived.load_derived(files, queues, None, rules, END, END, compared=compared) == 2
+
+
+@pytest.mark.parametrize(("compared", "checks"), [(BEGIN, False), (BEGIN + 1, True)])
+def test_a_second_pass_from_the_begin_compares_checksums_too(tmp_path: Path, compared: int, checks: bool):
+    data = bytearray((tmp_path / a_log(tmp_path).files[0].path).read_bytes())
+    data[SIZE + 89] ^= 1  # in the second one's body, which the first pass does not read
+    files = log_of(tmp_path, bytes(data), first=BEGIN)
+    queues, rules = Noted(at(4), refuses=1), Dispatcher(DispatchRules(()))
+    if checks:
+        with pytest.raises(CorruptStoreError, match="CRC"):
+            load_derived.load_derived(files, queues, None, rules, END, END, compared=compared)
+    else:
+        assert load_derived.load_derived(files, queues, None, rules, END, END, compared=compared) == 6
+
+
+def test_what_it_is_not_told_counts_as_an_unclean_stop_and_no_checksums_compared(tmp_path: Path):
+    rules = Dispatcher(DispatchRules(()))
+    data = bytearray(make(0, 1000, queue_offset=10))
+    data[89] ^= 1  # in its body
+    assert load_derived.load_derived(log_of(tmp_path / "log", bytes(data)), Noted(0), None, rules, SIZE, 0) == 1
+    index = Items(end_offset=at(1))
+    assert load_derived.load_derived(a_log(tmp_path), Noted(at(4)), index, rules, END, END) == 4, "behind the last key"
+    assert index.complete is True
+
+
+@pytest.mark.parametrize("first", [3, 4])
+def test_a_thread_beside_where_there_is_enough_to_read_and_blocks_across_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int
+):
+    besides: list[bool] = []
+    each_block = load_derived.each_block
+
+    def noted(blocks: Any, take: Any, beside: bool) -> bool:
+        besides.append(beside)
+        return each_block(blocks, take, beside=beside)
+
+    monkeypatch.setattr(load_derived, "each_block", noted)
+    monkeypatch.setattr(load_derived, "BESIDE_BYTES", 3 * SIZE)
+    monkeypatch.setattr(load_derived, "PIECE_BYTES", SIZE)
+    queues, index = Noted(at(first)), Items()
+    load_derived.load_derived(a_log(tmp_path), queues, index, Dispatcher(DispatchRules(())), END, END, clean=True)
+    assert besides == [first == 3] and queues.taken == [*range(first, 6)]
+    assert index.times == [1005], "one block, though of several pieces"
 
 
 @pytest.mark.parametrize(
@@ -200,8 +246,11 @@ def test_checksums_are_compared_where_nobody_did_so_before(tmp_path: Path, compa
 )
 def test_whether_a_unit_s_record_stands_where_it_says(tmp_path: Path, asked: tuple[Any, ...], answer: bool):
     queues = Noted(END)
-    load_derived.load_derived(a_log(tmp_path), queues, None, Dispatcher(DispatchRules(())), END, END)
+    files, rules = a_log(tmp_path), Dispatcher(DispatchRules(()))
+    load_derived.load_derived(files, queues, None, rules, END, END)
     assert queues.asked[2](*asked) is answer
+    load_derived.load_derived(files, queues, None, rules, at(5), at(5))  # its last record is behind the end
+    assert queues.asked[2](*asked) is (answer and asked[3] < at(5))
 
 
 def test_torn_units_above_the_mark_do_not_hide_what_stands_below_it(tmp_path: Path):

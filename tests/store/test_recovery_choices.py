@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -14,11 +15,11 @@ from flintmq.format import flintmq_mark, record
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.message import Message
 from flintmq.storage.effects import REAL
-from flintmq.store import geometry
+from flintmq.store import geometry, recover_store
 from flintmq.store.log_files import LogFiles
 from flintmq.store.recover_store import MARGIN_MS, begin_of_dispatch, begin_of_walk, check_files, preview
-from flintmq.store.recovery import Facts
-from flintmq.store.small_files import page_cache_id
+from flintmq.store.recovery import Facts, Verdict
+from flintmq.store.small_files import StoreFiles, page_cache_id
 from flintmq.testing import damage
 from tests.store.crashed import Clock, killed, log_file, make, quarantined, zero
 from tests.store.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, tree
@@ -202,6 +203,8 @@ def left(root: Path, how: str) -> list[record.Record]:
         (root / "flintmq.mark").unlink()
     elif how.startswith("killed"):
         (root / "abort").write_text(f"1\n{page_cache_id(str(root), REAL)}" if how == "killed" else "1")
+    elif how == "power cut":
+        (root / "abort").write_text("1\nanother-boot")
     return kept
 
 
@@ -273,3 +276,33 @@ def test_a_queue_without_files_and_messages_goes_on_where_the_list_says(tmp_path
         assert store.recovered.state.next_offsets == {(b"Gone", 0): 3, (b"T", 0): 12}
         assert any("1 queues lost files (Gone/0)" in line for line in store.recovered.decisions)
         assert put_all(store, 1, topic="Gone")[0].queue_offset == 3
+
+
+@pytest.mark.parametrize("how", ["clean", "killed", "killed, RocketMQ's", "power cut"])
+def test_queues_and_index_are_made_again_with_what_recovery_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+):
+    kept = left(tmp_path, how)
+    end, known = kept[-1].physical_offset + kept[-1].size, []
+    load_derived, indexed = recover_store.load_derived, []
+
+    def noted(files: Any, queues: Any, index: Any, dispatcher: Any, end: int, begin: int, **more: Any) -> int:
+        known.append((queues, queues.files.unsure, end, more["clean"], more["compared"], more["ends"]))
+        return load_derived(files, queues, index, dispatcher, end, begin, **more)
+
+    def removed(*asked: Any) -> int:
+        indexed.append(None if asked[-1] is None else asked[-1].offset)
+        return 7
+
+    monkeypatch.setattr(recover_store, "load_derived", noted)
+    monkeypatch.setattr(recover_store, "remove_unsynced", removed)
+    lowered: list[int] = []
+    monkeypatch.setattr(StoreFiles, "lower_dispatched", lambda self, offset: lowered.append(offset))
+    with open_small(tmp_path, Clock()) as store:
+        clean = how == "clean"
+        read_from = end - end % FILE_SIZE
+        assert known == [(store._queues, not clean, end, clean, read_from, {(b"T", 0): 20})]
+        assert store._queues.files.unsure is False and lowered == [end]
+        assert indexed == {"killed, RocketMQ's": [None], "power cut": [end]}.get(how, [])
+        told = ["7 index files that were not synced are made anew"] * len(indexed)
+        assert store.recovered.verdict is Verdict.END and store.recovered.decisions[1:-1] == told
