@@ -3,8 +3,8 @@
 The body's checksum covers neither topic nor properties. A process that is killed inside a put leaves the rest of the
 record as zeros, and so does a disk that lost power before it wrote all sectors, because a log file begins as zeros and
 whatever is cut is zeroed. So a record is torn if there is a zero byte in its topic or properties: `put` refuses those
-(reliability B9). Only where its zeros reach the end of a sector can more be missing than this record, so that what lies
-behind goes with it.
+(reliability B9). More can be missing than this record only where a sector of the file never arrived, and that one is
+zeros from its first byte on; then what lies behind goes with it. Before other records a zero anywhere else is damage.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class Tail:
             name, properties = bytes(data[topic:topic_end]), bytes(data[topic_end + 2 : at + size])
             wrong = self._count(name, queue_id, queue_offset, flags)
             if b"\0" in name or b"\0" in properties:
-                wrong = TORN if _is_hole(data, topic, topic_end, at + size, piece.base - piece.file.start) else ODD
+                wrong = TORN if _is_hole(data, topic, at + size, piece.base - piece.file.start) else ODD
             if wrong is not None and piece.base + at >= self.mark:
                 return piece.base + at, wrong
         return None
@@ -103,16 +103,11 @@ def _topic(data: memoryview, at: int, magic: int, flags: int) -> tuple[int, int]
     return begin, begin + int.from_bytes(data[begin - width : begin], "big")
 
 
-def _is_hole(data: memoryview, topic: int, topic_end: int, end: int, position: int) -> bool:
-    """Whether zeros in a record's text go on to the end of a sector.
+def _is_hole(data: memoryview, topic: int, end: int, position: int) -> bool:
+    """Whether a sector that begins in a record's text is zeros.
 
-    The topic is data[topic:topic_end], the properties, behind two bytes of length, go to `end`; data[0] stands at
-    `position` of its file.
+    The text is data[topic:end]; data[0] stands at `position` of its file. A sector that begins before the text holds
+    bytes of the record that were compared, so it has arrived.
     """
-    if not any(data[end - 1 : end + -(position + end) % SECTOR]):
-        return True
-    for stop in range(topic + 1 + -(position + topic + 1) % SECTOR, end, SECTOR):
-        last = topic_end - 1 if 0 <= stop - 1 - topic_end < 2 else stop - 1  # a length may hold zeros
-        if data[last] == 0:
-            return True
-    return False
+    first = topic + -(position + topic) % SECTOR
+    return any(not any(data[begin : begin + SECTOR]) for begin in range(first, end, SECTOR))
