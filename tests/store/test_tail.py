@@ -200,6 +200,7 @@ def test_no_single_zero_is_a_hole_wherever_it_stands(position: int):
         (range(512, 1023), 0, False),
         (range(513, 1024), 0, False),
         (range(513, 1536), 0, True),  # the next one
+        (range(700, 1250), 0, False),  # longer than a sector, and none whole
         (range(1024, 1536), 0, True),  # with the record's end and what stands behind it
         (range(1024, 1535), 0, False),
         (range(1024, 1400), 0, False),

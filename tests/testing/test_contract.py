@@ -66,6 +66,23 @@ def test_what_was_not_promised_may_be_missing_at_the_end_only(tmp_path: Path):
     assert found.wrong == {"lost": 1} and found.uncommitted == 1, found
 
 
+def test_the_price_of_a_life_lies_where_the_next_one_went_on(tmp_path: Path):
+    """Two lives without a look in between: what the first one lost at its end, the second one has written over."""
+    book = lived(tmp_path, 5)
+    with MessageStore(tmp_path, config=SMALL) as store:
+        message = Message("T", b"y", keys="1-0", queue_id=0)
+        r = store.put(message)
+    book.sent |= {"0-99": {"digest": ""}, "1-0": {"digest": digest_of(message)}}
+    book.told["1-0"] = {"outcome": "ok", "place": r.physical_offset, "size": r.size, "time": r.store_timestamp,
+                        "queue_offset": r.queue_offset, "committed": None}  # fmt: skip
+    last = book.told["0-4"]["place"]
+    for place, wrong in ((r.physical_offset, {}), (last, {"lost": 1})):
+        book.told["0-99"] = {"outcome": "ok", "place": place, "size": 100, "committed": 0}
+        book.safe["0"] = 0
+        found = check_contract(tmp_path, book)
+        assert (found.wrong, found.uncommitted) == (wrong, 0 if wrong else 1), found
+
+
 @pytest.mark.parametrize("safe", [0, 1 << 62], ids=["unsynced", "synced"])
 def test_a_store_time_that_lacks_bytes_is_a_price_of_what_was_not_promised_only(tmp_path: Path, safe: int):
     book = lived(tmp_path, 5)

@@ -94,7 +94,7 @@ class Told:
     Attributes:
         acknowledged, unknown: puts answered OK, and those whose answer is missing or uncertain.
         uncommitted: acknowledged without a promise beyond what was committed (transient pool) or flushed (a power cut
-            under ASYNC_FLUSH), and gone: the price. Not among `acknowledged`. Always the newest.
+            under ASYNC_FLUSH), and gone: the price. Not among `acknowledged`. Always the newest of a life.
         torn: messages without a promise that are there, but for zeros in their store time or queue id: it lay at the
             edge of a page or sector of which a power cut took bytes, and no checksum covers it (enabledAppendPropCRC
             adds one). Where a queue offset does not go on, recovery cuts such a record.
@@ -270,7 +270,7 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
                 continue
             found.altered += 1
             found.notes.append(f"altered {identity} at {r.physical_offset}: {r.properties!r:.80}")
-    end = log[-1].physical_offset + content_of(log[-1])[3] if log else 0
+    ends = _ends_of_lives(log, book)
     for identity in book.sent:
         answer = book.told.get(identity)
         if identity in book.gone:
@@ -278,21 +278,33 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
         if answer is None or answer["outcome"] == "unknown":
             found.unknown += 1
         elif answer["outcome"] == "ok":
-            _acknowledged(identity, answer, there.get(identity), book, end, found)
+            _acknowledged(identity, answer, there.get(identity), book, ends[life_of(identity)], found)
+
+
+def _ends_of_lives(log: list[record.Record], book: Book) -> dict[str, int]:
+    """Life -> log offset behind its last record, or that of a life before it: there the next one went on."""
+    last = {life_of(identity): r.physical_offset + size for r in log for identity, _, _, size in (content_of(r),)}
+    ends: dict[str, int] = {}
+    end = 0
+    for life in dict.fromkeys(map(life_of, book.sent)):
+        ends[life] = end = max(end, last.get(life, 0))
+    return ends
 
 
 def _acknowledged(
     identity: str, answer: dict[str, Any], stored: record.Record | None, book: Book, end: int, found: Told
 ) -> None:
-    """One message that was answered OK."""
-    behind, promised = answer["place"] + answer["size"], _promised(identity, book)
+    """One message that was answered OK. `end`: of what is there of its life."""
+    promised = _promised(identity, book)
     if stored is None:
-        if not promised and answer["place"] >= end:  # the price costs the newest only
+        if answer["place"] + answer["size"] <= book.expired:
+            return
+        if not promised and answer["place"] >= end:  # the price costs a life's newest only
             found.uncommitted += 1
-        elif behind > book.expired:
+        else:
             found.acknowledged += 1
             found.lost += 1
-            found.notes.append(f"lost {identity} at {answer['place']}, the log ends at {end}")
+            found.notes.append(f"lost {identity} at {answer['place']}, its life's messages end at {end}")
         return
     found.acknowledged += 1
     place = (stored.queue_offset, stored.physical_offset, content_of(stored)[3], stored.store_timestamp)
