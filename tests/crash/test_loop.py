@@ -1,0 +1,17 @@
+"""The long kill loop, one store of each kind: ten lives that nobody looks at in between, then the contract."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.crash.loop import COUNTS, KINDS, LIVES, one_store, table_row
+
+
+@pytest.mark.parametrize("number", range(len(KINDS)))
+def test_ten_lives_in_a_row_keep_the_contract(tmp_path: Path, number: int):
+    found = one_store(number, tmp_path)
+    assert found.wrong == {} and found.stored > 0, found
+    sums = dict.fromkeys(("cycles", "opening", *COUNTS), 0) | {"cycles": LIVES + 1, "stored": found.stored}
+    assert table_row("X", sums).startswith(f"| {LIVES + 1} | 0 | X | 0 | 0 | 0 | {found.stored:,} | 0 |")
