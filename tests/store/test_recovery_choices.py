@@ -158,6 +158,8 @@ def test_without_dispatch_the_next_offsets_come_from_the_log_or_from_old_queues(
             path.unlink()
     with open_small(tmp_path, dispatch="external") as store:
         offsets = store.recovered.state.next_offsets
+        assert store.recovered.verdict is Verdict.END
+        assert [line.partition(":")[0] for line in store.recovered.decisions] == ["recovery after clean stop"]
     assert (offsets[b"Old", 0], offsets[b"New", 0], offsets[b"B", 0]) == (5, 12, 2)
 
 
