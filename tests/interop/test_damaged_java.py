@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from tests.interop.damaged import run
+from tests.interop.damaged import _passes, make, run
 from tests.interop.java import VERSIONS, Java, home
 from tests.store.crashed import small_and_quick
 
@@ -18,3 +20,19 @@ def test_t18_damaged_stores_are_recovered_alike_or_differ_for_a_reason(monkeypat
     small_and_quick(monkeypatch.setattr)
     found, wrong = run(Java(VERSIONS[0], built), 0, 10)
     assert wrong == [] and found["same"] and found["refused"], (found, wrong)
+
+
+def test_records_that_changed_places_are_among_what_rocketmq_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two of one size, the log's last: the sectors that hold them were swapped."""
+    small_and_quick(monkeypatch.setattr)
+    root = tmp_path / "store"
+    whole = make(root, 670)
+    first, second = (offset for offset in whole.records if offset not in whole.stands(root))
+    assert _passes(root, first) and _passes(root, second)
+    path = root / "commitlog" / f"{first - first % 8192:020d}"
+    data = bytearray(path.read_bytes())
+    data[first % 8192 + 100] ^= 1  # in the body
+    path.write_bytes(data)
+    assert not _passes(root, first)

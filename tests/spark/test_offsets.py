@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.spark.offsets import parse_assignment, parse_offsets, queue_ranges
+from flintmq.spark.offsets import parse_assignment, parse_flat, parse_offsets, queue_ranges
 
 
 def test_words():
@@ -43,6 +43,10 @@ def test_ranges():
         ('{"A": {}}', "no object such as"),
         ('{"A": {"x": 5}}', "queue ids and offsets"),
         ('{"A": {"-1": 5}}', "queue ids and offsets"),
+        ('{"A": {"2147483648": 5}}', "queue ids and offsets"),
+        ('{"A/-1": 5}', "no offset of a queue"),
+        ('{"A/2147483648": 5}', "no offset of a queue"),
+        ('{"A/0": "5"}', "no offset of a queue"),
         ('{"A": {"0": "5"}}', "queue ids and offsets"),
         ('{"A": {"0": true}}', "queue ids and offsets"),
         ('{"A": {"0": 1.5}}', "queue ids and offsets"),
@@ -63,3 +67,9 @@ def test_what_is_refused(text, complaint):
 def test_assignments_that_are_refused(text):
     with pytest.raises(UsageError, match="option assign"):
         parse_assignment("assign", text)
+
+
+def test_a_stream_s_own_offsets_may_name_queues_that_only_damaged_records_say():
+    assert parse_flat("the checkpoint", {"A/-1": 5, "a/b/7": 0}) == {("A", -1): 5, ("a/b", 7): 0}
+    with pytest.raises(UsageError, match="the checkpoint"):
+        parse_flat("the checkpoint", {"A/-2147483649": 5})

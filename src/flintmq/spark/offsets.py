@@ -53,11 +53,13 @@ def flat(offsets: Mapping[AnyQueue, int]) -> dict[str, int]:
     return {f"{topic}/{queue}": offset for (topic, queue), offset in sorted(offsets.items())}
 
 
-def parse_flat(option: str, offsets: Mapping[str, object]) -> dict[Queue, int]:
+def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2**31)) -> dict[Queue, int]:
     """Offsets from what `flat` made.
 
     Args:
         option: where it comes from, for messages.
+        offsets: `{"topic/0": 5}`.
+        lowest: queue id; records of a damaged store may say negative ones, and a stream's offsets then do.
 
     Raises:
         UsageError: it is something else.
@@ -65,8 +67,7 @@ def parse_flat(option: str, offsets: Mapping[str, object]) -> dict[Queue, int]:
     parsed = {}
     for key, offset in offsets.items():
         topic, _, queue = key.rpartition("/")
-        whole = isinstance(offset, int) and _is_whole(offset, EARLIEST, 2**63 - 1)
-        if not topic or not re.fullmatch("-?[0-9]{1,10}", queue, re.ASCII) or not whole:
+        if not topic or not _is_queue_id(queue, lowest) or not _is_whole(offset, EARLIEST, 2**63 - 1):
             raise UsageError(f'{option}: {short(key)} and its value are no offset of a queue such as "Orders/0": 5')
         parsed[topic, int(queue)] = cast(int, offset)
     return parsed
@@ -101,17 +102,21 @@ def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
         UsageError: it is something else.
     """
     given = _json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
-    offsets = parse_flat(f"option {option}", {key: n for key, n in given.items() if _is_flat(key, n)})
+    offsets = parse_flat(f"option {option}", {key: n for key, n in given.items() if _is_flat(key, n)}, lowest=0)
     for topic, queues in given.items():
         if _is_flat(topic, queues):
             continue
         if not isinstance(queues, dict) or not queues:
             raise UsageError(f'option {option}: the offsets of {short(topic)} are no object such as {{"0": 5}}')
         for queue, offset in queues.items():
-            if not re.fullmatch("[0-9]{1,10}", queue) or not _is_whole(offset, EARLIEST, 2**63 - 1):
+            if not _is_queue_id(queue, 0) or not _is_whole(offset, EARLIEST, 2**63 - 1):
                 raise UsageError(f'option {option}: {short(topic)} needs queue ids and offsets such as {{"0": 5}}')
             offsets[topic, int(queue)] = offset
     return offsets
+
+
+def _is_queue_id(text: str, lowest: int) -> bool:
+    return re.fullmatch("-?[0-9]{1,10}", text) is not None and lowest <= int(text) < 2**31
 
 
 def _is_flat(key: str, value: object) -> bool:
