@@ -233,11 +233,12 @@ def _subsets(folder: Path, spoiled: bool, stride: int) -> Iterator[Case]:
     wanted = tree(folder / "whole", "consumequeue", "index")
     for number in range(0, 1 << len(DERIVED), stride):
         names = [name for n, name in enumerate(DERIVED) if number >> n & 1]
-        act = partial(_without, folder, whole, wanted, names, spoiled)
+        act = partial(without, folder, whole, wanted, names, spoiled)
         yield f"{'zeroed' if spoiled else 'gone'}: {', '.join(names) or 'nothing'}", act
 
 
-def _without(folder: Path, whole: Whole, wanted: dict[str, bytes], names: list[str], spoiled: bool) -> list[str]:
+def without(folder: Path, whole: Whole, wanted: dict[str, bytes], names: list[str], spoiled: bool) -> list[str]:
+    """Start a copy of folder/"whole" without these of DERIVED (or zeroed); what is not as it was."""
     root = shutil.copytree(folder / "whole", folder / "case")
     try:
         (root / "abort").write_text("1")

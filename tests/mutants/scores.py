@@ -47,6 +47,7 @@ MORE_TESTS = {
         "tests/store/test_recover_order.py",
         "tests/store/test_recovery_choices.py",
         "tests/store/test_recovery_faults.py",
+        "tests/store/test_seeded.py",
     ],
     "store/load_derived": ["tests/store/test_recovery_choices.py", "tests/store/test_queue_list.py"],
 }

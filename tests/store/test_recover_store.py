@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 import shutil
 from pathlib import Path
 
@@ -131,28 +130,6 @@ def test_d4_a_stale_tail_is_zeroed_and_does_not_come_back(tmp_path: Path, clean:
     with open_small(tmp_path) as store:
         assert [m.queue_offset for m in store] == [0, 1, 2, 3, 4]
     check_derived(tmp_path)
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_t10_cut_append_of_equal_size_crash_recover(tmp_path: Path, seed: int):
-    """Any hole in an unflushed log, then new records of one size: what is read is what was kept and what is new."""
-    chance = random.Random(seed)
-    kept = make(tmp_path, count=30, size=200)
-    at = chance.randrange(30)
-    zero(tmp_path, kept[at].physical_offset, kept[at].size)
-    killed(tmp_path)
-    expected = kept[:at]
-    for _ in range(3):
-        try:
-            store = open_small(tmp_path, Clock())
-        except CorruptStoreError:  # the hole covers no whole sector: damage, rightly
-            assert kept[at].physical_offset // 512 == (kept[at].physical_offset + kept[at].size) // 512
-            return
-        assert records(tmp_path) == expected
-        put_all(store, chance.randrange(3), size=200)
-        store.close()
-        expected = records(tmp_path)
-        killed(tmp_path)
 
 
 @pytest.mark.parametrize("part", ["body", "magic", "size", "topic_length"])
