@@ -1,11 +1,14 @@
 """Files by topic and store date: names, order, row groups, bounded memory."""
 
 import random
+import tempfile
 import threading
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.spark.jobs import parquet
@@ -118,6 +121,49 @@ def test_no_more_files_are_open_than_agreed_and_little_waits(tmp_path, monkeypat
     assert sum(file.rows for file in writer.files) == 600
     assert len({file.path for file in writer.files}) == len(writer.files)
     assert sum(pq.read_metadata(file.path).num_rows for file in writer.files) == 600
+
+
+STEPS = st.lists(st.tuples(st.integers(0, 11), st.integers(1, 4), st.sampled_from([10, 1500, 9000])), max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    steps=STEPS, open_files=st.integers(1, 4), pending=st.integers(1, 120_000), target=st.sampled_from([None, 20_000])
+)
+def test_rows_in_are_rows_out(steps, open_files, pending, target):
+    """Any sequence of writes to many groups under small bounds, then close: each row once, in its group's order."""
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(parquet, "OPEN_FILES", open_files)
+        patched.setattr(parquet, "BATCH_COST", 100)
+        patched.setattr(parquet, "ROW_GROUP_BYTES", 40_000)
+        patched.setattr(parquet, "PENDING_BYTES", pending)
+        patched.setattr(parquet, "_sync", lambda path: None)
+        writer = PartitionedWriter(folder, SPARK_SCHEMA, target_bytes=target)
+        given_rows = {}
+        for number, (topic, count, size) in enumerate(steps):
+            rows = [(f"T{topic}", 1, 10 * number + n, bytes(size)) for n in range(count)]
+            given_rows.setdefault(f"T{topic}", []).extend(row[2] for row in rows)
+            writer.write(batch(rows))
+            assert writer._pending <= pending
+            assert sum(waiting.writer is not None for waiting in writer._groups.values()) <= open_files
+        writer.close()
+        found = {}
+        for file in sorted(writer.files, key=lambda file: file.path):
+            table = pq.read_table(file.path)
+            assert table.num_rows == file.rows and set(table["topic"].to_pylist()) == {file.folder.split("/")[0][11:]}
+            found.setdefault(table["topic"][0].as_py(), []).extend(table["queue_offset"].to_pylist())
+        assert found == given_rows
+        assert writer._groups == {} and writer._pending == 0
+
+
+def test_flushing_at_the_end_closes_files_of_other_groups(tmp_path, monkeypatch):
+    """The case that ended exports of many topics with a KeyError: more groups wait than files may be open."""
+    monkeypatch.setattr(parquet, "PENDING_BYTES", 1 << 20)
+    writer = PartitionedWriter(str(tmp_path), SPARK_SCHEMA)
+    for topic, size in [(f"small{n}", 10) for n in range(5)] + [(f"large{n}", 1 << 20) for n in range(40)]:
+        writer.write(batch([(topic, 0, 0, bytes(size))]))
+    writer.close()
+    assert len(writer.files) == 45 == sum(pq.read_metadata(file.path).num_rows for file in writer.files)
 
 
 def test_parts_of_a_batch_do_not_keep_the_whole_of_it():

@@ -154,7 +154,8 @@ class PartitionedWriter:
         Raises:
             OSError: as write.
         """
-        for group in list(self._groups):
+        while self._groups:  # flushing one may finish, and remove, another
+            group = next(iter(self._groups))
             self._flush(group)
             self._finish(group)
         if self._syncing is not None:

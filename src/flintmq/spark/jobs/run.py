@@ -2,8 +2,9 @@
 
 Tasks read and write files themselves; only an answer (counts, names) comes back to the driver. An error of FlintMQ
 comes back as an answer too, and is raised on the driver as what it was: with its class, exit code and one line of text,
-and without four attempts at something that cannot succeed. Everything else (a disk that fails, a worker that dies) is
-left to Spark, which tries again.
+and without four attempts at something that cannot succeed. A mistake of a program (KeyError and the like) cannot
+succeed either and comes back as a StoreError. What may pass (a disk that fails, no memory, a worker that dies) is left
+to Spark, which tries again.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import gc
 import json
 import os
 import threading
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -73,7 +75,7 @@ def run_tasks(
 
     Raises:
         FlintError: the first one, in the order of items, that a task raised.
-        StoreError: Spark gave up; the text has the last line of what it said.
+        StoreError: Spark gave up, the text has the last line of what it said; or a task failed by a mistake of ours.
     """
     if not items:
         return []
@@ -123,13 +125,25 @@ def _answers(
 
 
 def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Item) -> pa.RecordBatch:
-    """What function(item) answers, or the error of FlintMQ that it raises, as a row of ANSWERS."""
+    """What function(item) answers, or the error that it raises and that no other attempt mends, as a row of ANSWERS.
+
+    Raises:
+        OSError, MemoryError: another attempt may succeed.
+    """
     import pyarrow as pa
 
     try:
         answer = function(item)
     except FlintError as error:
         answer = {"error": _told(error)}
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        text = f"internal error in a task: {what} ({where}); please report it with the output of `flintmq doctor`"
+        answer = {"error": _told(StoreError(text))}
     return pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "answer": [json.dumps(answer)]})
 
 
