@@ -20,7 +20,7 @@ TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".sh", ".in", ".yml", ".yam
 def files() -> Iterator[Path]:
     """Every text file that people edit: no golden files, no builds."""
     for path in sorted(ROOT.iterdir()):
-        if path.is_file() and path.suffix in TEXT:
+        if path.is_file() and path.suffix in TEXT and path.name != ".git":  # a file in a work tree of git
             yield path
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
