@@ -5,10 +5,11 @@ from __future__ import annotations
 import errno
 import fcntl
 import os
+import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -246,3 +247,125 @@ def test_locks_whose_files_went_at_once_are_given_back(tmp_path: Path, monkeypat
     for one in held:
         one.release()
     assert not any(one.held for one in held)
+
+
+FOREIGN: dict[str, Callable[[Path], object]] = {  # what anybody in the holder's process may do with the files there
+    "read": lambda path: path.read_bytes(),
+    "written": lambda path: path.open("r+b").close(),
+    "copied": lambda path: shutil.copytree(path.parent, path.parent.parent / "copy"),
+    "asked": lambda path: is_live(str(path.parent)),
+    "opened again": lambda path: _open_again(path),
+    "inherited": lambda path: subprocess.run(["true"], close_fds=False, check=True),
+    "forked": lambda path: os.waitpid(os.fork() or os._exit(0), 0),
+    "locked and unlocked": lambda path: _lock_and_unlock(path),
+    "hard link gone": lambda path: (os.link(path, path.parent / "other"), os.unlink(path.parent / "other")),
+}
+
+
+def _open_again(path: Path) -> None:
+    with pytest.raises(StoreLockedError):
+        StoreLock(str(path.parent))
+
+
+def _lock_and_unlock(path: Path) -> None:
+    """As a tool would that asks by trying."""
+    with path.open("r+b") as file, pytest.raises(BlockingIOError):
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere any close of the file drops the lock")
+@pytest.mark.parametrize("what", FOREIGN)
+def test_nothing_that_others_in_this_process_do_with_the_file_drops_the_lock(what: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    held = StoreLock(str(root))
+    FOREIGN[what](root / "lock")
+    assert held.held and held.stands() and is_live(str(root))
+    with child_that_locks(root / "lock", 0, 1) as locked:  # as Java does
+        assert not locked
+    with pytest.raises(StoreLockedError):
+        StoreLock(str(root))
+    held.release()
+    with child_that_locks(root / "lock", 0, 1) as locked:
+        assert locked
+
+
+GONE: dict[str, Callable[[Path], object]] = {
+    "removed": lambda path: path.unlink(),
+    "replaced": lambda path: (path.with_name("new").write_bytes(b"lock"), path.with_name("new").replace(path)),
+    "renamed": lambda path: path.rename(path.with_name("lock.old")),
+    "a directory": lambda path: (path.unlink(), path.mkdir()),
+    "a link": lambda path: (path.rename(path.with_name("lock.old")), path.symlink_to("lock.old")),
+    "store gone": lambda path: shutil.rmtree(path.parent),
+}
+
+
+@pytest.mark.parametrize("what", GONE)
+def test_who_takes_the_lock_file_away_lets_no_second_one_in(what: str, tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    root.mkdir()
+    held = StoreLock(str(root))
+    GONE[what](root / "lock")
+    assert held.held and not held.stands()
+    if root.exists():
+        assert taken_by_another(root).startswith("refused")
+    held.release()
+    if what in ("removed", "replaced", "renamed"):
+        assert taken_by_another(root) == "taken\n"
+
+
+def test_only_who_says_that_the_file_is_gone_is_believed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held = StoreLock(str(tmp_path))
+    for number, stands in ((errno.EIO, True), (errno.EACCES, True), (errno.ENOENT, False), (errno.ENOTDIR, False)):
+
+        def refused(*_: object, number: int = number, **__: object) -> os.stat_result:
+            raise OSError(number, os.strerror(number))
+
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "stat", refused)
+            assert held.stands() is stands, number
+    held.release()
+
+
+@pytest.mark.parametrize("refused", ["unknown to Python", "unknown to the kernel"])
+def test_where_the_system_has_no_lock_of_an_open_file_a_posix_lock_is_taken(
+    refused: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "_OFD", None if refused == "unknown to Python" else 9999)  # fcntl: EINVAL
+    held = StoreLock(str(tmp_path))
+    assert is_live(str(tmp_path)) and taken_by_another(tmp_path).startswith("refused True")
+    with child_that_locks(tmp_path / "lock", 0, 1) as locked:
+        assert not locked
+    held.release()
+    with child_that_locks(tmp_path / "lock", 0, 1) as locked:
+        assert locked
+        with pytest.raises(StoreLockedError, match="another process"):
+            StoreLock(str(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="is_live answers on Linux only")
+def test_a_fork_s_child_knows_when_the_holder_goes_and_does_not_keep_the_lock(tmp_path: Path) -> None:
+    """It has the open file too, and an open file's lock lasts as long as anybody has that."""
+    ended, end = os.pipe()
+    told, tell = os.pipe()
+    holder = os.fork()
+    if holder == 0:
+        held = StoreLock(str(tmp_path))
+        if os.fork() == 0:
+            os.close(end)
+            os.write(tell, b"%d" % is_live(str(tmp_path)))
+            os.read(ended, 1)  # until the holder is gone and the test has looked
+            os.write(tell, b"%d" % is_live(str(tmp_path)))
+            os._exit(0)
+        signal.pause()
+        held.release()
+    os.close(ended)
+    try:
+        assert os.read(told, 1) == b"1", "the child sees its parent's lock"
+        os.kill(holder, signal.SIGKILL)
+        os.waitpid(holder, 0)
+        assert taken_by_another(tmp_path) == "taken\n", "though the child runs on"
+    finally:
+        os.close(end)
+    assert os.read(told, 1) == b"0"
+    os.close(told), os.close(tell)

@@ -53,6 +53,9 @@ class AllocationService:
         fast_fail: fastFailIfNoBufferInStorePool: no file without a buffer.
         wait_s: how long `file_at` waits.
 
+    Attributes:
+        leaves_spares: files that were made and never used stay when it stops.
+
     Thread: `file_at` and `used` under the put lock; the steps one at a time; the rest any.
     """
 
@@ -76,7 +79,7 @@ class AllocationService:
         self._queue: list[int] = []  # starts to make, lowest first
         self._full: list[MappedFile] = []
         self._wake = threading.Event()
-        self._stop = self._failing = False
+        self.leaves_spares = self._stop = self._failing = False
         self._thread: threading.Thread | None = None
 
     # -- the writer's side ------------------------------------------------------------------------------------------
@@ -237,7 +240,8 @@ class AllocationService:
 
     def _remove(self, file: MappedFile) -> None:
         try:
-            if self.effects.is_named(file.fd, file.path):  # RocketMQ, started beside this, may have made another
+            mine = self.effects.is_named(file.fd, file.path)  # RocketMQ, started beside this, may have made another
+            if mine and not self.leaves_spares:
                 self.effects.unlink(file.path)
         except OSError as error:
             log.warning("%s was made ahead and cannot be removed (%s)", file.path, error.strerror)

@@ -19,7 +19,7 @@ from contextlib import contextmanager, suppress
 
 from flintmq.errors import StoreAccessError
 from flintmq.kernels import walk
-from flintmq.storage import memory
+from flintmq.storage import lock, memory
 from flintmq.storage.lock import StoreLock
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -60,6 +60,8 @@ class Effects:
             FileNotFoundError: there is no such file.
             StoreAccessError: it is a symbolic link, a FIFO, a device or a directory, or it may not be read.
         """
+        if path.endswith("/lock") and lock.holds(path):
+            raise StoreAccessError(f"{path}: this process writes the store and holds this file; nobody else opens it")
         try:
             if below is None:
                 fd = os.open(path, _READ)

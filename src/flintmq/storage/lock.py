@@ -1,22 +1,37 @@
-"""The store's lock: POSIX record lock on byte 0 of `lock`, as RocketMQ holds it, so that each excludes the other.
+"""The store's lock: a write lock on byte 0 of `lock`, as RocketMQ takes it, so that each excludes the other.
 
-A POSIX lock vanishes when any descriptor of its file is closed in the process that holds it. So the process keeps a
-table of the lock files it owns, and a question about one of these is answered from the table, without opening it.
+On Linux it belongs to the open file (an open file description lock, F_OFD_SETLK). Java's POSIX lock and it exclude each
+other, and unlike a POSIX lock it stays when somebody else in this process closes a descriptor of the same file: a
+backup, `shutil.copytree`. Elsewhere it is a POSIX lock. That vanishes at any such close, so the process keeps a table
+of the lock files that it holds, and a question about one of these is answered without opening it.
+
+Who removes `lock` lets RocketMQ in, as it makes another one. So the holder also locks the store's directory (flock),
+which keeps other FlintMQs out, and looks from time to time whether `lock` is still its file (`StoreLock.stands`).
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import struct
 import threading
+from contextlib import suppress
 
 from flintmq.errors import StoreLockedError
 
-_owned: dict[tuple[int, int], int] = {}  # (device, inode) of lock files held by this process -> its process id
+_held: set[StoreLock] = set()  # by this process
 _table = threading.Lock()
 
 _FLOCK = "hhqqi" if struct.calcsize("P") == 8 else "hhlli"  # struct flock of Linux; macOS orders it otherwise
+_OFD = getattr(fcntl, "F_OFD_SETLK", None) if os.uname().sysname == "Linux" and struct.calcsize("P") == 8 else None
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+
+
+def holds(path: str) -> bool:
+    """Whether this process holds the store's lock whose file stands at this path. The file is not opened."""
+    found = _identity(path)
+    return found is not None and any(lock.held and lock.identity == found for lock in list(_held))
 
 
 def is_live(root: str) -> bool:
@@ -25,11 +40,9 @@ def is_live(root: str) -> bool:
     False when there is no lock file, when it may not be read, or on systems whose answer cannot be understood.
     """
     path = os.path.join(root, "lock")
-    try:
-        found = os.stat(path, follow_symlinks=False)
-    except OSError:
+    if _identity(path) is None:
         return False
-    if (found.st_dev, found.st_ino) in _owned:
+    if holds(path):
         return True
     if os.uname().sysname != "Linux":
         return False
@@ -52,38 +65,97 @@ class StoreLock:
 
     Raises:
         StoreLockedError: another process, or another store object of this one, holds it.
+        OSError: its file cannot be made, or is a symbolic link.
 
     Thread: any. A child made by fork does not hold it: `held` is False there.
     """
 
     def __init__(self, root: str) -> None:
-        path = os.path.join(root, "lock")
+        self.path = os.path.join(root, "lock")
+        self.fd = self._folder = -1
+        self.pid = os.getpid()
         with _table:
-            found = _identity(path)
-            if found in _owned and _owned[found] == os.getpid():
+            if holds(self.path):
                 raise StoreLockedError(f"{root}: this process has the store open already; use that one, or close it")
-            self.fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
             try:
-                fcntl.lockf(self.fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
-            except OSError:
-                os.close(self.fd)
-                raise StoreLockedError(f"{root}: another process writes this store; stop it first") from None
-            self.identity = _identity(path) or (0, 0)
-            _owned[self.identity] = self.pid = os.getpid()
+                self._take(root)
+            except BaseException:
+                self._close()
+                raise
+            _held.add(self)
         os.pwrite(self.fd, b"lock", 0)
+
+    def _take(self, root: str) -> None:
+        other = StoreLockedError(f"{root}: another process writes this store; stop it first")
+        self._folder = os.open(root, _FOLDER)
+        try:
+            fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise other from None
+        except OSError:  # not on this file system: `lock` alone has to do
+            pass
+        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            _lock_byte(self.fd)
+        except OSError:
+            raise other from None
+        found = os.fstat(self.fd)
+        self.identity = found.st_dev, found.st_ino
 
     @property
     def held(self) -> bool:
         """Whether this process is the one that took it."""
         return self.fd >= 0 and self.pid == os.getpid()
 
+    def stands(self) -> bool:
+        """Whether `lock` is still the file that was locked: nobody removed or replaced it. True if nobody can tell."""
+        try:
+            found = os.stat(self.path, follow_symlinks=False)
+        except OSError as error:
+            return error.errno not in (errno.ENOENT, errno.ENOTDIR)
+        return (found.st_dev, found.st_ino) == self.identity
+
     def release(self) -> None:
         """Let others have the store. The file stays, as RocketMQ leaves it."""
         if self.held:
             with _table:
-                _owned.pop(self.identity, None)
-                os.close(self.fd)
-                self.fd = -1
+                _held.discard(self)
+                if _OFD is not None:  # a child between fork and exec has the open file, too
+                    with suppress(OSError):  # where the file system knows no such lock
+                        _lock_byte(self.fd, fcntl.F_UNLCK)
+                        fcntl.flock(self._folder, fcntl.LOCK_UN)
+                self._close()
+
+    def _close(self) -> None:
+        """Give the descriptors back."""
+        for fd in (self.fd, self._folder):
+            if fd >= 0:
+                os.close(fd)
+        self.fd = self._folder = -1
+
+
+def _lock_byte(fd: int, kind: int = fcntl.F_WRLCK) -> None:
+    """Lock or unlock byte 0 of this open file; OSError if somebody else has it."""
+    if _OFD is not None:
+        try:
+            fcntl.fcntl(fd, _OFD, struct.pack(_FLOCK + "4x", kind, os.SEEK_SET, 0, 1, 0))
+            return
+        except OSError as error:
+            if error.errno != errno.EINVAL:  # Linux before 3.15
+                raise
+    fcntl.lockf(fd, fcntl.LOCK_UN if kind == fcntl.F_UNLCK else fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 0)
+
+
+def _forget() -> None:
+    """A fork's child holds nothing: it closes what it got of open files, or their locks would outlive the holder."""
+    global _table
+    _table = threading.Lock()  # another thread may have had it at the fork
+    for lock in _held:
+        lock._close()
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 def _identity(path: str) -> tuple[int, int] | None:

@@ -212,6 +212,11 @@ class MappedFileQueue:
         if self.allocation is not None:
             self.allocation.start()
 
+    def leave_spares(self) -> None:
+        """Do not remove files made ahead at the end: they may be another's by now."""
+        if self.allocation is not None:
+            self.allocation.leaves_spares = True
+
     def close(self) -> None:
         """Close every file, and remove those that were made ahead and never used."""
         files, self.files = self.files, ()

@@ -96,6 +96,7 @@ class CommitLog:
         effects: the disk and the clock.
         host: `ip:port` that records carry as store host, and as born host where the message has none.
         batch_topics: topics of type BatchCQ; may grow.
+        ours: whether the store is still this process's to write; asked before each new file.
 
     Attributes:
         appender: where the log ends, and the queues: the state that both ways share.
@@ -111,8 +112,10 @@ class CommitLog:
         effects: Effects,
         host: str = DEFAULT_HOST,
         batch_topics: Container[str] = frozenset(),
+        ours: Callable[[], bool] = lambda: True,
     ) -> None:
         self.files, self.config, self.effects, self.batch_topics = files, config, effects, batch_topics
+        self.ours = ours
         self.host = parse_host(host)
         self.hosts = self.host + self.host
         self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
@@ -419,6 +422,8 @@ class CommitLog:
         last = self.files.last
         if last is not None and last.wrote < last.size:
             return last
+        if not self.ours():
+            return None
         start = last.start + last.size if last is not None else self.end - self.end % self.files.file_size
         try:
             with self.slow:

@@ -96,8 +96,7 @@ class DispatchService(Follower):
             except Exception as error:  # of any kind: a thread that is gone without a word would be worse (D29)
                 self._halt(error)
                 return False
-            with self.queues.changed:
-                self.queues.changed.notify_all()
+            self._tell()
             return True
 
     def _halt(self, error: Exception) -> None:
@@ -110,6 +109,18 @@ class DispatchService(Follower):
         else:
             self.stopped_at = error
             log.error("dispatch stands still at log offset %d: %s", self.position, error)
+            self._tell()
+
+    def halt(self, error: Exception) -> None:
+        """Stand still for good, after the step that runs."""
+        if self.stopped_at is None:
+            self.stopped_at = error
+        self._tell()
+
+    def _tell(self) -> None:
+        """Wake whoever waits for what is dispatched."""
+        with self.queues.changed:
+            self.queues.changed.notify_all()
 
     def _take_handed_over(self, end: int) -> bool:
         """Dispatch rows that the put side still has as columns, if such are next."""

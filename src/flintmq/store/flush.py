@@ -44,6 +44,7 @@ class FlushService(Follower):
         effects: the clock.
         flushed: called after each flush with the store time in ms of the last record it covers.
         commits: commits the transient pool; None: there is none.
+        ours: whether the store is still this process's to write; asked before a flush counts.
 
     Attributes:
         needs_wake: always; a put that does not wait under SYNC_FLUSH asks for a flush soon.
@@ -61,8 +62,9 @@ class FlushService(Follower):
         effects: Effects,
         flushed: Callable[[int], None],
         commits: CommitService | None = None,
+        ours: Callable[[], bool] = lambda: True,
     ) -> None:
-        self.files, self.commit_log, self.config = files, commit_log, config
+        self.files, self.commit_log, self.config, self.ours = files, commit_log, config, ours
         self.poison, self.effects, self.flushed, self.commits = poison, effects, flushed, commits
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
         self.needs_wake = True
@@ -97,6 +99,8 @@ class FlushService(Follower):
                 self.files.flush(target)
             except OSError as error:
                 self.poison.set(f"the commit log could not be flushed ({error.strerror})")
+                return False
+            if not self.ours():
                 return False
         self.flushed(time)
         return True

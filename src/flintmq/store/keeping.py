@@ -133,6 +133,11 @@ class Keeping:
         self._upkeep.start()
         self._cleaning.start()
 
+    def halt(self) -> None:
+        """Let them end, without waiting for it: the store may be another's."""
+        self._upkeep.halt()
+        self._cleaning.halt()
+
     def stop(self) -> None:
         """Stop them. What changed since is not written yet: call `save_once` when nothing changes any more."""
         self._upkeep.stop()

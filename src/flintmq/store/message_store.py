@@ -162,7 +162,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._files = MappedFileQueue.of(self._places, self.config, effects)
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)
-        self._log = CommitLog(self._files, self.config, state, effects, batch_topics=batches)
+        self._log = CommitLog(self._files, self.config, state, effects, batch_topics=batches, ours=self._is_ours)
         self._log.handed_over = None if self._external else HandedOver()
         self._poison = Poison(self._poisoned)
         self._counters = Counters(state.next_offsets, state.end, effects)
@@ -173,7 +173,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self._small.write(state.end, known, min(self._small.dispatched, state.end), marked)
         words = self._files, self._log, self.config, self._poison, effects
         self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
-        self._flush = FlushService(*words, self._note_flushed, self._commits)
+        self._flush = FlushService(*words, self._note_flushed, self._commits, self._is_ours)
         self._dispatch = DispatchService(
             LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end, self._log.handed_over
         )
@@ -259,6 +259,18 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self._dispatch.wake()
 
     # -- writing ----------------------------------------------------------------------------------------------------
+
+    def _is_ours(self) -> bool:
+        """Whether this process is still the only one that may write the store. If not, nothing is written from now on:
+        somebody removed `lock`, and another process may have made it anew and write."""
+        if self._lock.stands():
+            return True
+        reason = f"{self._lock.path} was removed or replaced, so that another process may write this store"
+        self._poison.set(reason)
+        self._dispatch.halt(StoreLockedError(reason))
+        self._keeping.halt()
+        self._files.leave_spares()
+        return False
 
     def _poisoned(self) -> None:
         self.quick = None
@@ -418,7 +430,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         """Once a second: checkpoint and mark, if the log was flushed since."""
         written = -1
         while not self._closed.wait(HOUSEKEEPING_S):
-            if self._files.flushed_where == written or self._poison:
+            if not self._is_ours() or self._files.flushed_where == written or self._poison:
                 continue
             try:
                 written = self._files.flushed_where

@@ -77,9 +77,13 @@ class Upkeep:
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
 
+    def halt(self) -> None:
+        """Let it end after the step that runs, without waiting for that."""
+        self._stop.set()
+
     def stop(self) -> None:
         """Stop it, after the step that runs."""
-        self._stop.set()
+        self.halt()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
 
