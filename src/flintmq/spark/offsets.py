@@ -1,7 +1,8 @@
 """Queue offsets as JSON, and the ranges that they ask for.
 
-Two forms are read: that of Spark's Kafka source, `{"topic": {"0": 5}}`, and the flat one that a stream writes into its
-checkpoint, `{"topic/0": 5}`.
+Two forms are read: that of Spark's Kafka source, `{"topic": {"0": 5}}` (a whole topic may have a word:
+`{"topic": "earliest"}`), and the flat one that a stream writes into its checkpoint, `{"topic/0": 5}`. What a checkpoint
+holds beside offsets (MARKS) is passed over.
 """
 
 from __future__ import annotations
@@ -13,13 +14,17 @@ from typing import TypeVar, cast
 
 from flintmq.config_text import short
 from flintmq.errors import UsageError
+from flintmq.kernels.select import ANY_QUEUE
 from flintmq.store.predicate import LEAST, MOST, QueueRange
 
 EARLIEST, LATEST = -2, -1
 """What stands for an offset in Kafka's JSON."""
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+MARKS = ("@log_offset", "@store_timestamp")
+"""Keys of a stream's offsets that are no queues: see stream/anchor.py."""
 
 Queue = tuple[str, int]
-"""Topic and queue id."""
+"""Topic and queue id; ANY_QUEUE for all queues of the topic that are not named."""
 
 AnyQueue = TypeVar("AnyQueue", bound=Queue)
 
@@ -66,6 +71,8 @@ def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2*
     """
     parsed = {}
     for key, offset in offsets.items():
+        if key in MARKS:
+            continue
         topic, _, queue = key.rpartition("/")
         if not topic or not _is_queue_id(queue, lowest) or not _is_whole(offset, EARLIEST, 2**63 - 1):
             raise UsageError(f'{option}: {short(key)} and its value are no offset of a queue such as "Orders/0": 5')
@@ -91,28 +98,66 @@ def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
     offsets = parse_json_offsets(option, text)
     for (topic, queue), offset in offsets.items():
         if offset == (LATEST if word == "earliest" else EARLIEST):
-            raise UsageError(f"option {option}: a batch read cannot have {offset} ({short(topic)}, queue {queue})")
+            which = "all its queues" if queue == ANY_QUEUE else f"queue {queue}"
+            raise UsageError(f"option {option}: a batch read cannot have {offset} ({short(topic)}, {which})")
     return offsets
 
 
+def means_latest(text: str) -> bool:
+    """Whether starting offsets begin at the end of a queue, which only a stream can."""
+    if text.lower() in WORDS:
+        return text.lower() == "latest"
+    try:
+        return LATEST in parse_json_offsets("startingOffsets", text).values()
+    except UsageError:
+        return False
+
+
 def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
-    """Queue offsets from JSON of either form; -2 is earliest, -1 is latest.
+    """Queue offsets from JSON of either form; -2 is earliest, -1 is latest. A topic's word stands at ANY_QUEUE.
 
     Raises:
         UsageError: it is something else.
     """
     given = _json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
+    given = {key: value for key, value in given.items() if key not in MARKS}
+    words = {key: value for key, value in given.items() if isinstance(value, str) and not _is_flat(key, value)}
     offsets = parse_flat(f"option {option}", {key: n for key, n in given.items() if _is_flat(key, n)}, lowest=0)
+    for topic, word in words.items():
+        if word.lower() not in WORDS:
+            raise UsageError(
+                f'option {option}: {short(word)} is no offset of topic {short(topic)}; give "earliest", "latest" or '
+                'queues such as {"0": 5}'
+            )
+        offsets[topic, ANY_QUEUE] = WORDS[word.lower()]
+    rest = {key: value for key, value in given.items() if key not in words and not _is_flat(key, value)}
+    return offsets | _of_queues(option, rest, "offsets", EARLIEST)
+
+
+def parse_timestamps(option: str, text: str) -> dict[Queue, int]:
+    """A time in ms since 1970 for each of some queues, from `{"topic": {"0": 1700000000000}}`.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    return _of_queues(option, _json_object(option, text, '{"topic": {"0": 1700000000000}}'), "timestamps", 0)
+
+
+def _of_queues(option: str, given: Mapping[str, object], what: str, least: int) -> dict[Queue, int]:
+    """Numbers of queues in Kafka's form."""
+    found = {}
     for topic, queues in given.items():
-        if _is_flat(topic, queues):
-            continue
         if not isinstance(queues, dict) or not queues:
-            raise UsageError(f'option {option}: the offsets of {short(topic)} are no object such as {{"0": 5}}')
-        for queue, offset in queues.items():
-            if not _is_queue_id(queue, 0) or not _is_whole(offset, EARLIEST, 2**63 - 1):
-                raise UsageError(f'option {option}: {short(topic)} needs queue ids and offsets such as {{"0": 5}}')
-            offsets[topic, int(queue)] = offset
-    return offsets
+            raise UsageError(f'option {option}: the {what} of {short(topic)} are no object such as {{"0": 5}}')
+        for queue, number in queues.items():
+            if not _is_queue_id(queue, 0):
+                raise UsageError(
+                    f"option {option}: {short(topic)}: {short(queue)} is no queue id; queue ids go from 0 to {2**31 - 1}"
+                )
+            if not _is_whole(number, least, 2**63 - 1):
+                raise UsageError(f'option {option}: {short(topic)} needs queue ids and {what} such as {{"0": 5}}')
+            found[topic, int(queue)] = number
+    return found
 
 
 def _is_queue_id(text: str, lowest: int) -> bool:

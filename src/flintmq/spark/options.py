@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from flintmq.config import KEYS, StoreConfig
 from flintmq.config_s3 import S3_KEYS
 from flintmq.config_text import short
 from flintmq.errors import UsageError
-from flintmq.spark.offsets import parse_assignment, parse_offsets, queue_ranges
+from flintmq.kernels.select import ANY_QUEUE
+from flintmq.spark.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
 from flintmq.storage.where import store_path
 from flintmq.store.predicate import Predicate
 
@@ -28,9 +29,13 @@ OWN_NAMES = {
     "assign": 'queues of topics: {"topic": [0, 1]}',
     "startingOffsets": 'the first queue offset: earliest, or {"topic": {"0": 5}}; -2 is earliest',
     "endingOffsets": 'the queue offset to stop before: latest, or {"topic": {"0": 9}}; -1 is latest',
-    "startingTimestamp": "least store time, in ms since 1970",
+    "startingTimestamp": "least store time, in ms since 1970; comes before the two options below and startingOffsets",
+    "startingOffsetsByTimestamp": 'least store time of single queues: {"topic": {"0": 1700000000000}}',
+    "startingOffsetsByTimestampStrategy": "a time at or after which nothing was stored: error, or latest (nothing)",
+    "endingOffsetsByTimestamp": "store time to stop before, of single queues",
     "endingTimestamp": "store time to stop before, in ms since 1970",
     "minPartitions": "least number of splits",
+    "maxRecordsPerPartition": "most records of a split; batch: about",
     "failOnDataLoss": "true: damage fails the job; false: it is skipped and counted",
     "tags": "only messages with one of these tags, as a subscription has them: A || B",
     "decompress": "true: bodies as the producer gave them; false: as stored",
@@ -45,6 +50,7 @@ OWN_NAMES = {
 """Name -> meaning, for the documentation and for messages; RocketMQ's keys and those of object storage come on top."""
 
 _BY_LOWER = {name.lower(): name for name in (*KEYS, *S3_KEYS, *OWN_NAMES)}
+BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ONE_OF = ("subscribe", "subscribePattern", "assign")
 
@@ -57,7 +63,10 @@ class ReadOptions:
         path: the store's directory.
         columns: names as given by `columns`, in that order; None for all. Not yet compared with the schema.
         predicate: which records: topics, queues, queue offsets, store time, tags.
+        since_of, until_of: of single queues, the store time in ms from which on, and before which, records are wanted.
+        lenient_times: a time at or after which nothing was stored is no error (strategy "latest").
         least_splits: how many partitions there must be at least.
+        most_records: of a partition; None for no limit. Of a batch read an estimate.
         fail_on_data_loss: whether damage fails the job.
         decompress, explode, pushdown: as the options say.
         access: "pread" or "map".
@@ -67,7 +76,11 @@ class ReadOptions:
     path: str
     columns: tuple[str, ...] | None = None
     predicate: Predicate = field(default_factory=Predicate)
+    since_of: Mapping[Queue, int] = field(default_factory=dict)
+    until_of: Mapping[Queue, int] = field(default_factory=dict)
+    lenient_times: bool = False
     least_splits: int = 1
+    most_records: int | None = None
     fail_on_data_loss: bool = True
     decompress: bool = False
     explode: bool = False
@@ -96,14 +109,18 @@ class ReadOptions:
         chosen = [name for name in _ONE_OF if name in given]
         if len(chosen) > 1:
             raise UsageError(f"options {' and '.join(chosen)} exclude each other; give one of them")
-        for offsets, timestamp in (("startingOffsets", "startingTimestamp"), ("endingOffsets", "endingTimestamp")):
-            if given.get(offsets, "").startswith("{") and timestamp in given:
-                raise UsageError(f"options {offsets} and {timestamp} exclude each other; give one of them")
+        predicate = _predicate(given)
+        strategy = _choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
+        most = number(given, "maxRecordsPerPartition", 1, 1, 2**63 - 1) if "maxRecordsPerPartition" in given else None
         return cls(
             path=store_path(given["path"]),
             columns=_names(given, "columns"),
-            predicate=_predicate(given),
+            predicate=predicate,
+            since_of=_times(given, "starting", predicate),
+            until_of=_times(given, "ending", predicate),
+            lenient_times=strategy == "latest",
             least_splits=number(given, "minPartitions", 1, 1, 1_000_000),
+            most_records=most,
             fail_on_data_loss=_flag(given, "failOnDataLoss", True),
             decompress=_flag(given, "decompress", False),
             explode=_flag(given, "explode", False),
@@ -145,28 +162,55 @@ def _name_of(name: str) -> str:
 
 
 def _predicate(given: Mapping[str, str]) -> Predicate:
+    """What is wanted. A time for all queues comes before times of single ones, and those before offsets."""
     topics = _names(given, "subscribe")
     assigned = parse_assignment("assign", given["assign"]) if "assign" in given else None
-    starting = parse_offsets("startingOffsets", given.get("startingOffsets", "earliest"), "earliest")
-    ending = parse_offsets("endingOffsets", given.get("endingOffsets", "latest"), "latest")
-    for name, offsets in (("startingOffsets", starting), ("endingOffsets", ending)):
-        for topic, queue in offsets:
-            unread = topics is not None and topic not in topics
-            if unread or (assigned is not None and queue not in assigned.get(topic, ())):
-                raise UsageError(f"option {name} names queue {queue} of topic {short(topic)}, which is not read")
     since, until = _timestamp(given, "startingTimestamp"), _timestamp(given, "endingTimestamp")
     if since is not None and until is not None and since > until:
         raise UsageError(f"option startingTimestamp ({since}) is later than endingTimestamp ({until})")
     pattern = given.get("subscribePattern")
-    return Predicate(
+    which = Predicate(
         topics=None if topics is None else frozenset(topics),
         topic_pattern=None if pattern is None else _pattern(pattern),
         queues=None if assigned is None else frozenset((t, queue) for t, ids in assigned.items() for queue in ids),
-        offsets=queue_ranges(starting, ending),
-        since=since,
-        until=until,
-        tags=_tags(given),
     )
+    bounds: dict[str, dict[Queue, int]] = {}
+    for side, word in (("starting", "earliest"), ("ending", "latest")):
+        offsets = parse_offsets(f"{side}Offsets", given.get(f"{side}Offsets", word), word)
+        check_read(f"{side}Offsets", offsets, which)
+        by_time = f"{side}Timestamp" in given or f"{side}OffsetsByTimestamp" in given
+        bounds[side] = {} if by_time else {queue: n for queue, n in offsets.items() if n >= 0}
+    for queue in bounds["starting"].keys() & bounds["ending"].keys():
+        if bounds["starting"][queue] > bounds["ending"][queue]:
+            raise UsageError(
+                f"topic {short(queue[0])}, queue {queue[1]}: startingOffsets ({bounds['starting'][queue]}) is larger "
+                f"than endingOffsets ({bounds['ending'][queue]})"
+            )
+    ranges = queue_ranges(bounds["starting"], bounds["ending"])
+    return replace(which, offsets=ranges, since=since, until=until, tags=_tags(given))
+
+
+def check_read(option: str, queues: Iterable[Queue], predicate: Predicate) -> None:
+    """Refuse bounds of queues that are not asked for.
+
+    Raises:
+        UsageError: one of the queues, or one whole topic, is not read.
+    """
+    for topic, queue in queues:
+        rules = predicate.rules(topic)
+        if rules is None or not any(queue == ANY_QUEUE or rule[0] in (queue, ANY_QUEUE) for rule in rules):
+            which = "" if queue == ANY_QUEUE else f"queue {queue} of "
+            raise UsageError(f"option {option} names {which}topic {short(topic)}, which is not read")
+
+
+def _times(given: Mapping[str, str], side: str, predicate: Predicate) -> dict[Queue, int]:
+    """The times of single queues; none where one time is given for all."""
+    option = f"{side}OffsetsByTimestamp"
+    if option not in given:
+        return {}
+    times = parse_timestamps(option, given[option])
+    check_read(option, times, predicate)
+    return {} if f"{side}Timestamp" in given else times
 
 
 def _names(given: Mapping[str, str], option: str) -> tuple[str, ...] | None:
@@ -189,6 +233,8 @@ def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
 
 
 def _pattern(text: str) -> str:
+    if not text:
+        raise UsageError("option subscribePattern is empty and matches no topic; leave it out to read all")
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:

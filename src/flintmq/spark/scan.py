@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator
+from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
@@ -11,18 +11,18 @@ from flintmq.arrow.apart import topics_apart
 from flintmq.arrow.batches import record_batches
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.errors import StoreError
+from flintmq.spark.asked import as_the_store_has
 from flintmq.spark.bounds import scan_bounds
 from flintmq.spark.explode import before_exploding, exploded, with_needed
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.splits import LogRange, check_end, firm
 from flintmq.storage.where import absolute, effects_for
 from flintmq.store import geometry
-from flintmq.store.log import LogWalk, Piece, find_end
+from flintmq.store.log import LogWalk, Piece
 from flintmq.store.log_files import LogFiles
 from flintmq.store.predicate import Predicate
-from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
-from flintmq.store.snapshot import list_log
+from flintmq.store.snapshot import Snapshot
 
 BATCH_BYTES = 4 << 20  # what Spark takes best: of 1 MiB a sixth more time, of 32 MiB twice as much
 
@@ -37,22 +37,28 @@ class Plan:
     end: int
 
 
-def plan_scan(options: ReadOptions, report: Report) -> Plan:
+def plan_scan(
+    options: ReadOptions, report: Report, narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate
+) -> Plan:
     """Find the log and its end, and between which offsets the wanted records lie.
 
     Args:
         options: what is asked for.
-        report: takes notes on how the log ends.
+        report: takes notes on how the log ends, and of a lenient read on what is not there.
+        narrow_to: what filters that Spark pushes make of the predicate. They may name what is not there.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
+        UsageError, StoreError: (failOnDataLoss) something that is asked for by name is not there; see asked.py.
         StoreAccessError: a file may not be read.
     """
     effects = effects_for(options.path, options.config.s3)
     root = geometry.open_root(absolute(options.path), options.config, effects)  # workers may run in other directories
-    log = list_log(root, options.config, effects)
-    end = find_end(log, read_facts(root, effects), report).offset
-    return Plan(options, log, *scan_bounds(root, log, options.predicate, end))
+    snapshot = Snapshot(root, options.config, None, effects)
+    end = snapshot.find_end(report).offset
+    options = as_the_store_has(options, snapshot, report)
+    options = replace(options, predicate=narrow_to(options.predicate))
+    return Plan(options, snapshot.log, *scan_bounds(root, snapshot.log, options.predicate, end))
 
 
 def scan_range(

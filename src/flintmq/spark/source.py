@@ -11,7 +11,7 @@ This module is imported to find sources by name: it imports nothing that is not 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from flintmq.spark.options import ReadOptions
     from flintmq.spark.scan import Plan
     from flintmq.spark.splits import LogRange
+    from flintmq.store.predicate import Predicate
 
 PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -131,18 +132,25 @@ class Reader(DataSourceReader):
 
         Raises:
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
+            UsageError, StoreError: (failOnDataLoss) a topic, queue, offset or time that the store does not have.
         """
         from flintmq.spark.scan import plan_scan
-        from flintmq.spark.splits import cores, files_of, shares, split_count
+        from flintmq.spark.splits import cores, estimated_records, files_of, shares, split_count
         from flintmq.store.report import Report
 
         report = Report()
-        plan = plan_scan(self.options, report)
+        plan = plan_scan(self.options, report, self._narrowed)
         for note in report.notes:
             _tell(note.text)
         count = split_count(plan.end - plan.begin, cores(), self.options.least_splits)
+        if self.options.most_records is not None:
+            count = max(count, -(-estimated_records(plan.log, plan.begin, plan.end) // self.options.most_records))
         parts = shares(plan.log, plan.begin, plan.end, count)
         return [Split(replace(plan, log=files_of(plan.log, part)), part) for part in parts]
+
+    def _narrowed(self, predicate: Predicate) -> Predicate:
+        """What filters make of the predicate: nothing here."""
+        return predicate
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The rows of one split. May be called again for the same split, and gives the same rows.
@@ -176,12 +184,17 @@ class Reader(DataSourceReader):
 class FilteringReader(Reader):
     """A reader that uses Spark's filters to read less. Spark applies them as well, and plans anew for each action."""
 
+    _filters: Sequence[Filter] = ()
+
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
         """Take from the filters what the scan can use; all of them go back to Spark."""
+        self._filters = list(filters)
+        return filters
+
+    def _narrowed(self, predicate: Predicate) -> Predicate:
         from flintmq.spark.pushdown import narrowed
 
-        self.options = replace(self.options, predicate=narrowed(self.options.predicate, filters))
-        return filters
+        return narrowed(predicate, self._filters)
 
 
 def _tell(text: str) -> None:

@@ -22,6 +22,7 @@ from flintmq.store.log_files import LogFiles
 from flintmq.store.search import first_record
 
 SPLIT_BYTES_LEAST = 8 << 20  # below that a task costs more than what it reads
+SAMPLES, SAMPLE_BYTES = 4, 64 << 10  # of the log, to learn how large records are
 SPLIT_BYTES_MOST = 128 << 20  # as spark.sql.files.maxPartitionBytes
 
 
@@ -42,6 +43,20 @@ def split_count(span: int, cores: int, least: int = 1) -> int:
     """How many ranges a span of bytes should have: two a core, none tiny, none huge, and at least `least`."""
     wanted = max(2 * cores, -(-span // SPLIT_BYTES_MOST))
     return max(least, min(wanted, span // SPLIT_BYTES_LEAST), 1)
+
+
+def estimated_records(log: LogFiles, begin: int, end: int) -> int:
+    """About how many records start in [begin, end): by the sizes of some at four places.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    records = size = 0
+    for part in cut(log, begin, end, SAMPLES):
+        stop = min(part.end, part.begin + SAMPLE_BYTES)
+        for piece in LogWalk(log, None, part.begin, stop, strict=False) if stop > part.begin else ():
+            records, size = records + piece.count, size + piece.end - piece.positions[0]
+    return -(-(end - begin) * records // size) if size else 0
 
 
 def cut(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:

@@ -220,7 +220,7 @@ class QueueLookup:
         last = units.bisect(lambda u: not units.leads(u) or u.physical_offset < log_end, units.end()) - 1
         for number in range(last, units.first - 1, -1):
             if number <= last - UNITS_TRIED:
-                self._misleading = True
+                self._mislead()
                 break
             unit = units.unit(number)
             if unit is not None and unit.is_written:
@@ -254,11 +254,26 @@ class QueueLookup:
     # -- what is not dispatched ---------------------------------------------------------------------------------------
 
     def dispatched_end(self) -> int:
-        """Log offset up to which the queues have their units; the log's begin if the files of one tell nothing."""
-        ends = [self.file_bounds(name).physical_end for name in self.file_names()]
-        end = 0 if self._misleading else max(ends, default=0)
+        """Log offset up to which the queues have their units; the log's begin if the files of one tell nothing.
+
+        No more can be dispatched than the log has. So the queue of its last record is asked first: where that has its
+        unit, no other queue has to be looked at, however many there are.
+        """
         replay = self.snapshot.replay_start
-        return max(min(end, end if replay is None else replay), self.snapshot.log.min_offset)
+        most = self.snapshot.end if replay is None else min(replay, self.snapshot.end)
+        end = 0
+        for name in self._last_names():
+            end = max(end, self.file_bounds(name).physical_end)
+        if end < most:
+            end = max((self.file_bounds(name).physical_end for name in self.file_names()), default=0)
+        return max(min(0 if self._misleading else end, most), self.snapshot.log.min_offset)
+
+    def _last_names(self) -> Iterator[QueueName]:
+        """The queues of the log's last record."""
+        last = self.snapshot.log_end.last
+        message = None if last is None else self.snapshot.record(last)
+        for place in places(message) if message is not None else ():
+            yield QueueName(place.topic, place.queue_id)
 
     def tail_runs(self, name: QueueName) -> list[Run]:
         """Where the log holds records of a queue that its files lack; none where all are dispatched."""
@@ -274,6 +289,12 @@ class QueueLookup:
             found = LogMap(begin, DispatchRules.of(self.snapshot.config, self._batch_topics))
         found.extend(self.snapshot.log, end)
         return found
+
+    def _mislead(self) -> None:
+        """The files of a queue tell nothing: all of the log is asked, also if its map was made before."""
+        if not self._misleading:
+            self._misleading = True
+            self.__dict__.pop("_map", None)
 
     def _tail(self) -> LogMap:
         with self._lock:

@@ -21,6 +21,7 @@ from flintmq.store.log import LogEnd, find_end
 from flintmq.store.log_files import LogFiles
 from flintmq.store.records import record_at
 from flintmq.store.recovery import read_facts
+from flintmq.store.report import Report
 
 REPLAY_MARGIN_MS = 3000  # an abnormal start of RocketMQ goes this much further back than the checkpoint says
 
@@ -86,10 +87,14 @@ class Snapshot:
     @property
     def log_end(self) -> LogEnd:
         """Where the log ends, what stands there, and which record is the last one."""
+        return self.find_end()
+
+    def find_end(self, report: Report | None = None) -> LogEnd:
+        """As log_end; a report takes notes on how the log ends, if the end was not known before."""
         with self._lock:
             if self._end is None:
                 known = self._begin is not None and record_at(self.log, self._begin) is not None
-                self._end = find_end(self.log, self.facts, begin=self._begin if known else None)
+                self._end = find_end(self.log, self.facts, report, self._begin if known else None)
             return self._end
 
     @property

@@ -71,7 +71,7 @@ def test_text_bodies_become_bytes() -> None:
         ({"topic": ["t" * 128]}, "127 bytes"),
         ({"body": [bytes(9001)]}, "too large"),
         ({"body": [bytes(8990)], "properties": [[("p", "v" * 1200)]]}, "larger than a log file"),
-        ({"queue_id": [-1]}, "queue -1"),
+        ({"queue_id": [-1]}, "queue -1: its queue id is negative"),
         ({"sys_flag": [4]}, "transaction"),
         ({"properties": [[("a\x01", "b")]]}, "property"),
         ({"tags": ["a\x02"]}, "property 'TAGS'"),

@@ -41,7 +41,12 @@ def test_words(start):
 
 
 def test_a_time_to_start_at():
+    """It comes before times of queues, and those before offsets, in a stream as in a batch read."""
     assert parse(startingTimestamp="5").start == 5
+    for offsets in ("latest", "earliest", '{"A/0": 3}'):
+        options = parse(startingTimestamp="5", startingOffsets=offsets, startingOffsetsByTimestamp='{"A": {"0": 7}}')
+        assert (options.start, options.read.since_of) == (5, {})
+    assert parse(startingOffsets="latest", startingOffsetsByTimestamp='{"A": {"0": 7}}').read.since_of == {("A", 0): 7}
 
 
 @pytest.mark.parametrize(
@@ -60,7 +65,8 @@ def test_a_time_to_start_at():
         ({"startingOffsets": '{"A": 5}'}, "the offsets of 'A' are no object such as"),
         ({"startingOffsets": '{"A/0": "5"}'}, 'no offset of a queue such as "Orders/0": 5'),
         ({"startingOffsets": '{"A/0": -3}'}, 'no offset of a queue such as "Orders/0": 5'),
-        ({"startingOffsets": "latest", "startingTimestamp": "5"}, "exclude each other"),
+        ({"startingOffsets": "now", "startingTimestamp": "5"}, "'now' is not JSON"),
+        ({"endingOffsetsByTimestamp": '{"A": {"0": 5}}'}, "option endingOffsetsByTimestamp is for spark.read"),
         ({"startingOffsets": '{"B/0": 5}', "subscribe": "A"}, "queue 0 of topic 'B', which is not read"),
         ({"startingOffsets": '{"A/1": 5}', "assign": '{"A": [0]}'}, "queue 1 of topic 'A', which is not read"),
     ],
@@ -82,4 +88,7 @@ def test_a_batch_read_has_none_of_them(name):
 def test_what_only_a_stream_can_mean():
     assert is_stream({"path": "/s", "startingOffsets": "latest"})
     assert is_stream({"path": "/s", "startingOffsets": '{"A/0": -1}'})
-    assert not is_stream({"path": "/s", "startingOffsets": '{"A/0": 10}'})
+    assert is_stream({"path": "/s", "startingOffsets": '{"A": "latest"}'})
+    for offsets in ('{"A/0": 10}', '{"A-1": {"0": 5}}', '{"latest": {"0": 5}}', '{"A": "earliest"}', '"-1"', "-1"):
+        assert not is_stream({"path": "/s", "startingOffsets": offsets})
+    assert not is_stream({"path": "/s", "startingOffsets": "latest", "endingOffsets": "latest"})

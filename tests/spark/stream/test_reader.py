@@ -58,12 +58,41 @@ def test_where_a_stream_begins(golden):
         ({"assign": '{"Orders": [1]}', "startingOffsets": '{"Orders": {"1": 100}}'}, in_queues(by_queue[100:])),
         ({"assign": '{"Orders": [1]}', "startingOffsets": '{"Orders/1": -1}'}, []),
         ({"assign": '{"Orders": [1]}', "startingOffsets": '{"Orders/1": -2}'}, in_queues(by_queue)),
+        ({"assign": '{"Orders": [1]}', "startingOffsets": '{"Orders": "latest"}'}, []),
+        ({"assign": '{"Orders": [1]}', "startingOffsets": '{"Orders": "latest", "Orders/1": 100}'},
+         in_queues(by_queue[100:])),
+        ({"assign": '{"Orders": [1]}', "startingOffsetsByTimestamp": json.dumps({"Orders": {"1": time}}),
+          "startingOffsets": "latest"}, in_queues(row for row in by_queue if row["store_timestamp"] >= time)),
         ({"subscribe": "Orders", "startingOffsets": '{"Orders/1": 100}'},
          in_queues(r for r in store.rows if r["topic"] == "Orders" and (r["queue_id"] != 1 or r["queue_offset"] > 99))),
     ]  # fmt: skip
     for options, want in cases:
         query = Query(store.path, **options)
         assert sorted(row["physical_offset"] for bite in query.bites() for row in bite) == want, options
+
+
+def test_no_task_has_more_records(golden):
+    """maxRecordsPerPartition is exact in a stream."""
+    store = golden("basic")
+    query = Query(store.path, maxRecordsPerPartition=130)
+    query.plan()
+    parts = query.reader.partitions(*query.batches[0])
+    counts = [sum(batch.num_rows for batch in query.reader.read(part)) for part in parts]
+    assert max(counts) <= 130 and sum(counts) == len(in_queues(store.live)) and len(counts) < 40
+
+
+def test_times_that_nothing_was_stored_at(golden, capsys):
+    store = golden("basic")
+    by_queue = {"assign": '{"Orders": [1]}', "startingOffsetsByTimestamp": '{"Orders": {"1": 99999999999999}}'}
+    for options in ({"startingTimestamp": 10**14}, by_queue):
+        with pytest.raises(StoreError, match="nothing was stored at"):
+            Query(store.path, **options)
+        assert list(Query(store.path, **options, startingOffsetsByTimestampStrategy="latest").bites()) == []
+        assert not capsys.readouterr().err
+        assert list(Query(store.path, **options, failOnDataLoss="false").bites()) == []
+        assert "nothing was stored at" in capsys.readouterr().err
+    with pytest.raises(UsageError, match="startingOffsetsByTimestamp: the store has no queue 9 of topic 'Orders'"):
+        Query(store.path, startingOffsetsByTimestamp='{"Orders": {"9": 5}}')
 
 
 def test_offsets_are_flat_and_in_order_and_accepted(golden):

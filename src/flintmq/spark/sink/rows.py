@@ -109,6 +109,8 @@ def _refusal(message: Message, config: StoreConfig) -> str:
     topic, properties = message.topic.encode("utf-8", "surrogatepass"), message.properties_bytes or b""
     if topic_status(message.topic, topic) is not None:
         return "a topic has 1 to 127 bytes and is a directory's name"
+    if message.queue_id < 0:
+        return "its queue id is negative"
     status = message_status(message, properties, config)
     if status is not None:
         return f"{status.name}: its body, queue id or properties are too large"

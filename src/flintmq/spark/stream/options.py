@@ -8,12 +8,9 @@ from dataclasses import dataclass, replace
 
 from flintmq.config_text import short
 from flintmq.errors import UsageError
-from flintmq.kernels.select import ANY_QUEUE
-from flintmq.spark.offsets import Queue, parse_json_offsets
-from flintmq.spark.options import STREAM_ONLY, ReadOptions, named, number
+from flintmq.spark.offsets import WORDS, Queue, means_latest, parse_json_offsets
+from flintmq.spark.options import BATCH_ONLY, STREAM_ONLY, ReadOptions, check_read, named, number
 
-BATCH_ONLY = ("endingOffsets", "endingTimestamp")
-WORDS = ("earliest", "latest")
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
@@ -24,7 +21,7 @@ class StreamOptions:
     Attributes:
         read: which store, topics, queues, tags, columns. Its predicate bounds neither offsets nor times.
         start: where a new query begins: "earliest", "latest", a store time in ms, or offsets of queues (-2 is
-            earliest, -1 is latest; queues that are not named begin at their earliest).
+            earliest, -1 is latest; queues that are not named begin at their earliest). `read.since_of` comes first.
         max_offsets, max_bytes: of a micro-batch; None for no limit.
         min_offsets: of a micro-batch, unless max_delay_ms have passed since the last one.
     """
@@ -48,12 +45,9 @@ class StreamOptions:
         for name in BATCH_ONLY:
             if name in given:
                 raise UsageError(f"option {name} is for spark.read; a stream has no end (but see trigger availableNow)")
-        of_start = ("startingOffsets", "startingTimestamp")
-        rest = {name: value for name, value in given.items() if name not in (*STREAM_ONLY, *of_start)}
-        if all(name in given for name in of_start):
-            raise UsageError("options startingOffsets and startingTimestamp exclude each other; give one of them")
+        rest = {name: value for name, value in given.items() if name not in (*STREAM_ONLY, "startingOffsets")}
         read = ReadOptions.parse(rest)
-        predicate = replace(read.predicate, offsets=())
+        predicate = replace(read.predicate, offsets=(), since=None)
         options_of_limits = {name: _limit(given, name) for name in STREAM_ONLY[:3]}
         least, most = options_of_limits["minOffsetsPerTrigger"] or 0, options_of_limits["maxOffsetsPerTrigger"]
         if most is not None and least > most:
@@ -73,8 +67,9 @@ class StreamOptions:
 def is_stream(options: Mapping[str, str]) -> bool:
     """Whether these options can only be meant for a stream. A load is told its options before it is told which."""
     given = named(options)
-    latest = given.get("startingOffsets", "").lower() == "latest" or "-1" in given.get("startingOffsets", "")
-    return latest or any(name in given for name in STREAM_ONLY)
+    if any(name in given for name in STREAM_ONLY):
+        return True
+    return not any(name in given for name in BATCH_ONLY) and means_latest(given.get("startingOffsets", "earliest"))
 
 
 def _limit(given: Mapping[str, str], option: str) -> int | None:
@@ -82,17 +77,13 @@ def _limit(given: Mapping[str, str], option: str) -> int | None:
 
 
 def _start(given: Mapping[str, str], read: ReadOptions) -> str | int | dict[Queue, int]:
+    """Where to begin: startingTimestamp before startingOffsets, as in Kafka's source; both are checked."""
+    text = given.get("startingOffsets", "earliest")
+    offsets = {} if text.lower() in WORDS else parse_json_offsets("startingOffsets", text)
+    check_read("startingOffsets", offsets, read.predicate)
     if "startingTimestamp" in given:
         return number(given, "startingTimestamp", 0, 0, 2**63 - 1)
-    text = given.get("startingOffsets", "earliest")
-    if text.lower() in WORDS:
-        return text.lower()
-    offsets = parse_json_offsets("startingOffsets", text)
-    for topic, queue in offsets:
-        rules = read.predicate.rules(topic)
-        if rules is None or not any(rule[0] in (queue, ANY_QUEUE) for rule in rules):
-            raise UsageError(f"option startingOffsets names queue {queue} of topic {short(topic)}, which is not read")
-    return offsets
+    return text.lower() if text.lower() in WORDS else offsets
 
 
 def _delay(text: str) -> int:

@@ -13,7 +13,7 @@ from flintmq.config_text import short
 from flintmq.errors import StoreError
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.splits import cores, split_count
-from flintmq.spark.stream.limits import Span
+from flintmq.spark.stream.limits import Span, limited
 from flintmq.spark.stream.queues import StreamQueues
 from flintmq.store.log_files import LogFiles
 from flintmq.store.queues import QueueName
@@ -64,19 +64,33 @@ def share_out(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> list[Par
     end = _end(queues, spans)
     size = sum(queues.places(name).size(*span) for name, span in spans.items())
     count = split_count(size, cores(), queues.options.least_splits)
-    parts, rest = [], spans
+    lots, rest = [], spans
     for number in range(1, count + 1):
         stops = {name: high for name, (_, high) in rest.items()}
         if number < count:
             cut = begin + (end - begin) * number // count
             stops = {name: queues.places(name).first_at(cut, *span) for name, span in rest.items()}
-        mine = {name: (low, stops[name]) for name, (low, _) in rest.items() if low < stops[name]}
+        lots += _lots(queues, {name: (low, stops[name]) for name, (low, _) in rest.items()}, begin, end)
         rest = {name: (stops[name], high) for name, (_, high) in rest.items() if stops[name] < high}
-        first = _first(queues, mine, known)
+    firsts = [_first(queues, lot, known) for lot in lots]
+    parts, stop = [], end
+    for lot, first in zip(reversed(lots), reversed(firsts), strict=True):
         if first is not None:
-            stop = _first(queues, rest, known)
-            parts.append(_part(queues, first, end if stop is None else stop, mine))
-    return parts
+            parts.append(_part(queues, first, stop, lot))
+            stop = min(first, stop)
+    return parts[::-1]
+
+
+def _lots(queues: StreamQueues, spans: Mapping[QueueName, Span], begin: int, end: int) -> list[dict[QueueName, Span]]:
+    """A share of a micro-batch cut anew, in log order, into lots of no more messages than a task may have."""
+    rest = {name: span for name, span in spans.items() if span[0] < span[1]}
+    most, lots = queues.options.most_records, []
+    while most is not None and sum(high - low for low, high in rest.values()) > most:
+        places = {name: queues.places(name) for name in rest}
+        stops = limited(places, rest, begin, end, lambda name, low, high: high - low, most)
+        lots.append({name: (low, stops[name]) for name, (low, _) in rest.items() if low < stops[name]})
+        rest = {name: (stops[name], high) for name, (_, high) in rest.items() if stops[name] < high}
+    return [*lots, rest] if rest else lots
 
 
 def _part(queues: StreamQueues, begin: int, end: int, spans: dict[QueueName, Span]) -> Part:

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from flintmq.errors import UsageError
-from flintmq.spark.offsets import EARLIEST, LATEST, flat, parse_flat
+from flintmq.config_text import short
+from flintmq.errors import StoreError, UsageError
+from flintmq.kernels.select import ANY_QUEUE
+from flintmq.spark.offsets import EARLIEST, WORDS, flat, parse_flat
 from flintmq.spark.stream.limits import Span, limited
-from flintmq.spark.stream.options import WORDS, StreamOptions
+from flintmq.spark.stream.options import StreamOptions
 from flintmq.store.queues import QueueName
 
 if TYPE_CHECKING:
@@ -60,7 +62,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Where a new query begins.
 
         Raises:
-            UsageError: startingOffsets names a queue that the store does not have.
+            UsageError: an option names a queue that the store does not have.
+            StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
         return flat(self._starts(self._look()))
@@ -194,19 +197,48 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {QueueName(*queue): number for queue, number in parse_flat("the query's checkpoint", offset).items()}
 
     def _starts(self, queues: StreamQueues) -> Offsets:
-        start, bounds = self.options.start, queues.bounds
+        """Where a new query begins: at a time, at times of queues, or at offsets; the first of these that is given."""
+        start, bounds, times = self.options.start, queues.bounds, self.options.read.since_of
         if isinstance(start, int):
-            return {name: queues.at_time(name, start) for name in bounds}
-        if not isinstance(start, str):
-            wanted = {QueueName(*queue): number for queue, number in start.items()}
-            strangers = [name for name, number in wanted.items() if number > 0 and name not in bounds]
-            if strangers:
-                topic, queue = strangers[0]
-                raise UsageError(f"option startingOffsets: the store has no queue {queue} of topic {topic!a:.80}")
-            special = {EARLIEST: 0, LATEST: 1}
-            offsets = {name: wanted.get(name, EARLIEST) for name in bounds}
-            return {name: bounds[name][special[n]] if n in special else n for name, n in offsets.items()}
-        return {name: span[WORDS.index(start)] for name, span in bounds.items()}
+            found = {name: queues.at_time(name, start) for name in bounds}
+            if all(offset == bounds[name][1] for name, offset in found.items()):
+                self._nothing_at("", "startingTimestamp", start)
+            return found
+        if times:
+            self._check_there("startingOffsetsByTimestamp", times, queues)
+            found = {name: queues.at_time(name, times[name]) if name in times else bounds[name][0] for name in bounds}
+            for name in (name for name, offset in found.items() if name in times and offset == bounds[name][1]):
+                where = f"topic {short(name.topic)}, queue {name.queue_id}: "
+                self._nothing_at(where, "startingOffsetsByTimestamp", times[name])
+            return found
+        if isinstance(start, str):
+            return {name: self._at_word(span, WORDS[start]) for name, span in bounds.items()}
+        self._check_there("startingOffsets", [queue for queue, number in start.items() if number > 0], queues)
+        offsets = {name: start.get(name, start.get((name.topic, ANY_QUEUE), EARLIEST)) for name in bounds}
+        return {
+            name: number if number >= 0 else self._at_word(bounds[name], number) for name, number in offsets.items()
+        }
+
+    @staticmethod
+    def _at_word(span: Span, number: int) -> int:
+        """The offset that -2 or -1 stand for."""
+        return span[0] if number == EARLIEST else span[1]
+
+    @staticmethod
+    def _check_there(option: str, wanted: Iterable[tuple[str, int]], queues: StreamQueues) -> None:
+        for topic, queue in wanted:
+            if (topic, queue) not in queues.bounds:
+                raise UsageError(f"option {option}: the store has no queue {queue} of topic {short(topic)}")
+
+    def _nothing_at(self, where: str, option: str, ms: int) -> None:
+        """Nothing was stored at a time or later: fail, unless the strategy says that the query begins at the end."""
+        from flintmq.spark.asked import nothing_at
+
+        if self.options.read.lenient_times:
+            return
+        if self.options.read.fail_on_data_loss:
+            raise StoreError(where + nothing_at(option, ms))
+        tell(where + nothing_at(option, ms))
 
     def _ends(self, queues: StreamQueues) -> Offsets:
         """What may be read now, with the target of Trigger.AvailableNow heeded."""
