@@ -29,15 +29,16 @@ def of_roll(number):
 def cases(rolled):
     store, live = rolled
     least, most = live[0]["queue_offset"], live[-1]["queue_offset"] + 1
+    starting, by_time = "startingOffsets", "startingOffsetsByTimestamp"
     queue = "topic 'Roll', queue 0: "
     every, ours = store.live, live
     there = f"the queue has offsets {least} to {most - 1}"
     return [
-        ({"startingOffsets": of_roll(least - 1)}, ours, f"{queue}startingOffsets asks for {least - 1}, {there}: what was"),
+        ({starting: of_roll(least - 1)}, ours, f"{queue}startingOffsets asks for {least - 1}, {there}: what was"),
         ({"startingOffsets": of_roll(most + 1)}, [], f"{queue}startingOffsets asks for {most + 1}, {there}"),
         ({"endingOffsets": of_roll(most + 1)}, ours, f"{queue}endingOffsets asks for {most + 1}, {there}"),
         ({"endingOffsets": of_roll(least - 1)}, [], f"{queue}endingOffsets asks for {least - 1}, {there}"),
-        ({"startingOffsetsByTimestamp": of_roll(FUTURE)}, [], f"{queue}startingOffsetsByTimestamp: nothing was stored at"),
+        ({by_time: of_roll(FUTURE)}, [], f"{queue}startingOffsetsByTimestamp: nothing was stored at"),
         ({"startingTimestamp": FUTURE}, [], f"startingTimestamp: nothing was stored at {FUTURE} or later"),
         ({"subscribe": "Rolll"}, [], "the store has no topic 'Rolll'; did you mean 'Roll'?"),
         ({"subscribe": "Roll,Xyzzy"}, [r for r in every if r["topic"] == "Roll"], "no topic 'Xyzzy'; it has "),
@@ -49,7 +50,7 @@ def cases(rolled):
 
 @pytest.mark.parametrize("number", range(11))
 def test_strict_fails_and_lenient_reads_what_there_is(rolled, capsys, number):
-    """Each with one line that names what was asked for; lenient, the rows that are there and the same line as a note."""
+    """Each with one line that names what was asked for; lenient, the rows that are there, and the line as a note."""
     store, _ = rolled
     options, rows, complaint = cases(rolled)[number]
     if not {"subscribe", "assign"} & options.keys():

@@ -1,7 +1,7 @@
 """Scenarios of Spark's KafkaRelationSuite, as a store has them; each test is named after its model.
 
-Left out, with the reason in docs/spark/source.md: "reuse same dataframe in query" and late binding (an end is fixed once
-for a DataFrame), headers, isolation levels, "topic-partition for start offset and end offset must match".
+Left out, with the reason in docs/spark/source.md: "reuse same dataframe in query" and late binding (an end is fixed
+once for a DataFrame), headers, isolation levels, "topic-partition for start offset and end offset must match".
 """
 
 import json
@@ -84,7 +84,11 @@ TIMES = {
         lambda row, t: row["queue_id"] == 3 or row["store_timestamp"] < t[1],
     ),
     "preferences on offset related options: global timestamp": (
-        lambda t: {"startingTimestamp": t[2], "startingOffsetsByTimestamp": per_queue(t[1]), "startingOffsets": "earliest"},
+        lambda t: {
+            "startingTimestamp": t[2],
+            "startingOffsetsByTimestamp": per_queue(t[1]),
+            "startingOffsets": "earliest",
+        },
         lambda row, t: row["store_timestamp"] >= t[2],
     ),
     "preferences on offset related options: timestamp for partition": (

@@ -2,8 +2,8 @@
 
 A misspelled topic, an offset that has expired or is not there yet, a time after which nothing was stored: each would
 give fewer rows or none, and nobody would know. So they fail the read, as in Spark's Kafka source; with
-failOnDataLoss=false what there is is read, and one note tells the rest. Only the queues that the options name are looked
-at, however many others the store has.
+failOnDataLoss=false what there is is read, and one note tells the rest. Only the queues that the options name are
+looked at, however many others the store has.
 """
 
 from __future__ import annotations

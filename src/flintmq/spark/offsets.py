@@ -152,7 +152,7 @@ def _of_queues(option: str, given: Mapping[str, object], what: str, least: int) 
         for queue, number in queues.items():
             if not _is_queue_id(queue, 0):
                 raise UsageError(
-                    f"option {option}: {short(topic)}: {short(queue)} is no queue id; queue ids go from 0 to {2**31 - 1}"
+                    f"option {option}: {short(topic)}: {short(queue)} is no queue id; they go from 0 to {2**31 - 1}"
                 )
             if not _is_whole(number, least, 2**63 - 1):
                 raise UsageError(f'option {option}: {short(topic)} needs queue ids and {what} such as {{"0": 5}}')
