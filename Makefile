@@ -13,7 +13,7 @@ ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak damage crash-sim dist
+.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -81,6 +81,10 @@ torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on
 
 soak: install ## Puts, readers, retention, restarts and kills for MINUTES (30); docs/reliability.md
 	$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),30) --report docs/reliability.md
+
+matrix: install ## Ask every command, job and reader about every kind of real store (an hour); docs/reliability.md
+	$(BIN)/python -m tests.matrix --report docs/reliability.md
+	$(BIN)/python -m tests.matrix --spark --report docs/reliability.md
 
 damage: install ## Flip every bit of records, lose pages, cut files to every length (half an hour); goes on
 	$(BIN)/python -m tests.hostile.bits --report docs/reliability.md

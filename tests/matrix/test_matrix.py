@@ -1,0 +1,31 @@
+"""A tenth of the matrix a day, without Spark; FLINTMQ_MATRIX_TURN=0..9 names another (`make matrix`: all of it)."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.matrix.run import run_share, share
+from tests.matrix.stores import CASES
+
+TURN = int(os.environ.get("FLINTMQ_MATRIX_TURN", time.time() // 86400))
+
+for package in ("pyarrow", "duckdb", "polars", "pandas"):
+    pytest.importorskip(package, reason=f"{package} is not installed")
+
+
+@pytest.mark.parametrize("store", [store for store, _ in share(TURN, spark=False)])
+def test_a_tenth_of_the_matrix(store: str, tmp_path: Path) -> None:
+    asked, wrong = run_share([one for one in share(TURN, spark=False) if one[0] == store], tmp_path)
+    assert asked[store] > 0
+    assert not wrong, "\n".join(wrong)
+
+
+def test_ten_turns_are_all_of_it() -> None:
+    pairs = [{(store, cell) for store, cells in share(turn, spark=False) for cell in cells} for turn in range(10)]
+    assert set().union(*pairs) == {(store, cell) for store, cells in share(None, spark=False) for cell in cells}
+    assert sum(map(len, pairs)) == len(set().union(*pairs))
+    assert {store for store, _ in share(None, spark=False)} == set(CASES)
