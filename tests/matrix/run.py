@@ -18,13 +18,13 @@ TENTHS = 10
 def share(turn: int | None, *, spark: bool) -> Iterator[tuple[str, list[str]]]:
     """(store, its cells) of a turn: a tenth of the stores with all cells; everything where `turn` is None.
 
-    Ten turns are all pairs. A store that takes seconds a cell is met each turn with a tenth of the cells instead.
+    Ten turns are all pairs. A store that takes seconds a cell is met every other turn with a fifth of the cells instead.
     """
     for row, name in enumerate(CASES):
         live = CASES[name].state == "live"
         cells = [one for one in CELLS if CELLS[one].spark == spark and (CELLS[one].live or not live)]
         if turn is not None and CASES[name].large:
-            cells = cells[(row + turn) % TENTHS :: TENTHS]
+            cells = [] if (row + turn) % 2 else cells[turn % TENTHS // 2 :: TENTHS // 2]
         elif turn is not None and row % TENTHS != turn % TENTHS:
             cells = []
         if cells:
