@@ -18,7 +18,7 @@ TENTHS = 10
 def share(turn: int | None, *, spark: bool) -> Iterator[tuple[str, list[str]]]:
     """(store, its cells) of a turn: a tenth of the stores with all cells; everything where `turn` is None.
 
-    Ten turns are all pairs. A store that takes seconds a cell is met every other turn with a fifth of the cells instead.
+    Ten turns are all pairs. A store that takes seconds a cell is met every other turn, with a fifth of the cells.
     """
     for row, name in enumerate(CASES):
         live = CASES[name].state == "live"
