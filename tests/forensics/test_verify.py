@@ -66,7 +66,9 @@ def test_what_we_rebuild_is_sound(golden: Callable[[str], Golden], tmp_path: Pat
         root = store.copy(tmp_path)
         for kind in ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index"):
             shutil.rmtree(root / kind, ignore_errors=True)
-        rebuild(str(root), str(root), config_of(store))
+        rebuild(str(root), str(tmp_path / "made"), config_of(store))
+        for made in os.listdir(tmp_path / "made"):
+            os.rename(tmp_path / "made" / made, root / made)
         check(root, store, notes={"units-pre-blank"} if name == "rolled" else ())
 
 

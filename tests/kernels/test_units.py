@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import random
+import subprocess
+import sys
 from array import array
 
 import pytest
@@ -188,3 +191,17 @@ def test_a_position_without_record_is_refused() -> None:
 
 def test_unit_bytes() -> None:
     assert units.unit(1, 2, -3).hex() == "000000000000000100000002fffffffffffffffd"
+
+
+@pytest.mark.parametrize("level", [0, 1, 2], ids=["plain", "carry-less", "AVX-512"])
+def test_each_kind_of_cpu_gives_java_s_hashes(golden, level: int):
+    """Queues with tags that are not ASCII, which Java wrote: with the instructions of lesser CPUs too."""
+    store = golden("basic")
+    words = ["verify", str(store.path), *(f"--set={key}={value}" for key, value in store.config.items())]
+    done = subprocess.run(
+        [sys.executable, "-m", "flintmq", *words],
+        env={**os.environ, "FLINTMQ_CPU_LEVEL": str(level)},
+        capture_output=True,
+        text=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "") and "no defects" in done.stdout, done.stdout[:1000]

@@ -74,10 +74,10 @@ def command(
     """
     if master is not None and engine is not Engine.spark:
         raise UsageError("--master belongs to --engine spark")
-    from flintmq.storage.where import local_only
+    from flintmq.storage.where import outside_store
 
     out, config = output(as_json), store_config(settings)
-    into = local_only(into)  # before Spark starts
+    into = outside_store(into, store, config)  # before Spark starts
     if engine is Engine.spark:
         from flintmq.cli.spark_job import spark_job
         from flintmq.spark.jobs import rebuild as job

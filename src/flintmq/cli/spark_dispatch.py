@@ -61,8 +61,10 @@ def command(
     round ended. DIR may be STORE itself if the engine was opened with dispatch="external", or if nobody writes it.
     """
     from flintmq.spark.jobs.dispatch import dispatch
+    from flintmq.storage.where import outside_store
 
     out, config = output(as_json), store_config(settings)
+    into = outside_store(into, store, config, root_itself=True)  # before Spark starts
     stop = threading.Event()
     with spark_job("dispatch", master, out) as (spark, progress):
         for number in (signal.SIGINT, signal.SIGTERM):

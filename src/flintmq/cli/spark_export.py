@@ -127,10 +127,12 @@ def export_command(
     Files by topic and date; a second run adds only what is new. All files of a run, or of a micro-batch with --stream,
     appear at once or none. The columns are those of the schema.
     """
-    from flintmq.storage.where import local_only
+    from flintmq.storage.where import outside_store
 
     out, config = output(as_json), store_config(settings)
-    into = local_only(into)  # before Spark starts
+    into = outside_store(into, store, config)  # before Spark starts
+    if checkpoint is not None:
+        outside_store(checkpoint, store, config)
     if not stream and (once or max_offsets is not None):
         raise UsageError("--once and --max-offsets are for --stream; an export without it takes what is there")
     choices: dict[str, Any] = {

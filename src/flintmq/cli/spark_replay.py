@@ -74,8 +74,10 @@ def command(
     once more adds only what is new in the source, also after it was killed. --set is for the store that is written.
     """
     from flintmq.spark.jobs.replay import replay
+    from flintmq.storage.where import outside_store
 
     out, config = output(as_json), store_config(settings)
+    into = outside_store(into, source)  # before Spark starts
     with spark_job("replay", master, out) as (spark, progress):
         done = replay(
             spark,

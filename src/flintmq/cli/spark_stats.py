@@ -61,7 +61,7 @@ def command(
     printer, config = output(as_json), store_config(settings)
     first, end = time_range(since, until)
     if out is not None:
-        check_target(out, store)  # before Spark is started
+        check_target(out, store, config)  # before Spark is started
     with spark_job("stats", master, printer) as (spark, progress):
         found = stats(
             spark,

@@ -28,6 +28,8 @@ from flintmq.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from flintmq.config import StoreConfig
+
 EPILOG = examples(
     'flintmq sql /var/rocketmq/store "select topic, count(*) from messages group by 1"',
     'flintmq sql /var/rocketmq/store "select keys, decode(body) as body from messages" --topic Orders --output o.csv',
@@ -79,7 +81,7 @@ def command(
     """
     form, limit = _form(kind, target, as_json), byte_count("--memory", memory)
     if target is not None:
-        _check(target, store)
+        _check(target, store, store_config(settings))
     first, end = time_range(since, until)
     from flintmq.arrow.dataset import dataset
     from flintmq.arrow.sql import ask
@@ -124,13 +126,14 @@ def _form(kind: str | None, target: str | None, as_json: bool) -> str:
     return form or "table"
 
 
-def _check(target: str, store: str) -> None:
+def _check(target: str, store: str, config: StoreConfig) -> None:
     """Look whether the file may be made, before the work."""
-    path, root = os.path.realpath(target), os.path.realpath(store)
+    from flintmq.storage.where import outside_store
+
+    outside_store(target, store, config)
+    path = os.path.realpath(target)
     if os.path.lexists(target):
         raise UsageError(f"{target} is there; remove it or give another name")
-    if os.path.commonpath([path, root]) == root:
-        raise UsageError(f"{target} lies in the store, where nothing is written; give another place")
     if not os.path.isdir(os.path.dirname(path)):
         raise UsageError(f"{os.path.dirname(path)} is no directory; make it first, or give another --output")
 

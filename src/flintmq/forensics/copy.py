@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.config import StoreConfig
-from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.errors import StoreAccessError, StoreError
 from flintmq.forensics import rebuild
 from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage import Salvage, Salvaged, check_target
@@ -25,7 +25,7 @@ from flintmq.forensics.verify_config import ROOT_NAMES
 from flintmq.format.index import PEER_533
 from flintmq.storage.effects import REAL
 from flintmq.storage.staging import bring_in, staging_for
-from flintmq.storage.where import effects_for, is_remote, local_only
+from flintmq.storage.where import effects_for, is_remote, local_only, outside_store
 from flintmq.store import geometry
 from flintmq.store.log import find_end
 from flintmq.store.log_files import file_start
@@ -140,10 +140,7 @@ def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]
     into = os.path.normpath(os.path.abspath(local_only(into)))
     config = config or StoreConfig()
     root = geometry.open_root(root, config, effects_for(root, config.s3))
-    real = os.path.realpath(into)
-    for place in (root, *(os.path.join(root, name) for name in ROOT_NAMES)):  # some may be links to other disks
-        if not is_remote(root) and os.path.commonpath([real, os.path.realpath(place)]) == os.path.realpath(place):
-            raise UsageError(f"{into} lies in the store, where nothing is written; give another place")
+    outside_store(into, root, config)
     check_target(into)
     return into, root
 

@@ -21,7 +21,7 @@ from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
 from flintmq.format.index import HEADER, PEER_533, PEER_540
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
-from flintmq.storage.where import effects_for, local_only
+from flintmq.storage.where import effects_for, local_only, outside_store
 from flintmq.store import geometry, index_files
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules, each_block
 from flintmq.store.index_builder import IndexFileBuilder
@@ -109,10 +109,11 @@ def plan_rebuild(
 
     Raises:
         NotAStoreError, UnsupportedFormatError: root is no store that can be read.
-        UsageError: an unknown peer, or `into` already has what would be made.
+        UsageError: an unknown peer, or `into` lies in the store or already has what would be made.
         ConfigError: a geometry that cannot be.
     """
     plan = plan_of(root, into, config, peer, effects)
+    outside_store(into, root, config)
     into, disk = plan.into, plan.disk
     taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:
@@ -211,7 +212,7 @@ def rebuild(
     Args:
         root: the store; its `config/topics.json` tells queue types, its own queues and index are not read but for
             the sizes of their files.
-        into: takes the result; the store itself if it has none of these directories.
+        into: takes the result; a directory outside the store.
         config: RocketMQ's keys for what the files do not tell.
         peer: whose habits to follow, "5.3.3" or "5.4.0" (which indexes tags too).
         progress: called now and then with bytes of log done and in all.

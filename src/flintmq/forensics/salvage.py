@@ -28,7 +28,7 @@ from flintmq.format.record import encode_blank
 from flintmq.kernels import append
 from flintmq.storage.effects import REAL
 from flintmq.storage.staging import bring_in, staging_for
-from flintmq.storage.where import local_only
+from flintmq.storage.where import local_only, outside_store
 from flintmq.store import geometry
 from flintmq.store.log import LogWalk, Piece
 from flintmq.store.log_files import LogFiles
@@ -104,11 +104,12 @@ def salvage_into(
 
     Raises:
         NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
-        UsageError: an unknown peer, or `into` is taken.
+        UsageError: an unknown peer, or `into` is taken or lies in the store.
         StoreLockedError: the store is in use.
         OSError: the disk is full or fails; nothing is at `into` then.
     """
     into = os.path.normpath(os.path.abspath(local_only(into)))
+    outside_store(into, root, config)
     plan = rebuild.plan_of(root, into, config, peer)
     if plan.facts.live:
         raise StoreLockedError(f"{root}: a running store holds its lock; stop it first, or salvage a copy")

@@ -13,7 +13,7 @@ from typing import Any
 
 from flintmq.config import KEYS, StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.storage.where import absolute
+from flintmq.storage.where import absolute, outside_store
 
 FORM = "flintmq verify 1"
 """What the file calls itself; another form gets another number."""
@@ -34,9 +34,7 @@ class StateFile:
 
     def __init__(self, path: str | os.PathLike[str], root: str, config: StoreConfig) -> None:
         self.path = os.path.abspath(os.fspath(path))
-        folder = os.path.realpath(root)
-        if os.path.commonpath([folder, os.path.realpath(self.path)]) == folder:
-            raise UsageError(f"{self.path} lies in the store, where nothing is written; name a file elsewhere")
+        outside_store(self.path, root, config)
         if not os.access(os.path.dirname(self.path), os.W_OK):
             raise StoreAccessError(f"{self.path}: no directory there that can be written; name a file elsewhere")
         settings = {key: str(getattr(config, KEYS[key])) for key in sorted(config.given & KEYS.keys())}

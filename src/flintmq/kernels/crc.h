@@ -11,6 +11,7 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <errno.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <time.h>
@@ -278,7 +279,7 @@ static inline int64_t hash_if_ascii(uint32_t h, const uint8_t *p, int64_t at, in
 #if FMQ_X86
     if (fmq_level == 2 && n > 0 && n <= 64) return fmq_hash_512(h, p + at, n);
 #endif
-    return all_ascii(p, at, n) ? hash_ascii(h, p, at, n) : -1;
+    return all_ascii(p, at, n) ? (int64_t)hash_ascii(h, p, at, n) : -1; /* without the cast -1 is 2^32-1 */
 }
 
 /* A hash that nobody can foresee who does not know seed and secret (an odd number): names from files, made to collide
@@ -350,6 +351,8 @@ __attribute__((constructor)) static void fmq_init(void) {
 #elif FMQ_ARM && defined(HWCAP_CRC32)
     fmq_level = (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 #endif
+    const char *most = getenv("FLINTMQ_CPU_LEVEL"); /* a lower one, so that a test has the way that other CPUs go */
+    if (most && *most >= '0' && *most - '0' < fmq_level) fmq_level = *most - '0';
 }
 
 static inline uint32_t fmq_crc_tables(uint32_t c, const uint8_t *p, int64_t n) {

@@ -9,8 +9,10 @@ from __future__ import annotations
 import importlib
 import os
 import re
+from collections.abc import Iterator
 from urllib.parse import unquote, urlsplit
 
+from flintmq.config import StoreConfig
 from flintmq.config_s3 import S3Options
 from flintmq.config_text import short
 from flintmq.errors import MissingExtraError, UsageError
@@ -19,6 +21,19 @@ from flintmq.storage.effects import REAL, Effects
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
 _OBJECT = re.compile(r"\w+://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]{0,62})(?P<key>(/.*)?)", re.ASCII | re.DOTALL)
 PREFIX = "s3://"
+FOLDERS = (
+    "commitlog",
+    "consumequeue",
+    "consumequeue_ext",
+    "batchconsumequeue",
+    "index",
+    "config",
+    "timerlog",
+    "compaction",
+    "quarantine",
+)
+"""Directories in a store's root: each may be a link to another disk, and what it leads to is of the store."""
+_BESIDE_LOG = ("checkpoint", "config", "consumequeue")
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
@@ -93,3 +108,74 @@ def local_only(path: str | os.PathLike[str]) -> str:
             "(`aws s3 sync DIR URL`)"
         )
     return text
+
+
+def outside_store(
+    target: str | os.PathLike[str],
+    root: str | os.PathLike[str],
+    config: StoreConfig | None = None,
+    *,
+    root_itself: bool = False,
+) -> str:
+    """Refuse a place to write to that lies in the store that is read: no command writes in its source.
+
+    Of the store are its root, what the directories in it are links to, and the directories that
+    `storePathCommitLog` and `readOnlyCommitLogStorePaths` name. Links, `..` and relative paths are followed, and
+    directories are compared by what they are, not by their names: neither another spelling nor a mount hides one.
+
+    Args:
+        target: a file or directory that will be written; it and its parents need not be there.
+        root: the store, also by a URL (a directory never lies in one of object storage).
+        config: the keys that are known.
+        root_itself: the root as such may be the target, though nothing below it.
+
+    Returns:
+        `target` as a path.
+
+    Raises:
+        UsageError: it lies there, or is a URL.
+    """
+    path, source = local_only(target), store_path(root)
+    if is_remote(source):
+        return path
+    config = config or StoreConfig()
+    places = [_identity(place) for place in _places(source, config)]
+    taken = {place for place in places if place is not None}
+    # A link is replaced, or has its work done beside it, where the link is; and written to where it leads.
+    folder, name = os.path.split(os.path.abspath(path))
+    beside = os.path.join(os.path.realpath(folder), name)
+    for real in {os.path.realpath(path), beside}:
+        own = root_itself and _identity(real) == _identity(os.path.realpath(source))
+        if not own and any(_identity(above) in taken for above in _upward(real)):
+            raise UsageError(f"{path} lies in the store, where nothing is written; give another place")
+    return path
+
+
+def _places(root: str, config: StoreConfig) -> Iterator[str]:
+    """Directories that are of a store: all that is below them is."""
+    yield os.path.realpath(root)
+    for name in FOLDERS:
+        yield os.path.realpath(os.path.join(root, name))
+    logs = f"{config.store_path_commit_log},{config.read_only_commit_log_store_paths}".split(",")
+    yield from (os.path.realpath(path.strip()) for path in logs if path.strip())
+    # A directory with links to a store's log, and no more, stands for that store.
+    parent = os.path.dirname(os.path.realpath(os.path.join(root, "commitlog")))
+    if any(os.path.lexists(os.path.join(parent, name)) for name in _BESIDE_LOG):
+        yield parent
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """What a directory is, whatever its name; None if there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _upward(path: str) -> Iterator[str]:
+    """A path and all directories above it."""
+    yield path
+    while (above := os.path.dirname(path)) != path:
+        path = above
+        yield path

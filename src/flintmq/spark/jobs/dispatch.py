@@ -38,7 +38,7 @@ from flintmq.spark.jobs.run import parallelism, run_tasks
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.splits import LogRange, cut, split_count
 from flintmq.storage.dispatch_lock import DispatchLock
-from flintmq.storage.where import absolute, local_only
+from flintmq.storage.where import absolute, outside_store
 from flintmq.store.log import LogEnd, LogWalk, find_end
 from flintmq.store.opening import batch_topics
 from flintmq.store.queue_writer import WriterState
@@ -122,8 +122,8 @@ def dispatch(
 
     Raises:
         NotAStoreError, UnsupportedFormatError, StoreAccessError: root is no store that can be read.
-        UsageError: `into` holds what this job did not make, or another log; or the log is not the one of before; or
-            an argument that cannot be.
+        UsageError: `into` lies below the store's root, or holds what this job did not make, or another log; or the log
+            is not the one of before; or an argument that cannot be.
         ConfigError: a geometry that cannot be, or another than that of `into`.
         StoreLockedError: somebody else writes queues and index there.
         CorruptStoreError: damage in the log; what was dispatched before it stays.
@@ -131,7 +131,7 @@ def dispatch(
     """
     if max_bytes < 1 or not interval_s >= 0:
         raise UsageError(f"max_bytes={max_bytes}, interval_s={interval_s}; give at least 1 and 0")
-    root, into = absolute(root), os.path.abspath(local_only(into))
+    root, into = absolute(root), os.path.abspath(outside_store(into, root, config, root_itself=True))
     plan = start.checked(root, into, config or StoreConfig(), peer)
     lock = DispatchLock(into)
     try:

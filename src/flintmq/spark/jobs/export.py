@@ -26,7 +26,7 @@ from flintmq.spark.jobs.target import Anchor, Manifest, StagedFile, Target, lock
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, shares, split_count
-from flintmq.storage.where import absolute, local_only
+from flintmq.storage.where import absolute, local_only, outside_store
 from flintmq.store.log_files import LogFiles
 from flintmq.store.predicate import Predicate
 from flintmq.store.records import record_at
@@ -145,6 +145,8 @@ def export(
     )
     report = Report()
     plan = plan_scan(options, report)
+    for place in filter(None, (out, checkpoint)):
+        outside_store(place, root, config)
     with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
         last, copy = target.last(), Checkpoint.at(checkpoint, target.root)
         choice = choice_of(options, files.shape, stream=False)

@@ -26,7 +26,7 @@ from flintmq.spark.options import ReadOptions
 from flintmq.spark.stream import plan
 from flintmq.spark.stream.options import StreamOptions
 from flintmq.spark.stream.scan import read_part
-from flintmq.storage.where import absolute, local_only
+from flintmq.storage.where import absolute, local_only, outside_store
 from flintmq.store.predicate import Predicate
 from flintmq.store.report import Report
 
@@ -95,6 +95,8 @@ def export_stream(
         config=config or StoreConfig(),
     )
     stop = stop or threading.Event()
+    for place in filter(None, (out, checkpoint)):
+        outside_store(place, root, config)
     with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
         reader = StreamReader(StreamOptions(options, max_offsets=max_offsets, max_bytes=max_bytes), None)
         query = _Query(spark, reader, target, files, Checkpoint.at(checkpoint, target.root))

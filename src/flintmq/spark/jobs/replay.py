@@ -27,7 +27,7 @@ from flintmq.spark.jobs.replay_source import CHUNK_BYTES, Chunk, Source, StoreSo
 from flintmq.spark.jobs.replay_tasks import matching
 from flintmq.spark.jobs.run import Progress, parallelism
 from flintmq.storage.staging import bring_in, staging_for, sweep
-from flintmq.storage.where import local_only
+from flintmq.storage.where import local_only, outside_store
 from flintmq.store.log_files import LogFiles
 from flintmq.store.message_store import MessageStore
 from flintmq.store.report import Report
@@ -114,7 +114,8 @@ def replay(
         progress: called now and then with tasks done and in all.
 
     Raises:
-        UsageError: an option that cannot be; `into` holds other things; another replay makes the same store.
+        UsageError: an option that cannot be; `into` lies in the source, or holds other things; another replay makes the
+            same store.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the source or the directory cannot be used.
         StoreLockedError: somebody has the store open.
         CorruptStoreError: damage in the source's log.
@@ -133,6 +134,7 @@ def replay(
         raise UsageError("damage cannot be counted with a condition; replay all messages, or mend the source first")
     if os.path.realpath(source) == os.path.realpath(into):
         raise UsageError(f"{into}: source and target are the same; give another directory")
+    outside_store(into, source)
     exists = _is_store(into)
     if speed != "max" and not (live or exists):
         raise UsageError(f"speed {speed} is for messages that are put one by one; add live (--live), or leave it out")

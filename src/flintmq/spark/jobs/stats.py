@@ -23,6 +23,7 @@ from flintmq.spark.jobs.tally import BEHIND, COLUMNS, Tally
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut, split_count
+from flintmq.storage.where import outside_store
 from flintmq.store.predicate import Predicate
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
@@ -75,7 +76,7 @@ def stats(
         config=config or StoreConfig(),
     )
     if out is not None:
-        check_target(out, options.path)
+        check_target(out, options.path, config)
     report = Report()
     plan = plan_scan(options, report)
     count = min(split_count(plan.end - plan.begin, parallelism(spark)), max(TASKS_MOST, 2 * parallelism(spark)))
@@ -113,22 +114,22 @@ def count_range(plan: Plan, part: LogRange) -> dict[str, Any]:
     return {"tally": tally.state(), "damages": report.damage_count, "lost_bytes": report.lost_bytes}
 
 
-def check_target(out: str, root: str) -> None:
+def check_target(out: str, root: str, config: StoreConfig | None = None) -> None:
     """Look whether a page may be written; before the work, not after it.
 
     Args:
         out: the page's place.
         root: the store.
+        config: the keys that are known of it.
 
     Raises:
         UsageError: as for `stats`.
         OSError: what stands there cannot be read.
     """
+    outside_store(out, root, config)
     path = os.path.realpath(out)
     if os.path.isdir(path):
         raise UsageError(f"{out} is a directory; give the name of a file in it, such as {os.path.join(out, 'r.html')}")
-    if os.path.commonpath([path, os.path.realpath(root)]) == os.path.realpath(root):
-        raise UsageError(f"{out} lies in the store, where nothing is written; give another place")
     if os.path.exists(path):
         with open(path, "rb") as file:
             if not file.read(len(MARK)).startswith(MARK.encode()):

@@ -1,0 +1,143 @@
+"""No command writes in the store that it reads: every option that names a place, every way to name one in there."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from flintmq.cli import app
+from flintmq.config import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.storage.where import outside_store
+from tests.cli.conftest import Run
+from tests.compat.stores import Golden
+
+PLACES = ("--into", "--out", "--output", "--resume", "--checkpoint")
+NOT_PLACES = {"--at", "--as", "--config", "--body-schema", "--from", "--to"}
+"""Options whose word may be a file or a position that is read."""
+MORE = {
+    ("sql", "--output"): ["select 1", "--format", "csv"],
+    ("spark export", "--checkpoint"): ["--out", "lake"],
+}
+"""What else a command wants before it looks at the place."""
+MAY_BE_THE_ROOT = {("spark dispatch", "--into")}
+
+
+def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, f"{prefix}{name} ")
+        else:
+            yield prefix + name, command
+
+
+ALL = list(commands(typer.main.get_command(app.app)))
+OPTIONS = [(name, option, param) for name, command in ALL for param in command.params for option in param.opts]
+TAKING = [(name, option) for name, option, _ in OPTIONS if option in PLACES]
+
+
+def test_every_option_that_names_a_place_is_known():
+    """An option with DIR or FILE as its word is tried below, or is one that is only read."""
+    named = {
+        option
+        for _, option, param in OPTIONS
+        if option.startswith("--") and any(word in str(param.metavar) for word in ("DIR", "FILE", "PLACE"))
+    }
+    assert named - set(PLACES) <= NOT_PLACES
+    assert {name for name, _ in TAKING} >= {"rebuild", "salvage", "copy", "sql", "spark export", "spark replay"}
+
+
+def spellings(root: Path, folder: Path) -> Iterator[tuple[str, str]]:
+    """Places in the store: (what it is, how it is written). The working directory is `folder`."""
+    yield "the root", str(root)
+    yield "the root, relative", os.path.relpath(root, folder)
+    yield "below the root", str(root / "zz")
+    yield "in the log", str(root / "commitlog" / "zz")
+    yield "in the queues", str(root / "consumequeue" / "zz")
+    yield "parents that are not there", str(root / "a" / "b" / "zz.csv")
+    yield "dots", str(folder / "elsewhere" / ".." / root.name / "zz.csv")
+    yield "dots behind what is not there", str(root / "none" / ".." / "zz.csv")
+    (folder / "link").symlink_to(root)
+    yield "through a link", str(folder / "link" / "zz.csv")
+    (folder / "target").symlink_to(root / "zz.csv")
+    yield "a link to it", str(folder / "target")
+    (folder / "disk").mkdir()
+    shutil.move(root / "index", folder / "disk" / "index")
+    (root / "index").symlink_to(folder / "disk" / "index")
+    yield "what a directory of the root leads to", str(folder / "disk" / "index" / "zz.csv")
+    yield "by URL", f"file://{root}/zz.csv"
+
+
+def tree(folder: Path) -> dict[str, tuple[int, int]]:
+    return {str(path): (path.lstat().st_mtime_ns, path.lstat().st_size) for path in sorted(folder.rglob("*"))}
+
+
+@pytest.mark.parametrize("log_alone", [False, True], ids=["store", "log-alone"])
+@pytest.mark.parametrize(("name", "option"), TAKING)
+def test_no_command_writes_in_its_source(
+    run: Run,
+    golden: Callable[[str], Golden],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    option: str,
+    log_alone: bool,
+):
+    root = tmp_path / "shop"
+    if log_alone:
+        (root / "index").mkdir(parents=True)
+        shutil.copytree(golden("poison").path / "commitlog", root / "commitlog")
+    else:
+        shutil.copytree(golden("poison").path, root)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "elsewhere").mkdir()
+    for what, place in islice(spellings(root, tmp_path), 4 if log_alone else None):
+        if (name, option) in MAY_BE_THE_ROOT and what.startswith("the root"):
+            continue
+        if option == "--resume" and what == "by URL":  # a file's name, not a store's: there are no URLs of files
+            continue
+        before = tree(tmp_path)
+        found = run(*name.split(), root, *MORE.get((name, option), []), option, place)
+        assert (found.code, found.out) == (2, ""), (what, found)
+        assert "lies in the store, where nothing is written" in found.err or "same" in found.err, (what, found.err)
+        assert tree(tmp_path) == before, what
+
+
+def test_directories_of_the_configuration_are_of_the_store(tmp_path: Path):
+    root, log, old = tmp_path / "store", tmp_path / "log", tmp_path / "old"
+    for folder in (root, log, old):
+        folder.mkdir()
+    config = StoreConfig.from_keys({"storePathCommitLog": str(log), "readOnlyCommitLogStorePaths": str(old)})
+    for place in (log / "x", old, root / "x"):
+        with pytest.raises(UsageError, match="lies in the store"):
+            outside_store(place, root, config)
+    assert outside_store(log / "x", root) == str(log / "x")
+
+
+def test_links_to_a_log_stand_for_the_store_of_that_log(tmp_path: Path):
+    (tmp_path / "real" / "commitlog").mkdir(parents=True)
+    (tmp_path / "real" / "checkpoint").touch()
+    (tmp_path / "view").mkdir()
+    (tmp_path / "view" / "commitlog").symlink_to(tmp_path / "real" / "commitlog")
+    with pytest.raises(UsageError, match="lies in the store"):
+        outside_store(tmp_path / "real" / "x", tmp_path / "view")
+    (tmp_path / "disk" / "commitlog").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "commitlog").symlink_to(tmp_path / "disk" / "commitlog")
+    assert outside_store(tmp_path / "disk" / "x", tmp_path / "other") == str(tmp_path / "disk" / "x")
+
+
+@pytest.mark.parametrize("place", ["beside", "shop2/x", "shop-2", "a/b/c", "shop.html"])
+def test_other_places_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str):
+    (tmp_path / "shop" / "commitlog").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert outside_store(place, "shop") == place
+    assert outside_store(place, "s3://bucket/shop") == place
+    assert outside_store("shop", "shop", root_itself=True) == "shop"
