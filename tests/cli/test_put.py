@@ -55,6 +55,13 @@ def test_a_refused_message_ends_with_its_status(run: Run, tmp_path: Path) -> Non
     assert "MESSAGE_ILLEGAL: the message is not stored" in result.err
 
 
+def test_no_line_behind_a_refused_one_is_stored(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, b"one\n" + b"x" * 70_000 + b"\nthree\n")
+    result = run("put", tmp_path / "store", "T", "--lines", "--set", "mappedFileSizeCommitLog=65536")
+    assert result.code == 3 and [line.split()[0] for line in result.out.splitlines()] == ["PUT_OK", "MESSAGE_ILLEGAL"]
+    assert [row["body"] for row in run("scan", tmp_path / "store", "--json").rows] == ["b25l"]
+
+
 def test_wrong_use(run: Run, tmp_path: Path) -> None:
     assert run("put", tmp_path / "store", "T", "x", "--lines").code == 2
     assert run("put", tmp_path / "store", "T", "x", "--set", "noSuchKey=1").code == 2

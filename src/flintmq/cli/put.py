@@ -58,7 +58,7 @@ def command(
     with flintmq.MessageStore(store, config=store_config(settings)) as opened:
         for bodies in _bodies(body, lines):
             messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
-            results = opened.put_many(messages)
+            results = opened.put_many(messages, until_refused=True)
             out.lines([_json(r) if as_json else _line(r, topic, queue_id) for r in results])
             failed = next((r for r in results if r.outcome is not flintmq.Outcome.OK), None)
             if failed is not None:

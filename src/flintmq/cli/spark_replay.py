@@ -61,6 +61,12 @@ def command(
     skip_damage: Annotated[
         bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
     ] = False,
+    skip_refused: Annotated[
+        bool,
+        typer.Option(
+            "--skip-refused", help="Leave out messages that the store would refuse, and tell it with exit code 1."
+        ),
+    ] = False,
     peer: PeerOption = Peer.v533,
     master: MasterOption = None,
     access: AccessOption = Access.pread,
@@ -70,8 +76,9 @@ def command(
     """Replay messages into a store.
 
     Into a directory that is not there or empty: many workers write a new store, which appears whole or not at all.
-    Into a store that is there, and that nobody has open: messages are put behind its own, in order. The same replay
-    once more adds only what is new in the source, also after it was killed. --set is for the store that is written.
+    Into a store that is there, and that nobody has open: messages are put behind its own, in order, if it takes all
+    of them. The same replay once more adds only what is new in the source, also after it was killed. --set is for the
+    store that is written.
     """
     from flintmq.spark.jobs.replay import replay
     from flintmq.storage.where import outside_store
@@ -90,12 +97,13 @@ def command(
             dry_run=dry_run,
             system_topics=system_topics,
             fail_on_data_loss=not skip_damage,
+            skip_refused=skip_refused,
             access=access.value,
             peer=peer.value,
             progress=progress,
         )
     out.result(done, lambda value: _render(value, into))
-    return 1 if done.damages else 0
+    return 1 if done.damages or done.left_out.get("refused_messages") else 0
 
 
 def _render(done: Replayed, into: str) -> Iterable[Any]:

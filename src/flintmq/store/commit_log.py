@@ -164,8 +164,8 @@ class CommitLog:
         result = self.appender.put(message)
         return result if result is not None else self._put_slowly(message)
 
-    def put_many(self, messages: Sequence[Message]) -> list[PutResult]:
-        """Append messages in order; a result each, as `put` gives them.
+    def put_many(self, messages: Sequence[Message], until_refused: bool = False) -> list[PutResult]:
+        """Append messages in order; a result each, as `put` gives them, up to the first refused one if that is wanted.
 
         Thread: any. Others' messages may come between. Durability: as for put.
         """
@@ -174,6 +174,8 @@ class CommitLog:
         while (at := self.appender.put_list(rest, at, results)) < len(rest):
             results.append(self._put_slowly(rest[at]))
             at += 1
+            if until_refused and results[-1].status is not PutMessageStatus.PUT_OK:
+                break
         return results
 
     def _put_slowly(self, message: Message) -> PutResult:

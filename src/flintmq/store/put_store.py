@@ -38,11 +38,16 @@ class PutStore:
         self._check_open()
         return self._puts.put_async(message, self.quick)
 
-    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+    def put_many(self, messages: Iterable[Message], *, until_refused: bool = False) -> list[PutResult]:
         """Store messages in order, with one wait for the disk at the end.
 
+        Args:
+            messages: any.
+            until_refused: stop at the first message that is not stored, so that none behind it is, and all can be put
+                again from there on. Without it each message is tried.
+
         Returns:
-            One result a message, in order.
+            One result a message, in order; with `until_refused` the last one may be that of the refused message.
 
         Raises:
             UsageError: the store is closed.
@@ -50,7 +55,7 @@ class PutStore:
         Thread: any. Durability: as for put, for all of them when it returns.
         """
         self._check_open()
-        return self._puts.put_many(messages)
+        return self._puts.put_many(messages, until_refused)
 
     def put_batch(self, messages: Iterable[Message], properties: Mapping[str, str] | None = None) -> list[PutResult]:
         """Store a batch as RocketMQ does: messages of one queue, all of them or none.

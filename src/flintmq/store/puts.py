@@ -66,10 +66,14 @@ class Puts:
         done = self.flush.wait_flushed(result.physical_offset + result.size)
         return result if done else self._unflushed(result)
 
-    def put_many(self, messages: Iterable[Message]) -> list[PutResult]:
+    def put_many(self, messages: Iterable[Message], until_refused: bool) -> list[PutResult]:
         """Messages in order, with one wait for the disk at the end."""
         messages = list(messages)
-        return self._settled(messages, self._append_all(messages, self.log.put_many))
+
+        def append(many: list[Message]) -> list[PutResult]:
+            return self.log.put_many(many, until_refused)
+
+        return self._settled(messages, self._append_all(messages, append))
 
     def put_batch(self, messages: Iterable[Message], shared: Mapping[str, str] | None) -> list[PutResult]:
         """A batch, all or none, with one wait for the disk at the end."""

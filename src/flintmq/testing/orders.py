@@ -95,7 +95,7 @@ def take(path: str | os.PathLike[str], orders: int, rate: float, acks: Path | No
         while number < orders:
             now = time.time_ns() // 1_000_000  # they were some ms on their way
             batch = [order(n, now - n * n % 19) for n in range(number, min(number + AT_ONCE, orders))]
-            for result in store.put_many(batch):
+            for result in store.put_many(batch, until_refused=True):
                 if result.status.name != "PUT_OK":
                     raise StoreError(f"{path}: order {number} was not stored: {result.status.name}")
             number += len(batch)

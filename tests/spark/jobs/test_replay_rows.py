@@ -13,6 +13,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import UsageError
 from flintmq.format import record
 from flintmq.format.message_id import parse_host
+from flintmq.spark.jobs.refusals import checked
 from flintmq.spark.jobs.replay_rows import Records, Row, Rules, messages, rows_after
 
 RULES = Rules(1 << 20, 1 << 19)
@@ -39,7 +40,7 @@ ROWS = [
 
 def test_the_bytes_are_those_of_the_reference() -> None:
     records = Records(batch_of(*ROWS).slice(0))
-    sizes = records.sizes(RULES)
+    sizes, _ = records.sizes(RULES)
     records.count({("T", 0): 5})
     assert records.rise(0) == 2000
     out = bytearray(4096)
@@ -86,14 +87,14 @@ def test_a_missing_last_separator_stays_missing() -> None:
     batch = batch_of({"properties": [("a", "b")], "size": 91 + 1 + 3}, {"properties": [("a", "b")], "size": 91 + 1 + 4})
     records = Records(batch)
     assert (records.properties[2] - records.properties[1]).tolist() == [3, 4]
-    assert records.sizes(RULES).tolist() == [95, 96]
-    assert records.sizes(Rules(1 << 20, 1 << 19, crc_property=True)).tolist() == [116, 116]
+    assert records.sizes(RULES)[0].tolist() == [95, 96]
+    assert records.sizes(Rules(1 << 20, 1 << 19, crc_property=True))[0].tolist() == [116, 116]
 
 
 def test_what_makes_no_record_is_named() -> None:
     for row in ({"body": bytes(1 << 19)}, {"properties": [("a", "b" * 32_765)]}):
-        with pytest.raises(UsageError, match="topic 'T', queue 0, offset 0 of the source"):
-            Records(batch_of(row)).sizes(RULES)
+        with pytest.raises(UsageError, match="topic 'T', queue 0, offset 0 of the source: makes a record of"):
+            checked(batch_of(row), RULES, Counter())
     with pytest.raises(UsageError, match="host"):
         Records(batch_of({"born_host": "here"}))
 

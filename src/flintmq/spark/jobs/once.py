@@ -177,9 +177,9 @@ def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -
         what: names each of them, for errors.
 
     Raises:
-        StoreError: one was not stored; those before it are.
+        StoreError: one was not stored, or is not certain to be; those before it are stored, none behind it was tried.
     """
-    results = store.put_many(messages)
+    results = store.put_many(messages, until_refused=True)
     for result, name in zip(results, what, strict=False):
         if result.status is not PutMessageStatus.PUT_OK:
             advice = "the disk is full or the store refuses puts; run the same again when that is over"

@@ -10,25 +10,24 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
-from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.errors import StoreError, UsageError
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.spark.jobs.once import Ledger
+from flintmq.spark.jobs.refusals import batches_of, target_config
 from flintmq.spark.jobs.replay_bulk import load
 from flintmq.spark.jobs.replay_live import Pace, Position, put_rows
-from flintmq.spark.jobs.replay_plan import count, rules_of, share_out
-from flintmq.spark.jobs.replay_rows import Row
+from flintmq.spark.jobs.replay_plan import count, count_rows, rules_of, share_out
+from flintmq.spark.jobs.replay_rows import Row, Rules
 from flintmq.spark.jobs.replay_source import CHUNK_BYTES, Chunk, Source, StoreSource, open_source, rows_of
 from flintmq.spark.jobs.replay_tasks import matching
 from flintmq.spark.jobs.run import Progress, parallelism
 from flintmq.storage.staging import bring_in, staging_for, sweep
 from flintmq.storage.where import local_only, outside_store
-from flintmq.store.log_files import LogFiles
 from flintmq.store.message_store import MessageStore
 from flintmq.store.report import Report
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
 
 LEAST_CHUNK = 1 << 20
 BULK, LIVE = "bulk", "live"
+LOOKING = 0.3  # of the work of puts, for progress: all messages are looked at before the first is put
 STAGING = "replay"  # of a bulk load, beside its place
 
 
@@ -79,7 +79,7 @@ class Replayed:
 
 
 def replay(
-    spark: SparkSession,
+    spark: SparkSession | None,
     source: str,
     into: str,
     config: StoreConfig | None = None,
@@ -90,6 +90,7 @@ def replay(
     dry_run: bool = False,
     system_topics: bool = False,
     fail_on_data_loss: bool = True,
+    skip_refused: bool = False,
     access: str = "pread",
     peer: str = PEER_533,
     progress: Progress | None = None,
@@ -97,7 +98,8 @@ def replay(
     """Put the messages of a source into a store, each queue's in its order.
 
     Args:
-        spark: the session. Workers must see `source` and `into` under the same paths as the driver.
+        spark: the session. Workers must see `source` and `into` under the same paths as the driver. None will do to put
+            messages of a store one by one without a condition: then this process does all of it.
         source: a store, a Delta table or a directory of exports to Parquet.
         into: a directory that is not there or empty: it becomes a new store, by a bulk load. Or a store, which nobody
             has open: messages are put behind those that it has.
@@ -109,13 +111,15 @@ def replay(
         dry_run: count, and write nothing.
         system_topics: the broker's own topics too, which it would work on again.
         fail_on_data_loss: damage in a source's log is an error; else it is passed over and counted.
+        skip_refused: messages that the store would refuse are left out and counted; else the first of them is an error,
+            and nothing is written.
         access: "pread" or "map".
         peer: as which RocketMQ to write, "5.3.3" or "5.4.0".
         progress: called now and then with tasks done and in all.
 
     Raises:
         UsageError: an option that cannot be; `into` lies in the source, or holds other things; another replay makes the
-            same store.
+            same store; the store would refuse a message (and not skip_refused).
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the source or the directory cannot be used.
         StoreLockedError: somebody has the store open.
         CorruptStoreError: damage in the source's log.
@@ -144,7 +148,7 @@ def replay(
     read = open_source(source, StoreConfig.from_keys(sizes), fail_on_data_loss, access)
     giver = f"replay of {os.path.abspath(source)}"
     giver += (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
-    job = _Job(spark, read, into, config, where, system_topics, fail_on_data_loss, peer, giver, progress)
+    job = _Job(spark, read, into, config, where, system_topics, fail_on_data_loss, skip_refused, peer, giver, progress)
     if live or exists:
         return job.dry(LIVE) if dry_run else job.live(pace)
     return job.dry(BULK) if dry_run else job.bulk()
@@ -154,13 +158,14 @@ def replay(
 class _Job:
     """A replay whose options are checked."""
 
-    spark: SparkSession
+    spark: Any
     source: Source
     into: str
     config: StoreConfig
     where: str | None
     system_topics: bool
     strict: bool
+    skip_refused: bool
     peer: str
     giver: str
     progress: Progress | None
@@ -169,7 +174,7 @@ class _Job:
         """Count what there is to do."""
         at = Position.read(Ledger(self.into), self.giver)
         after = at.after if at is not None else None
-        rules = rules_of(self._config(), self.system_topics)
+        rules = self._puts(target_config(self.into, self.config)) if mode == LIVE else self._bulk()
         counted = count(self.spark, self.source, self._chunks(after), self.where, rules, after, self.progress)
         done = self._counts(Replayed(mode, self.source.kind, dry_run=True), counted)
         done.files = sum(share.files for share in share_out(counted, rules.file_size)) if mode == BULK else 0
@@ -177,7 +182,7 @@ class _Job:
 
     def bulk(self) -> Replayed:
         """Make a new store."""
-        rules = rules_of(self.config, self.system_topics)
+        rules = self._bulk()
         with staging_for(self.into, STAGING) as staging:
             counted = count(self.spark, self.source, self._chunks(None), self.where, rules, None, self._stage(0, 0.4))
             done = self._counts(Replayed(BULK, self.source.kind), counted)
@@ -194,13 +199,17 @@ class _Job:
 
     def live(self, pace: Pace) -> Replayed:
         """Put messages into a store."""
-        rules = rules_of(self._config(), self.system_topics)
         left_out, report = Counter[str](), Report()
         sweep(self.into, STAGING)
+        if not _is_store(self.into):  # what is refused leaves no empty store behind
+            self._look(self._puts(self.config), None)
         with MessageStore(self.into, self.config, peer=self.peer) as store:
+            rules = self._puts(store.config)
             ledger = Ledger(self.into)
             at = Position.read(ledger, self.giver)
             after = at.after if at is not None else None
+            if store.recovered.state.end:
+                self._look(rules, after)
             batches = self._batches(self._chunks(after), report)
             kept = after is not None and self.source.begin <= after.physical_offset
             at, put, found = put_rows(store, ledger, self.giver, batches, rules, pace, left_out, kept)
@@ -214,6 +223,27 @@ class _Job:
             damages=report.damage_count,
             lost_bytes=report.lost_bytes,
         )
+
+    def _look(self, rules: Rules, after: Row | None) -> None:
+        """Look at all messages before the first is put.
+
+        Raises:
+            UsageError: the store would refuse one (and not skip_refused).
+        """
+        chunks = self._chunks(after)
+        if self.spark is not None:
+            count(self.spark, self.source, chunks, self.where, rules, after, self._stage(0, LOOKING))
+            return
+        for number, chunk in enumerate(chunks):
+            count_rows(rules, after, number, rows_of(self.source, chunk, Report()))
+
+    def _bulk(self) -> Rules:
+        return rules_of(self.config, self.system_topics, self.skip_refused)
+
+    def _puts(self, config: StoreConfig) -> Rules:
+        """The rules of a store that takes messages one by one."""
+        rules = rules_of(config, self.system_topics, self.skip_refused)
+        return replace(rules, puts=config, inner_topics=batches_of(self.into))
 
     def _chunks(self, after: Row | None) -> list[Chunk]:
         """The chunks that hold what comes behind a row.
@@ -237,22 +267,15 @@ class _Job:
 
     def _batches(self, chunks: list[Chunk], report: Report) -> Iterator[pa.RecordBatch]:
         """The rows of chunks in order, read here; with a condition by a task each."""
+        progress = self._stage(LOOKING, 1)
         for number, chunk in enumerate(chunks):
             if self.where is None:
                 yield from rows_of(self.source, chunk, report)
             else:
                 table = matching(self.spark, self.source, [[chunk]], self.where).toArrow()
                 yield from table.cast(SPARK_SCHEMA).to_batches()
-            if self.progress:
-                self.progress(number + 1, len(chunks))
-
-    def _config(self) -> StoreConfig:
-        """The configuration, with the size of the log's files as the target has it."""
-        with suppress(StoreAccessError):
-            files = LogFiles.discover([os.path.join(self.into, "commitlog")])
-            if files.files and "mappedFileSizeCommitLog" not in self.config.given:
-                return self.config.with_keys({"mappedFileSizeCommitLog": files.file_size})
-        return self.config
+            if progress:
+                progress(number + 1, len(chunks))
 
     def _counts(self, done: Replayed, counted: Any) -> Replayed:
         left_out = Counter[str]()

@@ -30,8 +30,9 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.text import java_encode
 from flintmq.kernels import append
 from flintmq.spark.jobs.rebuild import rebuild
+from flintmq.spark.jobs.refusals import checked
 from flintmq.spark.jobs.replay_plan import Counted, Share, share_out
-from flintmq.spark.jobs.replay_rows import Queues, Records, Row, Rules, messages
+from flintmq.spark.jobs.replay_rows import Queues, Records, Row, Rules
 from flintmq.spark.jobs.replay_source import Source
 from flintmq.spark.jobs.replay_tasks import run_over_rows
 from flintmq.spark.jobs.run import Progress
@@ -119,7 +120,7 @@ def write_share(rules: Rules, plans: str, tasks: str, number: int, batches: Iter
     log = LogWriter([folder], rules.file_size, share.begin, rules.max_size, flags, sync=True)
     rows, last, last_row = 0, share.last_time, None
     for batch in batches:
-        batch = messages(batch, rules, Counter())
+        batch = checked(batch, rules, Counter())
         if not batch.num_rows:
             continue
         records = Records(batch)

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from flintmq.errors import StoreError, UsageError
 from flintmq.spark.jobs.once import Ledger, Tail, messages_of, put_all
+from flintmq.spark.jobs.refusals import checked, place
 from flintmq.spark.jobs.replay_rows import Row, Rules, messages, rows_after
 from flintmq.store.message_store import MessageStore
 
@@ -104,7 +105,7 @@ def put_rows(
         ledger: of this store.
         giver: the replay's name in it.
         batches: rows of the source in order, from the one on that was replayed last (its log offset).
-        rules: which of them are messages.
+        rules: which of them are messages, and are put; all of them were looked at (`refusals.py`).
         pace: when each has its turn.
         left_out: counts those that are no messages.
         must_go_on: the row that was replayed last has to be among the rows.
@@ -126,7 +127,7 @@ def put_rows(
         at.write(ledger, giver)
     writer = _Writer(store, ledger, giver, at, tail, pace)
     for batch in rows_after(batches, at.after, must_go_on):
-        rows = messages(batch, rules, left_out)
+        rows = checked(batch, rules, left_out) if rules.skip_refused else messages(batch, rules, left_out)
         for first in range(0, rows.num_rows, ROWS_AT_ONCE):
             writer.take(rows.slice(first, ROWS_AT_ONCE))
     at.running = False
@@ -154,7 +155,7 @@ class _Writer:
         times: Any = rows.column("store_timestamp").cast(pa.int64()).fill_null(0).to_numpy() // 1000
         while begin < len(given):
             end = self._turn(times, begin)
-            names = (_name(rows, row) for row in range(begin, end))
+            names = (place(rows, row) for row in range(begin, end))
             last = put_all(self.store, given[begin:end], names)
             self.end = last.physical_offset + last.size
             self.put += end - begin
@@ -197,8 +198,3 @@ class _Writer:
         except OSError as error:
             raise StoreError(f"{self.ledger.path}: {error.strerror}; run the same again when that is mended") from error
         self._unsaved, self._saved = 0, time.monotonic()
-
-
-def _name(rows: pa.RecordBatch, row: int) -> str:
-    topic, queue_id, offset = (rows.column(name)[row].as_py() for name in ("topic", "queue_id", "queue_offset"))
-    return f"topic {topic!a:.100}, queue {queue_id}, offset {offset} of the source"

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from flintmq.config import StoreConfig
-from flintmq.spark.jobs.replay_rows import Queues, Records, Row, Rules, messages, rows_after
+from flintmq.spark.jobs.refusals import checked
+from flintmq.spark.jobs.replay_rows import Queues, Records, Row, Rules, rows_after
 from flintmq.spark.jobs.replay_source import Chunk, Source
 from flintmq.spark.jobs.replay_tasks import run_over_rows
 from flintmq.spark.jobs.run import Progress
@@ -101,10 +102,14 @@ class Packer:
             sizes, self.used, self.files = sizes[fit:], 0, self.files + 1
 
 
-def rules_of(config: StoreConfig, system_topics: bool) -> Rules:
-    """The rules that a configuration means."""
+def rules_of(config: StoreConfig, system_topics: bool, skip_refused: bool = False) -> Rules:
+    """The rules that a configuration means for a bulk load."""
     return Rules(
-        config.mapped_file_size_commit_log, config.max_record_size, config.enabled_append_prop_crc, system_topics
+        config.mapped_file_size_commit_log,
+        config.max_record_size,
+        config.enabled_append_prop_crc,
+        system_topics,
+        skip_refused=skip_refused,
     )
 
 
@@ -147,11 +152,11 @@ def count_rows(rules: Rules, after: Row | None, number: int, batches: Iterator[p
     packer, left_out, queues = Packer(rules.file_size), Counter[str](), dict[tuple[str, int], int]()
     rows, size, last = 0, 0, 0
     for batch in rows_after(batches, after):
-        found = messages(batch, rules, left_out)
+        found = checked(batch, rules, left_out)
         if not found.num_rows:
             continue
         records = Records(found)
-        sizes = records.sizes(rules)
+        sizes, _ = records.sizes(rules)
         packer.add(sizes)
         records.count(queues)
         last = records.rise(last)

@@ -15,6 +15,7 @@ import numpy
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flintmq.config import StoreConfig
 from flintmq.errors import FormatError, UsageError
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.message_id import parse_host
@@ -96,17 +97,28 @@ class Rules:
         max_size: largest record in bytes.
         crc_property: records end with the checksum property.
         system_topics: records of the broker's own topics are taken too.
+        puts: of a store that takes the rows one by one: its configuration; it refuses more than a bulk load does.
+        inner_topics: that store's topics which take inner batches.
+        skip_refused: rows that cannot be written are left out.
     """
 
     file_size: int
     max_size: int
     crc_property: bool = False
     system_topics: bool = False
+    puts: StoreConfig | None = None
+    inner_topics: frozenset[str] = frozenset()
+    skip_refused: bool = False
 
     @property
     def largest(self) -> int:
         """The largest record in bytes that can be written."""
         return min(self.max_size, self.file_size - 8)
+
+    @property
+    def most_properties(self) -> int:
+        """The longest property string in bytes that can be written."""
+        return MAX_PROPERTIES - (CRC_PROPERTY_SIZE if self.crc_property else 0)
 
 
 def messages(batch: pa.RecordBatch, rules: Rules, left_out: Counter[str]) -> pa.RecordBatch:
@@ -164,34 +176,17 @@ class Records:
         self.born_times = _times(batch, "born_timestamp", LEAST_MS)
         self._columns: tuple[Any, ...] = ()
 
-    def sizes(self, rules: Rules) -> Any:
-        """Bytes of each row's record.
-
-        Raises:
-            UsageError: one is larger than a record may be; the text names it.
-        """
+    def sizes(self, rules: Rules) -> tuple[Any, Any]:
+        """Bytes of each row's record, and of its properties."""
         sizes, properties = self._plain_sizes(), self.properties[2] - self.properties[1]
         if rules.crc_property:
             sizes = sizes + CRC_PROPERTY_SIZE + self._unended
-        most = MAX_PROPERTIES - (CRC_PROPERTY_SIZE if rules.crc_property else 0)
-        wrong = numpy.flatnonzero((sizes > rules.largest) | (properties > most))
-        if len(wrong):
-            row = int(wrong[0])
-            raise UsageError(
-                f"{self.place(row)}: makes a record of {sizes[row]} bytes with {properties[row]} of properties, and "
-                f"{rules.largest} and {most} are the most; set maxMessageSize or mappedFileSizeCommitLog higher"
-            )
-        return sizes
+        return sizes, properties
 
     def _plain_sizes(self) -> Any:
         """Bytes of each row's record without a checksum property."""
         topic, body, properties = (part[2] - part[1] for part in (self.topics, self.bodies, self.properties))
         return MIN_SIZE + topic + (topic > V1_TOPIC_LIMIT) + body + properties + 12 * self._wide
-
-    def place(self, row: int) -> str:
-        """Which message of the source a row is, for errors."""
-        value = {name: self.batch.column(name)[row].as_py() for name in ("topic", "queue_id", "queue_offset")}
-        return f"topic {value['topic']!a:.100}, queue {value['queue_id']}, offset {value['queue_offset']} of the source"
 
     def count(self, queues: Queues) -> None:
         """Give each row the next offset of its queue; `queues` has the next ones and is carried on."""
