@@ -12,7 +12,9 @@ Environment:
 from __future__ import annotations
 
 import os
+import re
 import sys
+import tomllib
 from pathlib import Path
 
 from setuptools import Extension, setup
@@ -100,4 +102,17 @@ class OptionalBuild(build_ext):
             self.failed[ext.name] = error
 
 
-setup(ext_modules=kernels(), cmdclass={"build_ext": OptionalBuild})
+def read_me() -> str:
+    """README.md with links that work where the package index shows it: to the files in the repository."""
+    home = tomllib.loads(Path("pyproject.toml").read_text(encoding="utf-8"))["project"]["urls"]["Source"]
+    text = Path("README.md").read_text(encoding="utf-8")
+    return re.sub(r"\]\((?![a-z]+:|#)([^)\s]+)\)", rf"]({home}/blob/main/\1)", text)
+
+
+if __name__ == "__main__":
+    setup(
+        ext_modules=kernels(),
+        cmdclass={"build_ext": OptionalBuild},
+        long_description=read_me(),
+        long_description_content_type="text/markdown",
+    )

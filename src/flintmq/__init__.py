@@ -5,14 +5,13 @@
         for message in store.messages():
             print(message.topic, message.queue_offset, message.body)
 
-Importing this package is cheap: Arrow, Spark and the command line are loaded when they are used.
+Importing this package is cheap: what a name needs is loaded when the name is used.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from flintmq.config import StoreConfig
 from flintmq.errors import (
     ConfigError,
     CorruptStoreError,
@@ -28,23 +27,24 @@ from flintmq.errors import (
     UnsupportedFormatError,
     UsageError,
 )
-from flintmq.message import (
-    COLUMNS,
-    ColumnsResult,
-    GetBatchResult,
-    GetMessageStatus,
-    GetResult,
-    Message,
-    Outcome,
-    PutMessageStatus,
-    PutResult,
-    StoredMessage,
-)
 
 if TYPE_CHECKING:
     from flintmq.arrow.dataset import dataset
     from flintmq.arrow.lazy import scan_polars
     from flintmq.arrow.scan import scan_arrow
+    from flintmq.config import StoreConfig
+    from flintmq.message import (
+        COLUMNS,
+        ColumnsResult,
+        GetBatchResult,
+        GetMessageStatus,
+        GetResult,
+        Message,
+        Outcome,
+        PutMessageStatus,
+        PutResult,
+        StoredMessage,
+    )
     from flintmq.store.consumer import Consumer
     from flintmq.store.message_store import MessageStore
     from flintmq.store.view import StoreView, open_store
@@ -87,6 +87,22 @@ __all__ = [
 ]
 
 _LAZY = {
+    "StoreConfig": "flintmq.config",
+    **dict.fromkeys(
+        (
+            "COLUMNS",
+            "ColumnsResult",
+            "GetBatchResult",
+            "GetMessageStatus",
+            "GetResult",
+            "Message",
+            "Outcome",
+            "PutMessageStatus",
+            "PutResult",
+            "StoredMessage",
+        ),
+        "flintmq.message",
+    ),
     "Consumer": "flintmq.store.consumer",
     "MessageStore": "flintmq.store.message_store",
     "open_store": "flintmq.store.view",
@@ -103,16 +119,22 @@ def __getattr__(name: str) -> Any:
     Raises:
         MissingExtraError: the name needs pyarrow, which is not installed.
     """
+    if name in ("config", "message"):  # modules that come with their names
+        from importlib import import_module
+
+        return import_module(f"flintmq.{name}")
     if name not in _LAZY:
         raise AttributeError(f"module 'flintmq' has no attribute {name!r}")
     from importlib import import_module
 
     try:
-        return getattr(import_module(_LAZY[name]), name)
+        found = getattr(import_module(_LAZY[name]), name)
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise
         raise MissingExtraError(f"flintmq.{name} needs pyarrow: pip install 'flintmq[arrow]'") from error
+    globals()[name] = found  # found at once from now on
+    return found
 
 
 def __dir__() -> list[str]:

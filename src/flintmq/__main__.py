@@ -1,8 +1,32 @@
-"""`python -m flintmq`: the command where its script is not on the path."""
+"""The entry point of the command: the script `flintmq` and `python -m flintmq`.
+
+What it works with is loaded when it is needed: to tell its version needs nothing.
+"""
 
 from __future__ import annotations
 
-from flintmq.cli.app import main
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run one command and leave the process with its exit code.
+
+    Raises:
+        SystemExit: always.
+    """
+    if sys.argv[1:] in (["--version"], ["-V"], ["version"]) and sys.stdout is not None:
+        from flintmq import __version__
+
+        try:
+            print(f"flintmq {__version__}", flush=True)
+        except BrokenPipeError:
+            sys.stdout = None  # nobody reads it: nothing is to be flushed at exit
+        sys.exit(0)
+    from flintmq.cli.app import main
+
+    main()
+
 
 if __name__ == "__main__":
     main()

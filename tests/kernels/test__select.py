@@ -47,7 +47,7 @@ def test_the_compiled_one_runs_otherwise(pure: str):
 def test_every_kernel_is_counted_and_has_typed_stubs():
     names = set(_select.state())
     assert "walk" in names
-    assert not names & {"__init__", "_plain", "_select"}
+    assert not names & {"__init__", "_cython", "_plain", "_select"}
     assert [name for name in sorted(names) if not (FOLDER / f"{name}.pyi").is_file()] == []
 
 
@@ -59,7 +59,41 @@ def test_all_kernels_are_compiled_where_a_compiler_is():
     assert _select.stale() == [], "compiled kernels are older than their sources: make compile"
 
 
+BARE = """
+import importlib, sys
+sys.modules["cython"] = sys.modules["Cython"] = None  # as if they were not installed
+from flintmq.kernels import _select
+for name in _select.state():
+    assert importlib.import_module(f"flintmq.kernels.{name}").__file__.endswith(".py"), name
+assert sys.modules["cython"] is None and "Cython.Shadow" not in sys.modules
+from flintmq.forensics.doctor import diagnose
+print([check.state for check in diagnose().checks if check.name == "self-test"])
+"""
+
+
+def test_sources_run_without_cython():
+    environment = {**os.environ, "FLINTMQ_PURE": "1"}
+    done = subprocess.run([sys.executable, "-c", BARE], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "['ok']\n", "")
+
+
+def test_an_installer_may_give_files_any_times(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """pip unpacks compiled kernels before their sources: they are no older for that."""
+    folder = tmp_path / "site-packages" / "flintmq" / "kernels"
+    folder.mkdir(parents=True)
+    monkeypatch.setattr(_select, "FOLDER", str(folder))
+    monkeypatch.setattr(_select, "EXTENSION_SUFFIXES", [".so"])
+    monkeypatch.delenv("FLINTMQ_PURE", raising=False)
+    for age_s, name in ((100, "one.so"), (50, "one.pxd"), (0, "one.py")):
+        (folder / name).touch()
+        os.utime(folder / name, (1_000_000 - age_s, 1_000_000 - age_s))
+    assert (_select.state(), _select.stale()) == ({"one": True}, [])
+
+
 def test_a_source_that_changed_makes_its_kernel_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    (tmp_path / "setup.py").touch()
+    tmp_path = tmp_path / "src" / "flintmq" / "kernels"
+    tmp_path.mkdir(parents=True)
     monkeypatch.setattr(_select, "FOLDER", str(tmp_path))
     monkeypatch.setattr(_select, "EXTENSION_SUFFIXES", [".so"])
     monkeypatch.delenv("FLINTMQ_PURE", raising=False)

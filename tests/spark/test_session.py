@@ -127,7 +127,7 @@ def test_importing_the_hook_is_light():
         print(sorted(name for name in new if not name.startswith("_")))
         """
     )
-    assert set(ast.literal_eval(text)) <= {"flintmq", "pyspark_flintmq", "cython", "cython_runtime", "isal"}
+    assert set(ast.literal_eval(text)) <= {"flintmq", "pyspark_flintmq", "cython_runtime"}
 
 
 def test_without_the_extra_the_error_names_it(monkeypatch):

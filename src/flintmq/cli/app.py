@@ -82,7 +82,7 @@ def _version(wanted: bool) -> None:
 )
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
     """Look into Apache RocketMQ message stores, and mend them: offline, without Java.
@@ -92,6 +92,12 @@ def _root(
     exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; docs/cli.md
     lists the others.
     """
+
+
+@app.command("version", hidden=True)
+def version_command() -> None:
+    """Print the version and exit."""
+    _version(True)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:

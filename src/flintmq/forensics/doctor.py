@@ -28,7 +28,6 @@ OK, OPTIONAL, SLOW, BROKEN = "ok", "missing", "slow", "broken"
 PACKAGES = (
     ("typer", "", "the command line"),
     ("rich", "", "tables and progress bars"),
-    ("isal", "", "fast CRC-32 and zlib"),
     ("pyarrow", "arrow", "flintmq.scan_arrow, Parquet"),
     ("duckdb", "duckdb", "SQL on scan_arrow"),
     ("polars", "polars", "data frames on scan_arrow"),

@@ -3,16 +3,16 @@
 Python takes `walk.cpython-311-x86_64-linux-gnu.so` before `walk.py` when both lie side by side: right for users. But
 with FLINTMQ_PURE=1 in the environment the sources must run all the same (tests run both ways), so `install()` puts a
 finder before Python's own that finds nothing but the sources of this folder.
+
+Sources are loaded with `_cython` in the place of the module `cython`, which no installation needs.
 """
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import sys
 from collections.abc import Sequence
-from importlib.abc import MetaPathFinder
-from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
+from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec, SourceFileLoader
 from types import ModuleType
 
 PACKAGE = "flintmq.kernels"
@@ -24,8 +24,27 @@ def pure() -> bool:
     return os.environ.get("FLINTMQ_PURE", "") not in ("", "0")
 
 
-class SourceFinder(MetaPathFinder):
-    """Finds the modules of flintmq.kernels as `.py` files, whatever is compiled beside them."""
+class SourceLoader(SourceFileLoader):
+    """Loads a kernel's source, for which the name `cython` is our own module as long as it is loaded."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Run the source."""
+        from flintmq.kernels import _cython
+
+        loaded = "cython" in sys.modules
+        before = sys.modules.get("cython")
+        sys.modules["cython"] = _cython
+        try:
+            super().exec_module(module)
+        finally:
+            if loaded:
+                sys.modules["cython"] = before  # type: ignore[assignment]
+            else:
+                sys.modules.pop("cython", None)
+
+
+class SourceFinder:
+    """Finds the kernels that run uncompiled: all of them if FLINTMQ_PURE is set, whatever is compiled beside them."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -33,14 +52,18 @@ class SourceFinder(MetaPathFinder):
         """The spec of a kernel's source; None for every other module."""
         parent, _, name = fullname.rpartition(".")
         source = os.path.join(FOLDER, name + ".py")
-        if parent != PACKAGE or not os.path.isfile(source):
+        if parent != PACKAGE or not os.path.isfile(os.path.join(FOLDER, name + ".pxd")):
             return None
-        return importlib.util.spec_from_file_location(fullname, source)
+        if not pure() and _extension(name) is not None:
+            return None
+        spec = ModuleSpec(fullname, SourceLoader(fullname, source), origin=source)
+        spec.has_location = True
+        return spec
 
 
 def install() -> None:
-    """Let the sources win if FLINTMQ_PURE asks for it. Called once, before any kernel is imported."""
-    if pure() and not any(isinstance(finder, SourceFinder) for finder in sys.meta_path):
+    """Let sources run where they must, or FLINTMQ_PURE asks for it. Called once, before any kernel is imported."""
+    if not compiled() and not any(isinstance(finder, SourceFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, SourceFinder())
 
 
@@ -55,8 +78,13 @@ def state() -> dict[str, bool]:
 
 
 def stale() -> list[str]:
-    """Names of kernels whose compiled form, older than a source of this folder, an import would give."""
-    changed = []
+    """Names of kernels whose compiled form, older than a source of this folder, an import would give.
+
+    Only in a tree that is worked on: an installer gives files whatever times it likes.
+    """
+    changed: list[str] = []
+    if not os.path.isfile(os.path.join(FOLDER, "..", "..", "..", "setup.py")):
+        return changed
     for name, is_compiled in state().items():
         binary = _extension(name)
         if not is_compiled or binary is None:

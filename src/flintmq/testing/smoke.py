@@ -6,6 +6,7 @@ cibuildwheel run it on every wheel, in an environment that holds nothing but the
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import subprocess
 import sys
@@ -34,11 +35,23 @@ def check(compiled: bool) -> str:
     _same("compiled kernels", built, list(kernels) if compiled else [])
     doctor = json.loads(_command("doctor", "--json"))
     _same("broken parts", [found["name"] for found in doctor["checks"] if found["state"] == "broken"], [])
+    states = {found["name"]: found["state"] for found in doctor["checks"]}
+    _same("doctor's word about the kernels", states["kernels"], "ok" if compiled else "slow")
+    for name in ("cython", "Cython"):
+        _same(f"distributions of {name}", _installed(name), None)
     with tempfile.TemporaryDirectory(prefix="flintmq-smoke-") as root:
         _round_trip(root)
     version = ".".join(map(str, sys.version_info[:3]))
     how = f"{len(built)} compiled kernels" if compiled else "no compiled kernel"
     return f"flintmq {flintmq.__version__} works on Python {version} with {how}: {Path(flintmq.__file__).parent}"
+
+
+def _installed(name: str) -> str | None:
+    """The version of a distribution that nothing at run time may bring."""
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _round_trip(root: str) -> None:
