@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from array import array
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from flintmq.format import record
 from flintmq.kernels import put_columns as kernel
 from flintmq.kernels.appender import Appender, Place, Target
 
@@ -99,3 +101,84 @@ def test_it_writes_only_into_the_window_and_moves_nothing_else():
     assert (file.wrote, appender.end, appender.last_time, places[0].next) == (size, 8192 + size, 5, 8)
     assert set(buffer[size:]) == {0xEE}
     file.detach()
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_offsets_and_numbers_are_copied(wide: bool):
+    offsets, queue_ids, times = array("q" if wide else "i", [0, 1, 2]), array("i", [1, 1]), array("q", [5, 6])
+    valid = bytearray(b"\3")
+    bodies = kernel.Texts(b"12", memoryview(offsets).cast("B"), b"", wide, 0, 2)
+    tags = kernel.Texts(b"ab", memoryview(offsets).cast("B"), memoryview(valid), wide, 0, 2)
+    one = columns(bodies=bodies, tags=tags, queue_ids=queue_ids, born_times=times)
+    offsets[0] = offsets[1] = offsets[2] = 2**31 - 1
+    queue_ids[0] = queue_ids[1] = times[0] = times[1] = -7
+    valid[0] = 0
+    records = written(one, {1: Place(0)})
+    assert [(r.body, r.queue_id, r.queue_offset, r.born_timestamp, r.properties) for r in records] == [
+        (b"1", 1, 0, 5, b"TAGS\1a\2"), (b"2", 1, 1, 6, b"TAGS\1b\2"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("column", "text", "what"),
+    [
+        ("tags", b"\2b", kernel.ILLEGAL), ("keys", b"\0b", kernel.ILLEGAL), ("values", b"\1b", kernel.ILLEGAL),
+        ("names", b"\1b", kernel.ILLEGAL), ("names", b"DELAY", kernel.RESERVED), ("bodies", b"\0\1\2", kernel.GOOD),
+        ("tags", b"other", kernel.GOOD), ("names", b"other", kernel.GOOD),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_text_that_changes_behind_the_check_spoils_its_row_alone(column: str, text: bytes, what: int):
+    data = {name: bytearray(b"firstlater") for name in ("bodies", "tags", "keys", "names", "values")}
+    made = {
+        name: kernel.Texts(memoryview(one), array("i", [0, 5, 10]).tobytes(), b"", False, 0, 2)
+        for name, one in data.items()
+    }
+    maps = kernel.Texts(b"12", array("i", [0, 1, 2]).tobytes(), b"", False, 0, 2)
+    one = columns(**made, maps=maps)
+
+    def changed() -> None:
+        data[column][5 : 5 + len(text)] = text
+
+    records = written(one, {0: Place(0)}, changed)
+    assert one.changed == what
+    assert len(records) == (2 if what == kernel.GOOD else 1)
+    assert records[0].properties == b"first\1first\2KEYS\1first\2TAGS\1first\2" and records[0].body == b"first"
+    if what == kernel.GOOD:
+        assert text in records[1].body + records[1].properties
+
+
+def test_what_was_let_go_is_put_no_more_and_still_makes_units():
+    data = bytearray(b"tag")
+    tags = kernel.Texts(memoryview(data), array("i", [0, 3]).tobytes(), b"", False, 0, 1)
+    one = columns(bodies=texts(b"1"), tags=tags)
+    assert len(written(one, {0: Place(0)})) == 1
+    one.let_go()
+    data.clear()  # it is exported no more
+    with pytest.raises(ValueError, match="unchecked"):
+        written(one, {0: Place(0)}, check=False)
+    units = array("i", [0]), array("q", [0]), array("q", [0]), bytearray(20)
+    assert one.units(0, 1, 0, 5, array("i", [3]), array("q", [7]), *units) == 0
+    assert units[:3] == (array("i", [3]), array("q", [7]), array("q", [5]))
+    size, code = 91 + 1 + 1 + 9, ((ord("t") * 31) + ord("a")) * 31 + ord("g")
+    assert units[3] == (0).to_bytes(8, "big") + size.to_bytes(4, "big") + code.to_bytes(8, "big")
+
+
+def written(
+    one: kernel.Columns, places: dict[int, Place], before: Callable[[], None] = lambda: None, check: bool = True
+) -> list[record.Record]:
+    """What `put` writes of columns that are checked before, each record fully checked; `before` is called between."""
+    buffer, file = bytearray(4096), Target()
+    file.size = file.reserved = 4096
+    file.start = file.wrote = 0
+    file.attach(memoryview(buffer))
+    if check:
+        assert one.check(100, 4096, False, bytearray(kernel.QUEUES)) == (one.rows, kernel.GOOD)
+    before()
+    one.put(Appender("ok", HOSTS, 100, False, 0, 0), file, 0, 5, 4096, places, array("q", bytes(8 * 9)))
+    file.detach()
+    found, at = [], 0
+    while at < file.wrote:
+        found.append(record.check(buffer, at, at, file_end=4096, max_size=4096))
+        at += found[-1].size
+    return found

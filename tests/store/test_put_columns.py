@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import threading
+from array import array
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,10 @@ from flintmq.kernels import put_columns as kernel
 from flintmq.message import ColumnsResult, Message, Outcome, PutMessageStatus
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog, LogState
+from flintmq.store.message_store import MessageStore
 from flintmq.store.put_columns import put_columns
 from tests.storage.faults import Faulty
-from tests.store.engine import FILE_SIZE, check_derived, open_small, records
+from tests.store.engine import FILE_SIZE, KEYS, check_derived, open_small, records
 
 NOW = 1_700_000_000_000
 MAP = pa.map_(pa.string(), pa.string())
@@ -229,3 +231,37 @@ def test_the_store_answers_when_the_disk_has_them(tmp_path: Path, disk: str):
             assert store.put_columns("T", bodies(b"z")) == ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
     with pytest.raises(UsageError):
         store.put_columns("T", bodies(b"x"))
+
+
+@pytest.mark.parametrize(
+    "names", [(), ("queue_id",), ("tags",), ("queue_id", "tags"), ("keys", "born_timestamp")], ids=str
+)
+def test_nothing_of_the_callers_is_looked_at_after_the_answer(tmp_path: Path, names: tuple[str, ...]):
+    """Every buffer is used again for the next batch before anything is dispatched."""
+    rows, rounds = 40, 6
+    memory = {name: bytearray(8 * (rows + 1)) for name in ("body", "tags", "keys", "queue_id", "born_timestamp")}
+    text_offsets = memoryview(bytearray(4 * (rows + 1))).cast("i")
+
+    def column(name: str, number: int) -> pa.Array:
+        if name == "queue_id":
+            memoryview(memory[name]).cast("i")[:rows] = array("i", [(row + number) % 3 for row in range(rows)])
+            return pa.Array.from_buffers(pa.int32(), rows, [None, pa.py_buffer(memory[name])])
+        if name == "born_timestamp":
+            memoryview(memory[name]).cast("q")[:rows] = array("q", range(number, number + rows))
+            return pa.Array.from_buffers(pa.int64(), rows, [None, pa.py_buffer(memory[name])])
+        kind = pa.binary() if name == "body" else pa.string()
+        memory[name][: 4 * rows] = b"%s%03d" % (name[:1].encode(), number) * rows
+        return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(text_offsets), pa.py_buffer(memory[name])])
+
+    with MessageStore(tmp_path / "s", KEYS, services=False) as store:
+        for number in range(rounds):
+            begin = number % 2  # sizes change, too
+            text_offsets[:] = array("i", [begin + (4 - begin) * row for row in range(rows + 1)])
+            batch = pa.record_batch({name: column(name, number) for name in ("body", *names)})
+            assert store.put_columns("T", batch).status is PutMessageStatus.PUT_OK
+        for one in memory.values():
+            one[:] = b"\xff" * len(one)
+        text_offsets[:] = array("i", [-1] * (rows + 1))
+        assert store.wait_dispatched(30)
+    check_derived(tmp_path / "s")
+    assert len(records(tmp_path / "s")) == rows * rounds

@@ -59,7 +59,6 @@ def put_record(
     width: cython.longlong
     put32be(out, at, size)
     put32be(out, at + 4, _V2 if topic > 127 else _V1)
-    put32be(out, at + 8, crc32_of(bodies, body_at, body) & 0x7FFFFFFF if body > 0 else 0)
     put32be(out, at + 12, queue_id)
     put32be(out, at + 16, flag)
     put64be(out, at + 20, queue_offset)
@@ -80,7 +79,8 @@ def put_record(
     at += 16
     if body > 0:
         copy_bytes(out, at, bodies, body_at, body)
-        at += body
+    put32be(out, start + 8, crc32_of(out, at, body) & 0x7FFFFFFF if body > 0 else 0)  # of the copy: nobody changes it
+    at += body
     if topic > 127:
         put16be(out, at, topic)
         at += 2

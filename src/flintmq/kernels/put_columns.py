@@ -1,8 +1,15 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
 """Put many messages of one topic that come as Arrow columns: no object a row, and no GIL while they are written.
 
+The buffers are the caller's, who may write into them while a call runs (there is no GIL) and must be free to do so once
+it has returned. So whatever decides where something stands is copied before it is looked at: where rows begin, which
+have a value, queue ids, times. Only texts and bodies are read from the caller, each byte that matters once: properties
+are judged and hashed as they stand in a buffer of this module, and a body's checksum is that of the bytes in the log.
+
 Only compiled; store/put_columns.py puts them one by one where it is not.
 """
+
+from array import array
 
 import cython
 
@@ -24,12 +31,13 @@ RESERVED = 3  # a property that has a column of its own, or that delays the mess
 
 _MOST_PROPERTIES = cython.declare(cython.longlong, 32767)
 _QUEUES = cython.declare(cython.longlong, 65536)
+_NO_CODE = cython.declare(cython.longlong, 0x4000000000000000)
 
 
 @cython.final
 @cython.cclass
 class Texts:
-    """A column of bytes in Arrow's form.
+    """A column of bytes in Arrow's form. All but the data is copied, and looked at in the copy.
 
     Args:
         data: the bytes of all rows.
@@ -43,12 +51,12 @@ class Texts:
     """
 
     _data: cython.const[cython.uchar][::1]
-    _offsets: cython.const[cython.uchar][::1]
-    _valid: cython.const[cython.uchar][::1]
+    _offsets: bytes
+    _valid: bytes
+    _shift: cython.longlong  # of the first row's bit in the copy
     _valid_p: cython.pointer(cython.const[cython.uchar])
     _narrow_p: cython.pointer(cython.const[cython.int])
     _wide_p: cython.pointer(cython.const[cython.longlong])
-    _first: cython.longlong
     _rows: cython.longlong
     _p: cython.pointer(cython.const[cython.uchar])
 
@@ -67,7 +75,10 @@ class Texts:
             raise ValueError("the offsets have fewer entries than the column has rows")
         if 0 < len(valid) * 8 < first + rows:
             raise ValueError("the validity has fewer bits than the column has rows")
-        self._data, self._offsets, self._valid, self._first, self._rows = data, offsets, valid, first, rows
+        width: cython.longlong = 8 if wide else 4
+        self._data, self._rows, self._shift = data, rows, first & 7
+        self._offsets = _copied(offsets, first * width, (first + rows + 1) * width)
+        self._valid = _copied(valid, first >> 3, (first + rows + 7) >> 3) if len(valid) > 0 else b""
         self._p = cython.NULL
         self._valid_p = cython.NULL
         self._narrow_p = cython.NULL
@@ -75,11 +86,17 @@ class Texts:
         if len(data) > 0:
             self._p = cython.address(data[0])
         if len(valid) > 0:
-            self._valid_p = cython.address(valid[0])
+            self._valid_p = cython.cast(cython.pointer(cython.const[cython.uchar]), self._valid)
         if wide:
-            self._wide_p = cython.cast(cython.pointer(cython.const[cython.longlong]), cython.address(offsets[0]))
+            self._wide_p = cython.cast(
+                cython.pointer(cython.const[cython.longlong]),
+                cython.cast(cython.pointer(cython.const[cython.uchar]), self._offsets),
+            )
         else:
-            self._narrow_p = cython.cast(cython.pointer(cython.const[cython.int]), cython.address(offsets[0]))
+            self._narrow_p = cython.cast(
+                cython.pointer(cython.const[cython.int]),
+                cython.cast(cython.pointer(cython.const[cython.uchar]), self._offsets),
+            )
         i: cython.longlong
         last: cython.longlong = 0
         good: cython.bint = True
@@ -96,7 +113,7 @@ class Texts:
     @cython.nogil
     @cython.exceptval(check=False)
     def _offset(self, i: cython.longlong) -> cython.longlong:
-        return self._wide_p[self._first + i] if self._wide_p != cython.NULL else self._narrow_p[self._first + i]
+        return self._wide_p[i] if self._wide_p != cython.NULL else self._narrow_p[i]
 
     @cython.cfunc
     @cython.inline
@@ -104,7 +121,7 @@ class Texts:
     @cython.exceptval(check=False)
     def _size(self, i: cython.longlong) -> cython.longlong:
         """Bytes of row i; 0 where it has no value."""
-        bit: cython.longlong = self._first + i
+        bit: cython.longlong = self._shift + i
         if self._valid_p != cython.NULL and not self._valid_p[bit >> 3] >> (bit & 7) & 1:
             return 0
         return self._offset(i + 1) - self._offset(i)
@@ -127,6 +144,8 @@ class Columns:
     Attributes:
         rows: their number.
         behind, rows_end: positions in the file behind the last byte that `put` wrote, and behind its last row.
+        changed: what `put` found wrong with the row at which it stopped, which `check` had found good: somebody
+            changed it meanwhile. GOOD if nothing.
 
     Raises:
         ValueError: the columns have different numbers of rows.
@@ -135,6 +154,7 @@ class Columns:
     rows = cython.declare(cython.longlong, visibility="readonly")
     behind = cython.declare(cython.longlong, visibility="readonly")
     rows_end = cython.declare(cython.longlong, visibility="readonly")
+    changed = cython.declare(cython.int, visibility="readonly")
     _topic: bytes
     _topic_size: cython.longlong
     _bodies: Texts
@@ -143,25 +163,51 @@ class Columns:
     _maps: Texts
     _names: Texts
     _values: Texts
-    _queue_ids: cython.const[cython.int][::1]
-    _born_times: cython.const[cython.longlong][::1]
+    _numbers: bytes
+    _times: bytes
+    _queue_ids: cython.pointer(cython.const[cython.int])  # NULL: all rows go to queue 0
+    _born_times: cython.pointer(cython.const[cython.longlong])  # NULL: all have the store's time
+    _codes: cython.longlong[::1]  # of the tags as they were written; empty where there are none
     _plain: cython.bint  # no row has properties
     _good: cython.bint  # `check` has found all rows good
     _last_queue: cython.longlong
     _fixed: cython.longlong  # bytes of a record beside its body and its properties
     _scratch: cython.uchar[33000]
 
-    def __init__(self, topic: bytes, bodies: Texts, tags, keys, maps, names, values, queue_ids, born_times) -> None:
+    def __init__(
+        self,
+        topic: bytes,
+        bodies: Texts,
+        tags,
+        keys,
+        maps,
+        names,
+        values,
+        queue_ids: cython.const[cython.int][::1],
+        born_times: cython.const[cython.longlong][::1],
+    ) -> None:
         self._topic, self._bodies, self._tags, self._keys = topic, bodies, tags, keys
         self._maps, self._names, self._values = maps, names, values
-        self._queue_ids, self._born_times = queue_ids, born_times
         self._plain = tags is None and keys is None and maps is None
-        self.rows, self._topic_size = bodies._rows, len(topic)
+        self.rows, self._topic_size, self.changed = bodies._rows, len(topic), 0
         for column in (tags, keys, maps):
             if column is not None and cython.cast(Texts, column)._rows != self.rows:
                 raise ValueError("the columns have different numbers of rows")
-        if len(self._queue_ids) not in (0, self.rows) or len(self._born_times) not in (0, self.rows):
+        if len(queue_ids) not in (0, self.rows) or len(born_times) not in (0, self.rows):
             raise ValueError("the columns have different numbers of rows")
+        self._queue_ids = cython.NULL
+        self._born_times = cython.NULL
+        if len(queue_ids) > 0:
+            self._numbers = _copied_at(cython.cast(cython.p_uchar, cython.address(queue_ids[0])), 4 * self.rows)
+            self._queue_ids = cython.cast(
+                cython.pointer(cython.const[cython.int]), cython.cast(cython.p_uchar, self._numbers)
+            )
+        if len(born_times) > 0:
+            self._times = _copied_at(cython.cast(cython.p_uchar, cython.address(born_times[0])), 8 * self.rows)
+            self._born_times = cython.cast(
+                cython.pointer(cython.const[cython.longlong]), cython.cast(cython.p_uchar, self._times)
+            )
+        self._codes = array("q", bytes(8 * self.rows if tags is not None and keys is None and maps is None else 0))
         if maps is not None and not self._maps._offset(self.rows) <= self._names._rows == self._values._rows:
             raise ValueError("the properties' names and values are fewer than their rows say")
 
@@ -187,7 +233,7 @@ class Columns:
         fixed: cython.longlong = record_size(0, self._topic_size, 20 if self._plain and crc_property else 0, 0x30)
         most: cython.longlong = min(max_body, file_size - 8 - fixed)
         with cython.nogil:
-            if self._plain and len(self._queue_ids) == 0:  # only the bodies can be wrong
+            if self._plain and self._queue_ids == cython.NULL:  # only the bodies can be wrong
                 while i < self.rows and self._bodies._size(i) <= most:
                     i += 1
                 what = 1 if i < self.rows else 0
@@ -208,7 +254,7 @@ class Columns:
     @cython.nogil
     @cython.exceptval(check=False)
     def _queue_id(self, i: cython.longlong) -> cython.int:
-        return self._queue_ids[i] if len(self._queue_ids) > 0 else 0
+        return self._queue_ids[i] if self._queue_ids != cython.NULL else 0
 
     @cython.cfunc
     @cython.nogil
@@ -261,13 +307,23 @@ class Columns:
     @cython.nogil
     @cython.exceptval(check=False)
     def _encode(self, i: cython.longlong) -> cython.longlong:
-        """The property string of a row that was found good, into the scratch buffer; its size."""
+        """The property string of a row that was found good, into the scratch buffer; its size.
+
+        -1 if it is not good any more, which `changed` tells. Its sizes are of copies and are what they were.
+        """
         n: cython.longlong = 0
         k: cython.longlong
+        size: cython.longlong
+        self.changed = 0
         if self._maps is not None and self._maps._size(i) > 0:
             for k in range(self._maps._offset(i), self._maps._offset(i + 1)):
-                copy_bytes(self._scratch, n, self._names._p, self._names._offset(k), self._names._size(k))
-                n += self._names._size(k)
+                size = self._names._size(k)
+                copy_bytes(self._scratch, n, self._names._p, self._names._offset(k), size)
+                if size >= 4 and _special(u32be(self._scratch, n)):
+                    self.changed = 3
+                if any_below(self._scratch, n, size, 3):
+                    self.changed = 1
+                n += size
                 self._scratch[n] = 1
                 n = self._value(n + 1, self._values, k)
         if self._keys is not None and self._keys._size(i) > 0:
@@ -275,18 +331,24 @@ class Columns:
             n = self._value(n + 5, self._keys, i)
         if self._tags is not None and self._tags._size(i) > 0:
             copy_bytes(self._scratch, n, cython.cast(cython.pointer(cython.const[cython.uchar]), b"TAGS\x01"), 0, 5)
+            size = self._tags._size(i)
             n = self._value(n + 5, self._tags, i)
-        return n
+            if len(self._codes) > 0:  # then dispatch takes it from here
+                self._codes[i] = _tag_code(self._scratch, n - 1 - size, size)
+        return n if self.changed == 0 else -1
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def _value(self, n: cython.longlong, values: Texts, k: cython.longlong) -> cython.longlong:
-        copy_bytes(self._scratch, n, values._p, values._offset(k), values._size(k))
-        n += values._size(k)
-        self._scratch[n] = 2
-        return n + 1
+        """Copy a value behind the n bytes that there are, and look at the copy; the new number."""
+        size: cython.longlong = values._size(k)
+        copy_bytes(self._scratch, n, values._p, values._offset(k), size)
+        if any_below(self._scratch, n, size, 3):
+            self.changed = 1
+        self._scratch[n + size] = 2
+        return n + size + 1
 
     def put(
         self,
@@ -313,7 +375,8 @@ class Columns:
             next_offsets: an entry for each queue id from 0 to the largest that comes, to work with.
 
         Returns:
-            The first row that is not written. `file.wrote` tells the rest: it is `file.size` for a file that is full.
+            The first row that is not written; `changed` tells if that is because the caller changed it. `file.wrote`
+            tells the rest: it is `file.size` for a file that is full.
 
         Raises:
             ValueError: the rows were not found good, the file is not mapped, or an argument lies outside.
@@ -345,6 +408,8 @@ class Columns:
         with cython.nogil:
             while row < self.rows and at - begin < most:
                 properties: cython.longlong = 0 if self._plain else self._encode(row)
+                if properties < 0:
+                    break
                 body: cython.longlong = self._bodies._size(row)
                 queue_id: cython.int = self._queue_id(row)
                 size: cython.longlong = body + properties + fixed
@@ -358,7 +423,8 @@ class Columns:
                 put_record(
                     p, at, file.start + at, self._bodies._p, self._bodies._offset(row), body, topic, 0, topic_size,
                     self._scratch, 0, properties, hosts, 0, born_host, queue_id, next_offsets[queue_id], 0, bits,
-                    self._born_times[row] if len(self._born_times) > 0 else store_time, store_time, 0, 0, crc_property,
+                    self._born_times[row] if self._born_times != cython.NULL else store_time, store_time, 0, 0,
+                    crc_property,
                 )  # fmt: skip
                 next_offsets[queue_id] += 1
                 at += size
@@ -371,6 +437,14 @@ class Columns:
         appender.last_time = store_time
         self.behind, self.rows_end = behind, rows_end
         return row
+
+    def let_go(self) -> None:
+        """Look at the caller's texts and bodies no more: nothing is put from now on, `units` goes on."""
+        self._good = False
+        for column in (self._bodies, self._tags, self._keys, self._names, self._values):
+            if column is not None:
+                cython.cast(Texts, column)._data = None
+                cython.cast(Texts, column)._p = cython.NULL
 
     def units(
         self,
@@ -401,8 +475,7 @@ class Columns:
         """
         n: cython.longlong = end - row
         if (
-            not self._good
-            or self._fixed == 0
+            self._fixed == 0
             or row < 0
             or not 0 < n <= self.rows - row
             or min(len(numbers), len(next_offsets)) <= self._last_queue
@@ -414,20 +487,19 @@ class Columns:
             return -1
         k: cython.longlong = 0
         last: cython.longlong = physical_offset
-        code: cython.longlong
+        code: cython.longlong = 0
         to: cython.p_uchar = cython.address(unit_bytes[0])
         with cython.nogil:
             while row < end:
-                code = 0
-                properties: cython.longlong = 0
                 tag: cython.longlong = self._tags._size(row) if self._tags is not None else 0
+                properties: cython.longlong = tag + 6 if tag > 0 else 0
                 if tag > 0:
-                    if not all_ascii(self._tags._p, self._tags._offset(row), tag):
+                    code = self._codes[row]
+                    if code == _NO_CODE:
                         last = -1
                         break
-                    properties = tag + 6
-                    code = hash_text(0, self._tags._p, self._tags._offset(row), tag)
-                    code -= (code >> 31) << 32  # Java's int
+                else:
+                    code = 0
                 queue_id: cython.int = self._queue_id(row)
                 last = physical_offset
                 unit_queue[k] = numbers[queue_id]
@@ -439,6 +511,29 @@ class Columns:
                 row += 1
                 k += 1
         return last
+
+
+@cython.cfunc
+@cython.inline
+@cython.nogil
+@cython.exceptval(check=False)
+def _tag_code(p: cython.p_uchar, at: cython.longlong, size: cython.longlong) -> cython.longlong:
+    """The hash of a tag, as a queue's unit has it; _NO_CODE if it is not ASCII."""
+    if not all_ascii(p, at, size):
+        return _NO_CODE
+    code: cython.longlong = hash_text(0, p, at, size)
+    return code - ((code >> 31) << 32)  # Java's int
+
+
+@cython.cfunc
+def _copied_at(p: cython.pointer(cython.const[cython.uchar]), size: cython.longlong) -> bytes:
+    return p[:size]
+
+
+@cython.cfunc
+def _copied(buffer: cython.const[cython.uchar][::1], begin: cython.longlong, end: cython.longlong) -> bytes:
+    """These bytes of a buffer."""
+    return _copied_at(cython.address(buffer[begin]), end - begin) if end > begin else b""
 
 
 @cython.cfunc

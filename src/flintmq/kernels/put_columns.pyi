@@ -23,6 +23,8 @@ class Columns:
     def behind(self) -> int: ...
     @property
     def rows_end(self) -> int: ...
+    @property
+    def changed(self) -> int: ...
     def __init__(
         self,
         topic: bytes,
@@ -46,6 +48,7 @@ class Columns:
         places: dict[int, Place],
         next_offsets: array[int],
     ) -> int: ...
+    def let_go(self) -> None: ...
     def units(
         self,
         row: int,

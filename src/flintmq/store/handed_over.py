@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from flintmq.kernels.put_columns import Columns
 
-MOST = 16  # notes; each keeps its record batch alive, and stands for a few MiB of log
+MOST = 16  # notes; each has a few bytes for each row of its record batch, and stands for a few MiB of log
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Put Arrow columns: the messages of one topic, without an object a row. Source: none; RocketMQ has nothing like it.
 
 A record batch is taken as pyarrow gives it, by its buffers, so that nothing here imports pyarrow. All rows are checked
-before one is written.
+before one is written. The buffers may be somebody's who writes into them meanwhile: what the log and the queues say
+comes from copies alone, and nothing of the caller's is kept once the rows are written.
 """
 
 from __future__ import annotations
@@ -106,8 +107,13 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
         if file.wrote == file.size:
             file.end_here(columns.behind)
             log.info("%s is full", file.path)
+        elif columns.changed != kernel.GOOD:
+            log.warning("row %d of %d was changed while it was put: %s", row, columns.rows, WHY[columns.changed])
+            status = STATUSES[columns.changed]
+            break
         elif row == before:
             raise AssertionError("a row that was found good did not fit the window that was reserved for it")
+    columns.let_go()
     if begin < 0:
         return ColumnsResult(status)
     return ColumnsResult(status, row, begin, appender.end, first, now, commit_log.host)
@@ -134,7 +140,7 @@ def check_schema(batch: Any) -> None:
 
 
 def columns_of(topic: bytes, batch: Any) -> kernel.Columns:
-    """The columns as the kernel takes them: their buffers, not copied."""
+    """The columns as the kernel takes them, from their buffers."""
     names = set(batch.schema.names)
     maps = batch.column("properties") if "properties" in names else None
     return kernel.Columns(
