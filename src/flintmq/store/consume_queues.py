@@ -262,6 +262,10 @@ class ConsumeQueues:
             if batch is not None and unit.base_offset >= batch.writer.next:
                 batch.writer.put(unit)
                 batch.writer.next = unit.base_offset + unit.messages
+        self.wake()
+
+    def wake(self) -> None:
+        """Let everybody look again who waits for messages, or for dispatch."""
         with self.changed:
             self.arrivals += 1
             self.changed.notify_all()

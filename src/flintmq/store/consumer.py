@@ -19,6 +19,7 @@ from flintmq.message import StoredMessage
 from flintmq.store.consumer_group import Group, Member
 from flintmq.store.consumer_offsets import check_names
 from flintmq.store.consumer_source import WAIT_S, Source
+from flintmq.store.reentry import reentered
 
 AT_ONCE = 32  # messages that a poll gives, and iteration reads, unless told otherwise
 STARTS = ("earliest", "latest")
@@ -62,8 +63,16 @@ class Consumer:
         self.close()
 
     def close(self) -> None:
-        """Leave the group. Nothing is committed: what is in flight comes again. May be called again."""
+        """Leave the group. Nothing is committed: what is in flight comes again. May be called again.
+
+        A child made by fork may call it, and so may a signal handler, amid any call of this consumer.
+        """
         self._closed = True
+        if os.getpid() != self._pid:
+            return
+        if reentered():  # this thread may have the lock
+            self._group.leaving.append(self._member)
+            return
         with self._group.lock:
             self._group.leave(self._member)
 
@@ -102,12 +111,13 @@ class Consumer:
             try:
                 entries = self._wait_for(AT_ONCE, self.idle_ms, None)
             except UsageError:
-                if os.getpid() != self._pid:  # a fork's child has to hear that the store is not its own
-                    raise
+                self._check_caller()
                 return
             if not entries:
                 return
             for entry in entries:
+                if self._group.lock.locked():  # perhaps by this thread, below; or since before a fork, for ever
+                    self._check_caller()
                 with self._group.lock:
                     mine = self._hand_out(entry)
                 if mine and entry.message is not None:
@@ -179,6 +189,8 @@ class Consumer:
 
     def _give_back(self, taken: list[_Entry]) -> None:
         """What was handed out comes again, unless somebody went on behind it."""
+        if not taken:
+            return
         with self._group.lock:
             for entry in reversed(taken):
                 mine = self._group.owners.get(entry.queue_id) is self._member
@@ -312,6 +324,11 @@ class Consumer:
         if self._closed:
             raise UsageError(f"this consumer of group {self.group[:100]!a} is closed; make another")
         self._source.check()
+
+    def _check_caller(self) -> None:
+        """Raise UsageError in a fork's child, and in a signal handler amid another call."""
+        if os.getpid() != self._pid or reentered():
+            self._source.check()
 
     def _check_mine(self, queue_id: int) -> None:
         mine = self._group.queues_of(self._member)

@@ -44,6 +44,7 @@ class Group:
         owners: queue -> whose it is.
         positions: queue -> the offset of the next message to hand out; only while it has an owner.
         begins: queue -> where to begin if the group never committed there.
+        leaving: consumers that went while the lock was not to be had.
     """
 
     name: str
@@ -53,6 +54,7 @@ class Group:
     owners: dict[int, Member] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
     begins: dict[int, int] = field(default_factory=dict)
+    leaving: list[Member] = field(default_factory=list)
     _divided: frozenset[int] | None = None  # the queues when they were divided last
 
     def join(self, member: Member, latest: bool) -> None:
@@ -61,6 +63,7 @@ class Group:
         Raises:
             UsageError: it wants queues that another consumer was given, or other tags than the group's.
         """
+        self._let_leave()
         for other in self.members:
             twice = (other.wanted or frozenset()) & (member.wanted or frozenset())
             if twice:
@@ -86,8 +89,13 @@ class Group:
                 self.positions.pop(queue, None)
             self._divided = None
 
+    def _let_leave(self) -> None:
+        while self.leaving:
+            self.leave(self.leaving.pop())
+
     def queues_of(self, member: Member) -> list[int]:
         """The queues of a consumer, in order; divided anew if a queue or a consumer came or went."""
+        self._let_leave()
         queues = self.source.queues()
         if queues != self._divided:
             self._divide(queues)

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable
 
 from flintmq.kernels.appender import Follower
+from flintmq.kernels.handoff import Signal
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Block, Dispatcher
 from flintmq.store.handed_over import HandedOver
@@ -21,6 +22,7 @@ from flintmq.store.index_mark import Reached
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log import LogWalk, Piece
 from flintmq.store.log_tail import LogTail
+from flintmq.store.poison import Poison
 from flintmq.store.recovery import Facts
 
 log = logging.getLogger("flintmq.dispatch")
@@ -71,8 +73,8 @@ class DispatchService(Follower):
         self.waits_for: OSError | None = None
         self._retry_at = 0.0
         self.needs_wake = self._far = False
-        self._wake = threading.Event()
-        self._stop = False
+        self._wake = Signal()  # has no lock that a signal handler could wait for
+        self._stop = self._is_stopped = False
         self._step = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -96,7 +98,8 @@ class DispatchService(Follower):
             except Exception as error:  # of any kind: a thread that is gone without a word would be worse (D29)
                 self._halt(error)
                 return False
-            self._tell()
+            with self.queues.changed:
+                self.queues.changed.notify_all()
             return True
 
     def _halt(self, error: Exception) -> None:
@@ -109,18 +112,13 @@ class DispatchService(Follower):
         else:
             self.stopped_at = error
             log.error("dispatch stands still at log offset %d: %s", self.position, error)
-            self._tell()
+            self.queues.wake()
 
     def halt(self, error: Exception) -> None:
         """Stand still for good, after the step that runs."""
         if self.stopped_at is None:
             self.stopped_at = error
-        self._tell()
-
-    def _tell(self) -> None:
-        """Wake whoever waits for what is dispatched."""
-        with self.queues.changed:
-            self.queues.changed.notify_all()
+        self.queues.wake()
 
     def _take_handed_over(self, end: int) -> bool:
         """Dispatch rows that the put side still has as columns, if such are next."""
@@ -183,16 +181,20 @@ class DispatchService(Follower):
             if not self._far:
                 break
             time.sleep(YIELD_S)
-        if not self._wake.is_set():
-            self._wake.set()
+        self._wake.set()
 
-    def wait(self, end: int, seconds: float) -> bool:
-        """Wait until everything below `end` is dispatched; False if it takes longer or dispatch stands still."""
+    def wait(self, end: int, seconds: float, poison: Poison | None = None) -> bool:
+        """Wait until everything below `end` is dispatched; False if it takes longer, or will never be: dispatch stands
+        still or is stopped, or a store that is poisoned will not confirm so much."""
+
+        def is_over() -> bool:
+            hopeless = bool(poison) and self.confirmed() < end
+            return self.position >= end or self.stopped_at is not None or self._is_stopped or hopeless
+
         self.wake()
         with self.queues.changed:
-            return self.queues.changed.wait_for(
-                lambda: self.position >= end or self.stopped_at is not None, seconds
-            ) and (self.position >= end)
+            self.queues.changed.wait_for(is_over, seconds)
+            return self.position >= end
 
     def start(self) -> None:
         """Start the thread."""
@@ -207,6 +209,8 @@ class DispatchService(Follower):
             self._thread.join()
         while self.dispatch_once():
             pass
+        self._is_stopped = True
+        self.queues.wake()
 
     def _run(self) -> None:
         """While puts come, one look a millisecond takes many of them at once, and none of them pays for a wake-up."""
@@ -220,4 +224,3 @@ class DispatchService(Follower):
                 if self.confirmed() <= self.position or self.stopped_at is not None:
                     self._wake.wait(IDLE_S)
                 self.needs_wake = False
-            self._wake.clear()

@@ -14,6 +14,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
+from threading import get_ident
 from typing import Self
 
 from flintmq.config import StoreConfig
@@ -34,7 +35,7 @@ from flintmq.store.consumer_group import Group
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.expiry import Expiry
-from flintmq.store.flush import FlushService
+from flintmq.store.flush import FlushService, unflushed
 from flintmq.store.handed_over import HandedOver
 from flintmq.store.keeping import Keeping, KeptStore
 from flintmq.store.key_index import KeyIndex
@@ -47,6 +48,7 @@ from flintmq.store.puts import Puts
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover
 from flintmq.store.recovery import read_facts
+from flintmq.store.reentry import reentered
 from flintmq.store.report import Report
 from flintmq.store.retention import Retention
 from flintmq.store.small_files import StoreFiles
@@ -55,6 +57,16 @@ from flintmq.store.stats import Counters, StoreStats
 log = logging.getLogger("flintmq.store")
 
 HOUSEKEEPING_S = 1.0
+_main_thread = threading.main_thread().ident  # where Python runs signal handlers
+
+
+def _is_main() -> None:
+    """A fork's child has one thread, which is its main one."""
+    global _main_thread
+    _main_thread = get_ident()
+
+
+os.register_at_fork(after_in_child=_is_main)
 
 
 class MessageStore(Putter, PutStore, KeptStore, Answers):
@@ -80,7 +92,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         UsageError: `dispatch` is neither.
         OSError: the disk refused.
 
-    Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError.
+    Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError; so
+    does each one but `close` in a signal handler that came amid another.
     """
 
     def __init__(
@@ -106,7 +119,9 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             effects.sync_dir(os.path.dirname(self.root))
         geometry.open_root(self.root, self.config, effects)
         self._lock = effects.lock_store(self.root)
+        self._closing = False
         self._closed = threading.Event()
+        self._closer: threading.Thread | None = None
         self._claim: ExternalClaim | None = None
         self._index: KeyIndex | None = None
         try:
@@ -185,7 +200,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
         self.quick = None if slow else self._log.appender
         self._groups: dict[tuple[str, str], Group] = {}
-        self._reader = Reader(self._files, self._queues, self.config)
+        self._reader = Reader(self._files, self._queues, self.config, self._check_open)
         self._retention = Retention(
             self._files,
             self._log.lock,
@@ -275,12 +290,15 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
     def _poisoned(self) -> None:
         self.quick = None
         self._small.doubt()
+        self._queues.wake()
 
     def _put_slowly(self, message: Message) -> PutResult:
         self._check_open()
         return self._puts.put(message)
 
     def _wait_flushed(self, result: PutResult) -> PutResult:
+        if get_ident() == _main_thread and reentered():  # what the signal came amid may be the flush
+            return unflushed(result)
         return self._puts.wait_flushed(result)
 
     def flush(self) -> None:
@@ -362,7 +380,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self._commits.commit_once()
         while not self._services and self._dispatch.dispatch_once():
             pass
-        return self._dispatch.wait(end, 1e9 if timeout is None else timeout)
+        return self._dispatch.wait(end, 1e9 if timeout is None else timeout, self._poison)
 
     def _flushed_all(self) -> bool:
         self._flush.flush_once()
@@ -373,15 +391,33 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
     def close(self) -> None:
         """Stop: everything is flushed and dispatched, then the store counts as stopped cleanly.
 
-        After a failed sync the store stays marked as stopped uncleanly. May be called again.
+        After a failed sync the store stays marked as stopped uncleanly. May be called again. A child made by fork may
+        call it, and nothing happens. In a signal handler it does not wait for what the signal came amid: if that is a
+        call of this store, another thread closes it when that call is over, and a later `close`, or the interpreter's
+        end, waits for it.
 
         Thread: any. Durability: everything that was put.
         """
+        if not self._lock.held:
+            return
+        amid = reentered()
+        if amid and not self._closing:
+            self._closing, self.quick = True, None
+            self._closer = threading.Thread(target=self._close, name="flintmq-close")
+            self._closer.start()  # no daemon: the interpreter waits for it
+        elif not amid and self._closer is not None:
+            self._closer.join()
+        elif not amid:
+            self._close()
+
+    def _close(self) -> None:
         with self._log.lock:
-            if self._closed.is_set() or not self._lock.held:
+            if self._closed.is_set():
                 return
+            self._closing = True
             self._closed.set()
             self._log.close()
+        self._queues.wake()
         if self._keeper.is_alive():
             self._keeper.join()
         self._keeping.stop()
@@ -439,9 +475,14 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
                 log.error("the checkpoint could not be written (%s)", error)
 
     def _check_open(self) -> None:
-        if self._closed.is_set() or not self._lock.held:
-            why = "is closed" if self._closed.is_set() else "was opened by the process that forked this one"
+        if self._closing or not self._lock.held:
+            why = "is closed" if self._closing else "was opened by the process that forked this one"
             raise UsageError(f"{self.root}: this store {why}; open it again")
+        if get_ident() == _main_thread and reentered():
+            raise UsageError(
+                f"{self.root}: called by a signal handler amid another call of this store; only `close` may be, so let "
+                "the handler note what is to be done"
+            )
 
     def _check_dispatched(self, method: str) -> None:
         self._check_open()

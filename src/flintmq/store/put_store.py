@@ -8,6 +8,7 @@ from typing import Any
 from flintmq.kernels.appender import Appender
 from flintmq.message import ColumnsResult, Message, PutResult
 from flintmq.store.puts import Puts
+from flintmq.store.reentry import lockless
 
 
 class PutStore:
@@ -55,7 +56,9 @@ class PutStore:
         Thread: any. Durability: as for put, for all of them when it returns.
         """
         self._check_open()
-        return self._puts.put_many(messages, until_refused)
+        listed = list(messages)  # may call the store
+        self._check_open()
+        return self._puts.put_many(listed, until_refused)
 
     def put_batch(self, messages: Iterable[Message], properties: Mapping[str, str] | None = None) -> list[PutResult]:
         """Store a batch as RocketMQ does: messages of one queue, all of them or none.
@@ -79,7 +82,9 @@ class PutStore:
         Thread: any. Durability: as for put, for all of them when it returns. A crash amid it may leave the first ones.
         """
         self._check_open()
-        return self._puts.put_batch(messages, properties)
+        listed = list(messages)  # may call the store
+        self._check_open()
+        return self._puts.put_batch(listed, properties)
 
     def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
         """Store the rows of a pyarrow.RecordBatch as messages of one topic, in order, without an object a row.
@@ -101,3 +106,7 @@ class PutStore:
         """
         self._check_open()
         return self._puts.put_columns(topic, batch)
+
+
+lockless(PutStore.put_many.__code__)
+lockless(PutStore.put_batch.__code__)

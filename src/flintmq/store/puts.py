@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import ModuleType
 from typing import Any
@@ -66,18 +66,16 @@ class Puts:
         done = self.flush.wait_flushed(result.physical_offset + result.size)
         return result if done else self._unflushed(result)
 
-    def put_many(self, messages: Iterable[Message], until_refused: bool) -> list[PutResult]:
+    def put_many(self, messages: list[Message], until_refused: bool) -> list[PutResult]:
         """Messages in order, with one wait for the disk at the end."""
-        messages = list(messages)
 
         def append(many: list[Message]) -> list[PutResult]:
             return self.log.put_many(many, until_refused)
 
         return self._settled(messages, self._append_all(messages, append))
 
-    def put_batch(self, messages: Iterable[Message], shared: Mapping[str, str] | None) -> list[PutResult]:
+    def put_batch(self, messages: list[Message], shared: Mapping[str, str] | None) -> list[PutResult]:
         """A batch, all or none, with one wait for the disk at the end."""
-        messages = list(messages)
 
         def append(batch: list[Message]) -> list[PutResult]:
             return put_batch(self.log, batch, shared, self.peer)

@@ -61,13 +61,19 @@ class Limits:
 
 
 class Reader:
-    """The read path of one store.
+    """The read path of one store. `check` raises what whoever waits is told when the store was closed meanwhile.
 
     Thread: any.
     """
 
-    def __init__(self, files: MappedFileQueue, queues: ConsumeQueues, config: StoreConfig) -> None:
-        self.files, self.queues, self.config = files, queues, config
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        queues: ConsumeQueues,
+        config: StoreConfig,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.files, self.queues, self.config, self.check = files, queues, config, check
         self._position = array("q", [0])
 
     def get(
@@ -96,6 +102,7 @@ class Reader:
             with self.queues.changed:
                 if self.queues.arrivals == seen:
                     self.queues.changed.wait(left)
+            self.check()
 
     def _within(self, topic: bytes, queue_id: int, offset: int, take: Callable[[AnyQueue], Answer]) -> GetResult:
         queue = self.queues.find(topic, queue_id)

@@ -1,0 +1,328 @@
+"""Signal handlers amid a call, and fork's children of a thread amid one: every public method works or raises, none
+waits for ever. Each case is a process of its own, which an alarm ends if it hangs."""
+
+from __future__ import annotations
+
+import asyncio
+import faulthandler
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from flintmq.errors import UsageError
+from flintmq.message import Message
+from flintmq.storage.allocation import AllocationService
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.commit_log import CommitLog
+from flintmq.store.commit_service import CommitService
+from flintmq.store.consumer import Consumer
+from flintmq.store.consumer_group import Group
+from flintmq.store.dispatch_service import DispatchService
+from flintmq.store.flush import FlushService
+from flintmq.store.keeping import Keeping
+from flintmq.store.message_store import MessageStore
+from flintmq.store.reentry import lockless, reentered
+from flintmq.store.stats import Counters
+from flintmq.store.waiters import Waiters
+from tests.store.engine import FILE_SIZE, open_small
+
+SECONDS = 60  # from here on it hangs; the machine may be slow
+BIG = b"x" * 70_000  # more than the fast way takes
+SIZES = {"mappedFileSizeCommitLog": 40 * FILE_SIZE, "mappedFileSizeConsumeQueue": 2000}
+
+
+def columns(rows: int = 3) -> pa.RecordBatch:
+    return pa.record_batch({"body": pa.array([b"c"] * rows, pa.binary())})
+
+
+Call = Callable[[MessageStore, Consumer], Any]
+
+METHODS: dict[str, Call] = {  # every public method that does something
+    "put": lambda s, c: s.put(Message("A", b"x")),
+    "put, large": lambda s, c: s.put(Message("A", BIG)),
+    "put_many": lambda s, c: s.put_many([Message("A", b"x"), Message("B", b"x")]),
+    "put_batch": lambda s, c: s.put_batch([Message("A", b"x"), Message("A", b"y")]),
+    "put_columns": lambda s, c: s.put_columns("A", columns()),
+    "put_async": lambda s, c: asyncio.run(_async(s)),
+    "flush": lambda s, c: s.flush(),
+    "get": lambda s, c: s.get("A", 0, 0),
+    "get, waiting": lambda s, c: s.get("none", 0, 0, wait_ms=1),
+    "get_batch": lambda s, c: s.get_batch("A", 0, 0),
+    "query": lambda s, c: s.query("A", "k"),
+    "offset_at_time": lambda s, c: s.offset_at_time("A", 0, 0),
+    "stats": lambda s, c: s.stats(),
+    "wait_dispatched": lambda s, c: s.wait_dispatched(0.01),
+    "create_topic": lambda s, c: s.create_topic("new"),
+    "commit_offset": lambda s, c: s.commit_offset("g", "A", 0, 1),
+    "consumer_offset": lambda s, c: s.consumer_offset("g", "A", 0),
+    "consumer": lambda s, c: s.consumer("other", "A").close(),
+    "view": lambda s, c: s.view().close(),
+    "messages": lambda s, c: next(iter(s)),
+    "poll": lambda s, c: c.poll(),
+    "poll, waiting": lambda s, c: c.poll(1, 1),
+    "iterate": lambda s, c: next(iter(c), None),
+    "commit": lambda s, c: c.commit(),
+    "seek": lambda s, c: c.seek(0, "earliest"),
+    "seek_to_time": lambda s, c: c.seek_to_time(0),
+    "queues": lambda s, c: c.queues,
+    "position": lambda s, c: c.position(0),
+    "committed": lambda s, c: c.committed(0),
+    "lag": lambda s, c: c.lag(),
+    "in_flight": lambda s, c: c.in_flight(),
+    "leave the consumer": lambda s, c: c.__exit__(None, None, None),
+    "close the consumer": lambda s, c: c.close(),
+    "leave the store": lambda s, c: s.__exit__(None, None, None),
+    "close the store": lambda s, c: s.close(),
+}
+CLOSING = [name for name in METHODS if "leave" in name or "close" in name]
+
+
+async def _async(store: MessageStore) -> Any:
+    return await store.put_async(Message("A", b"x"))
+
+
+Place = tuple[type, str]
+# What is under way, and the function, called by it in its thread, in which the signal or the fork comes.
+AMID: dict[str, tuple[Call, Place]] = {
+    "a large put": (METHODS["put, large"], (CommitLog, "write")),
+    "a delayed put": (lambda s, c: s.put(Message("A", b"x", delay_level=1)), (CommitLog, "write")),
+    "the first put of a queue": (lambda s, c: s.put(Message("first", b"x")), (CommitLog, "appended")),
+    "a batch": (METHODS["put_batch"], (CommitLog, "appended")),
+    "columns": (METHODS["put_columns"], (CommitLog, "settled_time")),
+    "a put that begins a file": (lambda s, c: _roll(s), (MappedFileQueue, "append_file")),
+    "a put that waits for a file": (lambda s, c: _roll(s), (AllocationService, "file_at")),
+    "a wake-up": (METHODS["wait_dispatched"], (DispatchService, "wake")),
+    "a flush": (METHODS["flush"], (MappedFileQueue, "flush")),
+    "a commit of the pool": (METHODS["flush"], (CommitService, "commit_once")),
+    "a sync put": (METHODS["put"], (Waiters, "add")),
+    "a sync put of columns": (METHODS["put_columns"], (FlushService, "wait_flushed")),
+    "a sync flush": (METHODS["flush"], (FlushService, "flush_once")),
+    "stats": (METHODS["stats"], (Counters, "read")),
+    "a long poll": (lambda s, c: s.get("none", 0, 0, wait_ms=500), (threading.Condition, "wait")),
+    "a wait for dispatch": (METHODS["wait_dispatched"], (DispatchService, "wait")),
+    "a poll": (METHODS["poll"], (Group, "queues_of")),
+    "an iteration": (METHODS["iterate"], (Consumer, "_hand_out")),
+    "a commit": (METHODS["commit"], (Keeping, "_save")),
+    "a close": (METHODS["close the store"], (DispatchService, "stop")),
+    "a consumer's close": (METHODS["close the consumer"], (Group, "leave")),
+}
+
+FORKS = [  # one for each lock
+    "a large put", "a put that waits for a file", "a flush", "a commit of the pool", "stats", "a poll", "a commit",
+    "a close",
+]  # fmt: skip
+
+
+def _roll(store: MessageStore) -> None:
+    for _ in range(3):
+        store.put(Message("A", bytes(70_000)))
+
+
+def outcome(call: Call, store: MessageStore, consumer: Consumer) -> str:
+    """What a call did: "works", or the type of what it raised."""
+    try:
+        call(store, consumer)
+        return "works"
+    except Exception as error:
+        return type(error).__name__
+
+
+def opened(root: Path, **keys: Any) -> tuple[MessageStore, Consumer]:
+    store = open_small(root, **SIZES, **keys)
+    store.put_many([Message("A", b"%d" % n, keys="k") for n in range(5)])
+    assert store.wait_dispatched(30)
+    consumer = store.consumer("g", "A", idle_ms=0)
+    consumer.poll(2)
+    return store, consumer
+
+
+def keys_of(what: str) -> dict[str, Any]:
+    if "pool" in what:
+        return {"transientStorePoolEnable": "true", "transientStorePoolSize": "4"}
+    return {"flushDiskType": "SYNC_FLUSH"} if "sync" in what else {}
+
+
+def hook(place: Place, act: Callable[[], None]) -> None:
+    """Do something, once, in the middle of a function, when this thread calls it."""
+    owner, name = place
+    real, left, thread = getattr(owner, name), [1], threading.get_ident()
+
+    def hooked(*args: Any, **rest: Any) -> Any:
+        if threading.get_ident() == thread and left:
+            left.clear()
+            act()
+        return real(*args, **rest)
+
+    setattr(owner, name, hooked)
+
+
+def told(case: str, what: str, root: Path) -> dict[str, Any]:
+    """What the process of one case tells."""
+    words = [sys.executable, "-m", "tests.store.test_reentry", case, what, str(root)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=4 * SECONDS)
+    assert done.returncode == 0, f"{done.returncode} (-14: it hangs)\n{done.stdout[-2000:]}\n{done.stderr[-3000:]}"
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def amid_a_signal(what: str, root: Path) -> dict[str, Any]:
+    """The process: a signal comes amid `what`; its handler calls each method, closing ones last."""
+    store, consumer = opened(root, **keys_of(what))
+    call, place = AMID[what]
+    found: dict[str, Any] = {}
+
+    def handler(*_: object) -> None:
+        for name, method in METHODS.items():
+            if name not in CLOSING:
+                found[name] = outcome(method, store, consumer)
+        for name in CLOSING:
+            found[name] = outcome(METHODS[name], store, consumer)
+
+    signal.signal(signal.SIGUSR1, handler)
+    hook(place, lambda: signal.raise_signal(signal.SIGUSR1))
+    interrupted = outcome(call, store, consumer)
+    store.close()
+    with open_small(root, **SIZES) as again:
+        end = again.get("A", 0, 0).max_offset
+    return {"found": found, "interrupted": interrupted, "clean": not (root / "abort").exists(), "end": end}
+
+
+def amid_a_fork(what: str, root: Path) -> dict[str, Any]:
+    """The process: it forks while another thread is amid `what`; the child calls each method."""
+    store, consumer = opened(root, **keys_of(what))
+    call, place = AMID[what]
+    there, on = threading.Event(), threading.Event()
+
+    def wait() -> None:
+        there.set()
+        on.wait(SECONDS)
+
+    def other() -> None:
+        hook(place, wait)
+        outcome(call, store, consumer)
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    assert there.wait(SECONDS), "the call never came to the place"
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        signal.alarm(SECONDS // 2)
+        try:
+            os.write(write, json.dumps({n: outcome(m, store, consumer) for n, m in METHODS.items()}).encode())
+        finally:
+            os._exit(0)
+    os.close(write)
+    status = os.waitpid(child, 0)[1]
+    on.set()
+    thread.join(SECONDS)
+    store.close()
+    return {"found": json.loads(os.read(read, 1 << 16) or b"{}"), "status": status}
+
+
+def every_one() -> dict[str, Any]:
+    """The case `what` is a comma-separated list of is run in forks of one process: importing costs most."""
+    case, listed, root = sys.argv[1:4]
+    answers: dict[str, Any] = {}
+    for number, what in enumerate(listed.split(",")):
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            faulthandler.dump_traceback_later(SECONDS - 2)
+            signal.alarm(SECONDS)
+            try:
+                answer = (amid_a_signal if case == "signal" else amid_a_fork)(what, Path(root) / str(number))
+                os.write(write, json.dumps(answer).encode())
+                os._exit(0)
+            except BaseException:
+                traceback.print_exc()
+                os._exit(1)
+        os.close(write)
+        status = os.waitpid(child, 0)[1]
+        answers[what] = json.loads(os.read(read, 1 << 16) or b"null") if status == 0 else f"status {status}"
+        os.close(read)
+    return answers
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the cases are forked processes")
+def test_a_signal_handler_amid_a_call_never_waits_for_ever(tmp_path: Path) -> None:
+    answers = told("signal", ",".join(AMID), tmp_path)
+    for what, answer in answers.items():
+        assert isinstance(answer, dict), f"{what}: {answer} (14: it hangs)"
+        found = answer["found"]
+        assert list(found) == [n for n in METHODS if n not in CLOSING] + CLOSING, f"{what}: the handler did not run"
+        assert set(found.values()) <= {"works", "UsageError"}, f"{what}: {found}"
+        assert all(found[name] == "works" for name in CLOSING), f"{what}: {found}"
+        assert answer["interrupted"] in ("works", "UsageError"), f"{what}: {answer['interrupted']}"
+        assert answer["clean"], f"{what}: close in the handler, or the one that follows, has to stop the store cleanly"
+        assert answer["end"] >= 5, what
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")
+def test_a_fork_s_child_never_waits_for_a_lock_that_its_parent_had(tmp_path: Path) -> None:
+    answers = told("fork", ",".join(FORKS), tmp_path)
+    assert list(answers) == FORKS
+    for what, answer in answers.items():
+        assert isinstance(answer, dict) and answer["status"] == 0, f"{what}: {answer} (14: it hangs)"
+        for name, done in answer["found"].items():
+            assert done == ("works" if name in CLOSING else "UsageError"), f"{what}: {name} {done}"
+
+
+def test_only_who_comes_back_through_others_code_is_inside() -> None:
+    assert not reentered()
+    scope: dict[str, Any] = {"__name__": "flintmq.store.made_up"}
+    exec("def engine(call):\n    return call()\ndef public():\n    return asked()", scope)
+    scope["asked"] = lambda: eval("reentered()", {"__name__": "flintmq.store.x", "reentered": reentered})
+    assert scope["engine"](lambda: reentered()), "the engine called others' code, which asks"
+    assert not reentered()
+    lockless(scope["engine"].__code__)
+    assert not scope["engine"](lambda: reentered())
+
+
+def test_messages_may_come_from_the_store_itself(tmp_path: Path) -> None:
+    """A generator that puts and reads while put_many takes from it is no signal handler."""
+    store, consumer = opened(tmp_path)
+
+    def moved() -> Any:
+        for message in consumer:
+            store.put(Message("log", message.body))
+            yield Message("B", message.body)
+
+    with store:
+        assert len(store.put_many(moved())) == 3
+        assert len(store.put_batch(Message("B", m.body) for m in store.get("A", 0, 0).messages)) == 5
+        assert store.wait_dispatched(30)
+        assert [store.get(t, 0, 0).max_offset for t in ("B", "log")] == [8, 3]
+
+
+def test_a_handler_amid_no_call_may_do_everything(tmp_path: Path) -> None:
+    """It closes before it returns."""
+    store, consumer = opened(tmp_path)
+    found: dict[str, str] = {}
+
+    def handler(*_: object) -> None:
+        found.update({name: outcome(method, store, consumer) for name, method in METHODS.items()})
+        assert not (tmp_path / "abort").exists()
+
+    before = signal.signal(signal.SIGUSR1, handler)
+    try:
+        signal.raise_signal(signal.SIGUSR1)
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    assert set(found.values()) == {"works"} and list(found) == list(METHODS)
+    with pytest.raises(UsageError, match="is closed"):
+        store.put(Message("A", b"x"))
+
+
+if __name__ == "__main__":
+    print(json.dumps(every_one()))
