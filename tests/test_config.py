@@ -115,7 +115,7 @@ def test_travels_to_other_processes():
 
 def test_every_key_of_the_golden_stores_is_known():
     files = sorted(GOLDEN.glob("*.config.json"))
-    assert len(files) == 19
+    assert len(files) == 26
     for file in files:
         written = json.loads(file.read_text())
         keys = written.get("store", {}) | written.get("broker", {})

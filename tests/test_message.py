@@ -38,7 +38,7 @@ def test_columns():
     assert list(COLUMNS) == ORDER
 
 
-@pytest.mark.parametrize("name", ["flags", "flags540", "lmq", "crc", "batch"])
+@pytest.mark.parametrize("name", ["flags", "flags540", "flags550", "lmq", "crc", "batch"])
 def test_every_column_is_what_java_decodes(golden, name: str):
     store = golden(name)
     for row in store.rows:

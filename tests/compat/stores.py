@@ -71,6 +71,12 @@ class Golden:
         return dict(self._written.get("store", {}))
 
     @property
+    def peer(self) -> str:
+        """The version whose habits its index, batches and configuration follow."""
+        words = self.expect.get("rebuild", [])
+        return words[words.index("--peer") + 1] if "--peer" in words else "5.3.3"
+
+    @property
     def broker(self) -> dict[str, Any]:
         """The keys of BrokerConfig that the store was written with."""
         return dict(self._written.get("broker", {}))

@@ -17,9 +17,10 @@ RECORD_KEYS = {
 }  # fmt: skip
 # Counted by Java when the stores were made (golden/README.md).
 RECORDS = {
-    "basic": 3000, "batch": 154, "config": 186, "config540": 127, "cqext": 300, "crash": 384, "crash-keys": 200,
-    "crash540": 404, "crc": 193, "delay": 87, "flags": 111, "flags540": 111, "lmq": 150, "poison": 5, "rolled": 374,
-    "stale": 195, "stale-aligned": 200, "timer": 140, "v540": 450,
+    "basic": 3000, "batch": 154, "config": 186, "config540": 127, "config550": 88, "cqext": 300, "crash": 384,
+    "crash-keys": 200, "crash540": 404, "crash550": 272, "crc": 193, "delay": 87, "delay550": 87, "flags": 111,
+    "flags540": 111, "flags550": 111, "lmq": 150, "lmq550": 150, "poison": 5, "rolled": 374, "stale": 195,
+    "stale-aligned": 200, "timer": 140, "timer550": 140, "v540": 450, "v550": 450,
 }  # fmt: skip
 
 

@@ -57,8 +57,8 @@ def test_stale_stores_are_read_up_to_their_end(golden: Callable[[str], Golden]):
 
 
 def test_how_a_store_was_stopped(golden: Callable[[str], Golden]):
-    assert {name: look(golden(name)).clean for name in ("basic", "crash", "crash540", "crash-keys")} == {
-        "basic": True, "crash": False, "crash540": False, "crash-keys": False,
+    assert {name: look(golden(name)).clean for name in ("basic", "crash", "crash540", "crash550", "crash-keys")} == {
+        "basic": True, "crash": False, "crash540": False, "crash550": False, "crash-keys": False,
     }  # fmt: skip
     assert not look(golden("crash")).live
 

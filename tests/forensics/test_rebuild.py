@@ -40,10 +40,6 @@ def bare(golden: Golden, into: Path) -> Path:
     return into
 
 
-def peer(golden: Golden) -> str:
-    return "5.4.0" if "5.4.0" in golden.expect.get("rebuild", []) else "5.3.3"
-
-
 def config(golden: Golden) -> StoreConfig:
     return StoreConfig.from_keys({k: v for k, v in golden.config.items() if isinstance(v, (int, bool))})
 
@@ -52,7 +48,7 @@ def config(golden: Golden) -> StoreConfig:
 def test_golden_stores_come_out_as_java_wrote_them(golden_store: Golden, tmp_path: Path, access: str) -> None:
     into = tmp_path / "into"
     done = rebuild(
-        str(bare(golden_store, tmp_path / "bare")), str(into), config(golden_store), peer(golden_store), access=access
+        str(bare(golden_store, tmp_path / "bare")), str(into), config(golden_store), golden_store.peer, access=access
     )
     assert done.records == len(golden_store.live) + golden_store.expect.get("beyond", 0)
     if golden_store.expect.get("consumequeue", "exact") == "exact":
@@ -78,7 +74,7 @@ def test_many_blocks_are_written_while_the_next_ones_are_made(golden, tmp_path: 
     monkeypatch.setattr(Builder, "take", dawdling)
     monkeypatch.setattr(dispatch, "ENOUGH_UNITS", 1)
     store = golden("basic")
-    rebuild(str(bare(store, tmp_path / "bare")), str(tmp_path / "into"), config(store), peer(store))
+    rebuild(str(bare(store, tmp_path / "bare")), str(tmp_path / "into"), config(store), store.peer)
     assert len(taken) >= 4
     assert files(tmp_path / "into" / "consumequeue") == files(store.path / "consumequeue")
     made, javas = files(tmp_path / "into" / "index"), files(store.path / "index")

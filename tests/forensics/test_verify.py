@@ -25,14 +25,20 @@ from tests.forensics.makers import check, config_of, flip
 NOTES = {
     "basic": {},
     "config540": {"not-checked": 1},
+    "config550": {"not-checked": 1},
     "crash": {"abort": 1, "spare-file": 1, "units-pending": 2, "index-pending": 1},
     "crash540": {"abort": 1, "spare-file": 1, "units-pending": 2, "index-pending": 1, "not-checked": 1},
     "crash-keys": {"abort": 1, "spare-file": 1},
+    "delay550": {"not-checked": 1},
     "flags540": {"not-checked": 1},
+    "flags550": {"not-checked": 1},
+    "lmq550": {"not-checked": 1},
     "rolled": {"units-expired": 6, "index-expired": 1},
     "stale": {"stale-tail": 1, "units-ghost": 2},
     "stale-aligned": {"stale-tail": 1, "units-ghost": 2},
+    "timer550": {"not-checked": 1},
     "v540": {"not-checked": 1},
+    "v550": {"not-checked": 1},
 }
 # Fields of a record that nothing protects (docs/format/unprotected.md), as (first, behind) for IPv4 hosts.
 FREE = ((16, 20), (36, 84))

@@ -301,7 +301,7 @@ def json_config(data: bytes) -> None:
         raise
     if isinstance(plain, dict) and b"\\u" not in data and not _has_float(plain):
         assert found == plain
-    for peer in ("5.3.3", "5.4.0"):
+    for peer in ("5.3.3", "5.4.0", "5.5.0"):
         for compact in (False, True):
             assert config_json.parse(config_json.write(found, peer, compact)) == found or _has_float(found)
 

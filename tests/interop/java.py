@@ -17,7 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-VERSIONS = ("5.3.3", "5.4.0")
+VERSIONS = ("5.3.3", "5.4.0", "5.5.0")
 SOURCES = Path(__file__).resolve().parent / "oracle"
 BUILD_S = 600
 

@@ -118,7 +118,7 @@ def test_what_is_no_regular_file_is_not_opened(tmp_path):
     assert "regular file" in found.problems[1].reason
 
 
-@pytest.mark.parametrize("name", ["config", "config540"])
+@pytest.mark.parametrize("name", ["config", "config540", "config550"])
 def test_a_brokers_own_files(golden, name):
     found = read_config(str(golden(name).path))
     assert found.problems == ()

@@ -51,7 +51,7 @@ def test_nothing_is_written_without_a_change(tmp_path, disk):
     assert list(tmp_path.iterdir()) == [] and disk.calls == []
 
 
-@pytest.mark.parametrize("peer", ["5.3.3", "5.4.0"])
+@pytest.mark.parametrize("peer", ["5.3.3", "5.4.0", "5.5.0"])
 def test_unknown_fields_stay_and_the_version_goes_up(tmp_path, disk, peer):
     holding(tmp_path, JAVA)
     file = opened(tmp_path, disk, peer)

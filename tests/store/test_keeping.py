@@ -139,7 +139,7 @@ def test_the_files_have_the_tables_of_rocketmq_s(tmp_path: Path, lmq: str, offse
     }
 
 
-@pytest.mark.parametrize("peer", ["5.3.3", "5.4.0"])
+@pytest.mark.parametrize("peer", ["5.3.3", "5.4.0", "5.5.0"])
 def test_the_files_are_written_as_the_store_s_version_does(tmp_path: Path, peer: str):
     assert [file.peer for file in Around(tmp_path, peer).keeping.files] == [peer] * 4
 

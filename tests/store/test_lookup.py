@@ -67,7 +67,7 @@ def test_bounds_are_javas(golden_store, tmp_path, bare):
 
 
 def test_types(golden, tmp_path):
-    for name in ("batch", "config", "config540"):
+    for name in ("batch", "config", "config540", "config550"):
         store = golden(name)
         want = {q["topic"]: q["type"] for q in store.queue_rows if q["kind"] == "queue"}
         assert {topic: lookup(store.path).type_of(topic) for topic in want} == want

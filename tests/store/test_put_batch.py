@@ -62,7 +62,7 @@ def test_a_batch_fills_a_file_but_for_eight_bytes_and_no_further(tmp_path: Path,
         assert store._log.end == (0 if spare else FILE_SIZE - 8)
 
 
-@pytest.mark.parametrize("peer", ["5.3.3", "5.4.0"])
+@pytest.mark.parametrize("peer", ["5.3.3", "5.4.0", "5.5.0"])
 @pytest.mark.parametrize(
     ("own", "stored"),
     [(b"", b"CLUSTER\1c\2"), (b"a\1b\2", b"a\1b\2CLUSTER\1c\2"), (b"a\1b", b"a\1b\2CLUSTER\1c\2")],

@@ -12,7 +12,7 @@ from tests.store.engine import open_small, records
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 
 
-@pytest.mark.parametrize("name", ["delay", "config", "config540"])
+@pytest.mark.parametrize("name", ["delay", "config", "config540", "delay550", "config550"])
 def test_waiting_and_delivered_records_are_javas(golden, name):
     """Every waiting record of a real broker is what `scheduled` makes of its sender's message, and every delivered one
     what `delivered` makes of the waiting one, property for property in Java's order."""

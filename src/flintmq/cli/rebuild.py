@@ -43,13 +43,14 @@ class Peer(enum.StrEnum):
 
     v533 = "5.3.3"
     v540 = "5.4.0"
+    v550 = "5.5.0"
 
 
 IntoOption = Annotated[
     str, typer.Option("--into", metavar="DIR", show_default=False, help="Where the result goes; made if not there.")
 ]
 PeerOption = Annotated[
-    Peer, typer.Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3, or 5.4.0 (indexes tags too).")
+    Peer, typer.Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too).")
 ]
 
 

@@ -81,7 +81,7 @@ def copy_whole(
         root: the store; only read, and no lock is taken.
         into: the copy's directory; it must be missing or empty.
         config: RocketMQ's keys for what the files do not tell.
-        peer: whose habits are followed where queues and index are settled: "5.3.3" or "5.4.0".
+        peer: whose habits are followed where queues and index are settled: "5.3.3", "5.4.0" or "5.5.0".
         progress: called now and then with bytes of log done and in all.
 
     Raises:

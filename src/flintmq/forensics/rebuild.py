@@ -18,7 +18,7 @@ from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError, UsageError
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE
 from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
-from flintmq.format.index import HEADER, PEER_533, PEER_540
+from flintmq.format.index import HEADER, PEER_533, checked_peer
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.storage.where import effects_for, local_only, outside_store
@@ -132,8 +132,7 @@ def plan_of(
         As plan_rebuild, but for `into`.
     """
     config = config or StoreConfig()
-    if peer not in (PEER_533, PEER_540):
-        raise UsageError(f"peer {peer!r} is not one of: {PEER_533}, {PEER_540}")
+    checked_peer(peer)
     into = local_only(into)
     effects = effects or effects_for(root, config.s3)
     root = geometry.open_root(root, config, effects)
@@ -214,7 +213,7 @@ def rebuild(
             the sizes of their files.
         into: takes the result; a directory outside the store.
         config: RocketMQ's keys for what the files do not tell.
-        peer: whose habits to follow, "5.3.3" or "5.4.0" (which indexes tags too).
+        peer: whose habits to follow, "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
         progress: called now and then with bytes of log done and in all.
         access: "pread" or "map".
 

@@ -99,7 +99,7 @@ def salvage_into(
         root: the store; only read.
         into: the new store's directory; it must be missing or empty.
         config: RocketMQ's keys for what the files do not tell; the new store's files have the sizes of the old one's.
-        peer: whose habits queues, index and configuration follow: "5.3.3" or "5.4.0".
+        peer: whose habits queues, index and configuration follow: "5.3.3", "5.4.0" or "5.5.0".
         progress: called now and then with bytes of log done and in all.
 
     Raises:

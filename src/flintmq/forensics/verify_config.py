@@ -27,7 +27,7 @@ TABLES: Final = {
     "consumerFilter.json": ("filterDataByTopic",),
     "consumerOrderInfo.json": ("table",),
 }
-# What RocketMQ 5.3.3 and 5.4.0 make in a store's root; `rocksdbstore/` and others are told apart below.
+# What RocketMQ 5.3.3 to 5.5.0 make in a store's root; `rocksdbstore/` and others are told apart below.
 ROOT_NAMES: Final = frozenset(
     [
         "abort",
@@ -57,7 +57,7 @@ ROOT_NAMES: Final = frozenset(
     ]
 )
 NOT_CHECKED: Final = {
-    "rocksdbstore": "the RocksDB store of 5.4.0, empty of data by default",
+    "rocksdbstore": "the RocksDB store of 5.4.0 and later, empty of data by default",
     "kvStore": "the RocksDB store of the pop consumer service",
 }
 _SNAPSHOT: Final = re.compile(r"timerwheel\.[0-9]+")

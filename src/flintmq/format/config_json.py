@@ -272,20 +272,20 @@ def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = F
 
     Args:
         value: the object; keys in the order in which they are to stand (upstream: fields by alphabet, maps in any).
-        peer: "5.3.3" or "5.4.0".
+        peer: "5.3.3", "5.4.0" or "5.5.0"; the last is like 5.4.0, but writes an empty map or list as {} or [].
         compact: all on one line, as the metrics files are; 5.3.3 escapes all but ASCII there.
 
     Raises:
         FormatError: a value that is not an object, list, string, number, true, false or null.
     """
-    return java_encode(_Writer(peer == "5.4.0", compact).value(value, 0))
+    return java_encode(_Writer(peer != "5.3.3", compact, peer == "5.4.0").value(value, 0))
 
 
 class _Writer:
-    """Both layouts, which differ in empty maps, maps with integer keys, lists and escapes."""
+    """The layouts, which differ in empty maps and lists, maps with integer keys, lists and escapes."""
 
-    def __init__(self, by_line: bool, compact: bool) -> None:
-        self.by_line, self.compact = by_line, compact
+    def __init__(self, by_line: bool, compact: bool, open_empty: bool) -> None:
+        self.by_line, self.compact, self.open_empty = by_line, compact, open_empty
 
     def value(self, value: Any, depth: int) -> str:
         if isinstance(value, str):
@@ -305,7 +305,7 @@ class _Writer:
             f"{key if isinstance(key, int) else self.string(key)}:{self.value(value, depth + 1)}"
             for key, value in pairs.items()
         ]
-        if self.compact or not (items or self.by_line):
+        if self.compact or not (items or self.open_empty):
             return "{" + ",".join(items) + "}"
         inside, outside = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
         if all(isinstance(key, int) for key in pairs) and not self.by_line:
@@ -314,7 +314,8 @@ class _Writer:
 
     def array(self, values: Sequence[Any], depth: int) -> str:
         items = [self.value(value, depth + 1) for value in values]
-        if self.compact or not self.by_line or all(isinstance(value, int) for value in values):
+        numbers = all(isinstance(value, int) for value in values)
+        if self.compact or not self.by_line or (numbers and (items or not self.open_empty)):
             return "[" + ",".join(items) + "]"
         inside, outside = "\n" + "\t" * (depth + 1), "\n" + "\t" * depth
         return "[" + inside + ("," + inside).join(items) + outside + "]"

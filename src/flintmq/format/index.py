@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
+from flintmq.config_text import short
+from flintmq.errors import UsageError
 from flintmq.format import properties as names
 from flintmq.format.layout import TIME, Int, Layout
 from flintmq.format.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
@@ -16,7 +18,8 @@ from flintmq.format.text import java_hash
 
 PEER_533: Final = "5.3.3"
 PEER_540: Final = "5.4.0"
-PEERS: Final = (PEER_533, PEER_540)
+PEER_550: Final = "5.5.0"
+PEERS: Final = (PEER_533, PEER_540, PEER_550)
 NAME: Final = re.compile(r"[0-9]{17}", re.ASCII)  # local time of creation, yyyyMMddHHmmssSSS
 
 
@@ -57,6 +60,24 @@ ITEM: Final = Layout("Index item", Item)
 assert (HEADER.size, SLOT.size, ITEM.size) == (40, 4, 20)
 
 
+def checked_peer(peer: str, what: str = "peer") -> str:
+    """Check that a name is one of a version of RocketMQ whose habits FlintMQ can follow.
+
+    Args:
+        peer: the version, as "5.5.0".
+        what: what the error calls it.
+
+    Returns:
+        The same.
+
+    Raises:
+        UsageError: it is none of PEERS.
+    """
+    if peer not in PEERS:
+        raise UsageError(f"{what}: {short(str(peer))} is not one of {', '.join(PEERS)}")
+    return peer
+
+
 def file_size(slots: int, items: int) -> int:
     """Bytes of an index file with this many slots and items (maxHashSlotNum, maxIndexNum)."""
     return HEADER.size + SLOT.size * slots + ITEM.size * items
@@ -91,7 +112,7 @@ def keys_of(properties: Mapping[str, str], sys_flag: int, peer: str = PEER_533) 
     Args:
         properties: of the record, as properties.parse gives them.
         sys_flag: of the record; rolled-back ones have no keys.
-        peer: "5.4.0" also enters the tags, as the key `T#TAGS`.
+        peer: one of PEERS; all but 5.3.3 also enter the tags, as the key `T#TAGS`.
 
     Returns:
         Keys without the topic, fit for key_hash.
@@ -100,6 +121,6 @@ def keys_of(properties: Mapping[str, str], sys_flag: int, peer: str = PEER_533) 
         return []
     keys = [properties[names.UNIQ_KEY]] if names.UNIQ_KEY in properties else []
     keys += [key for key in properties.get(names.KEYS, "").split(" ") if key]
-    if peer == PEER_540 and properties.get(names.TAGS):
+    if peer != PEER_533 and properties.get(names.TAGS):
         keys.append("T#" + properties[names.TAGS])
     return keys

@@ -29,7 +29,7 @@ class ConfigFile:
         name: of the file.
         tables: names of the tables that it has besides `dataVersion`.
         effects: the disk and the clock.
-        peer: "5.3.3" or "5.4.0": whose layout is written. Both are read.
+        peer: "5.3.3", "5.4.0" or "5.5.0": whose layout is written. All are read.
 
     Attributes:
         value: what the file holds, with the changes made since.

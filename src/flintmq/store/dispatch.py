@@ -18,7 +18,7 @@ from typing import ClassVar
 
 from flintmq.config import StoreConfig
 from flintmq.format import batch_queue, consume_queue, properties
-from flintmq.format.index import PEER_533, PEER_540, key_hash, keys_of
+from flintmq.format.index import PEER_533, key_hash, keys_of
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_NONE
 from flintmq.format.text import java_decode, java_encode, java_hash
 from flintmq.kernels import runs
@@ -70,7 +70,7 @@ class DispatchRules:
         batch_topics: topics of type BatchCQ, raw.
         light_queues: enableLmq and enableMultiDispatch are on.
         index: messageIndexEnable.
-        peer: "5.3.3" or "5.4.0" (which indexes tags too).
+        peer: "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
     """
 
     delay_ms: tuple[int, ...]
@@ -202,10 +202,10 @@ class Dispatcher:
         self._held: tuple[int, int] | None = None  # log offset and store time of the last record held back
 
     def follow(self, peer: str) -> None:
-        """From the next block on, make index keys as this version does ("5.3.3" or "5.4.0")."""
+        """From the next block on, make index keys as this version does ("5.3.3", "5.4.0" or "5.5.0")."""
         self.rules = replace(self.rules, peer=peer)
         self.flags = (kernel.LIGHT if self.rules.light_queues else 0) | (
-            (kernel.INDEX | (kernel.TAG_KEYS if peer == PEER_540 else 0)) if self.rules.index else 0
+            (kernel.INDEX | (kernel.TAG_KEYS if peer != PEER_533 else 0)) if self.rules.index else 0
         )
 
     def learn_batch_topic(self, topic: str) -> None:

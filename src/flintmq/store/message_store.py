@@ -20,6 +20,7 @@ from typing import Self
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, StoreLockedError, UsageError
 from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.index import checked_peer
 from flintmq.kernels.appender import Putter
 from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.dispatch_lock import ExternalClaim, holder
@@ -76,7 +77,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         path: the store's root; made if it is missing.
         config: RocketMQ's keys (`{"flushDiskType": "SYNC_FLUSH"}`) or a StoreConfig.
         dev: small files, for trying things.
-        peer: whose habits to follow on disk, "5.3.3" or "5.4.0".
+        peer: whose habits to follow on disk, "5.3.3", "5.4.0" or "5.5.0".
         dispatch: "thread": a thread of this store writes queues and index. "external": nobody here does, another
             process makes them from the log (`flintmq spark dispatch`); `get`, `wait_dispatched` and delivery after a
             delay are not to be had.
@@ -89,7 +90,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         StoreLockedError: another process has it open, or dispatches it while `dispatch` is "thread".
         CorruptStoreError: damage that is no tail; nothing was touched.
         ConfigError: an unknown key or an impossible value.
-        UsageError: `dispatch` is neither.
+        UsageError: `dispatch` is neither, or `peer` is none of these.
         OSError: the disk refused.
 
     Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError; so
@@ -113,6 +114,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self.config = given_config(config, dev, keys)
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
+        checked_peer(peer)
         self._external, self._services = dispatch == "external", services
         effects.make_folder(os.path.join(self.root, geometry.LOG))
         if effects.size(os.path.join(self.root, "checkpoint")) is None:  # or a kill came before the name was on disk

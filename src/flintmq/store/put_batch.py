@@ -52,7 +52,7 @@ def put_batch(
     Args:
         log: the log.
         messages: at least one; alike in what a batch has once.
-        shared: the batch's own properties: 5.3.3 adds them to each message's, 5.4.0 stores them nowhere.
+        shared: the batch's own properties: 5.3.3 adds them to each message's, later ones store them nowhere.
         peer: which of the two.
 
     Returns:

@@ -68,7 +68,7 @@ class PutStore:
 
         Args:
             messages: alike in topic, queue, sys_flag, sender's time and host, and reconsume_times.
-            properties: of the batch itself. "5.3.3" adds them to those of each message, "5.4.0" stores them nowhere;
+            properties: of the batch itself. "5.3.3" adds them to those of each message, later ones store them nowhere;
                 an inner batch has them as its record's.
 
         Returns:

@@ -31,7 +31,7 @@ class Puts:
         log, flush, dispatch: its parts.
         commits: its transient pool's committer, if it has one.
         poison, counters: of the store.
-        peer: whose batches, "5.3.3" or "5.4.0".
+        peer: whose batches, "5.3.3", "5.4.0" or "5.5.0".
 
     Thread: any.
     """

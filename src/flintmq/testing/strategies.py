@@ -58,7 +58,7 @@ def stores(draw: st.DrawFn, max_messages: int = 200, kinds: tuple[str, ...] = KI
         "waves": draw(st.integers(0, 2)),
         "expired_files": draw(st.sampled_from([0, 0, 1, 3])),
         "clean": draw(st.booleans()),
-        "peer": draw(st.sampled_from(["5.3.3", "5.4.0"])),
+        "peer": draw(st.sampled_from(["5.3.3", "5.4.0", "5.5.0"])),
         "config": {
             "mappedFileSizeCommitLog": draw(st.sampled_from([16384, 32768, 1 << 20])),
             "mappedFileSizeConsumeQueue": draw(st.sampled_from([200, 2000])),

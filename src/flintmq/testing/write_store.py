@@ -98,7 +98,7 @@ def write_store(
         queues_and_index: False leaves commitlog/ (and config/) alone.
         config_files: whether config/ has topics.json, consumerOffset.json, subscriptionGroup.json.
         clean: False: as after a crash: `abort` stands there, the checkpoint lags, a spare log file is there.
-        peer: whose habits the index follows, "5.3.3" or "5.4.0".
+        peer: whose habits the index follows, "5.3.3", "5.4.0" or "5.5.0".
 
     Returns:
         What was written.

@@ -169,7 +169,7 @@ def test_damage_fails_unless_it_may_be_skipped(golden: Any, tmp_path: Path) -> N
         ({"speed": "x2"}, "--live"),
         ({"where": " "}, "empty"),
         ({"where": "true", "fail_on_data_loss": False}, "cannot be counted"),
-        ({"peer": "4"}, "5.3.3, 5.4.0"),
+        ({"peer": "4"}, "5.3.3, 5.4.0, 5.5.0"),
     ],
 )
 def test_options_are_checked(golden: Any, tmp_path: Path, named: dict[str, Any], text: str) -> None:

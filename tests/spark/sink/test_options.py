@@ -30,7 +30,7 @@ def test_a_batch_and_a_stream() -> None:
         ({"path": "/s"}, True, "checkpointLocation"),
         ({"path": "/s", "queryId": "q", "batchId": "1"}, True, "Spark numbers"),
         ({"path": "/s", "quryId": "q"}, False, "did you mean queryId"),
-        ({"path": "/s", "peer": "6"}, False, "5.3.3, 5.4.0"),
+        ({"path": "/s", "peer": "6"}, False, "5.3.3, 5.4.0, 5.5.0"),
     ],
 )
 def test_what_is_refused(options: dict[str, str], stream: bool, text: str) -> None:

@@ -43,7 +43,7 @@ class Shape:
         slots, items: geometry of index files.
         index: whether there is an index.
         light_queues: enableLmq and enableMultiDispatch are on.
-        peer: "5.3.3" or "5.4.0".
+        peer: "5.3.3", "5.4.0" or "5.5.0".
         delay_ms: milliseconds of each delay level.
     """
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.format.index import PEER_533, PEER_540
+from flintmq.format.index import PEER_533, checked_peer
 from flintmq.spark.jobs.once import Ledger
 from flintmq.spark.jobs.refusals import batches_of, target_config
 from flintmq.spark.jobs.replay_bulk import load
@@ -114,7 +114,7 @@ def replay(
         skip_refused: messages that the store would refuse are left out and counted; else the first of them is an error,
             and nothing is written.
         access: "pread" or "map".
-        peer: as which RocketMQ to write, "5.3.3" or "5.4.0".
+        peer: as which RocketMQ to write, "5.3.3", "5.4.0" or "5.5.0".
         progress: called now and then with tasks done and in all.
 
     Raises:
@@ -130,8 +130,7 @@ def replay(
     """
     config, into = config or StoreConfig(), os.path.abspath(local_only(into))
     pace = Pace.parse(speed)
-    if peer not in (PEER_533, PEER_540):
-        raise UsageError(f"peer {peer[:40]!r} is not one of: {PEER_533}, {PEER_540}")
+    checked_peer(peer)
     if where is not None and not where.strip():
         raise UsageError("the condition is empty; leave it out for all messages")
     if where is not None and not fail_on_data_loss:  # rows that pass through Spark cannot tell what was lost before

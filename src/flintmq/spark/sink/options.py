@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from flintmq.config import KEYS, StoreConfig
 from flintmq.config_text import short
 from flintmq.errors import UsageError
+from flintmq.format.index import PEER_533, checked_peer
 from flintmq.spark.options import number
 
 NAMES = {
     "path": "the store's directory; made if it is not there",
     "queryId": "who writes: a batch of it that was written is not written again. A stream's is its checkpointLocation",
     "batchId": "batch: which of the query's batches; rising numbers",
-    "peer": "as which RocketMQ to write: 5.3.3 or 5.4.0",
+    "peer": "as which RocketMQ to write: 5.3.3, 5.4.0 or 5.5.0",
     "checkpointLocation": "Spark's own",
     "queryName": "Spark's own",
 }
@@ -33,7 +34,7 @@ class SinkOptions:
         query: who writes, for the ledger; None: a batch without a name.
         batch: which of its batches; None where Spark tells it, or there is no name.
         config: RocketMQ's keys.
-        peer: "5.3.3" or "5.4.0".
+        peer: "5.3.3", "5.4.0" or "5.5.0".
     """
 
     path: str
@@ -62,9 +63,7 @@ class SinkOptions:
                 raise UsageError("a stream needs the option checkpointLocation, or queryId: a name that stays the same")
         elif (query is None) != ("batchId" not in given):
             raise UsageError("options queryId and batchId belong together: they name what is written once")
-        peer = given.get("peer", "5.3.3")
-        if peer not in ("5.3.3", "5.4.0"):
-            raise UsageError(f"option peer: {short(peer)} is not one of 5.3.3, 5.4.0")
+        peer = checked_peer(given.get("peer", PEER_533), "option peer")
         path = given["path"].removeprefix("file:") if given["path"].startswith("file:/") else given["path"]
         return cls(
             os.path.abspath(path),
