@@ -144,7 +144,7 @@ def test_damage_stops_a_rebuild_and_leaves_no_result(golden, tmp_path: Path) -> 
 def test_what_is_no_store_or_no_peer_is_refused(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(NotAStoreError):
         rebuild(str(tmp_path), str(tmp_path / "into"))
-    with pytest.raises(UsageError, match="peer '6' is not one of"):
+    with pytest.raises(UsageError, match="peer: '6' is not one of"):
         rebuild(str(golden("batch").path), str(tmp_path / "into"), peer="6")
 
 

@@ -27,6 +27,7 @@ NOTES = {
     "config540": {"not-checked": 1},
     "config550": {"not-checked": 1},
     "crash": {"abort": 1, "spare-file": 1, "units-pending": 2, "index-pending": 1},
+    "crash550": {"abort": 1, "spare-file": 1, "units-pending": 1, "index-pending": 1, "not-checked": 1},
     "crash540": {"abort": 1, "spare-file": 1, "units-pending": 2, "index-pending": 1, "not-checked": 1},
     "crash-keys": {"abort": 1, "spare-file": 1},
     "delay550": {"not-checked": 1},

@@ -66,8 +66,11 @@ def test_a_checkpoint_of_another_shape(broker: tuple[Golden, Path]):
     checkpoint(root, -1, 0, 0, 0, 0)
     check(root, store, defects={"checkpoint-bad"})
     checkpoint(root, 0, 0, 0, 0, 0)
-    patch(root / "checkpoint", 40, b"\1")
+    patch(root / "checkpoint", 48, b"\1")
     check(root, store, notes={"checkpoint-rest"})
+    checkpoint(root, 0, 0, 0, 0, 0)
+    patch(root / "checkpoint", 40, b"\1")
+    check(root, store, defects={"checkpoint-ahead"})
 
 
 def test_a_log_that_lost_its_records(broker: tuple[Golden, Path]):

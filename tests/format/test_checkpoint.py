@@ -33,5 +33,7 @@ def test_golden_checkpoints(golden_store: Golden) -> None:
     assert cp.encode(value) == raw
     times = [row["store_timestamp"] for row in golden_store.rows]
     assert value.logics_timestamp == 0 or min(times) <= value.logics_timestamp
+    assert (value.logics_physical_offset > 0) <= (golden_store.peer == "5.5.0")
+    assert value.logics_physical_offset in (0, *(row["physical_offset"] for row in golden_store.rows))
     if golden_store.name == "basic":
         assert value.logics_timestamp == times[-1]

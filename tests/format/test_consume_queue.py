@@ -10,7 +10,18 @@ from tests.compat.stores import Golden
 from tests.format.logs import queue_files
 
 DELAY_MS = StoreConfig().delay_ms
-PLAIN = ["basic", "flags", "flags540", "crc", "delay", "config540", "v540", "flags550", "v550", "config550"]  # neither ext files nor light queues
+PLAIN = [
+    "basic",
+    "flags",
+    "flags540",
+    "crc",
+    "delay",
+    "config540",
+    "v540",
+    "flags550",
+    "v550",
+    "config550",
+]  # neither ext files nor light queues
 
 
 @pytest.mark.parametrize(

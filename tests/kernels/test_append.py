@@ -76,7 +76,9 @@ def write_again(rows: Rows, file_size: int, total: int, buffer_bytes: int) -> by
     return bytes(log).ljust(total, b"\0")
 
 
-@pytest.mark.parametrize("name", ["basic", "flags", "flags540", "lmq", "batch", "v540", "config", "timer", "v550", "config550"])
+@pytest.mark.parametrize(
+    "name", ["basic", "flags", "flags540", "lmq", "batch", "v540", "config", "timer", "v550", "config550"]
+)
 @pytest.mark.parametrize("buffer_bytes", [131_072, 1 << 20])
 def test_records_of_java_come_out_the_same(golden: Callable[[str], Golden], name: str, buffer_bytes: int) -> None:
     log, file_size = read_log(golden(name).path)

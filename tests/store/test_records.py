@@ -12,7 +12,11 @@ def log_of(path):
 
 def test_every_record_that_java_reads_is_read(golden_store):
     log = log_of(golden_store.path)
-    assert any(row["size"] > FIRST_READ for row in golden_store.rows) or golden_store.name not in ("flags", "flags540", "flags550")
+    assert any(row["size"] > FIRST_READ for row in golden_store.rows) or golden_store.name not in (
+        "flags",
+        "flags540",
+        "flags550",
+    )
     for row in golden_store.rows:
         message = record_at(log, row["physical_offset"])
         assert (message.size, message.topic, message.queue_offset) == (row["size"], row["topic"], row["queue_offset"])

@@ -292,3 +292,12 @@ def test_where_there_is_no_mark_none_is_made_by_taking_back(tmp_path: Path):
     files.forget_indexed()
     files.write_believed()
     assert effects.calls == [] and (files.dispatched, files.indexed) == (3, None)
+
+
+def test_where_rocketmq_550_believes_queues_to_be_is_not_kept(tmp_path: Path):
+    """Its number would outlive what happens to the queues here; 0 has its next start go by the times."""
+    (tmp_path / "checkpoint").write_bytes(checkpoint.encode(KNOWN._replace(logics_physical_offset=500)))
+    files = StoreFiles(str(tmp_path), Faulty())
+    assert files.known == KNOWN
+    files.write(4000, files.known)
+    assert checkpoint.decode((tmp_path / "checkpoint").read_bytes()).logics_physical_offset == 0

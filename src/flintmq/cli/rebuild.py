@@ -50,7 +50,8 @@ IntoOption = Annotated[
     str, typer.Option("--into", metavar="DIR", show_default=False, help="Where the result goes; made if not there.")
 ]
 PeerOption = Annotated[
-    Peer, typer.Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too).")
+    Peer,
+    typer.Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too)."),
 ]
 
 

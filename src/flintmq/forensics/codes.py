@@ -206,7 +206,7 @@ NOTES: Final[dict[str, str]] = {
     "index-lost": "Items of messages in a damaged stretch of the log.",
     "index-doubled": "Keys entered twice, as RocketMQ does after an unclean stop.",
     "checkpoint-missing": "There is no checkpoint; RocketMQ makes one at start.",
-    "checkpoint-rest": "The checkpoint holds more than the five numbers known.",
+    "checkpoint-rest": "The checkpoint holds more than the six numbers known.",
     "unknown-file": "A file or directory that RocketMQ 5.3.3 to 5.5.0 do not make.",
     "not-checked": "A part of the store that verify does not look into.",
 }

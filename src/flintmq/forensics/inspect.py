@@ -162,7 +162,7 @@ class Inspection:
         folders: files by kind.
         messages: over all topics.
         delays: delay levels with what still waits to be delivered; `queue_id` is the level - 1.
-        checkpoint: its five numbers, None without a usable file.
+        checkpoint: its six numbers, None without a usable file.
         timer: None without a timer store.
     """
 

@@ -217,7 +217,7 @@ class Derived:
         except FormatError:
             known, why = checkpoint.Checkpoint(), "it cannot be read; zeros have a broker look at the whole log"
         physic, logics, index = (min(max(time, 0), look.seen.last_time) for time in known[:3])
-        flushed, confirm = (offset if 0 <= offset <= look.seen.log_end else 0 for offset in known[3:])
+        flushed, confirm = (offset if 0 <= offset <= look.seen.log_end else 0 for offset in known[3:5])
         mended = checkpoint.Checkpoint(physic, logics, index, flushed, confirm)
         self._put("checkpoint", checkpoint.encode(mended), why)
 

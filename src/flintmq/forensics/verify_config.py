@@ -88,7 +88,7 @@ def read_checkpoint(root: str, findings: Findings, effects: Effects) -> checkpoi
             findings.defect("checkpoint-bad", path, at, expected=f"{field} not negative", found=str(value))
     rest = data[checkpoint.CHECKPOINT.size : checkpoint.FILE_SIZE]
     if any(rest):
-        findings.note("checkpoint-rest", "bytes behind the five numbers are not zero", path)
+        findings.note("checkpoint-rest", "bytes behind the six numbers are not zero", path)
     return found
 
 
@@ -109,9 +109,11 @@ def check_checkpoint(root: str, found: checkpoint.Checkpoint, log_end: int, last
                 f"up to {last_time}, when the last record was stored" if last_time else "0, since the log has no record"
             )
             findings.defect("checkpoint-ahead", path, at, expected=f"{field} {last}", found=str(value))
-    if found.confirm_physical_offset > log_end:
-        at = checkpoint.CHECKPOINT.offset("confirm_physical_offset")
-        expected, value = f"confirm offset up to {log_end}", str(found.confirm_physical_offset)
+    for field in ("confirm_physical_offset", "logics_physical_offset"):
+        if getattr(found, field) <= log_end:
+            continue
+        at = checkpoint.CHECKPOINT.offset(field)
+        expected, value = f"{field} up to {log_end}", str(getattr(found, field))
         findings.defect("checkpoint-ahead", path, at, expected=expected, found=value)
 
 

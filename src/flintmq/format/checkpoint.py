@@ -7,31 +7,36 @@ from __future__ import annotations
 
 from typing import Annotated, Final, NamedTuple
 
+from flintmq.errors import FormatError
 from flintmq.format.layout import TIME, Buffer, Int, Layout
 
 FILE_SIZE: Final = 4096
+LEAST: Final = 40  # bytes that a file must have: the numbers of 5.3.3 and 5.4.0
 
 
 class Checkpoint(NamedTuple):
-    """The five numbers of a checkpoint. A missing file counts as all zeros."""
+    """The six numbers of a checkpoint. A missing file counts as all zeros."""
 
     physic_timestamp: Annotated[int, Int("i64", "ms, store time of the last record flushed to the log", TIME)] = 0
     logics_timestamp: Annotated[int, Int("i64", "ms, store time of the last record dispatched to the queues", TIME)] = 0
     index_timestamp: Annotated[int, Int("i64", "ms, end timestamp of the last full index file", TIME)] = 0
     master_flushed_offset: Annotated[int, Int("i64", "replication: how far the master has flushed")] = 0
     confirm_physical_offset: Annotated[int, Int("i64", "where the last valid record began at the last recovery")] = 0
+    logics_physical_offset: Annotated[int, Int("i64", "5.5.0: where the last record whose units are flushed began")] = 0
 
 
 CHECKPOINT: Final = Layout("Checkpoint", Checkpoint)
 
 
 def decode(data: Buffer) -> Checkpoint:
-    """The numbers of a checkpoint file's bytes; what follows them is not looked at.
+    """The numbers of a checkpoint file's bytes; what follows them is not looked at. A sixth that is not there is 0.
 
     Raises:
         FormatError: there are fewer than 40 bytes.
     """
-    return CHECKPOINT.unpack(data)
+    if len(data) < LEAST:
+        raise FormatError(f"Checkpoint needs {LEAST} bytes, {len(data)} are left")
+    return CHECKPOINT.unpack(bytes(data[: CHECKPOINT.size]).ljust(CHECKPOINT.size, b"\0"))
 
 
 def encode(checkpoint: Checkpoint) -> bytes:

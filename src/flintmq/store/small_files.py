@@ -118,7 +118,8 @@ class StoreFiles:
         self.believe(None, -1, None)
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
         try:
-            self.known = checkpoint.decode(data or b"")
+            # 5.5.0's own number would be believed by its next start, whatever happens to the queues here: 0 says nothing.
+            self.known = checkpoint.decode(data or b"")._replace(logics_physical_offset=0)
         except FormatError:
             self.known = Checkpoint()
 

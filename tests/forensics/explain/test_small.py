@@ -23,7 +23,7 @@ def test_a_checkpoint(tmp_path: Path) -> None:
     assert look(path, 4000).lines == seen.lines
 
 
-@pytest.mark.parametrize(("size", "field"), [(4095, "rest"), (41, "rest"), (17, "index_timestamp"), (4097, "excess")])
+@pytest.mark.parametrize(("size", "field"), [(4095, "rest"), (49, "rest"), (17, "index_timestamp"), (4097, "excess")])
 def test_a_checkpoint_of_another_size(size: int, field: str, tmp_path: Path) -> None:
     path = tmp_path / "checkpoint"
     path.write_bytes(checkpoint.encode(checkpoint.Checkpoint(TIME, TIME)).ljust(size, b"\0")[:size])
