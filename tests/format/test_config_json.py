@@ -292,7 +292,7 @@ def test_elements_that_are_text() -> None:
     assert [(one.path, one.begin, one.value) for one in found[1:]] == [(("a", 0), 6, ":"), (("a", 1), 11, "x")]
 
 
-# Characters and their bytes as the versions' own classes wrote them on OpenJDK 17 (5.5.0 as 5.4.0): pretty as 5.3.3 and 5.4.0 have
+# Characters and their bytes as the versions' own classes wrote them (5.5.0 as 5.4.0): pretty as 5.3.3 and as 5.4.0 have
 # it, then on one line by each.
 ESCAPED = [
     (" ", " ", " ", " ", " "),

@@ -6,7 +6,7 @@ every link is proven in one pass and no chain is ever walked. Where an item and 
 places in the log tell which side has one too many.
 
 What is no defect: stretches between two files or beyond the last one (RocketMQ drops index files after an unclean
-start), tags indexed or not (5.4.0 and 5.5.0 do, 5.3.3 does not; one file can hold both habits), a record entered twice where
+start), tags indexed or not (5.4.0, 5.5.0; not 5.3.3; one file can hold both habits), a record entered twice where
 recovery began, items of an expired part of the log.
 """
 
@@ -33,7 +33,7 @@ _MISSING, _WRONG, _MOVED = range(3)
 
 
 class RecordKeys(NamedTuple):
-    """What one record has for the index: the keys that every version enters, and its tags, which 5.4.0 and later enter too."""
+    """What one record has for the index: the keys that every version enters, and its tags, which later ones enter too."""
 
     offset: int
     time: int

@@ -118,7 +118,7 @@ class StoreFiles:
         self.believe(None, -1, None)
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
         try:
-            # 5.5.0's own number would be believed by its next start, whatever happens to the queues here: 0 says nothing.
+            # 5.5.0 would believe its number at its next start, whatever happens to the queues here: 0 says nothing.
             self.known = checkpoint.decode(data or b"")._replace(logics_physical_offset=0)
         except FormatError:
             self.known = Checkpoint()

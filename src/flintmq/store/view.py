@@ -212,7 +212,7 @@ class StoreView:
     ) -> list[StoredMessage]:
         """The newest messages that have a key, in the order of the log.
 
-        A key is one of KEYS, the UNIQ_KEY, or `T#` and the tags (from RocketMQ 5.4.0 on). The real keys are compared, not
+        A key is one of KEYS, the UNIQ_KEY, or `T#` and the tags (of 5.4.0 and later). The real keys are compared, not
         their hash; what the index does not cover is searched in the log.
 
         Args:
