@@ -33,7 +33,7 @@ _MISSING, _WRONG, _MOVED = range(3)
 
 
 class RecordKeys(NamedTuple):
-    """What one record has for the index: the keys that every version enters, and its tags, which later ones enter too."""
+    """What one record has for the index: the keys that every version enters, and its tags, for later ones."""
 
     offset: int
     time: int
