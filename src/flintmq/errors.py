@@ -9,6 +9,7 @@
     │   ├── StoreAccessError           5    a file cannot be read or written (permissions, I/O error, file kind)
     │   ├── StoreLockedError           6    another process writes this store
     │   └── CorruptStoreError          1    bytes that contradict each other, with file and position
+    │       └── LostLogError           1    log files are missing of which mark, checkpoint or queues tell
     ├── MessageNotFoundError (LookupError)  7    the queue, offset or id holds no message
     ├── FormatError (ValueError)       1    bytes that do not form the value asked for (no file known yet)
     ├── MissingExtraError (ImportError)  8    an optional dependency is not installed
@@ -82,11 +83,15 @@ class CorruptStoreError(StoreError):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep file and position when the error crosses a process boundary."""
-        return _corrupt, (self.file, self.position, self.reason, str(self))
+        return _corrupt, (type(self), self.file, self.position, self.reason, str(self))
 
 
-def _corrupt(file: str, position: int, reason: str, text: str) -> CorruptStoreError:
-    error = CorruptStoreError(file, position, reason)
+class LostLogError(CorruptStoreError):
+    """Files of the log are missing although the mark, the checkpoint or a queue tells of what they held."""
+
+
+def _corrupt(kind: type[CorruptStoreError], file: str, position: int, reason: str, text: str) -> CorruptStoreError:
+    error = kind(file, position, reason)
     error.args = (text,)
     return error
 

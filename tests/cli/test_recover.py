@@ -79,3 +79,31 @@ def test_damage_is_refused_and_nothing_is_touched(run: Run, golden, tmp_path: Pa
 def test_what_is_no_store_is_not_made_one(run: Run, tmp_path: Path) -> None:
     assert run("recover", tmp_path / "nothing").code == 2
     assert not (tmp_path / "nothing").exists()
+
+
+def test_a_log_that_is_not_there_is_told_and_opens_by_a_word(run: Run, tmp_path: Path) -> None:
+    """Its disk is not mounted. A new message is not taken for one that was consumed."""
+    root = tmp_path / "s"
+    with MessageStore(root, dev=True) as store:
+        store.put_many([Message("T", b"x")] * 3)
+        store.wait_dispatched(10)
+        store.commit_offset("g", "T", 0, 3)
+    (root / "commitlog").rename(tmp_path / "unmounted")
+    for there in (False, True):
+        for words in (("--dry-run",), ()):
+            result = run("recover", root, *words)
+            assert result.code == 1 and "commitlog" in result.err and "--accept-lost-log" in result.err
+            assert len(result.err.splitlines()) == 1 and result.out == ""
+        assert (root / "commitlog").exists() == there
+        (root / "commitlog").mkdir(exist_ok=True)
+    told = run("recover", root, "--dry-run", "--accept-lost-log")
+    assert told.code == 0 and "accepted as lost" in told.out
+    assert run("recover", root, "--accept-lost-log").code == 0
+    with MessageStore(root, dev=True) as store:
+        assert (store.consumer_offset("g", "T", 0), store.put(Message("T", b"y")).queue_offset) == (0, 0)
+    assert run("recover", root).code == 0
+
+
+def test_the_word_makes_no_store_where_none_is(run: Run, tmp_path: Path) -> None:
+    assert run("recover", tmp_path, "--accept-lost-log").code == 2
+    assert not list(tmp_path.iterdir())

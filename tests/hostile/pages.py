@@ -117,7 +117,7 @@ SMALL: dict[str, Any] = KEYS | {"mappedFileSizeCommitLog": 1024}
 FILES = {
     "log, first": "commitlog/00000000000000000000",
     "log, middle": "commitlog/00000000000000002048",
-    "log, last": "commitlog/00000000000000004096",
+    "log, last": "commitlog/*",  # of those, the last one
     "queue, first": "consumequeue/T/0/00000000000000000000",
     "queue, last": "consumequeue/T/1/00000000000000000200",
     "index": "index/*",

@@ -33,8 +33,8 @@ def amid(monkeypatch: pytest.MonkeyPatch, root: Path, to: Path, effects: Clock) 
     """What a power cut at the end of a recovery leaves, if everything but the last mark has arrived."""
     recover = message_store.recover
 
-    def copied(*words):
-        outcome = recover(*words)
+    def copied(*words, **more):
+        outcome = recover(*words, **more)
         shutil.copytree(root, to)
         return outcome
 

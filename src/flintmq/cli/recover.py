@@ -19,27 +19,38 @@ EPILOG = examples(
 def command(
     store: StoreArgument,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say where the log ends and what would be cut.")] = False,
+    accept_lost_log: Annotated[
+        bool,
+        typer.Option(
+            "--accept-lost-log",
+            help="Log files that were flushed and are missing at the end will not come back: go on without them. "
+            "Queues, index and consumer offsets come back to where the log ends now.",
+        ),
+    ] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Recover a store, as the next start would.
 
     Its torn or stale tail is cut, and queues and index are made to agree with the log. What counts behind the cut is
-    copied to quarantine/ first. Damage that is no tail is an error (exit code 1), and nothing is touched then. Stop the
+    copied to quarantine/ first. Damage that is no tail is an error (exit code 1), and nothing is touched then; so are
+    log files that are missing below what was flushed (a disk that is not mounted, a wrong storePathCommitLog). Stop the
     broker before; afterwards the store counts as stopped cleanly.
     """
     out, config = output(as_json), store_config(settings)
     if dry_run:
         from flintmq.store.recover_store import preview
 
-        found = preview(store, config)
+        found = preview(store, config, accept_lost=accept_lost_log)
     else:
         import flintmq
         from flintmq.storage.where import local_only
         from flintmq.store import geometry
+        from flintmq.store.lost_log import lost_directory
 
-        geometry.open_root(local_only(store), config)  # recovering makes no store where none is
-        with flintmq.MessageStore(store, config=config) as opened:
+        if not lost_directory(local_only(store), config, accept=accept_lost_log):
+            geometry.open_root(local_only(store), config)  # recovering makes no store where none is
+        with flintmq.MessageStore(store, config=config, accept_lost_log=accept_lost_log) as opened:
             found = opened.recovered.as_dict()
     out.result(found, _render)
     return 0

@@ -99,7 +99,7 @@ class Scan:
         self.report = Report()
         effects = effects_for(store, config.s3)
         root = open_root(store, config, effects)
-        log, facts = list_log(root, config, effects), read_facts(root, effects)
+        facts, log = read_facts(root, effects), list_log(root, config, effects)
         self.walk = LogWalk(log, facts, strict=not lenient, report=self.report)
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:

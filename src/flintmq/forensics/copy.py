@@ -27,11 +27,12 @@ from flintmq.storage.effects import REAL
 from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.where import effects_for, is_remote, local_only, outside_store
 from flintmq.store import geometry
-from flintmq.store.log import find_end
+from flintmq.store.log import find_end, refuse_damaged_ends
 from flintmq.store.log_files import file_start
 from flintmq.store.message_store import MessageStore
 from flintmq.store.predicate import Predicate
-from flintmq.store.recovery import Facts, read_facts
+from flintmq.store.recovery import LOST, Facts, read_facts
+from flintmq.store.report import Report
 from flintmq.store.snapshot import list_log
 
 STAGING = "copy"
@@ -178,7 +179,11 @@ class _Whole:
     def _log(self) -> None:
         """The log's files up to where it ends now, in one directory."""
         log = list_log(self.root, self.config, self.effects)
-        end = find_end(log, read_facts(self.root, self.effects)).offset
+        facts, report = read_facts(self.root, self.effects), Report()
+        found = find_end(log, facts, report)
+        if any(damage.reason.startswith(LOST) for damage in report.damages):
+            refuse_damaged_ends(log, facts, found)
+        end = found.offset
         self.done.begin, self.done.end = log.min_offset, end
         for file in log.files:
             count = min(end - file.start, file.size)

@@ -71,13 +71,20 @@ class Derived:
         self._swapped: set[str] = set()
         self._lost = Ranges()
 
-    def mend(self, damaged: Sequence[Range]) -> dict[str, int]:
-        """Plan until verify finds nothing more that can be mended; gives what is left, by code."""
-        wanted: set[str] = set()
+    def mend(self, damaged: Sequence[Range], lost_end: bool = False) -> dict[str, int]:
+        """Plan until verify finds nothing more that can be mended; gives what is left, by code.
+
+        Args:
+            damaged: ranges of the log that are covered.
+            lost_end: files of the log are missing at its end, so that queues and index go on behind it.
+        """
+        wanted = {*self._all_queues(), geometry.INDEX} if lost_end else set()
+        if lost_end:
+            self._out(flintmq_mark.FILE_NAME, "it names an end that the log does not have")
         if damaged:
             for range_ in damaged:
                 self._lost.add(range_.begin, range_.end)
-            wanted = self._that_led_to_lost()
+            wanted |= self._that_led_to_lost()
         for _ in range(TURNS):
             look, found = self._look(self.overlay)
             before = len(self.journal.changes)

@@ -34,7 +34,8 @@ from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.log import LogWalk
 from flintmq.store.log_files import LogFile, LogFiles, has_data
 from flintmq.store.opening import batch_topics
-from flintmq.store.recovery import read_facts
+from flintmq.store.lost_log import refuse_without_log
+from flintmq.store.recovery import LOST, read_facts
 from flintmq.store.report import Damage, Report
 from flintmq.store.search import store_times
 from flintmq.store.snapshot import list_log
@@ -163,6 +164,7 @@ class Mending:
         self.overlay = Overlay()
         self.journal = journals.begin(root, effects, dry_run=lock is None)
         self.mended = Mended(dry_run=lock is None)
+        self._lost_end = False
         self._open = True
 
     def __enter__(self) -> Mending:
@@ -187,7 +189,7 @@ class Mending:
             for range_ in damaged:
                 self._cover(range_)
             derived = Derived(self.root, self.config, self.peer, self.overlay, self.journal, self._tell, self._write)
-            self.mended.left = derived.mend(damaged)
+            self.mended.left = derived.mend(damaged, self._lost_end)
         except BaseException:
             self.close()
             raise
@@ -225,6 +227,7 @@ class Mending:
     def _shape(self) -> LogFiles:
         """The log's files with one size and without gaps, in the overlay."""
         log = list_log(self.root, self.config, self.effects)
+        refuse_without_log(self.root, log, read_facts(self.root, self.effects))
         if log.doubled:
             raise UsageError(f"{log.doubled[0]}: another log directory has a file of this name; move one of them away")
         size = log.file_size
@@ -241,7 +244,7 @@ class Mending:
             if file.size != size:
                 self._resize(file, size)
             files.append(LogFile(file.path, file.start, size))
-        return LogFiles(tuple(files), size, log.max_record, (), self.overlay)
+        return LogFiles(tuple(files), size, log.max_record, (), self.overlay, log.directories)
 
     def _missing(self, files: list[LogFile], start: int, size: int) -> None:
         """Files for a gap of the log, behind those there are."""
@@ -279,6 +282,7 @@ class Mending:
             *_, report.time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
             if self.progress:
                 self.progress(piece.base + piece.end - log.min_offset, total)
+        self._lost_end = any(damage.reason.startswith(LOST) for damage, _ in report.found)
         ends = [damage.offset + damage.lost for damage, _ in report.found]
         for (damage, time), end in zip(report.found, ends, strict=True):
             begin = damage.offset

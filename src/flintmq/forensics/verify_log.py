@@ -11,9 +11,9 @@ from flintmq.format.record import MAGIC_BLANK
 from flintmq.kernels import texts as kernel
 from flintmq.message import stored_message
 from flintmq.storage.effects import Effects
-from flintmq.store.log import Piece
+from flintmq.store.log import NO_FILE, Piece
 from flintmq.store.log_files import LogFile, LogFiles, file_start
-from flintmq.store.recovery import Verdict
+from flintmq.store.recovery import LOST, Verdict
 from flintmq.store.report import Damage, Report
 
 MISSING_FILE = "missing file"  # the walker's word for a gap
@@ -32,8 +32,13 @@ class LogReport(Report):
         self.damage_count += 1
         self.lost_bytes += damage.lost
         self.ground.lost.add(damage.offset, damage.offset + damage.lost)
-        if damage.reason == MISSING_FILE:
+        if damage.reason in (MISSING_FILE, NO_FILE):
             return  # check_files tells it
+        if damage.reason.startswith(LOST):
+            self.ground.findings.defect(
+                "log-gap", damage.file, None, expected="the log's next file", found=damage.reason
+            )
+            return
         unordered = damage.reason.startswith(Verdict.UNORDERED.value)
         self.ground.findings.defect(
             "log-unordered" if unordered else "record-damaged",

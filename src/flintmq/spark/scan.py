@@ -18,7 +18,7 @@ from flintmq.spark.options import ReadOptions
 from flintmq.spark.splits import LogRange, check_end, firm
 from flintmq.storage.where import absolute, effects_for
 from flintmq.store import geometry
-from flintmq.store.log import LogWalk, Piece
+from flintmq.store.log import LogWalk, Piece, refuse_damaged_ends
 from flintmq.store.log_files import LogFiles
 from flintmq.store.predicate import Predicate
 from flintmq.store.report import Report
@@ -50,15 +50,18 @@ def plan_scan(
     Raises:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
         UsageError, StoreError: (failOnDataLoss) something that is asked for by name is not there; see asked.py.
+        CorruptStoreError: (failOnDataLoss) files of the log are missing, or it ends with damage.
         StoreAccessError: a file may not be read.
     """
     effects = effects_for(options.path, options.config.s3)
     root = geometry.open_root(absolute(options.path), options.config, effects)  # workers may run in other directories
     snapshot = Snapshot(root, options.config, None, effects)
-    end = snapshot.find_end(report).offset
+    end = snapshot.find_end(report)
+    if options.fail_on_data_loss:
+        refuse_damaged_ends(snapshot.log, snapshot.facts, end)
     options = as_the_store_has(options, snapshot, report)
     options = replace(options, predicate=narrow_to(options.predicate))
-    return Plan(options, snapshot.log, *scan_bounds(root, snapshot.log, options.predicate, end))
+    return Plan(options, snapshot.log, *scan_bounds(root, snapshot.log, options.predicate, end.offset))
 
 
 def scan_range(

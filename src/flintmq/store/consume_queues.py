@@ -15,7 +15,7 @@ from flintmq.config import StoreConfig
 from flintmq.format.batch_queue import BATCH_UNIT
 from flintmq.format.consume_queue import UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
-from flintmq.format.text import java_decode
+from flintmq.format.text import java_decode, java_encode
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
@@ -275,6 +275,11 @@ class ConsumeQueues:
     def find(self, topic: bytes, queue_id: int) -> AnyQueue | None:
         """The queue, or None."""
         return self.plain.get((topic, queue_id)) or self.batch.get((topic, queue_id))
+
+    def begin_of(self, topic: str, queue_id: int) -> int | None:
+        """Smallest queue offset of a queue that has a message or had one; None if there is none."""
+        queue = self.plain.get((java_encode(topic), queue_id))
+        return None if queue is None else queue.min_offset
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """(topic, queue id) -> queue offset of the next message, for every queue."""

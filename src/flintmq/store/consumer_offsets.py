@@ -6,10 +6,19 @@ is that of the next message to consume. A group is made by its first offset, as 
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+
+from flintmq.config import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
-from flintmq.store.config_store import ConfigFile
+from flintmq.format.text import java_encode
+from flintmq.storage.effects import Effects
+from flintmq.store import config_files
+from flintmq.store.config_store import ConfigFile, save
+
+log = logging.getLogger("flintmq.recovery")
 
 OFFSETS = "offsetTable"
 LIGHT_OFFSETS = "lmqOffsetTable"
@@ -80,6 +89,44 @@ class ConsumerOffsets:
             if not isinstance(table.get(group), dict):
                 table[group] = _fresh(group)
                 self.groups.changed = True
+
+
+def bring_back(
+    root: str, ends: Mapping[tuple[bytes, int], int], config: StoreConfig, effects: Effects, peer: str
+) -> None:
+    """Bring offsets beyond the end of their queue back to it: else what is put next would count as consumed.
+
+    Args:
+        root: of the store, whose engine has not begun to keep offsets yet.
+        ends: (topic, queue id) -> queue offset behind the last message.
+        config, effects, peer: of the store.
+
+    Raises:
+        OSError: the disk refused; the next start does it again.
+
+    Durability: on return.
+    """
+    name = config_files.LMQ_OFFSETS if config.enable_lmq else config_files.OFFSETS
+    file = ConfigFile(root, name, (OFFSETS,), effects, peer)
+    told: list[str] = []
+
+    def within(topic: str, queue_id: int | None, table: JsonObject, field: str | int) -> None:
+        end, offset = ends.get((java_encode(topic), queue_id or 0), 0), config_json.integer(table[field])
+        if offset is not None and offset > end:
+            table[field] = end
+            told.append(f"{topic}/{queue_id}: {offset} -> {end}")
+
+    with file.lock:
+        for key, queues in file.table(OFFSETS).items():
+            for queue in list(queues) if isinstance(queues, dict) else ():
+                within(str(key).partition("@")[0], config_json.integer(queue), queues, queue)
+        light = file.table(LIGHT_OFFSETS) if LIGHT_OFFSETS in file.value else {}
+        for key in list(light):
+            within(str(key).partition("@")[0], 0, light, key)
+        file.changed = bool(told)
+    if told:
+        log.warning("offsets beyond the end of their queue come back to it: %s", "; ".join(told[:5]))
+        save([file], lambda: True)
 
 
 def check_names(group: str, topic: str) -> None:

@@ -18,14 +18,26 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.errors import CorruptStoreError, LostLogError, UsageError
 from flintmq.format.record import MAGIC_BLANK
 from flintmq.kernels import walk as kernel
 from flintmq.storage.memory import zeros
 from flintmq.store.late_begin import late_begin
 from flintmq.store.log_files import LogFile, LogFiles
 from flintmq.store.log_sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
-from flintmq.store.recovery import SECTOR, Facts, Follows, Verdict, decide, zeros_to_sector
+from flintmq.store.recovery import (
+    GO_ON,
+    LOST,
+    LOST_ADVICE,
+    READ_ON,
+    SECTOR,
+    Facts,
+    Follows,
+    Verdict,
+    decide,
+    told_beyond,
+    zeros_to_sector,
+)
 from flintmq.store.report import Damage, Report
 from flintmq.store.search import WINDOW, Effort, next_record, store_times
 
@@ -33,6 +45,7 @@ PIECE_BYTES = 1 << 20
 LEAST_TIME = -(1 << 63)
 MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
+NO_FILE = "a link or no regular file has the name of a log file"
 _BLANK = MAGIC_BLANK.to_bytes(4, "big")
 SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
 REFUSED = "nothing was changed; `flintmq verify` tells all damage, `flintmq salvage` mends the store or saves the rest"
@@ -112,7 +125,7 @@ class LogWalk:
         self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
         self.piece_bytes = piece_bytes
         self.positions = zeros("q", max_rows)
-        self.position = max(begin, log.min_offset)
+        self._begin, self.position = begin, max(begin, log.min_offset)
         self.last_time = 0
         self._effort = Effort()
         self.verdict: Verdict | None = None
@@ -122,6 +135,7 @@ class LogWalk:
 
     def __iter__(self) -> Iterator[Piece]:
         """Pieces in log order. Files that appear after the walk was made are not seen."""
+        self.look_for_odd()
         number = self.log.index_of(self.position)
         if number is None:  # between files, or behind them all
             number = bisect_left(self.log.files, self.position, key=lambda file: file.start)
@@ -132,7 +146,44 @@ class LogWalk:
                 self._gap(file)
             yield from self._file(file)
         if self.verdict is None:
-            self.verdict = Verdict.END
+            self._ran_out()
+
+    def _ran_out(self) -> None:
+        """No file is left, and none of them ended the walk: that is the end of the log if nothing tells of more."""
+        self.verdict = Verdict.END
+        if self.end is not None or self.facts.live:
+            return
+        told = told_beyond(self.facts, self.position, self.last_time)
+        if told and self.facts.mark is None:  # the last record need not be the youngest one
+            told = told_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
+        odd = next((file for file in self.log.odd if file.start >= self.position), None)
+        if odd is not None:
+            self._not_a_file(odd, max(self.facts.mark or 0, odd.start) - self.position)
+        elif told and not self.log.came_since(self.position):
+            path, text = self.log.path_of(self.position), f"{LOST}: {told}"
+            if self.strict:
+                raise LostLogError(path, 0, text, LOST_ADVICE + (GO_ON if self.cut_unordered else READ_ON))
+            self.report.damage(Damage(path, 0, self.position, max((self.facts.mark or 0) - self.position, 0), text))
+        else:
+            return
+        self.verdict = Verdict.DAMAGE
+
+    def look_for_odd(self) -> None:
+        """See that what stands before the first log file has gone, and is not there as something else.
+
+        Raises:
+            CorruptStoreError: (strict) it is.
+        """
+        for odd in self.log.odd:
+            if self._begin <= odd.start < self.log.min_offset:
+                self._not_a_file(odd, self.log.min_offset - odd.start)
+
+    def _not_a_file(self, odd: LogFile, lost: int) -> None:
+        """What has the name of a log file is a link, or no regular file: its part of the log has not expired."""
+        reason = NO_FILE
+        if self.strict:
+            raise CorruptStoreError(odd.path, 0, reason, "put the file itself there")
+        self.report.damage(Damage(odd.path, 0, odd.start, lost, reason))
 
     def _gap(self, file: LogFile) -> None:
         """A file is missing before this one."""
@@ -272,7 +323,7 @@ class LogWalk:
             behind = "nothing behind it counts" if follower is None else f"records go on at offset {follower}"
             advice = REFUSED if self.cut_unordered else SALVAGE
             raise CorruptStoreError(file.path, p - file.start, f"{text}; {behind}", advice)
-        limit = self.log.limit if self.end is None else self.end
+        limit = max(self.log.limit, self.facts.mark or 0) if self.end is None else self.end
         resume = limit if follower is None or follower >= limit else follower
         self.report.damage(Damage(file.path, p - file.start, p, resume - p, text))
         self.position = resume
@@ -343,6 +394,21 @@ class LogWalk:
         return b""
 
 
+def youngest(log: LogFiles, enough: int) -> int:
+    """Largest store time in ms of the log's records, read from its last file backwards until one is `enough`.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    found = 0
+    for file in reversed(log.files):
+        for piece in LogWalk(log, None, file.start, file.start + file.size, strict=False, check_crc=False):
+            found = max(found, *store_times(piece.data, piece.positions, piece.count))
+        if found >= enough:
+            break
+    return found
+
+
 @dataclass(frozen=True, slots=True)
 class LogEnd:
     """Where a log ends.
@@ -387,3 +453,18 @@ def find_end(
         end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]
     verdict = walk.verdict or Verdict.END
     return LogEnd(end, verdict, last)
+
+
+def refuse_damaged_ends(log: LogFiles, facts: Facts, end: LogEnd) -> None:
+    """What a strict reader asks who cuts the log at `end`, where `find_end` found it, into ranges.
+
+    Raises:
+        LostLogError: log files are missing at the end.
+        CorruptStoreError: the log ends with damage, or begins behind what has the name of a log file and is none.
+        StoreAccessError: a file may not be read.
+    """
+    if end.verdict in (Verdict.DAMAGE, Verdict.UNORDERED):
+        for _ in LogWalk(log, facts, end.offset if end.last is None else end.last):
+            pass
+    if log.odd:
+        LogWalk(log, facts, end=log.min_offset).look_for_odd()

@@ -49,6 +49,8 @@ class LogFiles:
         file_size: bytes of one file: as given, else the size that most files have.
         max_record: largest record in bytes that readers believe.
         doubled: paths left out because another directory has a file of the same name.
+        directories: where they were looked for.
+        odd: what has the name of a log file and is a link or no regular file; sorted by start, sizes are 0.
     """
 
     files: tuple[LogFile, ...]
@@ -56,6 +58,8 @@ class LogFiles:
     max_record: int
     doubled: tuple[str, ...] = ()
     effects: Effects = REAL
+    directories: tuple[str, ...] = ()
+    odd: tuple[LogFile, ...] = ()
 
     @staticmethod
     def discover(
@@ -76,12 +80,14 @@ class LogFiles:
             StoreAccessError: a directory may not be listed.
         """
         found: dict[int, LogFile] = {}
-        doubled = []
+        doubled, odd = [], []
         for directory in directories:
             for name in effects.listdir(directory):
                 start = file_start(name)
                 path = os.path.join(directory, name)
                 size = effects.size(path) if start is not None else None
+                if start is not None and size is None and name in effects.listdir(directory):  # not deleted just now
+                    odd.append(LogFile(path, start, 0))
                 if start is None or size is None or start + size > LARGEST_OFFSET:
                     continue
                 if start in found:
@@ -93,7 +99,8 @@ class LogFiles:
             sizes = Counter(f.size for f in files if f.size)
             file_size = sizes.most_common(1)[0][0] if sizes else 0
         believed = MAX_RECORD if max_message_size is None else max_message_size + RECORD_OVERHEAD
-        return LogFiles(files, file_size, believed, tuple(doubled), effects)
+        strange = tuple(sorted(odd, key=lambda file: file.start))
+        return LogFiles(files, file_size, believed, tuple(doubled), effects, tuple(directories), strange)
 
     @property
     def min_offset(self) -> int:
@@ -111,6 +118,22 @@ class LogFiles:
         if number < 0 or offset >= self.files[number].start + self.files[number].size:
             return None
         return number
+
+    def path_of(self, start: int) -> str:
+        """Where the file that begins at this log offset belongs (upstream MultiPathMappedFileQueue)."""
+        folders = sorted(self.directories) or [os.path.dirname(file.path) for file in self.files[-1:]] or [""]
+        number = start // self.file_size if self.file_size else 0
+        return os.path.join(folders[number % len(folders)], f"{start:0{NAME_DIGITS}d}")
+
+    def came_since(self, offset: int) -> bool:
+        """Whether by now a file stands that begins at this log offset or later: others may write the log."""
+        return any(
+            (start := file_start(name)) is not None
+            and start >= offset
+            and self.effects.size(os.path.join(directory, name))
+            for directory in self.directories
+            for name in self.effects.listdir(directory)
+        )
 
     def find(self, offset: int) -> LogFile | None:
         """The file that holds a log offset, or None."""

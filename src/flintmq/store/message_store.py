@@ -33,6 +33,7 @@ from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.consumer_group import Group
+from flintmq.store.consumer_offsets import bring_back
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.expiry import Expiry
@@ -42,12 +43,13 @@ from flintmq.store.keeping import Keeping, KeptStore
 from flintmq.store.key_index import KeyIndex
 from flintmq.store.log_files import LogFiles
 from flintmq.store.log_tail import LogTail
+from flintmq.store.lost_log import lost_directory
 from flintmq.store.opening import batch_topics, given_config, with_queue_size
 from flintmq.store.poison import Poison
 from flintmq.store.put_store import PutStore
 from flintmq.store.puts import Puts
 from flintmq.store.read import Reader
-from flintmq.store.recover_store import recover
+from flintmq.store.recover_store import recover, without_empty_last
 from flintmq.store.recovery import read_facts
 from flintmq.store.reentry import reentered
 from flintmq.store.report import Report
@@ -81,6 +83,9 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         dispatch: "thread": a thread of this store writes queues and index. "external": nobody here does, another
             process makes them from the log (`flintmq spark dispatch`); `get`, `wait_dispatched` and delivery after a
             delay are not to be had.
+        accept_lost_log: a log whose last files are missing ends where its files end, and one without files begins anew,
+            although mark, checkpoint or queues tell of more; queues, index and consumer offsets come back to that end.
+            Without it such a store is refused: mostly a disk is not mounted, or a path is wrong.
         effects: the disk and the clock.
         services: False starts no thread: flushing, dispatching and the rest happen when their steps are called, or when
             a put or `close` needs them. For simulations (`flintmq.testing`), in which everything has one order.
@@ -88,6 +93,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
 
     Raises:
         StoreLockedError: another process has it open, or dispatches it while `dispatch` is "thread".
+        LostLogError: log files are missing that were flushed once; nothing was touched.
         CorruptStoreError: damage that is no tail; nothing was touched.
         ConfigError: an unknown key or an impossible value.
         UsageError: `dispatch` is neither, or `peer` is none of these.
@@ -105,6 +111,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         dev: bool = False,
         peer: str = "5.3.3",
         dispatch: str = "thread",
+        accept_lost_log: bool = False,
         effects: Effects = REAL,
         services: bool = True,
         **keys: object,
@@ -116,6 +123,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
         checked_peer(peer)
         self._external, self._services = dispatch == "external", services
+        lost_directory(self.root, self.config, effects, accept=accept_lost_log)
         effects.make_folder(os.path.join(self.root, geometry.LOG))
         if effects.size(os.path.join(self.root, "checkpoint")) is None:  # or a kill came before the name was on disk
             effects.sync_dir(os.path.dirname(self.root))
@@ -128,7 +136,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._index: KeyIndex | None = None
         try:
             self._settle_dispatch()
-            self._open(peer)
+            self._open(peer, accept_lost_log)
         except BaseException:
             self._let_go()
             raise
@@ -153,11 +161,11 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         if self._claim is not None:
             self._claim.release()
 
-    def _open(self, peer: str) -> None:
+    def _open(self, peer: str, accept_lost: bool) -> None:
         """Load, recover and start. The lock is held."""
         effects = self.effects
         self._places = [p.path for p in geometry.log_directories(self.root, self.config, effects) if p.writable]
-        files = self._list()
+        files = without_empty_last(LogFiles.discover(self._places, effects=effects))
         if files.files and "mappedFileSizeCommitLog" not in self.config.given:
             self.config = self.config.with_keys({"mappedFileSizeCommitLog": files.file_size})
         self.config = with_queue_size(self.root, self.config, effects)
@@ -173,9 +181,11 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         ends = {} if self._external or facts.mark is None else queue_list.read(self.root, effects)
         self.recovered = recover(
             self.root, files, facts, self._small, self.config, None if self._external else self._queues, index,
-            dispatcher, effects, ends,
+            dispatcher, effects, ends, accept_lost=accept_lost,
         )  # fmt: skip
         state = self.recovered.state
+        if self.recovered.lost:  # before the mark says that nothing is missing
+            bring_back(self.root, state.next_offsets, self.config, effects, peer)
         self._files = MappedFileQueue.of(self._places, self.config, effects)
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)

@@ -15,28 +15,31 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from flintmq.config import StoreConfig
-from flintmq.errors import CorruptStoreError
+from flintmq.errors import CorruptStoreError, LostLogError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.where import local_only
 from flintmq.store import geometry, queue_list
 from flintmq.store.commit_log import LogState
+from flintmq.store.config_files import BrokerConfig, read_config
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.dispatch import Dispatcher
 from flintmq.store.key_index import KeyIndex, remove_unsynced
 from flintmq.store.load_derived import load_derived
-from flintmq.store.log import REFUSED, LogWalk
+from flintmq.store.log import NO_FILE, REFUSED, LogWalk
 from flintmq.store.log_files import LogFile, LogFiles, has_data
-from flintmq.store.queues import plain_queue, queue_names
+from flintmq.store.lookup import QueueLookup
+from flintmq.store.lost_log import lost_directory, refuse_without_log
+from flintmq.store.queues import QueueName, plain_queue, queue_names
 from flintmq.store.records import record_at
 from flintmq.store.recovery import Facts, Verdict, read_facts
 from flintmq.store.search import next_record, store_times
 from flintmq.store.small_files import StoreFiles, abort_is_flintmq_s, ask_disk, page_cache_lasted
-from flintmq.store.snapshot import list_log
+from flintmq.store.snapshot import Snapshot, list_log
 from flintmq.store.tail import TORN, Tail
 
 log = logging.getLogger("flintmq.recovery")
@@ -54,11 +57,13 @@ class Recovered:
         state: where the log goes on.
         verdict: what stood at its end.
         decisions: one line each, as they were logged.
+        lost: the log's end was missing, and the user said to go on without it.
     """
 
     state: LogState
     verdict: Verdict
     decisions: list[str] = field(default_factory=list)
+    lost: bool = False
 
     def as_dict(self) -> dict[str, object]:
         """For JSON."""
@@ -105,22 +110,29 @@ class LogRecovery:
         self.known = known
         self.decisions: list[str] = []
         self.compared = 0  # log offset from which on find_end compared all checksums
+        self.lost = False  # the log's end is missing, and the user said to go on without
 
     def tell(self, text: str) -> None:
         """One log line a decision."""
         self.decisions.append(text)
         log.info("%s", text)
 
-    def find_end(self, *, reread: bool = True) -> tuple[int, int, Verdict]:
+    def find_end(self, *, reread: bool = True, accept_lost: bool = False) -> tuple[int, int, Verdict]:
         """(log offset of the end, store time of the last record, verdict).
 
         Args:
             reread: after an unclean stop read from the disk what the page cache may show wrongly, which opens files
                 for writing.
+            accept_lost: log files that are missing at the end are no error.
 
         Raises:
+            LostLogError: log files are missing at the end, or all of them.
             CorruptStoreError: damage below the durable mark, or between records.
         """
+        try:
+            refuse_without_log(self.root, self.files, self.facts)
+        except LostLogError as error:
+            self._accept(error, accept_lost)
         begin = self.compared = begin_of_walk(self.files, self.facts, self.known)
         if reread and not self.facts.clean:
             self._reread(begin)
@@ -130,19 +142,35 @@ class LogRecovery:
         tail = None
         if not self.facts.clean and self.facts.mark is not None:
             tail = Tail(self.facts.mark, alone=abort_is_flintmq_s(self.root, self.effects))
-        for piece in walk:
-            bad = tail.first_bad(piece) if tail is not None else None
-            if bad is not None:
-                return self._bad(*bad)
-            end = piece.base + piece.end
-            *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
-        # Behind a blank the end is the next file's first byte, if that file is there.
-        if walk.position > end and self.files.find(walk.position) is not None:
+        try:
+            for piece in walk:
+                bad = tail.first_bad(piece) if tail is not None else None
+                if bad is not None:
+                    return self._bad(*bad)
+                end = piece.base + piece.end
+                *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+        except LostLogError as error:
+            self._accept(error, accept_lost)
+        # Behind a blank the end is the next file's first byte, if that file is there. It is so too if the file was lost:
+        # the blank must stay, or a kill on the way would leave damage that is none.
+        if walk.position > end and (self.lost or self.files.find(walk.position) is not None):
             end = walk.position
         verdict = walk.verdict or Verdict.END
         stop = "clean" if self.facts.clean else "unclean"
         self.tell(f"recovery after {stop} stop: read from {begin}, the log ends at {end} ({verdict.value})")
         return end, last_time, verdict
+
+    def _accept(self, error: LostLogError, accept: bool) -> None:
+        """Go on without what is lost, if the user said so.
+
+        Raises:
+            LostLogError: the user did not.
+        """
+        if not accept:
+            raise error
+        if not self.lost:
+            self.tell(f"accepted as lost: {error.file}: {error.reason}")
+        self.lost = True
 
     def _bad(self, end: int, reason: str) -> tuple[int, int, Verdict]:
         """The log ends at a record above the mark that does not count.
@@ -239,6 +267,11 @@ class LogRecovery:
             self.effects.sync_dir(folder)
 
 
+def without_empty_last(files: LogFiles) -> LogFiles:
+    """The same files but for an empty last one, which a kill amid its creation left."""
+    return replace(files, files=files.files[:-1]) if files.files and files.files[-1].size == 0 else files
+
+
 def check_files(files: LogFiles, file_size: int) -> None:
     """Every file must have the one size, and none may be missing between two.
 
@@ -246,6 +279,8 @@ def check_files(files: LogFiles, file_size: int) -> None:
         CorruptStoreError: otherwise; nothing was touched.
     """
     before: LogFile | None = None
+    for odd in files.odd:
+        raise CorruptStoreError(odd.path, 0, NO_FILE, "put the file itself there")
     for file in files.files:
         if file.size != file_size:
             raise CorruptStoreError(
@@ -287,14 +322,18 @@ def recover(
     dispatcher: Dispatcher,
     effects: Effects,
     ends: Mapping[tuple[bytes, int], int] | None = None,
+    *,
+    accept_lost: bool = False,
 ) -> Recovered:
     """Recover a store; see the module's text. The store's lock is held.
 
     `abort` is made once it is decided what to do, before anything is changed; one that is there tells of the boot that
     ended until the log is cut. Without `queues` the derived files are left alone (but for an index that a power cut may
-    have spoilt), and the whole log is read for next queue offsets. `ends` says where queues ended once.
+    have spoilt), and the whole log is read for next queue offsets. `ends` says where queues ended once. With
+    `accept_lost` a log whose last files are missing ends where its files end, and so do queues and index.
 
     Raises:
+        LostLogError: log files are missing at the end, or all of them; nothing was touched then.
         CorruptStoreError: damage that is no tail; nothing was touched then.
         OSError: the disk refused.
     """
@@ -302,7 +341,12 @@ def recover(
     known = small.known
     small.believe(facts.mark, facts.dispatched, facts.indexed)
     recovery = LogRecovery(root, files, facts, known, effects)
-    end, last_time, verdict = recovery.find_end()
+    end, last_time, verdict = recovery.find_end(accept_lost=accept_lost)
+    if recovery.lost:  # what the small files say is of a log that is no more; those on disk stay until it is done
+        facts = recovery.facts = replace(facts, live=False, clean=False, mark=None, dispatched=-1, indexed=None)
+        small.known = known = recovery.known = Checkpoint()
+        small.believe(None, -1, None)
+        recovery.compared, ends = end, None
     others = not facts.clean and not abort_is_flintmq_s(root, effects)
     if others:  # what the mark said of queues and index is over for good
         small.write_believed()
@@ -327,7 +371,7 @@ def recover(
         small.lower_dispatched(-1)  # others write queues and index from now on
         small.forget_indexed()
         state = LogState(end, last_time, offsets_of_log(root, files, dispatcher, end))
-        return Recovered(state, verdict, recovery.decisions)
+        return Recovered(state, verdict, recovery.decisions, recovery.lost)
     begin = begin_of_dispatch(files, recovery.facts, known)
     if index is not None:
         index.recover(end, small, files.min_offset)
@@ -342,20 +386,49 @@ def recover(
     for place, told in (ends or {}).items():  # of a queue without files whose messages are all gone
         if place not in offsets:
             offsets[place] = told
-    return Recovered(LogState(end, last_time, offsets), verdict, recovery.decisions)
+    if queues is not None and files.min_offset > 0:
+        for text in behind_begin(read_config(root, effects), queues.begin_of):
+            recovery.decisions.append(text)
+            log.warning("%s", text)
+    return Recovered(LogState(end, last_time, offsets), verdict, recovery.decisions, recovery.lost)
 
 
-def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str, object]:
+def behind_begin(known: BrokerConfig, bounds: Callable[[str, int], int | None]) -> Iterator[str]:
+    """One line for each queue of which a group has still to consume messages that are gone.
+
+    Args:
+        known: what config/ holds.
+        bounds: the smallest queue offset of a queue (topic, queue id); None if there is no such queue.
+    """
+    least: dict[tuple[str, int], tuple[int, str]] = {}
+    for (topic, group), queues in known.consumer_offsets.items():
+        for queue_id, offset in queues.items():
+            least[topic, queue_id] = min(least.get((topic, queue_id), (offset, group)), (offset, group))
+    for (topic, queue_id), (offset, group) in sorted(least.items()):
+        begin = bounds(topic, queue_id)
+        if begin is not None and offset < begin:
+            yield (
+                f"queue {topic}/{queue_id} begins at offset {begin}, and group {group} has consumed up to {offset}: "
+                f"{begin - offset} messages are gone (expired, or the log's first files are missing)"
+            )
+
+
+def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_lost: bool = False) -> dict[str, object]:
     """What `recover` would find: where the log ends and what is behind it. Writes nothing and takes no lock.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
+        LostLogError: log files are missing at the end, or all of them.
         CorruptStoreError: damage that is no tail.
     """
-    root = geometry.open_root(local_only(root), config, effects)
-    files = list_log(root, config, effects)
-    facts = read_facts(root, effects)
-    end, _, verdict = LogRecovery(root, files, facts, StoreFiles(root, effects).known, effects).find_end(reread=False)
+    root = local_only(root)
+    if not lost_directory(root, config, effects, accept=accept_lost):
+        root = geometry.open_root(root, config, effects)
+    facts, known = read_facts(root, effects), read_config(root, effects)
+    files = without_empty_last(list_log(root, config, effects))
+    check_files(files, files.file_size)
+    recovery = LogRecovery(root, files, facts, StoreFiles(root, effects).known, effects)
+    end, _, verdict = recovery.find_end(reread=False, accept_lost=accept_lost)
     behind, offset = 0, next_record(files, end)
     while offset is not None:
         message = record_at(files, offset)
@@ -369,8 +442,18 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL) -> dict[str
     else:
         cut = "nothing would be cut"
     decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
+    decisions += recovery.decisions[:1] if recovery.lost else []
     for file in files.files:
         if file.start > max(end, files.min_offset):
             what = "bytes behind the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
             decisions.append(f"{file.path}, which holds {what}, would be removed")
+    if files.min_offset > 0 and known.consumer_offsets:
+        lookup = QueueLookup(Snapshot(root, config, None, effects))
+        there = lookup.file_names()
+
+        def begin_of(topic: str, queue_id: int) -> int | None:
+            name = QueueName(topic, queue_id)
+            return lookup.bounds(name).min if name in there else None
+
+        decisions += behind_begin(known, begin_of)
     return {"end": end, "verdict": verdict.value, "decisions": decisions}

@@ -20,6 +20,10 @@ nowhere else, from four facts:
 | ones not older    | damage                     | damage         | unordered write-back if a sector is zero;        |
 |                   |                            |                | or the power was cut; else damage                |
 
+A walk that runs out of files below M is damage too, clean or not: files are lost (`told_beyond`). There the position
+counts at which the walk arrived, as a mark may stand behind a blank; and without a mark of our own, the log must hold a
+record that is as young as the checkpoint's time. Files that are missing at the begin are expired ones.
+
 One cell is stricter than the rule it comes from: below a valid `flintmq.mark` a stale tail is damage after a clean
 stop too, because FlintMQ zeroes what it cuts and so never leaves one.
 """
@@ -39,6 +43,11 @@ from flintmq.storage.lock import is_live
 from flintmq.store.small_files import abort_is_flintmq_s, power_was_cut
 
 SECTOR = 512
+LOST = "the log's end is missing"
+LOST_ADVICE = "bring the files back (is the log's disk mounted? is storePathCommitLog right?), or go on without them: "
+ACCEPT = "`flintmq recover STORE --accept-lost-log`"
+GO_ON = f"{ACCEPT}, or `flintmq salvage STORE --in-place`"
+READ_ON = "--skip-damage (failOnDataLoss=false)"
 
 
 class Follows(Enum):
@@ -107,6 +116,24 @@ def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, z
     if follows is Follows.OLDER:
         return Verdict.STALE_TAIL
     return Verdict.UNORDERED if lost and not clean else Verdict.DAMAGE
+
+
+def told_beyond(facts: Facts, position: int, youngest: int) -> str:
+    """What tells that the log went on behind `position`, up to which there are files; empty if nothing does.
+
+    Args:
+        facts: of the small files.
+        position: log offset behind the last file's last record, or behind its blank.
+        youngest: largest store time in ms of the log's records; 0 without records.
+    """
+    if facts.mark is not None:
+        if facts.mark <= position:
+            return ""
+        return f"flintmq.mark says that it was flushed up to offset {facts.mark}, and there are files up to {position}"
+    if facts.physic_time <= youngest:
+        return ""
+    last = f"the youngest record there is is of {youngest}" if youngest else "there is no record"
+    return f"the checkpoint tells of a flushed record of {facts.physic_time} ms, and {last}"
 
 
 def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:

@@ -280,7 +280,7 @@ class StoreView:
             CorruptStoreError: (strict, while iterating) damage, with file and position.
         """
         snapshot = self._now.snapshot
-        start = snapshot.log.min_offset if begin is None else first_record(snapshot.log, begin)
+        start = 0 if begin is None else first_record(snapshot.log, begin)
         walk = LogWalk(snapshot.log, snapshot.facts, start, access=self.access, strict=strict, report=report)
         for piece in walk:
             for at in piece.positions[: piece.count]:

@@ -39,10 +39,10 @@ from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.splits import LogRange, cut, split_count
 from flintmq.storage.dispatch_lock import DispatchLock
 from flintmq.storage.where import absolute, outside_store
-from flintmq.store.log import LogEnd, LogWalk, find_end
+from flintmq.store.log import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.opening import batch_topics
 from flintmq.store.queue_writer import WriterState
-from flintmq.store.recovery import Verdict, read_facts
+from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 from flintmq.store.snapshot import list_log
 
@@ -249,9 +249,8 @@ class _Dispatch:
         Raises:
             CorruptStoreError: with file and position.
         """
-        if self._end is not None and self._end.verdict in (Verdict.DAMAGE, Verdict.UNORDERED):
-            for _ in LogWalk(self.plan.log, self.plan.facts, self._end.last or self._end.offset, access=self.access):
-                pass
+        if self._end is not None:
+            refuse_damaged_ends(self.plan.log, self.plan.facts, self._end)
 
     def _ranges(self, begin: int, end: int) -> list[LogRange]:
         """The ranges of one round."""

@@ -43,6 +43,7 @@ from flintmq.store.config_files import read_config
 from flintmq.store.dispatch import Block, Dispatcher
 from flintmq.store.log import LogWalk, find_end
 from flintmq.store.log_files import LogFiles
+from flintmq.store.recovery import LOST
 from flintmq.store.report import Damage, Report
 
 if TYPE_CHECKING:
@@ -147,6 +148,9 @@ class SparkRun(Run):
         """Run both stages and put together what they found."""
         tail = Report()
         log_end = find_end(self.log, self.facts, tail)
+        for damage in tail.damages:
+            if damage.reason.startswith(LOST):  # the ranges meet all other damage
+                LogReport(self.ground).damage(damage)
         for note in tail.notes:
             self.findings.note(note.code.replace("_", "-"), note.text)
         begin = self.log.min_offset
