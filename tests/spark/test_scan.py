@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
-from flintmq.errors import CorruptStoreError, NotAStoreError
+from flintmq.errors import CorruptStoreError, LostLogError, NotAStoreError
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import plan_scan, scan_range
 from flintmq.spark.splits import cut
 from flintmq.store.report import Report
 from tests.compat.stores import Golden
+from tests.store.engine import FILE_SIZE, open_small, put_all, records
 
 OFFSETS = narrow(["physical_offset"], SPARK_SCHEMA)
 
@@ -56,6 +57,22 @@ def test_damage_fails_or_is_passed_over(golden, tmp_path: Path) -> None:  # type
     found = scanned(ReadOptions(str(copy), fail_on_data_loss=False), 3, report)
     assert sorted({r["physical_offset"] for r in store.rows} - set(found)) == [row["physical_offset"]]
     assert (report.damage_count, report.lost_bytes) == (1, row["size"])
+
+
+@pytest.mark.parametrize("what", ["lost", "damaged"])
+def test_a_log_that_ends_before_what_was_flushed(tmp_path: Path, what: str) -> None:
+    """Its last file is missing; or is there and zeros, behind which nothing follows."""
+    root = tmp_path / "store"
+    with open_small(root) as store:
+        put_all(store, 30, size=300)
+    *before, last = sorted((root / "commitlog").iterdir())
+    kept = sum(r.physical_offset < int(last.name) for r in records(root))
+    last.unlink() if what == "lost" else last.write_bytes(bytes(FILE_SIZE))
+    with pytest.raises(LostLogError if what == "lost" else CorruptStoreError, match=last.name):
+        scanned(ReadOptions(str(root)), 2, Report())
+    report = Report()
+    assert len(scanned(ReadOptions(str(root), fail_on_data_loss=False), 2, report)) == kept >= 20
+    assert report.damage_count == 1 and len(before) > 1
 
 
 def test_what_is_no_store_cannot_be_planned(tmp_path: Path) -> None:

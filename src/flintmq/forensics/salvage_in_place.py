@@ -33,8 +33,8 @@ from flintmq.store import geometry
 from flintmq.store.dispatch import Dispatcher, DispatchRules
 from flintmq.store.log import LogWalk
 from flintmq.store.log_files import LogFile, LogFiles, has_data
-from flintmq.store.opening import batch_topics
 from flintmq.store.lost_log import refuse_without_log
+from flintmq.store.opening import batch_topics
 from flintmq.store.recovery import LOST, read_facts
 from flintmq.store.report import Damage, Report
 from flintmq.store.search import store_times
