@@ -151,8 +151,8 @@ class LogRecovery:
                 *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
         except LostLogError as error:
             self._accept(error, accept_lost)
-        # Behind a blank the end is the next file's first byte, if that file is there. So it is if the file was lost, too:
-        # the blank must stay, or a kill on the way would leave damage that is none.
+        # Behind a blank the end is the next file's first byte, if that file is there; or if it was lost, because
+        # without the blank a kill on the way would leave damage that is none.
         if walk.position > end and (self.lost or self.files.find(walk.position) is not None):
             end = walk.position
         verdict = walk.verdict or Verdict.END
