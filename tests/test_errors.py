@@ -26,6 +26,7 @@ EXIT_CODES = {
     "StoreAccessError": 5,
     "StoreLockedError": 6,
     "CorruptStoreError": 1,
+    "LostLogError": 1,
     "MessageNotFoundError": 7,
     "FormatError": 1,
     "MissingExtraError": 8,
