@@ -112,6 +112,9 @@ def export_command(
             "--target-file-size", metavar="SIZE", show_default=False, help="About how large files get, as 128MiB."
         ),
     ] = None,
+    partition_by: Annotated[
+        str, typer.Option("--partition-by", metavar="COLUMNS", help="topic_name,date or one of them, or none.")
+    ] = "topic_name,date",
     checkpoint: Annotated[
         str | None,
         typer.Option(
@@ -146,6 +149,7 @@ def export_command(
         "properties": properties or None,
         "body": body.value,
         "body_schema": body_schema,
+        "partition_by": _columns(partition_by),
         "checkpoint": checkpoint,
     }
     with spark_job("export", master, out) as (spark, progress):
@@ -157,6 +161,14 @@ def export_command(
             done = export(spark, store, into, config, progress=progress, **choices)
     out.result(done, lambda value: _render_export(value, into))
     return 1 if done.damages else 0
+
+
+def _columns(text: str) -> tuple[str, ...]:
+    """The partition columns that a text names, in their order; `topic` is short for topic_name."""
+    if text == "none":
+        return ()
+    names = {"topic_name" if name == "topic" else name for name in text.split(",")}
+    return tuple(sorted(names, key=lambda name: (name != "topic_name", name)))
 
 
 def _stream(

@@ -36,7 +36,7 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
     """Make a Spark session with the source `flintmq` registered, or get the one that runs already.
 
     Sets in the environment, where the user has not: PYSPARK_PYTHON (this interpreter, for planning and tasks),
-    JAVA_HOME (if Java is not found without it), and for a local master SPARK_LOCAL_IP.
+    JAVA_HOME (if Java is not found without it), and for a local master SPARK_LOCAL_IP. LC_ALL=C becomes C.UTF-8.
 
     Args:
         name: the application's name.
@@ -56,6 +56,8 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java already
             use_java()
+            if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java would pass over files whose names are not ASCII
+                os.environ["LC_ALL"] = "C.UTF-8"
         if _is_local(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     builder = spark_session.builder.appName(name)

@@ -14,14 +14,14 @@ from tests.spark.jobs.test_parquet import batch
 
 
 def part(folder, size, name):
-    return Part(f"/{folder}/{name}", folder, size, 1, name)
+    return Part(f"/{folder}/{name}", size, 1, name, [["date", folder]], {})
 
 
 def test_neighbours_of_a_folder_up_to_the_size():
     parts = [part("a", 40, "3"), part("a", 50, "1"), part("b", 10, "1"), part("a", 20, "2"), part("a", 200, "4"),
              part("a", 60, "5"), part("b", 90, "2"), part("b", 1, "3")]  # fmt: skip
     found = [(some[0].folder, [one.name for one in some]) for some in together(parts, 100)]
-    assert found == [("a", ["1", "2"]), ("b", ["1", "2"])]
+    assert found == [("date=a", ["1", "2"]), ("date=b", ["1", "2"])]
     assert together(parts, 110) == [
         [parts[1], parts[3], parts[0]],
         [parts[2], parts[6], parts[7]],

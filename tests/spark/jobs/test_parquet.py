@@ -1,9 +1,13 @@
 """Files by topic and store date: names, order, row groups, bounded memory."""
 
+import hashlib
 import random
+import re
 import tempfile
 import threading
+from urllib.parse import unquote
 
+import numpy
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -12,7 +16,7 @@ from hypothesis import strategies as st
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.spark.jobs import parquet
-from flintmq.spark.jobs.parquet import Group, PartitionedWriter, by_group, escape
+from flintmq.spark.jobs.parquet import PartitionedWriter, by_group, escape, folder_of, partition_value
 
 DAY = 86_400_000_000
 
@@ -26,6 +30,11 @@ def batch(rows):
     return pa.RecordBatch.from_pydict(columns, schema=SPARK_SCHEMA)
 
 
+def group(topic, day):
+    """The partition values of a topic and a day since 1970."""
+    return ("topic_name", topic), ("date", None if day is None else str(numpy.datetime64(day, "D")))
+
+
 @pytest.mark.parametrize(
     "topic, name",
     [
@@ -36,29 +45,62 @@ def batch(rows):
         ("a/b", "a%2Fb"),
         ("a=b c", "a%3Db%20c"),
         ("\0\x1b[31m", "%00%1B%5B31m"),
-        ("Größe", "Gr%C3%B6%C3%9Fe"),
-        ("主题", "%E4%B8%BB%E9%A2%98"),
-        ("\ufffd", "%EF%BF%BD"),
-        ("", "__HIVE_DEFAULT_PARTITION__"),
+        ("~text", "%7Etext"),
+        ("Größe", "Größe"),
+        ("主题 1", "主题%201"),
+        ("😀", "😀"),
+        ("\x80\xff\ufffd", "\x80\xff\ufffd"),
     ],
 )
 def test_topics_as_names_of_directories(topic, name):
-    assert escape(topic) == name
-    assert name not in ("", ".", "..") or Group(topic, 0).folder.startswith("topic_name=")
+    assert escape(topic) == name and partition_value(topic) == topic
+    assert folder_of([("topic_name", topic)]) == f"topic_name={name}"
 
 
-def test_long_topics_fit_a_file_system():
-    one, other = escape("/" * 255), escape("/" * 254)
-    assert one != other
-    assert one.startswith("%2F%2F") and len(f"topic_name={one}") < 255
-    assert escape("x" * 200) == "x" * 200
+def test_the_value_that_readers_take_for_null():
+    """PyArrow and Polars even if it is escaped."""
+    name = "__HIVE_DEFAULT_PARTITION__"
+    assert partition_value(name) == f"{name}~{hashlib.sha256(name.encode()).hexdigest()[:16]}"
+    assert folder_of([("topic_name", None)]) == f"topic_name={name}" != folder_of([("topic_name", name)])
 
 
-def test_dates():
-    assert Group("A", 0).folder == "topic_name=A/date=1970-01-01"
-    assert Group("A", 20_000).folder == "topic_name=A/date=2024-10-04"
-    assert Group("A", -719_162).folder == "topic_name=A/date=0001-01-01"
-    assert Group("A", None).folder == "topic_name=A/date=__HIVE_DEFAULT_PARTITION__"
+def test_what_hive_and_spark_escape_is_escaped():
+    """The characters of Spark's ExternalCatalogUtils.charToEscape, on Windows too."""
+    special = [chr(n) for n in range(1, 32)] + [*"\"#%'*/:=?\\\x7f{[]^ <>|"]
+    assert [escape(char) for char in special] == [f"%{ord(char):02X}" for char in special]
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]), min_size=1, max_size=400))
+@settings(max_examples=150, deadline=None)
+def test_any_name_is_read_again_and_fits_a_file_system(topic):
+    name, value = escape(topic), partition_value(topic)
+    assert unquote(name) == value and len(f"topic_name={name}".encode()) <= 255
+    assert re.sub("%(..)", lambda found: chr(int(found[1], 16)), name) == value, (
+        "as Spark does it, character by character"
+    )
+    if value != topic:
+        begin, _, digest = value.rpartition("~")
+        assert topic.startswith(begin) and digest == hashlib.sha256(topic.encode()).hexdigest()[:16]
+        assert len(f"topic_name={''.join(map(escape, topic))}".encode()) > 200
+
+
+@pytest.mark.parametrize(
+    "char, whole, cut", [("x", 200, 160), ("/", 66, 53), ("日", 66, 53), ("😀", 50, 40), ("é", 100, 80)]
+)
+def test_long_topics_fit_a_file_system(char, whole, cut):
+    """All that RocketMQ allows (127 bytes of UTF-8, of letters) is whole; what is cut is cut behind a character."""
+    assert partition_value(char * whole) == char * whole
+    one, other = partition_value(char * (whole + 1)), partition_value(char * (whole + 2))
+    assert one != other and one[:-17] == other[:-17] == char * cut
+    assert escape(char * (whole + 1)).isascii() == char.isascii()
+
+
+def test_directories():
+    assert folder_of(group("A", 0)) == "topic_name=A/date=1970-01-01"
+    assert folder_of(group("A", 20_000)) == "topic_name=A/date=2024-10-04"
+    assert folder_of(group("A", -719_162)) == "topic_name=A/date=0001-01-01"
+    assert folder_of(group(None, None)) == "topic_name=__HIVE_DEFAULT_PARTITION__/date=__HIVE_DEFAULT_PARTITION__"
+    assert folder_of([("date", "2026-01-31")]) == "date=2026-01-31" and folder_of([]) == ""
 
 
 def test_groups_keep_their_rows_in_order():
@@ -71,18 +113,26 @@ def test_groups_keep_their_rows_in_order():
         ("A", -1, 5, b"f"),
         ("A", 5, 6, b"g"),
     ]
-    found = {group: part.column("queue_offset").to_pylist() for group, part in by_group(batch(rows))}
-    assert found == {
-        Group("A", -1): [5],
-        Group("A", 0): [0, 2, 6],
-        Group("A", 1): [3],
-        Group("B", 1): [1],
-        Group("B", None): [4],
+
+    def found(*by):
+        return {values: part.column("queue_offset").to_pylist() for values, part in by_group(batch(rows), by)}
+
+    assert found() == {(): [0, 1, 2, 3, 4, 5, 6]}
+    assert found("topic_name") == {(("topic_name", "A"),): [0, 2, 3, 5, 6], (("topic_name", "B"),): [1, 4]}
+    days = {"1969-12-31": [5], "1970-01-01": [0, 2, 6], "1970-01-02": [1, 3], None: [4]}
+    assert found("date") == {(("date", day),): numbers for day, numbers in days.items()}
+    assert found("topic_name", "date") == {
+        group("A", -1): [5],
+        group("A", 0): [0, 2, 6],
+        group("A", 1): [3],
+        group("B", 1): [1],
+        group("B", None): [4],
     }
 
 
 def test_an_empty_batch_has_no_groups():
-    assert list(by_group(batch([("A", 1, 0, b"")]).slice(0, 0))) == []
+    for by in (("topic_name", "date"), ("date",), ()):
+        assert list(by_group(batch([("A", 1, 0, b"")]).slice(0, 0), by)) == []
 
 
 def test_what_is_written_is_read_again(tmp_path):
@@ -95,7 +145,7 @@ def test_what_is_written_is_read_again(tmp_path):
     for at in range(0, len(rows), 100):
         writer.write(batch(rows[at : at + 100]))
     writer.close()
-    assert {file.folder for file in writer.files} == {Group(t, d).folder for t in "ABC" for d in (0, 1, None)}
+    assert {file.values for file in writer.files} == {group(t, d) for t in "ABC" for d in (0, 1, None)}
     assert sum(file.rows for file in writer.files) == len(rows)
     found = []
     for file in writer.files:
@@ -150,7 +200,7 @@ def test_rows_in_are_rows_out(steps, open_files, pending, target):
         found = {}
         for file in sorted(writer.files, key=lambda file: file.path):
             table = pq.read_table(file.path)
-            assert table.num_rows == file.rows and set(table["topic"].to_pylist()) == {file.folder.split("/")[0][11:]}
+            assert table.num_rows == file.rows and set(table["topic"].to_pylist()) == {file.values[0][1]}
             found.setdefault(table["topic"][0].as_py(), []).extend(table["queue_offset"].to_pylist())
         assert found == given_rows
         assert writer._groups == {} and writer._pending == 0
@@ -169,7 +219,7 @@ def test_flushing_at_the_end_closes_files_of_other_groups(tmp_path, monkeypatch)
 def test_parts_of_a_batch_do_not_keep_the_whole_of_it():
     """A rare topic's row that waits must not hold a megabyte of others."""
     whole = batch([("A", 1, n, bytes(1000)) for n in range(1000)] + [("B", 1, 0, b"small")])
-    small = next(part for group, part in by_group(whole) if group.topic == "B")
+    small = next(part for values, part in by_group(whole) if values[0] == ("topic_name", "B"))
     assert sum(buffer.size for column in small.columns for buffer in column.buffers() if buffer) < 10_000
 
 
@@ -188,3 +238,28 @@ def test_a_sync_that_fails_behind_the_writer_is_told(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="the disk failed"):
         writer.close()
     assert len(failed) == 1
+
+
+def test_statistics_are_those_of_the_rows(tmp_path):
+    """Least, most and nulls of the columns that are searched, over row groups; long text is left out."""
+    rows = [("A", 1_700_000_000_123_000 + 1000 * n, n, b"x") for n in range(10)] + [("B", None, 50, b"y")]
+    writer = PartitionedWriter(str(tmp_path), SPARK_SCHEMA, partition_by=())
+    for at in (0, 6):
+        writer.write(batch(rows[at : at + 6]))
+        writer._flush(())
+    writer.close()
+    assert pq.read_metadata(writer.files[0].path).num_row_groups == 2
+    assert writer.files[0].stats == {
+        "numRecords": 11,
+        "minValues": {"topic": "A", "queue_offset": 0, "store_timestamp": "2023-11-14T22:13:20.123Z"},
+        "maxValues": {"topic": "B", "queue_offset": 50, "store_timestamp": "2023-11-14T22:13:20.132Z"},
+        "nullCount": {
+            "topic": 0, "queue_id": 11, "queue_offset": 0, "born_timestamp": 11, "store_timestamp": 1,
+            "physical_offset": 11,
+        },
+    }  # fmt: skip
+    long = PartitionedWriter(str(tmp_path), SPARK_SCHEMA)
+    long.write(batch([("x" * 33, -62_135_596_800_000_000, 0, b"")]))
+    long.close()
+    assert "topic" not in long.files[0].stats["minValues"]
+    assert long.files[0].stats["minValues"]["store_timestamp"] == "0001-01-01T00:00:00.000Z"

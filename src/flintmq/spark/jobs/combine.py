@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from flintmq.errors import UsageError
-from flintmq.spark.jobs.parquet import PartitionedWriter
+from flintmq.spark.jobs.parquet import PARTITIONS, PartitionedWriter, folder_of
 from flintmq.spark.jobs.shape import Shape
 
 COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
+ALL_PARTITIONS = (PARTITIONS, *((name,) for name in PARTITIONS), ())
 TARGET_LEAST = 64 << 10
 BATCH_ROWS = 8192
 LOTS_PER_TASK = 2  # so that a slow one does not hold up the others
@@ -36,16 +37,23 @@ class FileOptions:
         compression: one of COMPRESSION.
         target_bytes: about how large files should get; None: as it comes.
         shape: of the rows.
+        partition_by: what the rows of a file have in common: some of PARTITIONS, in their order.
 
     Raises:
-        UsageError: a codec that is not there, a size below 64 KiB.
+        UsageError: a codec or a partition column that is not there, a size below 64 KiB.
     """
 
     compression: str = "snappy"
     target_bytes: int | None = None
     shape: Shape = field(default_factory=Shape)
+    partition_by: tuple[str, ...] = PARTITIONS
 
     def __post_init__(self) -> None:
+        if self.partition_by not in ALL_PARTITIONS:
+            raise UsageError(
+                f"partition by {','.join(map(str, self.partition_by))[:60]!r} is not one of: "
+                f"{'; '.join(','.join(some) or 'none' for some in ALL_PARTITIONS)}"
+            )
         if self.compression not in COMPRESSION:
             raise UsageError(f"compression {self.compression[:40]!r} is not one of: {', '.join(COMPRESSION)}")
         if self.target_bytes is not None and self.target_bytes < TARGET_LEAST:
@@ -53,7 +61,7 @@ class FileOptions:
 
     def writer(self, folder: str) -> PartitionedWriter:
         """A writer of such files into a directory."""
-        return PartitionedWriter(folder, self.shape.schema(), self.compression, self.target_bytes)
+        return PartitionedWriter(folder, self.shape.schema(), self.compression, self.target_bytes, self.partition_by)
 
 
 class Part(NamedTuple):
@@ -61,25 +69,30 @@ class Part(NamedTuple):
 
     Attributes:
         path: where it is.
-        folder: of its topic and date, below an export.
         size: in bytes; rows: how many it has.
-        name: what it is to be called, without its suffix: unique in its folder, in log order.
+        name: what it is to be called, without its suffix: unique in an export, in log order.
+        partition: values of its rows, see parquet.Values (pairs become lists on their way through JSON).
+        stats: see parquet.statistics.
     """
 
     path: str
-    folder: str
     size: int
     rows: int
     name: str
+    partition: Sequence[Sequence[str | None]]
+    stats: dict[str, Any]
+
+    @property
+    def folder(self) -> str:
+        """Of its partition, below an export."""
+        return folder_of(self.partition)
 
 
 def parts_of(writer: PartitionedWriter, begin: str) -> list[Part]:
     """The files of a writer that is closed; their names begin so."""
     return [
-        Part(
-            file.path, file.folder, file.size, file.rows, f"{begin}-{os.path.basename(file.path).removesuffix('.part')}"
-        )
-        for file in writer.files
+        Part(f.path, f.size, f.rows, f"{begin}-{os.path.basename(f.path).removesuffix('.part')}", f.values, f.stats)
+        for f in writer.files
     ]
 
 
@@ -133,5 +146,5 @@ def combine(tasks: str, options: FileOptions, lot: Sequence[Sequence[Part]]) -> 
         writer.close()
         names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
         files = sorted(writer.files, key=lambda file: file.path)
-        made += [Part(f.path, f.folder, f.size, f.rows, name) for f, name in zip(files, names, strict=True)]
+        made += [Part(f.path, f.size, f.rows, name, f.values, f.stats) for f, name in zip(files, names, strict=True)]
     return {"files": made}

@@ -20,9 +20,10 @@ from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.spark.jobs.checkpoint import Checkpoint
 from flintmq.spark.jobs.combine import FileOptions, Part, combined, parts_of
+from flintmq.spark.jobs.parquet import PARTITIONS
 from flintmq.spark.jobs.run import Progress, parallelism, run_tasks
 from flintmq.spark.jobs.shape import Shape
-from flintmq.spark.jobs.target import Anchor, Manifest, StagedFile, Target, locked, now
+from flintmq.spark.jobs.target import NAMES, Anchor, Manifest, StagedFile, Target, locked, now
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, shares, split_count
@@ -46,6 +47,7 @@ CHOICES: dict[str, Any] = {
     "properties": None,
     "body": "bytes",
     "body_schema": None,
+    "partition_by": list(PARTITIONS),
 }
 
 
@@ -99,6 +101,7 @@ def export(
     properties: Sequence[str] | None = None,
     body: str = "bytes",
     body_schema: str | None = None,
+    partition_by: Sequence[str] = PARTITIONS,
     checkpoint: str | None = None,
     access: str = "pread",
     progress: Progress | None = None,
@@ -106,8 +109,8 @@ def export(
     """Write the store's messages to Parquet below a directory; a later call adds what is new since.
 
     The files have the columns of the one schema (or of what `properties` and `body` make of it), with times in
-    microseconds (null outside the years 1 to 9999), below `export=N/topic_name=T/date=YYYY-MM-DD/`. `topic_name` is the
-    topic escaped for a directory, `date` the day of the store time in UTC.
+    microseconds (null outside the years 1 to 9999), below `export=N/topic_name=T/date=YYYY-MM-DD/`. `topic_name` is
+    `parquet.partition_value` of the topic (in a Delta table the topic), `date` the day of the store time in UTC.
 
     Args:
         spark: the session. Workers must see `root` and `out` under the same paths as the driver.
@@ -118,11 +121,13 @@ def export(
         decompress: bodies as the producer gave them; always so unless `body` is "bytes".
         explode: each message of an inner batch as a row of its own.
         fail_on_data_loss: damage in the log is an error; else it is passed over and counted.
-        to: "parquet"; or "delta": a Delta table partitioned by topic_name and date.
+        to: "parquet"; or "delta": a Delta table.
         compression: a Parquet codec.
         target_file_size: in bytes: files of one topic and date become about so large; None: as it comes.
         properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
         body: "bytes", "text", or "json" with `body_schema`: DDL, or a file with Spark's JSON form of a schema.
+        partition_by: what the rows of a directory have in common: "topic_name", "date", both or neither. Where it is
+            neither or the date, many topics share a file.
         checkpoint: a directory that gets a copy of where the export stands, see `checkpoint.py`.
         access: "pread" or "map".
         progress: called now and then with tasks done and in all.
@@ -133,7 +138,7 @@ def export(
         CorruptStoreError: damage in the log.
         StoreError: messages have expired since the last export (and fail_on_data_loss); or Spark gave up.
     """
-    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema))
+    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema), tuple(partition_by))
     options = ReadOptions(
         path=absolute(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
@@ -149,10 +154,11 @@ def export(
         outside_store(place, root, config)
     with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
         last, copy = target.last(), Checkpoint.at(checkpoint, target.root)
-        choice = choice_of(options, files.shape, stream=False)
+        choice = choice_of(options, files, stream=False)
         begin = next_begin(target, last, plan, choice)
         copy.check(last)
-        done = Exported(begin=begin, end=max(begin, plan.end), notes=dict(report.note_counts))
+        target.check(last, files.shape.schema(), files.partition_by)
+        done = Exported(begin=begin, end=max(begin, plan.end), notes={**report.note_counts, **target.notes})
         ranges = shares(plan.log, begin, plan.end, split_count(plan.end - begin, parallelism(spark)))
         tasks = str(target.stage())
         work = [part for part in ranges if part.begin < part.end]
@@ -166,7 +172,7 @@ def export(
     return done
 
 
-def choice_of(options: ReadOptions, shape: Shape, stream: bool) -> dict[str, Any]:
+def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[str, Any]:
     """What a manifest says was asked for."""
     topics = options.predicate.topics
     return {
@@ -174,7 +180,8 @@ def choice_of(options: ReadOptions, shape: Shape, stream: bool) -> dict[str, Any
         "decompress": options.decompress,
         "explode": options.explode,
         "stream": stream,
-        **shape.choice(),
+        **files.shape.choice(),
+        "partition_by": list(files.partition_by),
     }
 
 
@@ -218,7 +225,7 @@ def check_same(target: Target, last: Manifest, log: LogFiles, choice: Mapping[st
     other = [
         f"{name} ({shown(there[name])} there, {shown(choice[name])} now)"
         for name in CHOICES
-        if there[name] != choice[name]
+        if there[name] != choice[name] and not (name == "properties" and only_adds(there[name], choice[name]))
     ]
     if other:
         raise UsageError(
@@ -226,6 +233,11 @@ def check_same(target: Target, last: Manifest, log: LogFiles, choice: Mapping[st
         )
     if not is_same_log(log, last):
         raise UsageError(f"{target.root} has exports of another store, or of one that was cut; give a new directory")
+
+
+def only_adds(there: Sequence[Sequence[str]] | None, now: Sequence[Sequence[str]] | None) -> bool:
+    """Whether the properties that are columns are those of before and more: rows of before have null there."""
+    return there is not None and now is not None and {tuple(pair) for pair in there} <= {tuple(pair) for pair in now}
 
 
 def shown(value: Any) -> str:
@@ -298,10 +310,14 @@ def publish(
     offsets: dict[str, int] | None = None,
 ) -> Manifest:
     """Bring in what the winning attempts wrote; the manifest that it goes by now."""
-    moves = [StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows) for p in parts]
-    done.bytes = sum(part.size for part in parts)
+    moves = [
+        StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows, p.partition, p.stats)
+        for p in parts
+    ]
+    moves += target.hints(moves, shape.schema())
+    done.bytes = sum(file.size for file in moves)
     anchor = next(answer["anchor"] for answer in reversed(answers) if answer["anchor"])
-    done.number = 1 if last is None else last.number + 1
+    done.number = target.number_after(last)
     done.files = len(moves)
     manifest = Manifest(
         number=done.number,
@@ -315,6 +331,7 @@ def publish(
         lost_bytes=done.lost_bytes,
         made=now(),
         offsets=offsets,
+        names=NAMES,
     )
     target.publish(manifest, moves, shape.schema())
     return manifest

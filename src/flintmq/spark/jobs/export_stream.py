@@ -19,6 +19,7 @@ from flintmq.config import StoreConfig
 from flintmq.spark.jobs.checkpoint import Checkpoint
 from flintmq.spark.jobs.combine import FileOptions, Part, combined
 from flintmq.spark.jobs.export import SCAN_BYTES, Exported, check_same, choice_of, publish, target_kind, write_files
+from flintmq.spark.jobs.parquet import PARTITIONS
 from flintmq.spark.jobs.run import parallelism, run_tasks
 from flintmq.spark.jobs.shape import Shape
 from flintmq.spark.jobs.target import Manifest, Target, locked
@@ -55,6 +56,7 @@ def export_stream(
     properties: Sequence[str] | None = None,
     body: str = "bytes",
     body_schema: str | None = None,
+    partition_by: Sequence[str] = PARTITIONS,
     checkpoint: str | None = None,
     access: str = "pread",
     max_offsets: int | None = None,
@@ -68,8 +70,8 @@ def export_stream(
 
     Args:
         spark, root, out, config, topics, decompress, explode, fail_on_data_loss, to, compression, target_file_size,
-            properties, body, body_schema, checkpoint, access: as for `export`. Rows are the messages that are in a
-            queue, as the stream source has them.
+            properties, body, body_schema, partition_by, checkpoint, access: as for `export`. Rows are the messages
+            that are in a queue, as the stream source has them.
         max_offsets, max_bytes: most messages, and most bytes of log, of a micro-batch.
         interval_s: a micro-batch begins so many seconds after the one before, or at once if it was full.
         once: end with what is there now.
@@ -84,7 +86,7 @@ def export_stream(
     """
     from flintmq.spark.stream.reader import StreamReader
 
-    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema))
+    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema), tuple(partition_by))
     options = ReadOptions(
         path=absolute(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
@@ -102,7 +104,7 @@ def export_stream(
         query = _Query(spark, reader, target, files, Checkpoint.at(checkpoint, target.root))
         if once:
             reader.prepareForTriggerAvailableNow()
-        total = Exported(begin=query.end, end=query.end)
+        total = Exported(begin=query.end, end=query.end, notes=dict(target.notes))
         while not stop.is_set():
             done = query.batch()
             if done is not None:
@@ -121,13 +123,14 @@ class _Query:
         self, spark: SparkSession, reader: StreamReader, target: Target, files: FileOptions, copy: Checkpoint
     ) -> None:
         self.spark, self.reader, self.target, self.files, self.copy = spark, reader, target, files, copy
-        self.choice = choice_of(reader.options.read, files.shape, stream=True)
+        self.choice = choice_of(reader.options.read, files, stream=True)
         self.last: Manifest | None = target.last()
         self.offsets = reader.initialOffset()
         if self.last is not None:
             check_same(target, self.last, reader.log, self.choice)
             self.offsets = self.last.offsets or {}
         copy.check(self.last)
+        target.check(self.last, files.shape.schema(), files.partition_by)
         copy.keep(self.last)
         self.behind = False
 

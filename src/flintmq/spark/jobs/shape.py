@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import UsageError
 from flintmq.spark.jobs.bodies import arrow_type, body_schema, parsed
+from flintmq.spark.jobs.parquet import PARTITIONS
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 BODIES = ("bytes", "text", "json")
 RAW = "body_raw"
-PARTITIONED_BY = ("topic_name", "date")
-OWN_NAMES = ("export", *PARTITIONED_BY, RAW)  # columns that an export has besides those of the schema
+OWN_NAMES = ("export", *PARTITIONS, RAW)  # columns that an export has besides those of the schema
 
 
 @dataclass(frozen=True)

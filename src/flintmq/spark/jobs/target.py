@@ -10,6 +10,9 @@ Everything of an export is written below `_staging` and made durable; then one r
 in at once, files and manifest. Before that rename a reader sees nothing of it, after it everything; a run that dies
 leaves only `_staging`, which the next one sweeps. Readers (Spark, Arrow, DuckDB) pass over names that begin with `_`.
 The manifest names the log offset where the export ends: the next one begins there.
+
+Readers guess the type of `topic_name` from the names of directories. Where all topics of an export could be taken for
+numbers or dates (`007` and `7`, both 7), it has a file without rows in `topic_name=~text`, so that they read text.
 """
 
 from __future__ import annotations
@@ -20,13 +23,15 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.spark.jobs.parquet import folder_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -35,6 +40,9 @@ MANIFEST = "_flintmq.json"
 STAGING = "_staging"
 LOCK = "_flintmq.lock"
 FORMAT = 1
+NAMES = 2  # how directories are named; 1 (or nothing): bytes of UTF-8 as %XX, which Spark reads as other characters
+_OLD_NAMES = re.compile("topic_name=.*%[89A-F]", re.DOTALL)
+_NO_TEXT = frozenset({"nan", "inf", "infinity", "true", "false", "null", "none", "nat", "now", "today", "epoch"})
 MANIFEST_BYTES_MAX = 64 << 20
 _EXPORT = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
 
@@ -68,6 +76,7 @@ class Manifest:
         lost_bytes: bytes of the log that were passed over as damaged.
         made: Unix seconds.
         offsets: of a streaming export: the next queue offset of each queue; None of others.
+        names: how directories are named (NAMES).
     """
 
     number: int
@@ -81,6 +90,7 @@ class Manifest:
     lost_bytes: int
     made: int
     offsets: dict[str, int] | None = None
+    names: int = 1
 
     def to_json(self) -> str:
         """The manifest as text."""
@@ -107,12 +117,16 @@ class StagedFile(NamedTuple):
         place: where it belongs, below the export.
         size: in bytes.
         rows: how many it has.
+        partition: values of its rows, see parquet.Values.
+        stats: see parquet.statistics.
     """
 
     path: str
     place: str
     size: int
     rows: int
+    partition: Sequence[Sequence[str | None]] = ()
+    stats: Mapping[str, Any] = MappingProxyType({})
 
 
 class Target:
@@ -121,6 +135,56 @@ class Target:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.staging = root / STAGING
+        self.notes: dict[str, int] = {}  # what `last` found that the user should know
+
+    def number_after(self, last: Manifest | None) -> int:
+        """What the next export is called."""
+        return 1 if last is None else last.number + 1
+
+    def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Look whether files may go in here, before any is made.
+
+        Args:
+            last: as `last` gave it.
+            schema: of the files.
+            partition_by: what their directories say.
+
+        Raises:
+            UsageError: what is there was not made by such exports.
+            StoreAccessError: it cannot be read.
+        """
+        if (self.root / "_delta_log").exists():
+            raise UsageError(f"{self.root} holds a Delta table; give --to delta, or an empty directory")
+        if last is None or last.names >= NAMES:
+            return
+        for entry in os.listdir(self.root):
+            places = os.listdir(self.root / entry) if self.is_own(entry) else []
+            old = next((place for place in places if _OLD_NAMES.match(place)), None)
+            if old is not None:
+                raise UsageError(
+                    f"{self.root}/{entry}/{old}: an earlier FlintMQ named this directory so that Spark reads another "
+                    "topic_name; the same topic would get two; export into a new directory"
+                )
+
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
+        """A file without rows by which readers see that `topic_name` is text, where no topic tells them.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        topics = {topic for file in files for name, topic in file.partition if name == "topic_name" and topic}
+        if not topics or any(map(is_text, topics)):
+            return []
+        import pyarrow.parquet as pq
+
+        path = self.staging / "tasks" / "text.parquet"
+        pq.write_table(schema.empty_table(), path)
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+        dates = [pair for file in files for pair in file.partition if pair[0] == "date"]
+        known = next((pair for pair in dates if pair[1] is not None), None)
+        folder = os.path.join("topic_name=~text", folder_of([known or dates[0]]) if dates else "")
+        return [StagedFile(str(path), os.path.join(folder, path.name), path.stat().st_size, 0)]
 
     def last(self) -> Manifest | None:
         """The manifest of the newest export; None where there is none yet.
@@ -175,7 +239,7 @@ class Target:
         tree = self.staging / "tree"
         folders = {tree}
         tree.mkdir()
-        for written, place, _, _ in files:
+        for written, place, *_ in files:
             (tree / place).parent.mkdir(parents=True, exist_ok=True)
             os.rename(written, tree / place)
             folders.update(folder for folder in (tree / place).parents if folder.is_relative_to(tree))
@@ -188,6 +252,11 @@ class Target:
     def sweep(self) -> None:
         """Remove what is in the making."""
         shutil.rmtree(self.staging, ignore_errors=True)
+
+
+def is_text(topic: str) -> bool:
+    """Whether every reader takes this name for text: it begins with a letter and is no word for a value."""
+    return topic.lstrip("%")[:1].isalpha() and topic.casefold() not in _NO_TEXT
 
 
 @contextmanager
