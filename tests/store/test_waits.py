@@ -138,6 +138,22 @@ def test_a_wait_for_dispatch_ends_when_the_thread_halts(tmp_path: Path) -> None:
     store.close()
 
 
+def test_who_begins_to_wait_after_the_close_does_not_wait(tmp_path: Path) -> None:
+    """It was let in before, and took its time."""
+    store = open_small(tmp_path)
+    reader, queues, began = store._reader, store._queues, time.monotonic()
+    find = queues.find
+
+    def closed_meanwhile(*place: Any) -> Any:
+        store.close()
+        return find(*place)
+
+    queues.find = closed_meanwhile  # type: ignore[method-assign]
+    with pytest.raises(UsageError, match="is closed"):
+        reader.get("T", 0, 0, 1, None, MS)
+    assert time.monotonic() - began < SOON_S
+
+
 def test_a_get_that_waits_hears_of_the_close_at_once(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     told: list[str] = []

@@ -80,16 +80,24 @@ class ConsumeQueues:
         """
         dispatched, missing = log_begin, log_end
         for kind, name in self.names():
-            load = self._load_plain if kind == geometry.QUEUES else self._load_batch
-            end, cut = load(os.fsencode(name.topic), name, log_begin, stands)
+            topic = os.fsencode(name.topic)
+            if kind == geometry.QUEUES:
+                units = plain_queue(self.root, name, self.effects)
+                with units.held():
+                    end, cut = self._load_plain(topic, name, units, log_begin, stands)
+            else:
+                units = batch_queue(self.root, name, self.effects)
+                with units.held():
+                    end, cut = self._load_batch(topic, name, units, log_begin, stands)
             dispatched = max(dispatched, end)
             if cut:
                 missing = min(missing, max(end, log_begin))
         return min(dispatched, missing)
 
-    def _load_plain(self, topic: bytes, name: QueueName, log_begin: int, stands: Stands) -> tuple[int, bool]:
+    def _load_plain(
+        self, topic: bytes, name: QueueName, units: UnitQueue, log_begin: int, stands: Stands
+    ) -> tuple[int, bool]:
         """(log offset behind the record of the last unit, whether units were cut)."""
-        units = plain_queue(self.root, name, self.effects)
         queue = self._open(topic, name.queue_id)
         if queue is None or not units.files:
             return log_begin, False
@@ -102,7 +110,7 @@ class ConsumeQueues:
                 if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
                     break
             end -= 1
-        zero_behind(units.files, end * UNIT_SIZE, self.effects)
+        zero_behind(units.files, end * UNIT_SIZE, self.effects, written * UNIT_SIZE)
         self._cut_ext(queue, units, end)
         if end == units.first and end == 0:
             return log_begin, written > end
@@ -118,9 +126,10 @@ class ConsumeQueues:
             log.warning("%s lacks a file: units from offset %d on are made again", queue.folder, gap)
         return reached, written > end or gap is not None
 
-    def _load_batch(self, topic: bytes, name: QueueName, log_begin: int, stands: Stands) -> tuple[int, bool]:
+    def _load_batch(
+        self, topic: bytes, name: QueueName, units: UnitQueue, log_begin: int, stands: Stands
+    ) -> tuple[int, bool]:
         """The same for a batch queue."""
-        units = batch_queue(self.root, name, self.effects)
         queue = self._open_batch(topic, name.queue_id)
         if queue is None or not units.files:
             return log_begin, False
@@ -137,7 +146,7 @@ class ConsumeQueues:
                 if expired or stands(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
                     break
             end -= 1
-        zero_behind(units.files, end * BATCH_UNIT.size, self.effects)
+        zero_behind(units.files, end * BATCH_UNIT.size, self.effects, written * BATCH_UNIT.size)
         queue.writer.position = end * BATCH_UNIT.size
         if last is None or end == units.first:
             return log_begin, written > end

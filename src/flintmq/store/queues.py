@@ -18,6 +18,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
 
@@ -34,6 +35,7 @@ from flintmq.store.log_files import file_start
 AnyUnit: TypeAlias = Unit | BatchUnit
 
 _READ_BYTES = 64 * 1024
+_PAGE = 4096  # data and holes begin at pages
 _ZERO_BYTES = 1 << 20
 
 
@@ -82,12 +84,13 @@ def _queue_ids(names: list[str]) -> Iterator[int]:
             yield int(name)
 
 
-def zero_behind(files: Iterable[UnitFile], end: int, effects: Effects = REAL) -> None:
+def zero_behind(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zeros: int | None = None) -> None:
     """Nothing may stand behind a queue's last unit: whole files go, the rest of the last one is zeroed (D4, D12).
 
     Args:
         files: of one queue.
         end: byte of the queue behind the last unit.
+        zeros: byte of the queue from which on there are zeros, as far as files hold units; None: nobody looked.
 
     Raises:
         OSError: a file cannot be written.
@@ -98,7 +101,7 @@ def zero_behind(files: Iterable[UnitFile], end: int, effects: Effects = REAL) ->
         keep = min(max(end - file.start, 0), file.size)
         if keep == 0 and file.start > 0:
             effects.unlink(file.path)
-        elif keep < file.size:
+        elif keep < file.size and (zeros is None or file.start + keep < zeros):
             _zero_rest(file, keep, effects)
 
 
@@ -107,7 +110,7 @@ def _zero_rest(file: UnitFile, position: int, effects: Effects) -> None:
     try:
         while (at := effects.next_data(fd, position)) is not None and at < file.size:
             rest = effects.pread(fd, min(file.size - at, _ZERO_BYTES), at)
-            if any(rest):
+            if rest.count(0) != len(rest):
                 effects.pwrite(fd, bytes(len(rest)), at)
             if not rest:
                 break
@@ -147,6 +150,18 @@ class UnitQueue:
         self.folder = os.path.join(self._below, name.topic, str(name.queue_id))
         self.files = self._list() if is_path(name.topic) else ()
         self._starts = [file.start for file in self.files]
+        self._held: dict[str, int] | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Open each file once, when it is first read, and keep it open for the length of a `with` block."""
+        self._held = {}
+        try:
+            yield
+        finally:
+            for fd in self._held.values():
+                self._effects.close(fd)
+            self._held = None
 
     def _list(self) -> tuple[UnitFile, ...]:
         """The files in order, each cut to whole units and to where the next one begins."""
@@ -225,10 +240,11 @@ class UnitQueue:
         return self.bisect(lambda unit: self.leads(unit) and self.span(0, unit)[1] <= offset, self.end())
 
     def end(self) -> int:
-        """Number behind the last written unit; `first` if none is.
+        """Number behind the last written unit; `first` if none is: behind it files hold nothing but zeros.
 
-        Files that hold nothing but zeros are stepped over. In the last one that does not, units and zeros are told
-        apart by bisection; where something stands behind the first zeros after all, the whole file is looked through.
+        Files that hold nothing else are stepped over. The last one that does is looked through from the end of its
+        data. From afar, where each look is a request, units and zeros are told apart by bisection; where something
+        stands behind the first zeros after all, the whole file is looked through.
         """
         for file in reversed(self.files):
             last = self._last_written(file)
@@ -237,8 +253,10 @@ class UnitQueue:
         return self.first
 
     def _last_written(self, file: UnitFile) -> int | None:
+        if not self._effects.remote:
+            return self._from_behind(file, self._data_end(file))
         if file.size <= _READ_BYTES:  # one look costs no more than the first step of a bisection
-            return self._from_behind(file)
+            return self._from_behind(file, file.size)
         width: int = self.layout.size
         first, count = file.start // width, file.size // width
         if self._is_written(first + count - 1):
@@ -251,15 +269,25 @@ class UnitQueue:
             else:
                 high = middle
         if any(self._whole(file, low * width, _READ_BYTES)):
-            return self._from_behind(file)
+            return self._from_behind(file, file.size)
         return first + low - 1 if low else None
 
-    def _from_behind(self, file: UnitFile) -> int | None:
-        """Number of the last unit of a file that is not zeros, found from its end."""
+    def _data_end(self, file: UnitFile) -> int:
+        """A position in a file behind which it is known to hold a hole only; its size if the disk knows of none."""
+        low, high, probe = 0, file.size, _PAGE
+        with suppress(FileNotFoundError), self._reading(file) as fd:
+            while high - low > _PAGE:
+                data = self._effects.next_data(fd, probe)
+                low, high = (low, probe) if data is None else (max(probe, data), high)
+                probe = min(16 * probe, (low + high) // 2) if high == file.size else (low + high) // 2
+        return high
+
+    def _from_behind(self, file: UnitFile, end: int) -> int | None:
+        """Number of the last unit of a file below the position `end` that is not zeros, found from there backwards."""
         width: int = self.layout.size
         step = _READ_BYTES // width * width
-        for position in range((file.size - 1) // step * step, -1, -step):
-            data = self._whole(file, position, step).rstrip(b"\0")
+        for position in range((end - 1) // step * step, -1, -step):
+            data = self._whole(file, position, min(step, end - position + width)).rstrip(b"\0")
             if data:
                 return (file.start + position + len(data) - 1) // width
         return None
@@ -290,6 +318,9 @@ class UnitQueue:
         disk) says nothing of its place: the next one that leads decides.
         """
         low, high = self.first, stop
+        at, unit = self._next_leading(low, stop)
+        if unit is None or unit.physical_offset >= log_begin:  # mostly: retention took nothing of this queue
+            return at
         while low < high:
             middle = (low + high) // 2
             at, unit = self._next_leading(middle, high)
@@ -314,10 +345,21 @@ class UnitQueue:
     def _bytes(self, file: UnitFile, position: int, count: int) -> bytes:
         """Bytes of a file; fewer, or none, if it shrank or vanished."""
         try:
-            with self._effects.reading(file.path, self._below) as fd:
+            with self._reading(file) as fd:
                 return self._effects.pread(fd, count, position)
         except FileNotFoundError:
             return b""
+
+    @contextmanager
+    def _reading(self, file: UnitFile) -> Iterator[int]:
+        """A descriptor of a file, for the length of a `with` block."""
+        if self._held is None:
+            with self._effects.reading(file.path, self._below) as fd:
+                yield fd
+        else:
+            if file.path not in self._held:
+                self._held[file.path] = self._effects.open_read(file.path, self._below)
+            yield self._held[file.path]
 
 
 def plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:

@@ -100,6 +100,7 @@ class Reader:
             if not held or left <= 0 or (found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset != 0):
                 return found
             with self.queues.changed:
+                self.check()  # whoever came here after the close is not woken by it
                 if self.queues.arrivals == seen:
                     self.queues.changed.wait(left)
             self.check()
