@@ -1,11 +1,13 @@
 import os
 import struct
+from pathlib import Path
 
 import pytest
 
 from flintmq.errors import StoreAccessError
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.consume_queue import Unit
+from flintmq.storage.effects import Effects
 from flintmq.store.queues import ExtQueue, QueueName, batch_queue, is_path, plain_queue, queue_names
 
 NAME = QueueName("T", 0)
@@ -212,3 +214,47 @@ def test_addresses_that_lead_nowhere(tmp_path):
     (folder / ("0" * 20)).unlink()
     assert ext.unit(low) is None
     assert ExtQueue.of(str(tmp_path), QueueName("..", 0)).files == ()
+
+
+# -- many queues --
+
+
+class Opens(Effects):
+    """Counts what is opened and read."""
+
+    def __init__(self) -> None:
+        self.opened, self.read = 0, 0
+
+    def open_read(self, path: str, below: str | None = None) -> int:
+        self.opened += 1
+        return super().open_read(path, below)
+
+    def pread(self, fd: int, count: int, position: int) -> bytes:
+        self.read += count
+        return super().pread(fd, count, position)
+
+
+@pytest.mark.parametrize("written", [0, 1, 204, 205, 3277, 50_000, 299_999, 300_000])
+@pytest.mark.parametrize("holes", [True, False])
+def test_the_end_of_a_large_file_is_found_with_few_looks(written: int, holes: bool, tmp_path: Path) -> None:
+    """A file of default size, sparse or with all its blocks, and a unit behind a hole."""
+    folder = tmp_path / "consumequeue" / "T" / "0"
+    folder.mkdir(parents=True)
+    with open(folder / f"{0:020d}", "wb") as file:
+        file.write(b"\1" * 20 * written)
+        file.truncate(6_000_000)
+        if not holes:
+            file.write(bytes(6_000_000 - 20 * written))
+    disk = Opens()
+    queue = plain_queue(str(tmp_path), QueueName("T", 0), disk)
+    with queue.held():
+        assert queue.end() == written
+        assert queue.first_kept(0, written) == 0
+    assert disk.opened == 1
+    if holes:
+        assert disk.read <= 140_000, "of six million bytes"
+    if written < 299_999:
+        with open(folder / f"{0:020d}", "r+b") as file:
+            file.seek(5_999_980)
+            file.write(b"\2" * 20)
+        assert plain_queue(str(tmp_path), QueueName("T", 0), disk).end() == 300_000

@@ -164,6 +164,9 @@ class AllocationService:
         except OSError as error:
             self._fail(request, error)
             return True
+        except Exception as error:  # whoever waits for the file is to hear of it, and the next one to find the thread
+            self._fail(request, OSError(errno.EIO, f"{type(error).__name__}: {error}"))
+            return True
         except BaseException:  # an interrupt, where no thread makes files
             with self._lock:
                 heapq.heappush(self._queue, request.start)
@@ -251,5 +254,10 @@ class AllocationService:
         while not self._stop:
             self._wake.wait()
             self._wake.clear()
-            while not self._stop and self.step():
-                pass
+            try:
+                while not self._stop and self.step():
+                    pass
+            except (
+                Exception
+            ):  # of what goes ahead of the writer, who can do without; files he waits for are seen to above
+                log.exception("a step ahead of the writer failed")

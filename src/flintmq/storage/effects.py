@@ -26,6 +26,16 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
+class NotOpened(OSError):
+    """Something could not be opened for lack of descriptors or memory; nothing was done with it, so no sync failed."""
+
+
+def not_opened(error: OSError) -> OSError:
+    """A refused open as NotOpened, if a later one may well succeed; else the error itself."""
+    passes = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+    return NotOpened(error.errno, error.strerror, error.filename) if passes else error
+
+
 class Effects:
     """The real disk. Methods raise StoreAccessError for what is refused on purpose, OSError for what the system says.
 
@@ -290,8 +300,15 @@ class Effects:
         return fd
 
     def open_write(self, path: str) -> int:
-        """An existing regular file, open for reading and writing."""
-        return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        """An existing regular file, open for reading and writing.
+
+        Raises:
+            OSError: it cannot be opened; NotOpened if that may pass.
+        """
+        try:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except OSError as error:
+            raise not_opened(error) from None
 
     def allocate(self, fd: int, position: int, count: int) -> None:
         """Reserve disk blocks, so that stores into the map cannot meet a full disk.
@@ -413,8 +430,15 @@ class Effects:
             memory.start_sync(fd, position, count)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable."""
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        """Make the names in a directory durable.
+
+        Raises:
+            OSError: the disk refused; NotOpened if nothing was tried.
+        """
+        try:
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError as error:
+            raise not_opened(error) from None
         try:
             os.fsync(fd)
         finally:

@@ -16,7 +16,7 @@ from flintmq.kernels.handoff import Signal
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog
-from flintmq.store.poison import Poison
+from flintmq.store.poison import Poison, reason_of
 
 PAGE = 4096
 LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
@@ -71,8 +71,8 @@ class CommitService(Follower):
                 return False
             try:
                 self.files.commit(target)
-            except OSError as error:
-                self.poison.set(f"the transient pool could not be written to the commit log ({error.strerror})")
+            except Exception as error:  # of any kind: what the file has of it is not known
+                self.poison.set(f"the transient pool could not be written to the commit log ({reason_of(error)})")
                 return False
             self.done = time, target
         self.committed()
@@ -104,7 +104,10 @@ class CommitService(Follower):
             everything = now - self._last_thorough >= thorough
             if everything:
                 self._last_thorough = now
-            looks = 0 if self.commit_once(0 if everything else self._least) else looks + 1
+            try:
+                looks = 0 if self.commit_once(0 if everything else self._least) else looks + 1
+            except Exception as error:  # a thread that is gone would leave what is put in this process's memory
+                self.poison.set(f"the commit service failed ({reason_of(error)})")
             if looks < LINGERS and wakes:
                 self._wake.wait(LINGER_S)
                 continue

@@ -105,10 +105,11 @@ class DispatchService(Follower):
     def _halt(self, error: Exception) -> None:
         """Stand still at `position`: for a while where that may help, else for good. Said once each time it changes."""
         self.needs_wake = self._far = False
-        if isinstance(error, OSError) and error.errno in PASSES:
+        refused = error if isinstance(error, OSError) else error.__cause__  # an error of ours says of which it was made
+        if isinstance(refused, OSError) and refused.errno in PASSES:
             if self.waits_for is None:
                 log.warning("dispatch waits at log offset %d and tries again: %s", self.position, error)
-            self.waits_for, self._retry_at = error, time.monotonic() + RETRY_S
+            self.waits_for, self._retry_at = refused, time.monotonic() + RETRY_S
         else:
             self.stopped_at = error
             log.error("dispatch stands still at log offset %d: %s", self.position, error)
@@ -207,6 +208,7 @@ class DispatchService(Follower):
         self._wake.set()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()
+        self._retry_at = 0.0  # what it waited for may be there by now
         while self.dispatch_once():
             pass
         self._is_stopped = True

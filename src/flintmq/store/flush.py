@@ -21,7 +21,7 @@ from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
-from flintmq.store.poison import Poison
+from flintmq.store.poison import Poison, reason_of
 from flintmq.store.stats import Times
 from flintmq.store.waiters import Waiters
 
@@ -97,8 +97,8 @@ class FlushService(Follower):
                 return False
             try:
                 self.files.flush(target)
-            except OSError as error:
-                self.poison.set(f"the commit log could not be flushed ({error.strerror})")
+            except Exception as error:  # of any kind: what came of the sync is not known
+                self.poison.set(f"the commit log could not be flushed ({reason_of(error)})")
                 return False
             if not self.ours():
                 return False
@@ -166,20 +166,29 @@ class FlushService(Follower):
         """Ask for a flush soon."""
         self._wake.set()
 
+    def _step_once(self) -> list[Latch] | None:
+        """What is due now; latches to open before the next wait."""
+        if self.sync:
+            latches = self._flush_group()
+            if latches is None:  # put with wait=False
+                self.flush_once()
+            return latches
+        now = self.effects.monotonic()
+        thorough = (now - self._last_thorough) * 1000 >= self.config.flush_commit_log_thorough_interval
+        if thorough:
+            self._last_thorough = now
+        self.flush_once(0 if thorough else self.config.flush_commit_log_least_pages)
+        return None
+
     def _run(self) -> None:
         interval = self.config.flush_interval_commit_log / 1000
         latches: list[Latch] | None = None
         while not self._stop:
             self._wake.wait(interval, latches)
-            if self.sync:
-                latches = self._flush_group()
-                if latches is None:  # put with wait=False
-                    self.flush_once()
-                continue
-            now = self.effects.monotonic()
-            thorough = (now - self._last_thorough) * 1000 >= self.config.flush_commit_log_thorough_interval
-            if thorough:
-                self._last_thorough = now
-            self.flush_once(0 if thorough else self.config.flush_commit_log_least_pages)
+            latches = None
+            try:
+                latches = self._step_once()
+            except Exception as error:  # a thread that is gone would leave all puts waiting, and nothing on disk
+                self.poison.set(f"the flush service failed ({reason_of(error)})")
         for latch in latches or ():
             latch.open()

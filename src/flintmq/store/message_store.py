@@ -18,13 +18,13 @@ from threading import get_ident
 from typing import Self
 
 from flintmq.config import StoreConfig
-from flintmq.errors import StoreError, StoreLockedError, UsageError
+from flintmq.errors import FlintError, StoreError, StoreLockedError, UsageError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.index import checked_peer
 from flintmq.kernels.appender import Putter
 from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.dispatch_lock import ExternalClaim, holder
-from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.effects import REAL, Effects, NotOpened
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.where import local_only
 from flintmq.store import geometry, queue_list
@@ -462,6 +462,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             full = 0 if self._index is None else self._index.sync_full()
             if self._index is not None:
                 self._index.mark.settle(reached, flushed, closing=closing)
+        except NotOpened:  # no sync failed: the next look tries again
+            raise
         except OSError as error:
             self._poison.set(f"the consume queues or the index could not be flushed ({error.strerror})")
             raise
@@ -481,10 +483,13 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             if not self._is_ours() or self._files.flushed_where == written or self._poison:
                 continue
             try:
-                written = self._files.flushed_where
+                flushed = self._files.flushed_where
                 self._checkpoint()
-            except OSError as error:
+                written = flushed  # not before: what failed is tried again
+            except (OSError, FlintError) as error:
                 log.error("the checkpoint could not be written (%s)", error)
+            except Exception:  # a mark that stays behind costs the next start time; a thread that is gone, all marks
+                log.exception("the checkpoint could not be written")
 
     def _check_open(self) -> None:
         if self._closing or not self._lock.held:

@@ -9,6 +9,11 @@ from dataclasses import dataclass
 log = logging.getLogger("flintmq.flush")
 
 
+def reason_of(error: BaseException) -> str:
+    """What an error says, in a few words."""
+    return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}".rstrip(": ")
+
+
 @dataclass
 class Poison:
     """Set once, by the first failed sync or commit of the store; never taken back while the process lives.

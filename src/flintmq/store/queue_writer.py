@@ -13,6 +13,7 @@ offset or nowhere:
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from collections import OrderedDict
@@ -28,6 +29,7 @@ PRE_BLANK = consume_queue.UNIT.pack(consume_queue.PRE_BLANK)
 UNIT_SIZE = consume_queue.UNIT_SIZE
 BLANKS_AT_ONCE = 1 << 16
 LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a unit behind it would lie beyond 64 bits
+FEWEST = 8  # files that stay open where descriptors are scarce
 SPARE_HOLES = 1024  # units of holes that a queue may have without a reason in the log
 
 
@@ -67,18 +69,31 @@ class OpenFiles:
         self.grown: set[str] = set()  # directories that got a new name since
         self.unsure = False
         self._lock = threading.Lock()
+        self._syncing = ""  # the path whose descriptor `flush` uses without the lock
+        self._synced = threading.Condition(self._lock)
 
     def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
         """Write into a file of full size, made if it is missing."""
         with self._lock:
             fd = self.open.pop(path, -1)
             if fd < 0:
-                if len(self.open) >= self.most:
-                    self.effects.close(self.open.popitem(last=False)[1])
-                fd = self._open(path, file_size)
+                self._close_down_to(self.most - 1)
+                try:
+                    fd = self._open(path, file_size)
+                except OSError as error:
+                    if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.open:
+                        raise
+                    self.most = max(FEWEST, len(self.open) // 2)  # others need descriptors, too
+                    self._close_down_to(self.most - 1)
+                    fd = self._open(path, file_size)
             self.open[path] = fd
             self.dirty.add(path)
             self.effects.pwrite(fd, data, position)
+
+    def _close_down_to(self, count: int) -> None:
+        """Close those that were not used for longest, but for the one that is being synced."""
+        for path in [path for path in self.open if path != self._syncing][: max(len(self.open) - count, 0)]:
+            self.effects.close(self.open.pop(path))
 
     def _open(self, path: str, file_size: int) -> int:
         try:
@@ -101,32 +116,48 @@ class OpenFiles:
     def flush(self) -> None:
         """Make everything that was written durable, the names of new files included.
 
+        A file that is open is synced as it is; only one that was closed since it was written is opened again.
+
+        Thread: one at a time.
+
         Raises:
+            NotOpened: a file could not be opened now; what it lacks can be flushed later.
             OSError: the disk refused; what was written since the last flush may be lost.
         """
         with self._lock:
             paths = sorted(self.dirty)
         for path in paths:
-            with self._lock:
-                if path not in self.dirty:
-                    continue
-                fd = self.effects.open_write(path)
-                self.dirty.discard(path)
-            try:  # without the lock: whoever writes meanwhile makes the file dirty again
-                self.effects.sync(fd)
-            except OSError:
-                self.dirty.add(path)
-                raise
-            finally:
-                self.effects.close(fd)
+            self._flush_file(path)
         with self._lock:
             for folder in sorted(self.grown):
                 self.effects.sync_dir(folder)
-            self.grown.clear()
+                self.grown.discard(folder)
+
+    def _flush_file(self, path: str) -> None:
+        with self._lock:
+            if path not in self.dirty:
+                return
+            kept = self.open.get(path, -1)
+            fd = kept if kept >= 0 else self.effects.open_write(path)
+            self.dirty.discard(path)
+            self._syncing = path
+        try:  # without the lock: whoever writes meanwhile makes the file dirty again
+            self.effects.sync(fd)
+        except BaseException:
+            self.dirty.add(path)
+            raise
+        finally:
+            with self._lock:
+                self._syncing = ""
+                self._synced.notify_all()
+            if kept < 0:
+                self.effects.close(fd)
 
     def forget(self, path: str) -> None:
         """A file is gone: close it and do not sync it."""
         with self._lock:
+            while self._syncing == path:
+                self._synced.wait()
             fd = self.open.pop(path, -1)
             if fd >= 0:
                 self.effects.close(fd)
@@ -135,6 +166,8 @@ class OpenFiles:
     def close(self) -> None:
         """Close all. Nothing is synced: who makes a whole tree syncs it once, at its end."""
         with self._lock:
+            while self._syncing:
+                self._synced.wait()
             while self.open:
                 self.effects.close(self.open.popitem()[1])
 

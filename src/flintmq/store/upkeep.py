@@ -69,6 +69,10 @@ class Upkeep:
                 more = job.step()
             except (OSError, FlintError) as error:
                 log.error("%s failed and will be tried again (%s)", job.step.__qualname__, error)
+            except (
+                Exception
+            ):  # nothing is promised of a step; a thread that is gone would end all of them without a word
+                log.exception("%s failed and will be tried again", job.step.__qualname__)
             job.due = self.effects.monotonic() + (0 if more else job.interval)
         return max(0.0, min(job.due for job in self._jobs) - self.effects.monotonic())
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage.effects import Effects
+from flintmq.storage.effects import Effects, not_opened
 from flintmq.storage.lock import StoreLock
 from flintmq.testing.sim_names import Entry, Folders, Journal, apply, split
 from flintmq.testing.sim_pages import PAGE, SimFile, SimMap
@@ -135,7 +135,9 @@ class SimDisk(Effects):
             self._dead = True
             raise PowerCut(name)
         if isinstance(fault, int):
-            raise OSError(fault, os.strerror(fault), path)
+            error = OSError(fault, os.strerror(fault), path)
+            opens = name == "open_write" or (name == "sync_dir" and fault != errno.ENOMEM)  # that one a sync may give
+            raise not_opened(error) if opens else error
         return fault
 
     def stop(self) -> None:
