@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.cli import rebuild, spark_dispatch, spark_replay, spark_stats
+from flintmq.cli import rebuild, spark_dispatch, spark_replay, spark_sink, spark_stats
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -75,6 +75,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
         ),
     ),
     "replay": (spark_replay.command, spark_replay.EPILOG),
+    "sink": (spark_sink.command, spark_sink.EPILOG),
     "stats": (spark_stats.command, spark_stats.EPILOG),
 }
 """Name of each job's command -> its function and its examples."""

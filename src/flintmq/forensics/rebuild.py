@@ -113,7 +113,7 @@ def plan_rebuild(
         ConfigError: a geometry that cannot be.
     """
     plan = plan_of(root, into, config, peer, effects)
-    outside_store(into, root, config)
+    outside_store(into, root, config, root_itself=True)  # a bulk load makes its queues in place
     into, disk = plan.into, plan.disk
     taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:

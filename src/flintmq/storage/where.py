@@ -110,6 +110,18 @@ def local_only(path: str | os.PathLike[str]) -> str:
     return text
 
 
+def local_source(path: str | os.PathLike[str]) -> str:
+    """The absolute path of a directory that is read by what cannot read object storage.
+
+    Raises:
+        UsageError: it is a URL of object storage, or of another kind.
+    """
+    text = store_path(path)
+    if is_remote(text):
+        raise UsageError(f"{short(text)}: this reads directories only; copy it to one first (`aws s3 sync URL DIR`)")
+    return os.path.abspath(text)
+
+
 def outside_store(
     target: str | os.PathLike[str],
     root: str | os.PathLike[str],

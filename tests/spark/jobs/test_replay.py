@@ -17,6 +17,7 @@ from flintmq.spark.jobs import export as export_job
 from flintmq.spark.jobs import replay as job
 from flintmq.spark.jobs.export import export
 from flintmq.spark.jobs.replay import replay
+from flintmq.spark.jobs.stats import stats
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
 
@@ -193,6 +194,26 @@ def test_targets_are_checked(golden: Any, tmp_path: Path) -> None:
         bulk(tmp_path / "nothing", tmp_path / "new")
     (tmp_path / "empty").mkdir()
     assert bulk(source, tmp_path / "empty").rows == 3000
+
+
+@pytest.mark.parametrize("url", ["s3://bucket/store", "hdfs://h/store", "dbfs:/store"])
+def test_urls_that_cannot_be_read_are_refused(
+    golden: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for call in (lambda: bulk(url, tmp_path / "new"), lambda: bulk(golden("basic").path, url),  # type: ignore[arg-type]
+                 lambda: stats(None, url)):  # type: ignore[arg-type]  # fmt: skip
+        with pytest.raises(UsageError, match=f"{url}.*director"):
+            call()
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_source_by_url_is_the_same_source(golden: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = golden("basic").copy(tmp_path / "a b")
+    monkeypatch.chdir(source.parent)
+    assert bulk(f"file://{str(source).replace(' ', '%20')}", tmp_path / "new").rows == 3000
+    for other in (source, source.name, f"{source}/"):
+        assert bulk(other, tmp_path / "new").rows == 0
 
 
 @pytest.mark.spark

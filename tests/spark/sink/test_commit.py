@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 from typing import Any
@@ -12,11 +13,13 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 
 import flintmq
 from flintmq.config import StoreConfig
-from flintmq.errors import StoreLockedError
+from flintmq.errors import StoreError, StoreLockedError, UsageError
 from flintmq.message import Message
+from flintmq.spark.jobs.once import Ledger, Tail
 from flintmq.spark.sink import commit as sink
-from flintmq.spark.sink.commit import STAGED, commit, discard, stage
+from flintmq.spark.sink.commit import STAGED, BadFile, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
+from flintmq.spark.sink.query import tag
 from flintmq.spark.sink.rows import to_schema
 from flintmq.store.message_store import MessageStore
 from tests.spark.sink.test_rows import rows
@@ -103,3 +106,187 @@ def test_what_was_staged_in_vain_goes(tmp_path: Path) -> None:
 def test_a_store_that_is_open_refuses(tmp_path: Path) -> None:
     with MessageStore(tmp_path, CONFIG), pytest.raises(StoreLockedError):
         commit(options(tmp_path), 0, [])
+
+
+# -- rows that the store refuses, and batches that cannot be finished --------------------------------------------------
+
+SMALL_FILES = {"mappedFileSizeCommitLog": 1 << 17, "mappedFileSizeConsumeQueue": 2000}
+BIG = bytes(200_000)
+
+
+def small(root: Path) -> Path:
+    """A store whose files are smaller than the configuration that a sink is given says."""
+    with MessageStore(root, StoreConfig.from_keys(SMALL_FILES)) as store:
+        store.put(Message("T", b"first"))
+    return root
+
+
+def unlooked(root: Path, *bodies: list[bytes]) -> list[str]:
+    """Files of a batch that were looked at by the rules of another store: with log files of 1 GiB."""
+    given = [to_schema(rows(topic=["T"] * len(each), body=each), StoreConfig()) for each in bodies]
+    return [stage(str(root), iter([each]))[0] for each in given]
+
+
+def of(root: Path, query: str | None = "q", **named: Any) -> SinkOptions:
+    return SinkOptions(str(root), query, None, StoreConfig(), "5.3.3", **named)
+
+
+def test_a_refused_row_fails_its_own_commit_and_nobody_elses(tmp_path: Path) -> None:
+    root = small(tmp_path / "s")
+    for _ in range(3):
+        files = unlooked(root, [b"small", BIG, b"after"])
+        with pytest.raises(UsageError, match=r"row 1 of staged file .*, topic 'T', queue 0: its record .* 131072"):
+            commit(of(root), 0, files)
+        discard(str(root), files)
+        commit(of(root, None), None, unlooked(root, [b"good"]))
+    assert bodies(root) == [b"first", b"good", b"good", b"good"] and left(root) == []
+    assert Ledger(str(root)).of("") == {}
+    commit(of(root), 0, unlooked(root, [b"small", b"after"]))
+    assert bodies(root)[4:] == [b"small", b"after"]
+
+
+def begun_by_01(root: Path, query: str, stored: list[bytes], *files: str, batch: int | None = 0) -> None:
+    """What 0.1 left behind: a ledger that says that a commit runs, and what it stored of it."""
+    with MessageStore(root, StoreConfig.from_keys(SMALL_FILES)) as store:
+        begin = store.recovered.state.end
+        for body in stored:
+            store.put(Message("T", body))
+    Ledger(str(root)).set(f"sink {query}", {"batch": batch, "files": list(files), "log_end": begin, "running": True})
+
+
+@pytest.mark.parametrize("stored", [[], [b"small"], [b"small", b"after", b"after"]])
+def test_a_store_that_01_left_stuck_takes_the_batch_anew(tmp_path: Path, stored: list[bytes], capfd: Any) -> None:
+    root = small(tmp_path / "s")
+    begun_by_01(root, "q", stored, *unlooked(root, [b"small", BIG, b"after"]))
+    commit(of(root, "other"), 0, unlooked(root, [b"theirs"]))
+    assert "batch 0 of q was begun and cannot be finished: " in capfd.readouterr().err
+    for number in (1, 2):
+        commit(of(root, "other"), number, unlooked(root, [b"theirs"]))
+    assert capfd.readouterr().err == ""  # it is told once
+    wrong = unlooked(root, [b"another", b"beginning"]) if stored else []
+    with pytest.raises(StoreError, match="cannot be finished.*--forget q"):
+        commit(of(root), 0 if stored else 1, wrong)
+    discard(str(root), wrong)
+    commit(of(root), 0, unlooked(root, [b"small", b"after"]))
+    commit(of(root), 0, unlooked(root, [b"small", b"after"]))
+    found = bodies(root)[1:]
+    assert sorted(found) == sorted([b"theirs"] * 3 + (stored if len(stored) > 1 else [b"small", b"after"]))
+    assert left(root) == [] and not Ledger(str(root)).of("sink q")["sink q"]["running"]
+
+
+@pytest.mark.parametrize("harm", ["missing", "cut short", "expired"])
+def test_what_cannot_be_finished_stops_its_own_query_only(
+    tmp_path: Path, harm: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = small(tmp_path / "s")
+    [file] = unlooked(root, [b"a", b"b"])
+    begun_by_01(root, "q", [b"a"], file)
+    if harm == "missing":
+        (root / STAGED / file).unlink()
+    elif harm == "cut short":
+        os.truncate(root / STAGED / file, 100)
+    else:
+        monkeypatch.setattr(Tail, "expired", "it has expired")
+    for _ in range(2):
+        commit(of(root, None), None, unlooked(root, [b"theirs"]))
+        with pytest.raises(StoreError, match=r"batch 0 of q was begun and cannot be finished: .*flintmq spark sink"):
+            commit(of(root), 0, unlooked(root, [b"a", b"b"]))
+    assert bodies(root) == [b"first", b"a", b"theirs", b"theirs"]
+
+
+def test_staged_files_that_a_ledger_names_are_never_swept(tmp_path: Path) -> None:
+    """However old they are. Those of attempts of the same query that died go with its next commit."""
+    root = small(tmp_path / "s")
+    files = unlooked(root, [b"a"], [b"b"], [b"old"])
+    os.utime(root / STAGED / files[0], (1, 1))
+    os.utime(root / STAGED / files[2], (1, 1))
+    begun_by_01(root, "q", [], files[0])
+    Ledger(str(root)).set("sink q", {**Ledger(str(root)).of("sink q")["sink q"], "stuck": "told"})
+    schema = to_schema(rows(topic=["T"], body=[b"dead"]), StoreConfig())
+    dead, foreign = (stage(str(root), iter([schema]), tag(query))[0] for query in ("mine", "theirs"))
+    commit(of(root, "mine"), 0, files[1:2])
+    assert sorted(left(root)) == sorted([files[0], foreign]) and dead not in left(root)
+    commit(of(root), 0, [])
+    assert bodies(root) == [b"first", b"b", b"a"]
+
+
+def test_bad_rows_come_out_once_whatever_dies(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, out = small(tmp_path / "s"), tmp_path / "bad"
+
+    def attempt() -> None:
+        with BadFile(str(root), tag("q")) as file:
+            file.write('{"reason": "r"}\n')
+        given = to_schema(rows(topic=["T"], body=[b"a"]), StoreConfig())
+        commit(of(root, bad_rows=str(out)), 0, [stage(str(root), iter([given]), tag("q"))[0]], [file.name])
+
+    real = sink.sync_folder
+    for broken in ("sync_folder", "put_all", "_publish", "_remove"):
+        with monkeypatch.context() as patch:
+            patch.setattr(sink, broken, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+            with pytest.raises(KeyboardInterrupt):
+                attempt()
+    assert sink.sync_folder is real
+    attempt()
+    assert bodies(root) == [b"first", b"a"] and left(root) == []
+    [file] = out.iterdir()
+    assert file.read_text() == '{"reason": "r"}\n' and file.name.startswith("q-") and "-batch0-0.jsonl" in file.name
+
+
+# -- who writes --------------------------------------------------------------------------------------------------------
+
+
+def checkpoint(path: Path, query: str) -> Path:
+    path.mkdir(parents=True, exist_ok=True)
+    (path / "metadata").write_text(json.dumps({"id": query}))
+    return path
+
+
+def stream(root: Path, place: str | Path, number: int, body: bytes, query: str | None = None) -> None:
+    commit(of(root, None, stream=True, checkpoint=str(place)), number, unlooked(root, [body]), query=query)
+
+
+def test_a_query_is_the_id_in_its_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    root, place = small(tmp_path / "s"), checkpoint(tmp_path / "c p", "one")
+    monkeypatch.chdir(tmp_path)
+    for number in range(3):
+        stream(root, place, number, b"old %d" % number)
+    spelled = [place, "c p", f"file:{tmp_path}/c%20p", f"file://{tmp_path}/c%20p", f"{place}/"]
+    for other in spelled:
+        stream(root, other, 2, b"again")
+    place.rename(tmp_path / "moved")
+    stream(root, tmp_path / "moved", 2, b"again")
+    stream(root, "hdfs://host/cp", 2, b"again", query="one")  # Spark tells it, wherever the checkpoint is
+    stream(root, "", 2, b"again", query="one")
+    checkpoint(place, "two")  # removed, and begun anew
+    for number in range(2):
+        stream(root, place, number, b"new %d" % number)
+    assert bodies(root)[1:] == [b"old 0", b"old 1", b"old 2", b"new 0", b"new 1"]
+    with pytest.raises(UsageError, match="which query.*queryId"):
+        stream(root, "hdfs://host/cp", 3, b"nobody's")
+    commit(of(root, None, stream=True, checkpoint="hdfs://host/cp"), 3, [])
+
+
+@pytest.mark.parametrize(
+    ("last", "first", "younger", "same"),
+    [(5, 6, False, True), (5, 5, False, True), (5, 0, False, False), (5, 0, True, False), (0, 0, False, True),
+     (0, 0, True, False), (0, 1, False, True), (0, 1, True, True), (5, 3, True, False)],
+)  # fmt: skip
+@pytest.mark.parametrize("running", [False, True])
+def test_what_01_noted_is_taken_over_by_the_same_query(
+    tmp_path: Path, last: int, first: int, younger: bool, same: bool, running: bool
+) -> None:
+    """By the numbers of batches; where they cannot tell, by which is older, the query or the note."""
+    root, place = small(tmp_path / "s"), checkpoint(tmp_path / "cp", "id")
+    files = unlooked(root, [b"last"])
+    begun_by_01(root, str(place), [] if running else [b"last"], *files, batch=last)
+    ledger = Ledger(str(root))
+    value = ledger.of("sink ")[f"sink {place}"]
+    if not running:
+        ledger.set(f"sink {place}", {**value, "running": False, "files": []})
+    now = os.stat(root / "flintmq.puts").st_mtime_ns
+    os.utime(place / "metadata", ns=(now, now + 10**9 * (1 if younger else -1)))
+    stream(root, f"file:{place}", first, b"next")
+    again = same and first == last
+    assert bodies(root)[1:] == [b"last"] + ([] if again else [b"next"])
+    names = set(Ledger(str(root)).of("sink "))
+    assert names == ({"sink id"} if same else {"sink id", f"sink {place}"})

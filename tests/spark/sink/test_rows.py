@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from typing import Any
 
 import pyarrow as pa
@@ -15,7 +17,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.spark.schema import spark_schema
-from flintmq.spark.sink.rows import check_columns, to_schema
+from flintmq.spark.sink.rows import as_json, check_columns, judge, to_schema
 
 SMALL = StoreConfig.from_keys({"mappedFileSizeCommitLog": 10_000, "maxMessageSize": 9000})
 
@@ -65,12 +67,12 @@ def test_text_bodies_become_bytes() -> None:
 @pytest.mark.parametrize(
     ("columns", "text"),
     [
-        ({"topic": [None]}, "row 0 of a batch has no topic"),
+        ({"topic": [None]}, "row 0 of a batch, topic .*: it has no topic"),
         ({"body": [None]}, "has no body"),
         ({"topic": ["a/b"]}, "topic 'a/b'.*directory's name"),
         ({"topic": ["t" * 128]}, "127 bytes"),
-        ({"body": [bytes(9001)]}, "too large"),
-        ({"body": [bytes(8990)], "properties": [[("p", "v" * 1200)]]}, "larger than a log file"),
+        ({"body": [bytes(9001)]}, "its body has 9001 bytes"),
+        ({"body": [bytes(8990)], "properties": [[("p", "v" * 1200)]]}, "does not fit into a log file"),
         ({"queue_id": [-1]}, "queue -1: its queue id is negative"),
         ({"sys_flag": [4]}, "transaction"),
         ({"properties": [[("a\x01", "b")]]}, "property"),
@@ -81,3 +83,38 @@ def test_text_bodies_become_bytes() -> None:
 def test_rows_that_make_no_message(columns: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         to_schema(rows(**{"topic": ["T"], "body": [b""], **columns}), SMALL)
+
+
+def test_rows_are_judged_one_by_one() -> None:
+    """Each bad row with its own reason; the others stay, in their order, and what they say stays with them."""
+    wrong: dict[str, dict[str, Any]] = {
+        "no topic": {"topic": None},
+        "no body": {"body": None},
+        "directory's name": {"topic": "a/b"},
+        "9001 bytes": {"body": bytes(9001)},
+        "negative": {"queue_id": -1},
+        "property 'x'": {"properties": [("x", "\x02")]},
+        "property 'KEYS'": {"keys": "a\x01"},
+        "born_host": {"born_host": "nobody"},
+        "sys_flag": {"sys_flag": 12},
+    }
+    good = {"topic": "T", "body": b"g", "queue_id": 1, "keys": "k", "properties": [("p", "v")], "born_host": "[::1]:7",
+            "sys_flag": 0}  # fmt: skip
+    given = [each for value in wrong.values() for each in (good, {**good, **value})]
+    batch = rows(**{name: [row[name] for row in given] for name in good})
+    filled, bad = judge(batch, SMALL)
+    assert filled.num_rows == len(wrong) and filled.column("body").to_pylist() == [b"g"] * len(wrong)
+    assert filled.column("properties").to_pylist() == [[("p", "v"), ("KEYS", "k")]] * len(wrong)
+    assert [row for row, _ in bad] == list(range(1, len(given), 2))
+    assert all(text in why for text, (_, why) in zip(wrong, bad, strict=True))
+    lines = [json.loads(as_json(batch, row, why)) for row, why in bad]
+    assert [line["reason"] for line in lines] == [why for _, why in bad]
+    assert [base64.b64decode(line["body"]) for line in lines[2:4]] == [b"g", bytes(9001)]
+    assert lines[1]["body"] is None and lines[5]["properties"] == {"x": "\x02"} and lines[0]["keys"] == "k"
+
+
+def test_a_frame_for_kafka_is_told_how_to_become_one_for_this_sink() -> None:
+    kafka = [StructField("key", StringType()), StructField("value", StringType()), StructField("topic", StringType())]
+    for fields in (kafka, kafka[1:]):
+        with pytest.raises(UsageError, match="selectExpr.*value AS body"):
+            check_columns(StructType(fields))

@@ -74,7 +74,19 @@ class Ledger:
 
         Durability: on return.
         """
-        givers = {**self._givers, giver: value}
+        self._write({**self._givers, giver: value})
+
+    def rename(self, giver: str, name: str, value: dict[str, Any]) -> None:
+        """Give a giver another name, and write how far it is, in one step.
+
+        Raises:
+            OSError: the old file is untouched then.
+
+        Durability: on return.
+        """
+        self._write({**self._givers, giver: None, name: value})
+
+    def _write(self, givers: dict[str, dict[str, Any] | None]) -> None:
         self._givers = {name: each for name, each in givers.items() if each is not None}
         text = json.dumps({"format": FORMAT, "givers": self._givers}, ensure_ascii=False, indent=1) + "\n"
         replace_file(self.path, text.encode("utf-8", "surrogatepass"), REAL)
@@ -101,6 +113,16 @@ class Tail:
         """Whether a message was missing: then all that come after it are missing, too."""
         return self._records is None
 
+    @property
+    def expired(self) -> str:
+        """Why the records at `begin` cannot be asked any more; empty if they can."""
+        if self.begin >= self.end or (first := list_log(self.root, self.config).min_offset) <= self.begin:
+            return ""
+        return (
+            f"the log begins at offset {first}, and what was put is to be found from offset {self.begin} on; it has "
+            "expired, so nobody can tell what is there already"
+        )
+
     def holds(self, message: Message) -> bool:
         """Whether the next message of the giver stands there, behind the one that was asked for before."""
         for found in self._records or ():
@@ -110,12 +132,9 @@ class Tail:
         return False
 
     def _read(self) -> Iterator[StoredMessage]:
+        if expired := self.expired:
+            raise StoreError(f"{self.root}: {expired}: use a new directory")
         log = list_log(self.root, self.config)
-        if log.min_offset > self.begin:
-            raise StoreError(
-                f"{self.root}: the log begins at offset {log.min_offset}, and what was put is to be found from offset "
-                f"{self.begin} on; it has expired, so nobody can tell what is there already: use a new directory"
-            )
         for piece in LogWalk(log, None, self.begin, self.end):
             for at in piece.positions[: piece.count]:
                 yield stored_message(piece.data, at)
@@ -131,6 +150,16 @@ def is_same(message: Message, found: StoredMessage) -> bool:
     pairs = (given, found.properties)
     ours, theirs = ({k: v for k, v in each.items() if k not in _BY_STORE} for each in pairs)
     return ours == theirs
+
+
+def alike(message: Message, other: Message) -> bool:
+    """Whether two messages are the same row, given twice, but for a unique key, which may be made anew each time."""
+    ours, theirs = (
+        {k: v for k, v in properties.parse_bytes(each.properties_bytes or b"").items() if k != properties.UNIQ_KEY}
+        for each in (message, other)
+    )
+    names = ("topic", "queue_id", "body", "flag", "born_timestamp")
+    return ours == theirs and all(getattr(message, name) == getattr(other, name) for name in names)
 
 
 def messages_of(batch: pa.RecordBatch) -> list[Message]:

@@ -70,6 +70,8 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
         host = parse_host(message.born_host) if message.born_host is not None else _HOST
     except FormatError as error:
         return f"its born host is none ({error.reason})"
+    if message.queue_id < 0:
+        return "its queue id is negative"
     if len(message.body) > config.max_message_size:
         return f"its body has {len(message.body)} bytes, and maxMessageSize is {config.max_message_size}"
     status = message_status(message, properties, config)

@@ -27,7 +27,7 @@ from flintmq.spark.jobs.replay_source import CHUNK_BYTES, Chunk, Source, StoreSo
 from flintmq.spark.jobs.replay_tasks import matching
 from flintmq.spark.jobs.run import Progress, parallelism
 from flintmq.storage.staging import bring_in, staging_for, sweep
-from flintmq.storage.where import local_only, outside_store
+from flintmq.storage.where import local_only, local_source, outside_store
 from flintmq.store.message_store import MessageStore
 from flintmq.store.report import Report
 
@@ -128,7 +128,7 @@ def replay(
 
     Durability: everything, on return.
     """
-    config, into = config or StoreConfig(), os.path.abspath(local_only(into))
+    config, into, source = config or StoreConfig(), os.path.abspath(local_only(into)), local_source(source)
     pace = Pace.parse(speed)
     checked_peer(peer)
     if where is not None and not where.strip():
@@ -145,7 +145,7 @@ def replay(
         raise UsageError(f"storePathCommitLog: a new store gets its log in {into}/commitlog; leave the key out")
     sizes = {"maxMessageSize": config.max_message_size} if "maxMessageSize" in config.given else {}
     read = open_source(source, StoreConfig.from_keys(sizes), fail_on_data_loss, access)
-    giver = f"replay of {os.path.abspath(source)}"
+    giver = f"replay of {source}"
     giver += (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
     job = _Job(spark, read, into, config, where, system_topics, fail_on_data_loss, skip_refused, peer, giver, progress)
     if live or exists:

@@ -29,6 +29,7 @@ from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut
 from flintmq.storage.effects import REAL
+from flintmq.storage.where import local_source
 from flintmq.store.config_files import read_config
 from flintmq.store.predicate import Predicate
 from flintmq.store.report import Report
@@ -139,7 +140,7 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
         NotAStoreError, UnsupportedFormatError, StoreAccessError: it cannot be read.
         MissingExtraError: a Delta table, and deltalake is not installed.
     """
-    root = os.path.abspath(path)
+    root = local_source(path)
     if os.path.isdir(os.path.join(root, "_delta_log")):
         return TableSource(_table_files(_delta_files(root)), "delta")
     exports = [name for name in REAL.listdir(root) if Target.is_own(name)]

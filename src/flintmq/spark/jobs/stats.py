@@ -23,7 +23,7 @@ from flintmq.spark.jobs.tally import BEHIND, COLUMNS, Tally
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut, split_count
-from flintmq.storage.where import outside_store
+from flintmq.storage.where import local_source, outside_store
 from flintmq.store.predicate import Predicate
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
@@ -69,7 +69,7 @@ def stats(
         OSError: the page cannot be written.
     """
     options = ReadOptions(
-        path=os.path.abspath(root),
+        path=local_source(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics), since=since, until=until),
         fail_on_data_loss=fail_on_data_loss,
         access=access,

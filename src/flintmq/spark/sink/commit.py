@@ -2,86 +2,146 @@
 
 The ledger names the staged files before the first of their messages is put (`jobs/once.py`). So a commit that died is
 finished from these very files by the next one, even if Spark has computed the batch anew and in another order since.
+All rows are looked at before that: a commit with a row that the store would refuse fails, and leaves nothing behind.
+What cannot be finished (of a store of 0.1, or whose staged files are gone) is noted, and stops only its own query.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
+import re
+import sys
 import time
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from flintmq.errors import StoreAccessError
-from flintmq.spark.jobs.once import Ledger, Tail, messages_of, put_all
+from flintmq.config import StoreConfig
+from flintmq.config_text import short
+from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.message import Message
+from flintmq.spark.jobs.once import Ledger, Tail, alike, messages_of, put_all
+from flintmq.spark.jobs.refusals import batches_of, why_refused
 from flintmq.spark.jobs.target import sync_folder
 from flintmq.spark.sink.options import SinkOptions
+from flintmq.spark.sink.query import PREFIX, id_in, tag, take_over
 from flintmq.store.message_store import MessageStore
 
 STAGED = "flintmq.staged"
-PREFIX = "sink "
 ROWS_AT_ONCE = 1000
-ORPHAN_S = 7 * 86_400  # of staged files that nobody names: their job is long dead
+ORPHAN_S = 86_400  # of staged files of a write without a name that no commit names: its job is long dead
+CHECKED = b"flintmq.checked"  # in a staged file's schema: by which rules its rows were looked at
 
 
-def commit(options: SinkOptions, batch: int | None, files: Sequence[str]) -> None:
+@dataclass
+class _Work:
+    """A store that is open for a commit, its ledger, and where its log ends."""
+
+    store: MessageStore
+    ledger: Ledger
+    end: int
+
+
+class _CannotFinish(StoreError):
+    """A batch that was begun, and that no later attempt finishes from its staged files."""
+
+
+def commit(
+    options: SinkOptions,
+    batch: int | None,
+    files: Sequence[str],
+    bad: Sequence[str] = (),
+    query: str | None = None,
+) -> None:
     """Put the rows of staged files, unless this batch of the query was put before.
 
     Args:
         options: of the write.
         batch: its number; None if the write has no name.
         files: names of files in the store's directory STAGED, in order.
+        bad: of those with rows for `options.bad_rows`.
+        query: the id of the streaming query, if its tasks knew it.
 
     Raises:
         StoreLockedError: somebody has the store open.
-        StoreError: the store refused a message, or the disk failed; the next commit goes on there.
+        UsageError: the store would refuse a row; nothing was put. Or nobody can tell which query this is.
+        StoreError: the store refused a message, or the disk failed; the next commit goes on there. Or a batch that was
+            begun cannot be finished.
 
     Durability: all messages, on return.
     """
-    giver = PREFIX + (options.query if options.query is not None else f"unnamed {uuid.uuid4().hex}")
+    giver = _giver(options, batch, query, bool(files or bad))
+    if giver is None:
+        return
     with MessageStore(options.path, options.config, peer=options.peer) as store:
-        ledger = Ledger(options.path)
-        end = store.recovered.state.end
-        for name, value in ledger.of(PREFIX).items():
-            if value["running"]:
-                end = _put(store, ledger, name, value, end)
-        known = ledger.get(giver)
+        work = _Work(store, Ledger(options.path), store.recovered.state.end)
+        if options.stream and batch is not None and options.query is None:
+            take_over(work.ledger, giver, options.checkpoint, batch)
+        for name, noted in work.ledger.of(PREFIX).items():
+            if noted["running"] and name != giver and not noted.get("stuck"):
+                _finish_of_another(work, name, noted)
+        known, skip, spent = work.ledger.get(giver), 0, {*files, *bad}
+        if known is not None and known["running"]:
+            begun = known
+            try:
+                _put(work, giver, begun)
+                known = work.ledger.get(giver)
+            except _CannotFinish as error:
+                there = _stored(work, begun) if begun["batch"] == batch else None
+                if there is None or not _begin_with(store.root, files, there):
+                    raise StoreError(f"{error}; {_way_out(options.path, giver)}") from error
+                spent |= {*begun["files"], *begun.get("bad", ())}
+                known, skip = None, len(there)  # the batch was computed anew, and begins with what is there
         if known is None or batch is None or known["batch"] < batch:
-            if files:
+            value: dict[str, Any] = {"batch": batch, "files": list(files), "log_end": work.end, "running": True}
+            if skip:
+                value["skip"] = skip
+            if options.checkpoint:
+                value["checkpoint"] = options.checkpoint
+            if bad:
+                value |= {"bad": list(bad), "bad_path": options.bad_rows}
+            _look(store, files)
+            if files or bad:
                 sync_folder(Path(options.path, STAGED))
-            value = {"batch": batch, "files": list(files), "log_end": end, "running": True}
-            ledger.set(giver, value)
-            _put(store, ledger, giver, value, end)
-        named = {file for value in ledger.of(PREFIX).values() for file in value["files"]}
-        _sweep(options.path, {*files} - named)
+            work.ledger.set(giver, value)
+            _put(work, giver, value, looked=True)
+        _sweep(options.path, spent, giver, work.ledger)
 
 
 def discard(path: str, files: Sequence[str]) -> None:
     """Remove staged files, but for those that a commit has begun to put."""
     with suppress(StoreAccessError):  # then the ledger cannot tell, and they stay
-        named = {file for value in Ledger(path).of(PREFIX).values() for file in value["files"]}
-        for file in {*files} - named:
+        for file in {*files} - named_files(Ledger(path)):
             _remove(os.path.join(path, STAGED, file))
 
 
-def stage(path: str, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
+def stage(path: str, batches: Iterator[pa.RecordBatch], mark: str = "", checked: str = "") -> tuple[str, int]:
     """Write rows into a staged file, durable; its name, and how many there are. No file for no rows: the name is empty.
+
+    Args:
+        path: of the store.
+        batches: of SPARK_SCHEMA.
+        mark: begins the file's name: whose it is.
+        checked: by which rules the rows were looked at, as `checked_by` gives it.
 
     Raises:
         OSError: the disk is full or fails; and whatever taking a batch raises.
     """
     folder = os.path.join(path, STAGED)
-    name, rows, sink = f"{uuid.uuid4().hex}.arrow", 0, None
+    name, rows, sink = f"{mark}{uuid.uuid4().hex}.arrow", 0, None
     try:
         for batch in batches:
             if sink is None:
                 os.makedirs(folder, exist_ok=True)
                 file = open(os.path.join(folder, name), "xb")  # noqa: SIM115 closed below
-                sink = file, pa.ipc.new_file(file, batch.schema)
+                sink = file, pa.ipc.new_file(file, batch.schema.with_metadata({CHECKED: checked.encode()}))
             sink[1].write_batch(batch)
             rows += batch.num_rows
         if sink is None:
@@ -98,37 +158,272 @@ def stage(path: str, batches: Iterator[pa.RecordBatch]) -> tuple[str, int]:
     return name, rows
 
 
-def _put(store: MessageStore, ledger: Ledger, giver: str, value: dict[str, Any], end: int) -> int:
-    """Put what of a commit is not in the store yet; where the log ends then."""
-    tail = Tail(store.root, value["log_end"], end, store.config)
+class BadFile:
+    """Rows of a task that make no message, in a staged file of lines of JSON; made with the first row.
+
+    Attributes:
+        name: of the file; empty while there is no row.
+    """
+
+    def __init__(self, path: str, mark: str) -> None:
+        self.folder, self.name, self._mark = os.path.join(path, STAGED), "", mark
+        self._file: Any = None
+
+    def write(self, line: str) -> None:
+        """Add a row.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        if self._file is None:
+            os.makedirs(self.folder, exist_ok=True)
+            self.name = f"{self._mark}{uuid.uuid4().hex}.jsonl"
+            self._file = open(os.path.join(self.folder, self.name), "x", encoding="utf-8")  # noqa: SIM115 see __exit__
+        self._file.write(line)
+
+    def __enter__(self) -> BadFile:
+        return self
+
+    def __exit__(self, kind: object, *_: object) -> None:
+        """Make it durable; or remove it, if the task failed."""
+        if self._file is None:
+            return
+        try:
+            if kind is None:
+                self._file.flush()
+                os.fsync(self._file.fileno())
+        finally:
+            self._file.close()
+            if kind is not None:
+                _remove(os.path.join(self.folder, self.name))
+
+
+def checked_by(config: StoreConfig, inner_topics: Collection[str]) -> str:
+    """All that decides whether a store takes a row, as text."""
+    return json.dumps([
+        config.mapped_file_size_commit_log, config.max_message_size, config.enabled_append_prop_crc,
+        config.enable_multi_dispatch, config.enable_lmq, sorted(inner_topics),
+    ])  # fmt: skip
+
+
+# -- one commit --------------------------------------------------------------------------------------------------------
+
+
+def _giver(options: SinkOptions, batch: int | None, query: str | None, rows: bool) -> str | None:
+    """Whose the batch is, as the ledger names it; None: it has no rows, and nobody can tell.
+
+    Raises:
+        UsageError: it has rows, and nobody can tell.
+    """
+    if options.query is not None:
+        return PREFIX + options.query
+    if not options.stream:
+        return f"{PREFIX}unnamed {uuid.uuid4().hex}"
+    query = query or id_in(options.checkpoint)
+    if query is not None:
+        return PREFIX + query
+    if not rows:
+        return None
+    raise UsageError(
+        f"Spark does not tell which query writes, and {short(options.checkpoint) or 'its checkpoint'} has no id that "
+        "can be read; give the option queryId: a name that stays the same"
+    )
+
+
+def _look(store: MessageStore, files: Sequence[str]) -> None:
+    """Look at all rows of staged files, if that was not done by the rules of this very store.
+
+    Raises:
+        UsageError: the store would refuse one; the text names it.
+        StoreError: a file is not there, or cannot be read.
+    """
+    inner = batches_of(store.root)
+    rules = checked_by(store.config, inner).encode()
+    for file in files:
+        row = 0
+        for messages, checked in _rows(store.root, file):
+            for message in messages if checked != rules else ():
+                why = why_refused(message, store.config, inner)
+                if why:
+                    raise UsageError(
+                        f"{store.root}: row {row} of staged file {file}, topic {short(message.topic)}, queue "
+                        f"{message.queue_id}: {why}; nothing of the batch was put: mend it, or leave the row out"
+                    )
+                row += 1
+
+
+def _put(work: _Work, giver: str, value: dict[str, Any], *, looked: bool = False) -> None:
+    """Put what of a commit is not in the store yet.
+
+    Raises:
+        _CannotFinish: its files are gone, or hold a row that the store refuses; nothing was put.
+        StoreError: the store refused a message, or the disk failed; the next time it goes on there.
+    """
+    store = work.store
+    tail = Tail(store.root, value["log_end"], work.end, store.config)
+    if not looked:
+        _check(store, giver, value, tail)
+    skip = value.get("skip", 0)
     for file in value["files"]:
-        with pa.memory_map(os.path.join(store.root, STAGED, file)) as source:
-            reader = pa.ipc.open_file(source)
-            for number in range(reader.num_record_batches):
-                given = messages_of(reader.get_batch(number))
-                begin = 0
-                while begin < len(given) and not tail.over and tail.holds(given[begin]):
-                    begin += 1
-                for first in range(begin, len(given), ROWS_AT_ONCE):
-                    rows = given[first : first + ROWS_AT_ONCE]
-                    names = (f"topic {m.topic!a:.100}, queue {m.queue_id}, a row of {file}" for m in rows)
-                    last = put_all(store, rows, names)
-                    end = last.physical_offset + last.size
+        for given, _ in _rows(store.root, file):
+            begin = min(skip, len(given))
+            skip -= begin
+            while begin < len(given) and not tail.over and tail.holds(given[begin]):
+                begin += 1
+            for first in range(begin, len(given), ROWS_AT_ONCE):
+                rows = given[first : first + ROWS_AT_ONCE]
+                names = (f"topic {m.topic!a:.100}, queue {m.queue_id}, a row of {file}" for m in rows)
+                last = put_all(store, rows, names)
+                work.end = last.physical_offset + last.size
     store.flush()
-    done = {"batch": value["batch"], "files": [], "log_end": end, "running": False}
-    ledger.set(giver, None if value["batch"] is None else done)
-    for file in value["files"]:
+    _publish(store.root, giver, value)
+    kept = {"checkpoint": value["checkpoint"]} if "checkpoint" in value else {}
+    done = {"batch": value["batch"], "files": [], "log_end": work.end, "running": False, **kept}
+    work.ledger.set(giver, None if value["batch"] is None else done)
+    for file in [*value["files"], *value.get("bad", ())]:
         _remove(os.path.join(store.root, STAGED, file))
-    return end
 
 
-def _sweep(path: str, files: set[str]) -> None:
-    """Remove staged files that are not needed, and old ones that nobody names."""
-    folder = os.path.join(path, STAGED)
+def _check(store: MessageStore, giver: str, value: dict[str, Any], tail: Tail) -> None:
+    """See that a commit that was begun can be finished.
+
+    Raises:
+        _CannotFinish: it cannot.
+    """
+    why = tail.expired
+    if not why:
+        try:
+            _look(store, value["files"])
+            for file in value.get("bad", ()):
+                os.stat(os.path.join(store.root, STAGED, file))
+            return
+        except (StoreError, UsageError) as error:
+            why = str(error)
+        except OSError as error:
+            why = f"the staged file {error.filename} is missing; bring it back"
+    raise _CannotFinish(f"{_begun(giver, value)} and cannot be finished: {why}")
+
+
+def _finish_of_another(work: _Work, name: str, value: dict[str, Any]) -> None:
+    """Finish what another query or write has begun; what fails there is not this one's matter, and is told."""
+    try:
+        _put(work, name, value)
+    except _CannotFinish as error:
+        work.ledger.set(name, {**value, "stuck": str(error)})
+        _tell(f"{work.store.root}: {error}; this write goes on without it: {_way_out(work.store.root, name)}")
+    except StoreError as error:
+        _tell(f"{work.store.root}: {_begun(name, value)} and is not finished yet: {error}")
+
+
+def _stored(work: _Work, value: dict[str, Any]) -> list[Message] | None:
+    """The rows of a batch that are in the store already; None: nobody can tell."""
+    store = work.store
+    tail, inner = Tail(store.root, value["log_end"], work.end, store.config), batches_of(store.root)
+    found, skip = list[Message](), value.get("skip", 0)
+    try:
+        for file in value["files"]:
+            for messages, _ in _rows(store.root, file):
+                for message in messages:
+                    if skip:
+                        skip -= 1
+                    elif why_refused(message, store.config, inner):
+                        continue  # 0.1 went on behind such a row
+                    elif tail.over or not tail.holds(message):
+                        return found
+                    found.append(message)
+    except (StoreError, UsageError):
+        return None
+    return found
+
+
+def _begin_with(root: str, files: Sequence[str], there: Sequence[Message]) -> bool:
+    """Whether these files begin with these rows."""
+    rows = (message for file in files for messages, _ in _rows(root, file) for message in messages)
+    return all((other := next(rows, None)) is not None and alike(message, other) for message in there)
+
+
+def _rows(root: str, file: str) -> Iterator[tuple[list[Message], bytes]]:
+    """The messages of a staged file, a batch at a time, and by which rules they were looked at.
+
+    Raises:
+        StoreError: it is not there, or cannot be read.
+    """
+    place = os.path.join(root, STAGED, file)
+    try:
+        with pa.memory_map(place) as source:
+            reader = pa.ipc.open_file(source)
+            checked = (reader.schema.metadata or {}).get(CHECKED, b"")
+            for number in range(reader.num_record_batches):
+                yield messages_of(reader.get_batch(number)), checked
+    except FileNotFoundError as error:
+        raise StoreError(f"the staged file {place} is missing; bring it back") from error
+    except (OSError, pa.ArrowInvalid) as error:
+        raise StoreError(f"the staged file {place} cannot be read ({error})") from error
+
+
+def _publish(root: str, giver: str, value: dict[str, Any]) -> None:
+    """Put the files of bad rows into their directory, under names that are the same each time.
+
+    Raises:
+        StoreError: the directory cannot be written.
+    """
+    if not value.get("bad"):
+        return
+    folder, batch = value["bad_path"], value["batch"]
+    query = giver.removeprefix(PREFIX)
+    name = re.sub(r"[^A-Za-z0-9_-]+", "_", query)[:60] + "-" + hashlib.sha256(query.encode()).hexdigest()[:8]
+    try:
+        os.makedirs(folder, exist_ok=True)
+        for number, file in enumerate(value["bad"]):
+            final = os.path.join(folder, f"{name}-{'' if batch is None else f'batch{batch}-'}{number}.jsonl")
+            part = os.path.join(folder, f".{os.path.basename(final)}.part")
+            with open(os.path.join(root, STAGED, file), "rb") as source, open(part, "wb") as sink:
+                while data := source.read(1 << 20):
+                    sink.write(data)
+                sink.flush()
+                os.fsync(sink.fileno())
+            os.replace(part, final)
+        sync_folder(Path(folder))
+    except OSError as error:
+        raise StoreError(
+            f"{folder}: bad rows cannot be written ({error.strerror}); the messages are in the store, and the next "
+            "commit of this batch goes on when that is mended"
+        ) from error
+
+
+# -- staged files ------------------------------------------------------------------------------------------------------
+
+
+def named_files(ledger: Ledger) -> set[str]:
+    """Staged files that the ledger names: they are needed."""
+    return {file for value in ledger.of(PREFIX).values() for file in (*value["files"], *value.get("bad", ()))}
+
+
+def _sweep(path: str, files: set[str], giver: str, ledger: Ledger) -> None:
+    """Remove staged files that nobody needs: of this commit, of attempts of its query that died, and old ones."""
+    folder, named = os.path.join(path, STAGED), named_files(ledger)
+    own = tag(giver.removeprefix(PREFIX))
     for file in os.listdir(folder) if os.path.isdir(folder) else ():
         place = os.path.join(folder, file)
-        if file in files or os.stat(place).st_mtime < time.time() - ORPHAN_S:
-            _remove(place)
+        with suppress(FileNotFoundError):
+            old = os.stat(place).st_mtime < time.time() - ORPHAN_S
+            if file not in named and (file in files or file.startswith(own) or old):
+                _remove(place)
+
+
+def _begun(giver: str, value: dict[str, Any]) -> str:
+    query = giver.removeprefix(PREFIX)
+    return f"the write {query} was begun" if value["batch"] is None else f"batch {value['batch']} of {query} was begun"
+
+
+def _way_out(root: str, giver: str) -> str:
+    query = giver.removeprefix(PREFIX)
+    return f"`flintmq spark sink {root}` lists it, `--forget {query}` gives it up"
+
+
+def _tell(text: str) -> None:
+    """A line for whoever reads the driver's log; Spark has no better place for it."""
+    print(f"flintmq: {text}", file=sys.stderr, flush=True)
 
 
 def _remove(path: str) -> None:

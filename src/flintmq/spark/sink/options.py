@@ -12,11 +12,13 @@ from flintmq.config_text import short
 from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.spark.options import number
+from flintmq.storage.where import local_only, outside_store
 
 NAMES = {
     "path": "the store's directory; made if it is not there",
-    "queryId": "who writes: a batch of it that was written is not written again. A stream's is its checkpointLocation",
+    "queryId": "who writes: a batch of it that was written is not written again. A stream's is its checkpoint's id",
     "batchId": "batch: which of the query's batches; rising numbers",
+    "badRowsPath": "a directory for rows that make no message; without it such a row ends the query",
     "peer": "as which RocketMQ to write: 5.3.3, 5.4.0 or 5.5.0",
     "checkpointLocation": "Spark's own",
     "queryName": "Spark's own",
@@ -31,10 +33,13 @@ class SinkOptions:
 
     Attributes:
         path: the store's directory, absolute.
-        query: who writes, for the ledger; None: a batch without a name.
+        query: the option queryId; None: a batch without a name, or a stream, which has the id of its checkpoint.
         batch: which of its batches; None where Spark tells it, or there is no name.
         config: RocketMQ's keys.
         peer: "5.3.3", "5.4.0" or "5.5.0".
+        stream: it is a stream's.
+        checkpoint: the option checkpointLocation as it is given; empty: none.
+        bad_rows: directory for rows that make no message, absolute; empty: such a row is an error.
     """
 
     path: str
@@ -42,6 +47,9 @@ class SinkOptions:
     batch: int | None
     config: StoreConfig
     peer: str
+    stream: bool = False
+    checkpoint: str = ""
+    bad_rows: str = ""
 
     @classmethod
     def parse(cls, options: Mapping[str, str], stream: bool) -> SinkOptions:
@@ -54,24 +62,36 @@ class SinkOptions:
         given = {_name_of(name): value.strip() for name, value in options.items()}
         if not given.get("path"):
             raise UsageError("which store? give its directory: .save(STORE) or .start(STORE), or the option path")
+        path = os.path.abspath(local_only(given["path"]))
         query = given.get("queryId") or None
         if stream:
             if "batchId" in given:
                 raise UsageError("option batchId is for a batch; Spark numbers those of a stream")
-            query = query or given.get("checkpointLocation")
-            if not query:
-                raise UsageError("a stream needs the option checkpointLocation, or queryId: a name that stays the same")
         elif (query is None) != ("batchId" not in given):
             raise UsageError("options queryId and batchId belong together: they name what is written once")
         peer = checked_peer(given.get("peer", PEER_533), "option peer")
-        path = given["path"].removeprefix("file:") if given["path"].startswith("file:/") else given["path"]
         return cls(
-            os.path.abspath(path),
+            path,
             query,
             number(given, "batchId", 0, 0, 2**63 - 1) if "batchId" in given else None,
             StoreConfig.from_keys({name: value for name, value in given.items() if name in KEYS}),
             peer,
+            stream,
+            given.get("checkpointLocation", ""),
+            _bad_rows(given["badRowsPath"], path) if given.get("badRowsPath") else "",
         )
+
+
+def _bad_rows(text: str, store: str) -> str:
+    """The directory for rows that make no message.
+
+    Raises:
+        UsageError: it lies in the store.
+    """
+    path = os.path.abspath(outside_store(text, store))
+    if os.path.commonpath([os.path.realpath(path), os.path.realpath(store)]) == os.path.realpath(store):
+        raise UsageError(f"option badRowsPath: {short(path)} lies in the store; give a directory outside of it")
+    return path
 
 
 def _name_of(name: str) -> str:

@@ -7,6 +7,10 @@ DataFrame read from a store can be written as it is.
 
 from __future__ import annotations
 
+import base64
+import datetime
+import json
+from collections.abc import Collection
 from typing import TYPE_CHECKING, Any
 
 import numpy
@@ -15,12 +19,11 @@ import pyarrow as pa
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config import StoreConfig
 from flintmq.config_text import short
-from flintmq.errors import UsageError
+from flintmq.errors import FormatError, UsageError
 from flintmq.format import properties as names
-from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
-from flintmq.message import Message
+from flintmq.format.message_id import parse_host
 from flintmq.spark.jobs.once import messages_of
-from flintmq.store.put_checks import message_status, record_size, topic_status
+from flintmq.spark.jobs.refusals import why_refused
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -28,7 +31,13 @@ if TYPE_CHECKING:
 REQUIRED = ("topic", "body")
 _PROPERTY = {"keys": names.KEYS, "tags": names.TAGS, "msg_id": names.UNIQ_KEY}
 _SEPARATORS = ("\0", names.NAME_END, names.VALUE_END)
-_HOSTS = bytes(40)  # as long as two hosts can be
+FROM_KAFKA = (
+    'this looks like a frame for Kafka: .selectExpr("topic", "value AS body", "CAST(key AS STRING) AS keys") makes one '
+    "for this sink; docs/spark/replay.md has headers and partition"
+)
+
+BadRows = list[tuple[int, str]]
+"""Numbers of rows that make no message, and why."""
 
 
 def check_columns(schema: StructType) -> None:
@@ -36,6 +45,8 @@ def check_columns(schema: StructType) -> None:
     from flintmq.spark.schema import spark_schema
 
     ours = {field.name: field.dataType.simpleString() for field in spark_schema().fields}
+    if "value" in schema.fieldNames() and "body" not in schema.fieldNames():
+        raise UsageError(f"there is a column value and no column body; {FROM_KAFKA}")
     for field in schema.fields:
         found, right = field.dataType.simpleString(), ours.get(field.name)
         if right is None:
@@ -57,32 +68,103 @@ def to_schema(batch: pa.RecordBatch, config: StoreConfig) -> pa.RecordBatch:
     Raises:
         UsageError: a row that makes no message; the text says which and why.
     """
-    rows = batch.num_rows
-    columns = []
-    for field in SPARK_SCHEMA:
-        if field.name == "properties":
-            columns.append(_properties(batch))
-        elif field.name in batch.schema.names:
-            column = batch.column(field.name)
-            if column.null_count and field.name in REQUIRED:
-                row = int(numpy.flatnonzero(column.is_null().to_numpy(zero_copy_only=False))[0])
-                raise UsageError(f"row {row} of a batch has no {field.name}; fill it, or leave the row out")
-            columns.append(column.cast(field.type))
-        else:
-            columns.append(pa.nulls(rows, field.type))
-    filled = pa.RecordBatch.from_arrays(columns, schema=SPARK_SCHEMA)
-    for row, message in enumerate(messages_of(filled)):
-        why = _refusal(message, config)
-        if why:
-            raise UsageError(
-                f"row {row} of a batch, topic {short(message.topic)}, queue {message.queue_id}: {why}; mend it, or "
-                "leave the row out"
-            )
+    filled, bad = judge(batch, config)
+    if bad:
+        row, why = bad[0]
+        raise UsageError(f"{named(batch, row, f'row {row} of a batch')}: {why}; {WAYS}")
     return filled
 
 
-def _properties(batch: pa.RecordBatch) -> pa.Array[Any]:
-    """The map of each row, with what the columns tags, keys and msg_id say; their values win."""
+WAYS = "mend it, leave the row out, or let the option badRowsPath collect such rows"
+
+
+def named(batch: pa.RecordBatch, row: int, which: str) -> str:
+    """A row for errors: which, its topic and queue."""
+    value = {name: batch.column(name)[row].as_py() for name in ("topic", "queue_id") if name in batch.schema.names}
+    return f"{which}, topic {short(str(value.get('topic')))}, queue {value.get('queue_id') or 0}"
+
+
+def judge(
+    batch: pa.RecordBatch, config: StoreConfig, inner_topics: Collection[str] = ()
+) -> tuple[pa.RecordBatch, BadRows]:
+    """The rows that make messages, with all columns of SPARK_SCHEMA, and those that make none.
+
+    Args:
+        batch: of columns that `check_columns` took.
+        config: of the store, with the sizes that its files have.
+        inner_topics: the store's topics that take inner batches.
+    """
+    maps = _properties(batch)
+    bad = dict(_without_a_store(batch, maps))
+    good = [row for row in range(batch.num_rows) if row not in bad]
+    filled = _filled(batch, maps, good)
+    refused = [why_refused(message, config, inner_topics) for message in messages_of(filled)]
+    bad |= {row: why for row, why in zip(good, refused, strict=True) if why}
+    if any(refused):
+        filled = filled.filter(pa.array([not why for why in refused]))
+    return filled, sorted(bad.items())
+
+
+def as_json(batch: pa.RecordBatch, row: int, why: str) -> str:
+    """A row that makes no message, as a line of JSON: `reason`, and all its columns; the body in base64."""
+    values = {name: batch.column(name)[row].as_py() for name in batch.schema.names}
+    body = values["body"]
+    values["body"] = (
+        None if body is None else base64.b64encode(body.encode() if isinstance(body, str) else body).decode()
+    )
+    if values.get("properties") is not None:
+        values["properties"] = dict(values["properties"])
+    return json.dumps({"reason": why, **values}, ensure_ascii=True, default=_json) + "\n"
+
+
+def _json(value: Any) -> str:
+    if isinstance(value, datetime.datetime):
+        return value.isoformat()
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
+
+
+def _filled(batch: pa.RecordBatch, maps: list[dict[Any, Any]], good: list[int]) -> pa.RecordBatch:
+    """These rows with all columns."""
+    if len(good) < batch.num_rows:
+        batch = batch.take(pa.array(good, pa.int64()))
+    columns: list[Any] = []
+    for field in SPARK_SCHEMA:
+        if field.name == "properties":
+            columns.append(pa.array([list(maps[row].items()) for row in good], field.type))
+        elif field.name in batch.schema.names:
+            columns.append(batch.column(field.name).cast(field.type))
+        else:
+            columns.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=SPARK_SCHEMA)
+
+
+def _without_a_store(batch: pa.RecordBatch, maps: list[dict[Any, Any]]) -> BadRows:
+    """Rows that no store could take: those without topic or body, and what cannot stand in a record."""
+    found = []
+    for name in REQUIRED:
+        rows: Any = batch.column(name).is_null().to_numpy(zero_copy_only=False)
+        found += [(row, f"it has no {name}") for row in numpy.flatnonzero(rows).tolist()]
+    for row, pairs in enumerate(maps):
+        for name, value in pairs.items():
+            if not name or value is None or any(mark in name or mark in value for mark in _SEPARATORS):
+                found.append((row, f"property {short(name)} has no name or no value, or a byte 0, 1 or 2 in it"))
+    if "born_host" in batch.schema.names:
+        found += [(row, "its born_host is none") for row in _wrong_hosts(batch.column("born_host"))]
+    return found
+
+
+def _wrong_hosts(column: Any) -> list[int]:
+    known: dict[str, bool] = {}
+    for text in column.unique().to_pylist():
+        try:
+            known[text] = not text or bool(parse_host(text))
+        except FormatError:
+            known[text] = False
+    return [row for row, text in enumerate(column.to_pylist()) if not known[text]]
+
+
+def _properties(batch: pa.RecordBatch) -> list[dict[Any, Any]]:
+    """The properties of each row, with what the columns tags, keys and msg_id say; their values win."""
     given = {name: batch.column(name).to_pylist() for name in _PROPERTY if name in batch.schema.names}
     maps: list[Any] = [None] * batch.num_rows
     if "properties" in batch.schema.names:
@@ -93,30 +175,5 @@ def _properties(batch: pa.RecordBatch) -> pa.Array[Any]:
         for name, column in given.items():
             if column[row]:
                 values[_PROPERTY[name]] = column[row]
-        for name, value in values.items():
-            if not name or value is None or any(mark in name or mark in value for mark in _SEPARATORS):
-                raise UsageError(
-                    f"row {row} of a batch: property {short(name)} has no name or no value, or a byte 0, 1 or 2 in it; "
-                    "mend it, or leave it out"
-                )
-        found.append(list(values.items()))
-    made: pa.Array[Any] = pa.array(found, SPARK_SCHEMA.field("properties").type)
-    return made
-
-
-def _refusal(message: Message, config: StoreConfig) -> str:
-    """Why a store would refuse this message; empty if it takes it."""
-    topic, properties = message.topic.encode("utf-8", "surrogatepass"), message.properties_bytes or b""
-    if topic_status(message.topic, topic) is not None:
-        return "a topic has 1 to 127 bytes and is a directory's name"
-    if message.queue_id < 0:
-        return "its queue id is negative"
-    status = message_status(message, properties, config)
-    if status is not None:
-        return f"{status.name}: its body, queue id or properties are too large"
-    if message.sys_flag & (TRANSACTION_PREPARED | INNER_BATCH):
-        return "its sys_flag is that of a prepared or rolled-back transaction record or of an inner batch"
-    most = config.mapped_file_size_commit_log
-    if record_size(message.body, topic, properties, _HOSTS, config) > most - 8:
-        return f"its record is larger than a log file of {most} bytes"
-    return ""
+        found.append(values)
+    return found

@@ -1,7 +1,8 @@
 """What Spark calls to write: tasks stage rows in files, and the driver's commit puts them into the store.
 
 Spark makes the writer in one Python process, writes in others and commits in a third: they share nothing but the
-store's directory and the messages of the tasks.
+store's directory and the messages of the tasks. A stream's tasks know the id of their query, which is that of its
+checkpoint, by a property of their job; the commit learns it from them.
 """
 
 from __future__ import annotations
@@ -13,22 +14,28 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from flintmq.errors import UsageError
+from flintmq.spark.jobs.refusals import batches_of, target_config
 from flintmq.spark.jobs.run import freeze_once
-from flintmq.spark.sink.commit import commit, discard, stage
+from flintmq.spark.sink.commit import BadFile, checked_by, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
-from flintmq.spark.sink.rows import check_columns, to_schema
+from flintmq.spark.sink.query import id_in, tag
+from flintmq.spark.sink.rows import WAYS, as_json, check_columns, judge, named
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
+QUERY_ID = "sql.streaming.queryId"  # Spark's StreamExecution.QUERY_ID_KEY, a local property of each of its jobs
+
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task wrote: the name of its staged file (empty: none), and how many rows."""
+    """What a task wrote: the name of its staged file (empty: none), how many rows; bad rows; and its query."""
 
     file: str
     rows: int
+    bad: str = ""
+    query: str | None = None
 
 
 class BatchWriter(DataSourceArrowWriter):
@@ -43,11 +50,11 @@ class BatchWriter(DataSourceArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
         """Put everything into the store."""
-        commit(self.options, self.options.batch, _files(messages))
+        _commit(self.options, self.options.batch, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
         """Take back what was staged, if none of it was put."""
-        discard(self.options.path, _files(messages))
+        _discard(self.options, messages)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
@@ -62,11 +69,11 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Put a micro-batch into the store, unless it is there."""
-        commit(self.options, batchId, _files(messages))
+        _commit(self.options, batchId, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
         """Take back what was staged, if none of it was put."""
-        discard(self.options.path, _files(messages))
+        _discard(self.options, messages)
 
 
 def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -96,10 +103,45 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Staged:
+    """Stage the rows of a task that make messages; the others go into a file of their own, or end the query."""
+    from pyspark import TaskContext
+
     freeze_once()
-    rows = (to_schema(batch, options.config) for batch in batches if batch.num_rows)
-    return Staged(*stage(options.path, rows))
+    context = TaskContext.get()
+    query = context.getLocalProperty(QUERY_ID) if context is not None and options.stream else None
+    part = f" of partition {context.partitionId()}" if context is not None else ""
+    config, inner = target_config(options.path, options.config), batches_of(options.path)
+    mark = tag(options.query or query)
+    bad_file, first = BadFile(options.path, mark), 0
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        nonlocal first
+        for batch in batches:
+            if not batch.num_rows:
+                continue
+            filled, bad = judge(batch, config, inner)
+            for row, why in bad:
+                if not options.bad_rows:
+                    raise UsageError(f"{named(batch, row, f'row {first + row}{part}')}: {why}; {WAYS}")
+                bad_file.write(as_json(batch, row, why))
+            first += batch.num_rows
+            if filled.num_rows:
+                yield filled
+
+    with bad_file:
+        name, count = stage(options.path, rows(), mark, checked_by(config, inner))
+    return Staged(name, count, bad_file.name, query)
 
 
-def _files(messages: list[WriterCommitMessage | None]) -> list[str]:
-    return [message.file for message in messages if isinstance(message, Staged) and message.file]
+def _commit(options: SinkOptions, batch: int | None, messages: list[WriterCommitMessage | None]) -> None:
+    told = [message for message in messages if isinstance(message, Staged)]
+    query = next((message.query for message in told if message.query), None)
+    if options.stream and options.query is None and query is None:
+        query = id_in(options.checkpoint)
+    bad = [message.bad for message in told if message.bad]
+    commit(options, batch, [message.file for message in told if message.file], bad, query)
+
+
+def _discard(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
+    told = [message for message in messages if isinstance(message, Staged)]
+    discard(options.path, [name for message in told for name in (message.file, message.bad) if name])

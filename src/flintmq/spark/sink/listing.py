@@ -1,0 +1,143 @@
+"""Who has put what into a store by the sink or a replay, as `flintmq.puts` has it; and the way out of a stuck batch."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from flintmq.errors import NotAStoreError, UsageError
+from flintmq.spark.jobs.once import Ledger
+from flintmq.spark.sink.commit import STAGED, named_files
+from flintmq.spark.sink.query import PREFIX
+from flintmq.storage.lock import StoreLock
+from flintmq.storage.where import local_only
+
+DONE, RUNNING, STUCK = "done", "running", "stuck"
+
+
+@dataclass
+class Giver:
+    """Who put messages.
+
+    Attributes:
+        query: as `forget` takes it.
+        kind: "sink" or "replay".
+        state: "done"; "running": a batch was begun, and the next commit of its query finishes it; "stuck": it cannot.
+        batch: the last one that was put or begun; None: a write without a name, or a replay.
+        rows: that a replay has put in all.
+        log_end: log offset where the store's log ended before what runs, or behind what is done.
+        checkpoint: the query's checkpointLocation, where it was told.
+        staged_files, staged_bytes: what a begun batch is finished from.
+        why: it is stuck.
+    """
+
+    query: str
+    kind: str
+    state: str
+    batch: int | None
+    rows: int | None
+    log_end: int
+    checkpoint: str = ""
+    staged_files: int = 0
+    staged_bytes: int = 0
+    why: str = ""
+
+
+@dataclass
+class Puts:
+    """What `flintmq.puts` of a store says.
+
+    Attributes:
+        givers: all of them.
+        unowned_files, unowned_bytes: staged files that no begun batch needs: of jobs that run, or that died.
+    """
+
+    givers: list[Giver] = field(default_factory=list)
+    unowned_files: int = 0
+    unowned_bytes: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def read_puts(root: str) -> Puts:
+    """What `flintmq.puts` of a store says.
+
+    Raises:
+        NotAStoreError: it is no store.
+        StoreAccessError: the file cannot be read.
+    """
+    root = _store(root)
+    ledger, found = Ledger(root), Puts()
+    for name, value in ledger.of("").items():
+        of_sink = name.startswith(PREFIX)
+        giver = Giver(
+            name.removeprefix(PREFIX),
+            "sink" if of_sink else "replay",
+            STUCK if value.get("stuck") else RUNNING if value.get("running") else DONE,
+            value.get("batch"),
+            value.get("rows"),
+            value.get("log_end", 0),
+            value.get("checkpoint", ""),
+            why=value.get("stuck", ""),
+        )
+        for file in (*value.get("files", ()), *value.get("bad", ())):
+            giver.staged_files += 1
+            with suppress(OSError):
+                giver.staged_bytes += os.stat(os.path.join(root, STAGED, file)).st_size
+        found.givers.append(giver)
+    folder, needed = os.path.join(root, STAGED), named_files(ledger)
+    for file in os.listdir(folder) if os.path.isdir(folder) else ():
+        with suppress(OSError):
+            if file not in needed:
+                found.unowned_bytes += os.stat(os.path.join(folder, file)).st_size
+                found.unowned_files += 1
+    return found
+
+
+def forget(root: str, query: str) -> Giver:
+    """Take a query out of `flintmq.puts`, with the staged files of what it has begun.
+
+    What of a begun batch is in the store stays there; if the batch runs again, all of its rows are put.
+
+    Args:
+        root: of the store.
+        query: as `Giver.query` has it.
+
+    Returns:
+        What was noted of it.
+
+    Raises:
+        NotAStoreError: it is no store.
+        UsageError: there is no such query; the text names those that there are.
+        StoreLockedError: somebody has the store open.
+        StoreAccessError: the file cannot be read.
+        OSError: it cannot be written.
+    """
+    root = _store(root)
+    lock = StoreLock(root)
+    try:
+        found = next((giver for giver in read_puts(root).givers if giver.query == query), None)
+        ledger = Ledger(root)
+        if found is None:
+            names = ", ".join(sorted(giver.query for giver in read_puts(root).givers)) or "none"
+            raise UsageError(f"{root}: nothing is noted of {query[:100]!r}; there is: {names[:300]}")
+        name = (PREFIX if found.kind == "sink" else "") + query
+        value = ledger.get(name) or {}
+        ledger.set(name, None)
+        for file in (*value.get("files", ()), *value.get("bad", ())):
+            with suppress(FileNotFoundError):
+                os.unlink(os.path.join(root, STAGED, file))
+        return found
+    finally:
+        lock.release()
+
+
+def _store(root: str) -> str:
+    path = os.path.abspath(local_only(root))
+    if not os.path.isdir(os.path.join(path, "commitlog")):
+        raise NotAStoreError(f"{path}: no store (it has no commitlog/); give the directory that the sink writes to")
+    return path
