@@ -6,6 +6,7 @@ import time
 
 import pytest
 
+from flintmq.format import record as record_format
 from flintmq.message import GetMessageStatus, Message, PutMessageStatus
 from flintmq.store.commit_log import CLOCK_SET_BACK_MS
 from flintmq.store.config_files import read_config
@@ -132,6 +133,36 @@ def test_d27_an_offset_outside_of_its_queue(tmp_path):
         assert store.wait_dispatched(10)
         store._keeping.delay.deliver_once()
         assert store.wait_dispatched(10) and bodies(store) == [b"y"]
+
+
+def test_a_record_that_is_gone_does_not_stop_its_level(tmp_path):
+    disk = frozen()
+    with open_small(tmp_path / "s", disk) as store:
+        store._keeping.stop()
+        store.put_many([Message("T", body, delay_level=1) for body in (b"gone", b"there")])
+        assert store.wait_dispatched(10)
+        delay = store._keeping.delay
+        lookup = delay.lookup
+        delay.lookup = lambda unit, topic, queue, offset: None if offset == 0 else lookup(unit, topic, queue, offset)
+        disk.clock = NOW + 1000
+        while delay.deliver_once():
+            pass
+        assert delay.offset(1) == 2 and store.wait_dispatched(10) and bodies(store) == [b"there"]
+
+
+def test_what_is_delivered_has_a_checksum_of_its_own(tmp_path):
+    """With enabledAppendPropCRC the waiting record ends with a checksum, which would be wrong for another record."""
+    disk = frozen()
+    with open_small(tmp_path / "s", disk, enabledAppendPropCRC=True) as store:
+        store._keeping.stop()
+        store.put(Message("T", b"x", tags="a", delay_level=1))
+        assert store.wait_dispatched(10)
+        disk.clock = NOW + 1000
+        store._keeping.delay.deliver_once()
+        assert store.wait_dispatched(10)
+    waiting, arrived = (record_format.decode(record_format.encode(r)) for r in records(tmp_path / "s"))
+    assert waiting.properties.count(b"__CRC32#") == arrived.properties.count(b"__CRC32#") == 1
+    assert waiting.properties[-9:] != arrived.properties[-9:]
 
 
 def test_at_least_once_after_kills(tmp_path):

@@ -107,3 +107,20 @@ def test_ext_files_follow(tmp_path, keep):
         unit = store._queues.find(b"T", 0).units(low, 1)[0]
         assert int(after[0]) <= unit.tags_code + (1 << 63) < int(after[0]) + 200, "what the first unit points at stays"
         assert store._files.min_offset % FILE_SIZE == 0
+
+
+def test_the_index_file_that_is_written_stays_when_its_keys_are_old(tmp_path):
+    store = open_small(tmp_path, Faulty())
+    put_all(store, 2, size=60)
+    while len(store._files.files) < 4:
+        store.put(Message("T", bytes(700)))
+    store.flush()
+    assert store.wait_dispatched(10)
+    with store:
+        last = sorted(os.listdir(tmp_path / "index"))[-1]
+        drop(store, keep=2)
+        assert sorted(os.listdir(tmp_path / "index")) == [last]
+        store.put(Message("T", b"new", keys="new"))
+        assert store.wait_dispatched(10)
+    with open_small(tmp_path) as store:
+        assert [m.body for m in store.query("T", "new")] == [b"new"]

@@ -187,3 +187,14 @@ def test_an_index_full_of_strangers_is_left_for_the_log(golden, tmp_path, monkey
         struct.pack_into(">i", data, 40 + 4 * (hash_ % slots), count - 1)
         file.write_bytes(data)
     assert ask(store, config, topic, key) == offsets
+
+
+def test_of_many_messages_over_several_index_files_the_newest_are_given(golden):
+    """The newest index file holds fewer than are asked for, the one before more than are missing."""
+    store = golden("basic")
+    config = config_of(store)
+    wanted = {key: offsets for key, offsets in holders(store.live).items() if len(offsets) > 8}
+    assert wanted and len(discover(str(store.path), config)) > 2
+    for (topic, key), offsets in wanted.items():
+        for limit in range(1, len(offsets)):
+            assert ask(store.path, config, topic, key, limit=limit) == offsets[-limit:]

@@ -186,3 +186,12 @@ def test_an_inner_batch_is_refused_for_what_no_entry_can_say(tmp_path: Path, mes
     with open_small(tmp_path) as store:
         store.create_topic("T", 1, "BatchCQ")
         assert statuses(store.put_batch(messages)) == {ILLEGAL} and store._log.end == 0
+
+
+def test_all_messages_together_may_be_no_larger_than_one(tmp_path: Path):
+    """maxMessageSize bounds the batch: each message fits, the sum of entries (22 bytes, body, properties) must too."""
+    with open_small(tmp_path, maxMessageSize=1000) as store:
+        fits = [Message("T", bytes(478)), Message("T", bytes(478))]
+        assert statuses(store.put_batch(fits)) == {PutMessageStatus.PUT_OK}
+        assert statuses(store.put_batch([*fits[:1], Message("T", bytes(479))])) == {PutMessageStatus.MESSAGE_ILLEGAL}
+    assert len(records(tmp_path)) == 2

@@ -254,3 +254,20 @@ def test_put_reopen_put_while_the_beginning_goes(tmp_path):
         assert store.put(message(77)).queue_offset == high
         assert store.wait_dispatched(10)
         assert [m.queue_offset for m in store.get("T", 0, low).messages] == list(range(low, high + 1))
+
+
+def test_of_several_log_disks_the_emptiest_decides(tmp_path):
+    """RocketMQ writes on where there is room, so one full disk of two deletes nothing and refuses nothing."""
+
+    class Two(Disk):
+        def disk_used(self, path):
+            return 95 if path.endswith("full") else 20
+
+    disk, paths = Two(), f"{tmp_path}/full,{tmp_path}/free"
+    for path in paths.split(","):
+        os.mkdir(path)
+    with filled(tmp_path / "s", disk, storePathCommitLog=paths) as store:
+        before = [file.path for file in store._files.files]
+        store._retention.clean_once()
+        assert [file.path for file in store._files.files] == before and not store._retention.full
+        assert store.put(Message("T", b"x")).status is PutMessageStatus.PUT_OK
