@@ -127,7 +127,8 @@ def main(words: list[str]) -> int:
     try:
         mutants = all_mutants()
         if unknown := set(given.numbers) - {m.number for m in mutants}:
-            parser.error(f"no mutant {', '.join(map(str, sorted(unknown)))}; there are 1 to {len(mutants)}")
+            known = f"there are {len(mutants)}, the last is {mutants[-1].number}"
+            parser.error(f"no mutant {', '.join(map(str, sorted(unknown)))}; {known}")
         if given.numbers:
             mutants = [m for m in mutants if m.number in given.numbers]
         if given.changed:
