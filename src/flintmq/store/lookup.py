@@ -17,13 +17,15 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
-from flintmq.message import StoredMessage
+from flintmq.message import StoredMessage, stored_message
 from flintmq.store import geometry
 from flintmq.store.config_files import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.dispatch import DispatchRules
-from flintmq.store.log_map import LogMap, Run, find_between, find_from, stands_at
+from flintmq.store.log import LogWalk
+from flintmq.store.log_map import SEGMENT_BYTES, LogMap, Run, find_between, find_from, stands_at
 from flintmq.store.places import places
 from flintmq.store.queues import QueueName, UnitQueue, batch_queue, plain_queue, queue_names
+from flintmq.store.search import first_record
 from flintmq.store.snapshot import Snapshot
 
 UNITS_TRIED = 1000  # units that lead nowhere, before a queue's files count as telling nothing
@@ -45,6 +47,8 @@ class QueueLookup:
     Args:
         snapshot: the log.
         before: a lookup in an earlier snapshot of the same store; what still holds is taken over.
+        plain_names: queues that are known to have a directory in consumequeue/; None to list them. A list that lacks
+            some makes the log be asked for more than is needed, and nothing wrong.
 
     Raises:
         StoreAccessError: (any method) a directory or file may not be read.
@@ -52,8 +56,15 @@ class QueueLookup:
     Thread: any. One question at a time is worked on where something has to be worked out first.
     """
 
-    def __init__(self, snapshot: Snapshot, before: QueueLookup | None = None) -> None:
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        before: QueueLookup | None = None,
+        plain_names: frozenset[QueueName] | None = None,
+    ) -> None:
         self.snapshot = snapshot
+        if plain_names is not None:
+            self.__dict__["_plain_names"] = plain_names
         self._map_before: LogMap | None = before.__dict__.get("_map") if before is not None else None
         self._lock = threading.RLock()
         self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
@@ -191,7 +202,11 @@ class QueueLookup:
 
     def bounds(self, name: QueueName) -> Bounds:
         """Smallest queue offset and the one behind the largest; equal if the queue is empty."""
-        files, tail = self.file_bounds(name), self._tail_bounds(name)
+        # While somebody writes, what is dispatched between the two questions must be in one of the answers.
+        tail, misleading = self._tail_bounds(name), self._misleading
+        files = self.file_bounds(name)
+        if self._misleading != misleading:
+            tail = self._tail_bounds(name)
         if tail is None:
             return files
         if files.min == files.max:
@@ -256,24 +271,51 @@ class QueueLookup:
     def dispatched_end(self) -> int:
         """Log offset up to which the queues have their units; the log's begin if the files of one tell nothing.
 
-        No more can be dispatched than the log has. So the queue of its last record is asked first: where that has its
-        unit, no other queue has to be looked at, however many there are.
+        Dispatching goes along the log. So the queues of its last records are asked first: where the very last has its
+        unit, or one of the last few megabytes and the next has not, no other queue has to be looked at.
         """
         replay = self.snapshot.replay_start
         most = self.snapshot.end if replay is None else min(replay, self.snapshot.end)
-        end = 0
-        for name in self._last_names():
-            end = max(end, self.file_bounds(name).physical_end)
-        if end < most:
+        end = self._end_among_last() if self.file_names() else None
+        self._bounds.clear()  # what was asked before others is older than the answer
+        self._files.clear()
+        if end is None:
             end = max((self.file_bounds(name).physical_end for name in self.file_names()), default=0)
         return max(min(0 if self._misleading else end, most), self.snapshot.log.min_offset)
 
-    def _last_names(self) -> Iterator[QueueName]:
-        """The queues of the log's last record."""
-        last = self.snapshot.log_end.last
-        message = None if last is None else self.snapshot.record(last)
-        for place in places(message) if message is not None else ():
-            yield QueueName(place.topic, place.queue_id)
+    def _end_among_last(self) -> int | None:
+        """Log offset behind a dispatched record, the last one if queues got their units along the log.
+
+        None if the last megabytes of the log have no dispatched record. One that is found with others behind it only
+        makes the log be asked for more than is needed.
+        """
+        snapshot = self.snapshot
+        last = snapshot.log_end.last
+        if last is None:
+            return None
+        message = snapshot.record(last)
+        if message is not None and (end := self._dispatched_at(message)):
+            return end
+        begin = first_record(snapshot.log, max(snapshot.log.min_offset, snapshot.end - SEGMENT_BYTES))
+        found = None
+        for piece in LogWalk(snapshot.log, None, begin, snapshot.end, strict=False):
+            low, high, before = 0, piece.count, found
+            while low < high:
+                middle = (low + high) // 2
+                end = self._dispatched_at(stored_message(piece.data, piece.positions[middle]))
+                low, high, found = (middle + 1, high, end) if end else (low, middle, found)
+            if found == before:
+                break
+        return found
+
+    def _dispatched_at(self, message: StoredMessage) -> int | None:
+        """Log offset behind the last dispatched record of a queue of this record, if that is not before the record."""
+        ends = [self.file_bounds(QueueName(place.topic, place.queue_id)).physical_end for place in places(message)]
+        return max(ends) if ends and min(ends) >= message.physical_offset + message.size else None
+
+    def tail_names(self) -> set[QueueName]:
+        """The queues of the records that are not dispatched."""
+        return set(self._tail().names())
 
     def tail_runs(self, name: QueueName) -> list[Run]:
         """Where the log holds records of a queue that its files lack; none where all are dispatched."""

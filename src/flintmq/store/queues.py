@@ -60,8 +60,14 @@ class UnitFile(NamedTuple):
     size: int
 
 
-def queue_names(root: str, kind: str, effects: Effects = REAL) -> list[QueueName]:
+def queue_names(root: str, kind: str, effects: Effects = REAL, topics: Iterable[str] | None = None) -> list[QueueName]:
     """The queues below `kind` (geometry.QUEUES and the like), sorted. Directories that are no queues are left out.
+
+    Args:
+        root: of the store.
+        kind: which queues.
+        effects: the disk.
+        topics: only of these; None for all.
 
     Raises:
         StoreAccessError: a directory may not be listed.
@@ -69,7 +75,7 @@ def queue_names(root: str, kind: str, effects: Effects = REAL) -> list[QueueName
     folder = os.path.join(root, kind)
     return [
         QueueName(topic, queue_id)
-        for topic in effects.listdir(folder)
+        for topic in (effects.listdir(folder) if topics is None else sorted(filter(is_path, topics)))
         for queue_id in sorted(_queue_ids(effects.listdir(os.path.join(folder, topic), folder)))
     ]
 

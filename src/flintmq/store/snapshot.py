@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import threading
+import time
 from functools import cached_property
 
 from flintmq.config import StoreConfig
@@ -23,6 +24,10 @@ from flintmq.store.records import record_at
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 
+Stamp = tuple[tuple[int, int], ...]
+"""Of the files of config/: time of the last change in ms, and size."""
+
+FRESH_MS = 2000  # a file changed so recently may change again without a trace in its time and size
 REPLAY_MARGIN_MS = 3000  # an abnormal start of RocketMQ goes this much further back than the checkpoint says
 
 
@@ -68,6 +73,10 @@ class Snapshot:
         self.facts = read_facts(root, effects)
         self.log = list_log(root, config, effects)
         self._begin = before._last if before is not None else None
+        self._broker_known: tuple[Stamp | None, BrokerConfig] | None = None
+        self._broker_before: tuple[Stamp | None, BrokerConfig] | None = (
+            (before._broker_known or before._broker_before) if before is not None else None
+        )
         self._end: LogEnd | None = None
         self._lock = threading.Lock()
         self._told: set[str] = set()
@@ -111,7 +120,24 @@ class Snapshot:
     @cached_property
     def broker(self) -> BrokerConfig:
         """What config/ holds."""
-        return read_config(self.root, self.effects)
+        stamp = self._broker_stamp()
+        before = self._broker_before
+        self._broker_before = None
+        if before is not None and stamp is not None and before[0] == stamp:
+            self._broker_known = before
+        else:
+            fresh = stamp is None or time.time() * 1000 - max(ms for ms, _ in stamp) < FRESH_MS
+            self._broker_known = (None if fresh else stamp, read_config(self.root, self.effects))
+        return self._broker_known[1]
+
+    def _broker_stamp(self) -> Stamp | None:
+        """When the files of config/ were written, and their sizes; None if there are none."""
+        found = []
+        folder = os.path.join(self.root, geometry.CONFIG)
+        for name in self.effects.listdir(folder):
+            path = os.path.join(folder, name)
+            found.append((self.effects.modified_ms(path) or 0, self.effects.size(path) or 0))
+        return tuple(found) or None
 
     def record(self, physical_offset: int) -> StoredMessage | None:
         """The record that counts at this log offset and lies before the log's end, or None."""

@@ -82,7 +82,8 @@ def test_offsets_of_a_checkpoint_are_accepted(spark, tmp_path):
         query = to_parquet(stream(spark, tmp_path / "store", columns="body"), tmp_path, availableNow=True)
         assert query.awaitTermination(60)
         log = sorted((tmp_path / "checkpoint" / "offsets").glob("[0-9]*"))[-1].read_text().splitlines()
-        assert json.loads(log[2]) == {f"{topic}/{queue}": 15 for topic in "AB" for queue in range(3)}
+        offsets = {key: number for key, number in json.loads(log[2]).items() if not key.startswith("@")}
+        assert offsets == {f"{topic}/{queue}": 15 for topic in "AB" for queue in range(3)}
         put(store, range(90, 180))
         assert store.wait_dispatched(10)
         rest = spark.read.format("flintmq").option("startingOffsets", log[2]).load(str(tmp_path / "store"))

@@ -1,12 +1,18 @@
 """Queues that come and go while a query runs."""
 
+import random
 import shutil
 import time
 
 import pytest
 
+from flintmq import Message, MessageStore
 from flintmq.arrow.objects import FRESH_SECONDS
 from flintmq.errors import StoreError
+from flintmq.spark.options import ReadOptions
+from flintmq.spark.stream import queues
+from flintmq.store.lookup import QueueLookup
+from tests.spark.reading import read
 from tests.spark.stream.drive import Query, numbers
 
 
@@ -15,8 +21,8 @@ def test_new_queues_and_topics_are_found(writer):
     assert query.initial == {}
     assert not query.plan()
     got = []
-    for topics, queues in ((["A"], 1), (["A"], 3), (["A", "New"], 4), (["%RETRY%g"], 1)):
-        writer.put_all(50, topics, queues)
+    for topics, count in ((["A"], 1), (["A"], 3), (["A", "New"], 4), (["%RETRY%g"], 1)):
+        writer.put_all(50, topics, count)
         got += [row for bite in query.bites() for row in bite]
     assert sorted(numbers(got)) == list(range(200))
 
@@ -32,7 +38,7 @@ def test_a_queue_that_is_gone(golden, tmp_path):
     query.options["failOnDataLoss"] = "false"
     query.restart()
     rows = [row for bite in query.bites() for row in bite]
-    assert {row["topic"] for row in rows} >= {"Payments"} and query.offset["Orders/0"] < 50
+    assert {row["topic"] for row in rows} >= {"Payments"} and "Orders/0" not in query.offset, "forgotten"
 
 
 def test_a_copy_on_object_storage_that_is_replaced_as_it_grows(writer, objects):
@@ -53,3 +59,93 @@ def test_a_copy_on_object_storage_that_is_replaced_as_it_grows(writer, objects):
             time.sleep(FRESH_SECONDS + 0.1)
         got += [row for bite in query.bites() for row in bite]
         assert sorted(numbers(got)) == list(range(writer.count))
+
+
+# -- many queues --------------------------------------------------------------------------------------------------
+
+
+QUEUES = [(f"t{number // 4:03d}", number % 4) for number in range(400)]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory):
+    """A store of 400 queues, open."""
+    with MessageStore(tmp_path_factory.mktemp("many"), mapped_file_size_consume_queue=20_000) as store:
+        for topic, queue in QUEUES:
+            store.put(Message(topic, b"x", queue_id=queue))
+        assert store.wait_dispatched(30)
+        yield store
+
+
+@pytest.fixture
+def looks(monkeypatch):
+    """The queues whose files were asked for their ends, each time that they were."""
+    asked = []
+    read = QueueLookup._read_bounds
+    monkeypatch.setattr(QueueLookup, "_read_bounds", lambda lookup, name: (asked.append(name), read(lookup, name))[1])
+    return asked
+
+
+@pytest.mark.parametrize("options", [{}, {"subscribe": "t007"}], ids=["all topics", "one topic"])
+def test_a_micro_batch_looks_at_what_has_something_new(many, looks, options):
+    query = Query(many.root, columns="topic,queue_id,queue_offset", startingOffsets="latest", **options)
+    topics = {"t007"} if options else {topic for topic, _ in QUEUES}
+    assert len(looks) < (8 if options else 2 * len(QUEUES)), "one topic of many costs what it has"
+    changed = random.Random(7).sample(QUEUES, 10) + [("t007", 3)]
+    for _ in range(3):
+        for topic, queue in changed:
+            many.put(Message(topic, b"new", queue_id=queue))
+        assert many.wait_dispatched(10)
+        looks.clear()
+        rows = [row for bite in query.bites() for row in bite]
+        assert sorted({(row["topic"], row["queue_id"]) for row in rows}) == sorted(
+            queue for queue in set(changed) if queue[0] in topics
+        )
+        assert len(looks) < 80, "of 400, in six questions to the planner"
+
+
+def test_a_batch_read_of_one_topic_looks_at_no_other(many, looks):
+    assert len(read(many.root, subscribe="t007", startingOffsets='{"t007": {"1": 1}}')) >= 3
+    assert {name.topic for name in looks} == {"t007"}
+
+
+@pytest.mark.parametrize("live", [True, False], ids=["while it is written", "at rest"])
+def test_partial_looks_see_what_a_whole_look_sees(tmp_path, live, monkeypatch):
+    """Whatever is put, in new queues and old ones, seen at once or after a while, with the store open or closed."""
+    monkeypatch.setattr(queues, "IN_TURN", 0)
+    chance, options = random.Random(3), ReadOptions(str(tmp_path))
+    store = MessageStore(tmp_path, mapped_file_size_commit_log=64 * 1024, mapped_file_size_consume_queue=20_000)
+    store.__enter__()
+    seen = None
+    for _ in range(12):
+        for _ in range(chance.choice([1, 5, 200])):
+            topic = f"t{chance.randrange(60)}"
+            store.put(Message(topic, b"x" * chance.randrange(200), queue_id=chance.randrange(3)))
+            if seen is not None and chance.random() < 0.02:
+                seen.refresh()
+        if live:
+            assert store.wait_dispatched(10)
+        else:
+            store.close()
+        if seen is None:
+            seen = queues.StreamQueues(options)
+        seen.refresh()
+        assert seen.bounds == queues.StreamQueues(options).bounds
+        if not live:
+            store = MessageStore(tmp_path)
+            store.__enter__()
+    store.close()
+
+
+def test_a_queue_without_news_that_is_gone_is_noticed(many, tmp_path, monkeypatch):
+    """Not at once, but in its turn."""
+    monkeypatch.setattr(queues, "QUIET_SECONDS", 0.0)
+    path = tmp_path / "copy"
+    shutil.copytree(many.root, path)
+    (path / "abort").unlink()  # as after a clean stop: nothing of the log is asked
+    seen = queues.StreamQueues(ReadOptions(str(path)))
+    shutil.rmtree(path / "consumequeue" / "t050")
+    before = set(seen.bounds)
+    for _ in range(-(-len(before) // queues.IN_TURN)):
+        seen.refresh()
+    assert {name.topic for name in before - set(seen.bounds)} == {"t050"}

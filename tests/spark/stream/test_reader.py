@@ -99,7 +99,8 @@ def test_offsets_are_flat_and_in_order_and_accepted(golden):
     store = golden("basic")
     query = Query(store.path, subscribe="Payments,Orders", maxOffsetsPerTrigger=100)
     first = [place(row) for row in next(query.bites())]
-    assert list(query.offset) == [f"{topic}/{queue}" for topic in ("Orders", "Payments") for queue in range(4)]
+    queues = [f"{topic}/{queue}" for topic in ("Orders", "Payments") for queue in range(4)]
+    assert list(query.offset) == ["@log_offset", "@store_timestamp", *queues]
     text = json.dumps(query.offset)
     rest = Query(store.path, subscribe="Orders,Payments", startingOffsets=text)
     others = [place(row) for bite in rest.bites() for row in bite]
@@ -155,7 +156,7 @@ def test_a_queue_gets_its_first_file_after_others(writer, tmp_path):
     queues, aside = writer.path / "consumequeue", tmp_path / "aside"
     queues.rename(aside)
     query = Query(writer.path, columns="body")
-    assert query.plan() and set(query.offset) == {"A/0", "B/0"}
+    assert query.plan() and {key for key in query.offset if "/" in key} == {"A/0", "B/0"}
     (aside / "B").rename(queues.mkdir() or queues / "B")
     query.restart()
     late = threading.Timer(0.5, (aside / "A").rename, [queues / "A"])

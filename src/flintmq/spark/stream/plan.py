@@ -7,7 +7,7 @@ task, and much is cut into ranges of about equal bytes. The same offsets always 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from flintmq.config_text import short
 from flintmq.errors import StoreError
@@ -33,6 +33,8 @@ class Part:
         spans: the wanted offsets of each queue; their records begin in the range.
         light: those of the queues whose units lead to records of other topics.
         sparse: the range holds much more than what is wanted.
+        firsts: log offset of the first wanted record of each queue that has one behind the range's begin. What the
+            range holds of the queue before it is of another queue of the same name, which was deleted.
     """
 
     root: str
@@ -43,6 +45,7 @@ class Part:
     spans: dict[QueueName, Span]
     light: frozenset[QueueName]
     sparse: bool
+    firsts: Mapping[QueueName, int] = field(default_factory=dict)
 
 
 def share_out(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> list[Part]:
@@ -76,7 +79,10 @@ def share_out(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> list[Par
     parts, stop = [], end
     for lot, first in zip(reversed(lots), reversed(firsts), strict=True):
         if first is not None:
-            parts.append(_part(queues, first, stop, lot))
+            firsts_of = {
+                name: known[name, low] for name, (low, _) in lot.items() if first < known[name, low] < queues.end
+            }
+            parts.append(replace(_part(queues, first, stop, lot), firsts=firsts_of))
             stop = min(first, stop)
     return parts[::-1]
 

@@ -2,12 +2,19 @@
 
 While somebody writes the store, a message is there when its queue has its unit, as for RocketMQ's consumers: what is
 not dispatched may not be on disk yet. Of a store at rest the end of the log belongs to it, dispatched or not.
+
+A store may have 10,000 queues of which ten have something new. Every unit comes from a record of the log, so the log
+tells which: what was added to it since the last look is walked, and the queues of these records are looked at until
+they have their units. Files' times tell nothing, since who writes through a mapping changes them when the system likes.
+Beside these a few others are looked at each time, in turn, so that a queue that was deleted is noticed; a store that is
+another one than before, or of which more was written than a walk is worth, is looked at as a whole.
 """
 
 from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterable
 
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.message import StoredMessage
@@ -15,15 +22,18 @@ from flintmq.spark.options import ReadOptions
 from flintmq.spark.stream.places import Places, Segments
 from flintmq.storage.where import absolute, effects_for
 from flintmq.store import geometry
+from flintmq.store.dispatch import DispatchRules
 from flintmq.store.log_files import LogFiles
+from flintmq.store.log_map import LogMap
 from flintmq.store.lookup import Bounds, QueueLookup
 from flintmq.store.places import LMQ_PREFIX
-from flintmq.store.queues import QueueName
+from flintmq.store.queues import QueueName, queue_names
 from flintmq.store.snapshot import Snapshot
 
-QUIET_SECONDS = 1.0  # between looks at the queues while nothing happens
-STILL_SECONDS = 0.2  # between two looks that see the same, for the queues to count as still
-PART = 10  # a look at the queues may take one part in so many of the time
+QUIET_SECONDS = 1.0  # between looks at queues while nothing happens
+IN_TURN = 32  # queues that are looked at each time although nothing is new of them
+WALK_LEAST = 8 << 20  # bytes of log that are walked in any case rather than looking at all queues
+WALK_BYTES_A_QUEUE = 128 << 10  # about what can be walked while one queue is looked at
 
 
 class StreamQueues:
@@ -34,6 +44,8 @@ class StreamQueues:
 
     Attributes:
         bounds: of every wanted queue that has or had messages: its least queue offset and the one behind the largest.
+            The least is that of the last look: `look_at` makes it current.
+        ends: of each of them, no record of it begins at this log offset or later.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
@@ -47,50 +59,129 @@ class StreamQueues:
         self.root = geometry.open_root(absolute(options.path), options.config, self._effects)
         self.options = options
         self._light: dict[QueueName, bool] = {}
-        self._still = False
-        self._look(QueueLookup(Snapshot(self.root, options.config, None, self._effects)))
+        self._topics: dict[str, list[tuple[int, int, int]] | None] = {}  # what the options ask of a topic
+        self._places: dict[QueueName, Places] = {}
+        self._look_at_all(Snapshot(self.root, options.config, None, self._effects), None)
 
-    def refresh(self, force: bool = False) -> None:
-        """Look at the store anew: at the log, and where that may have brought something, at the queues.
+    def refresh(self, force: bool = False, also: Iterable[QueueName] = ()) -> None:
+        """Look at the store anew: at the log, and at the queues that it may have brought something to.
 
-        Units come a moment after their records. So queues are looked at for a while after the log has grown, now and
-        then in any case, and never so often that it takes more than a part of the time.
+        Args:
+            force: look at some queues although the log has not grown and no unit is waited for.
+            also: queues to look at in any case.
         """
-        before, now = (
-            self._lookup.snapshot,
-            Snapshot(self.root, self.options.config, self._lookup.snapshot, self._effects),
-        )
-        grown = (now.end, now.log.min_offset) != (before.end, before.log.min_offset)
+        before = self._lookup.snapshot
+        now = Snapshot(self.root, self.options.config, before, self._effects)
         idle = time.monotonic() - self._looked_at
-        quiet = QUIET_SECONDS if self._still else 0.0
-        if force or grown or idle > max(quiet, PART * self._cost):
-            bounds = self.bounds
-            self._look(QueueLookup(now, self._lookup))
-            self._still = not grown and bounds == self.bounds and idle > STILL_SECONDS
+        changed = (now.end, now.log.min_offset) != (before.end, before.log.min_offset)
+        if not (force or self._awaited or changed or idle > QUIET_SECONDS):
+            return
+        far = max(WALK_LEAST, len(self._plain) * WALK_BYTES_A_QUEUE)
+        if not self._plain or not self._goes_on(before, now) or now.end - self._walked > far:
+            self._look_at_all(now, self._lookup)
+            return
+        tail = set() if self._live else {name for name in self._lookup.tail_names() if self.wants(name)}
+        self._take(QueueLookup(now, self._lookup, frozenset(self._plain)))
+        if self._live and tail:  # somebody began to write: what was not dispatched is waited for
+            self._awaited |= tail
+            self._heights |= {name: self.bounds[name][1] for name in tail if name in self.bounds}
+        news = self._news()
+        self._look_at({*news, *self._awaited, *self._in_turn(), *also})
+        self._awaited |= news
+        self._drop_what_is_there()
 
-    def settle(self, seconds: float) -> None:
-        """Wait until all of the log that is there now is dispatched, but not longer than so many seconds."""
-        end, until = self.end, time.monotonic() + seconds
-        while self._dispatched < end and self._live and time.monotonic() < until:
-            time.sleep(0.01)
-            self.refresh(force=True)
-        if self._live:  # the last unit of the log may stand there before others
-            time.sleep(0.02)
-            self.refresh(force=True)
+    def look_at(self, names: Iterable[QueueName]) -> None:
+        """Look at the bounds of these queues, unless that was done since the log begins where it does."""
+        self._look_at({name for name in names if self._begins.get(name) != self.log.min_offset})
 
-    def _look(self, lookup: QueueLookup) -> None:
-        began = time.monotonic()
+    @staticmethod
+    def _goes_on(before: Snapshot, now: Snapshot) -> bool:
+        """Whether the log is the one of before, and as long at least."""
+        last = before.log_end.last
+        if last is None or last < now.log.min_offset:
+            return now.end >= before.end
+        one, other = before.record(last), now.record(last)
+        return one is not None and other is not None and one.store_timestamp == other.store_timestamp
+
+    def _take(self, lookup: QueueLookup) -> None:
+        """Ask this lookup from now on."""
         self._lookup = lookup
         self._live = lookup.snapshot.facts.live and bool(lookup.file_names())  # without files the log has to do
         self._segments = Segments(lookup)
-        self._places: dict[QueueName, Places] = {}
-        names = lookup.file_names() if self._live else lookup.names()
-        found = {name: self._bounds(name) for name in sorted(names) if self.wants(name)}
-        self.bounds = {name: (low, high) for name, (low, high, _) in found.items() if high and self._reads(name)}
-        self._dispatched = max((end for _, _, end in found.values()), default=0)
+        self._places = {}
         self._looked_at = time.monotonic()
-        self._cost = self._looked_at - began
-        self._still = False
+
+    def _look_at_all(self, now: Snapshot, before: QueueLookup | None) -> None:
+        listed = queue_names(self.root, geometry.QUEUES, self._effects, self.options.predicate.named_topics)
+        self._plain = set(listed)
+        self._take(QueueLookup(now, before, frozenset(self._plain)))
+        self.bounds: dict[QueueName, tuple[int, int]] = {}
+        self.ends: dict[QueueName, int] = {}
+        self._begins: dict[QueueName, int] = {}
+        self._turn: list[QueueName] = []
+        self._turned_at = time.monotonic()
+        self._awaited: set[QueueName] = set()
+        self._heights: dict[QueueName, int] = {}
+        names = self._lookup.file_names() if self._live else self._lookup.names()
+        self._look_at({name for name in names if self.wants(name)})
+        self._walked = now.end
+        if self._live:
+            self._walked = min(self._lookup.dispatched_end(), now.end)
+            self._awaited = self._news()
+            self._look_at(self._awaited)
+            self._drop_what_is_there()
+
+    def _news(self) -> set[QueueName]:
+        """The wanted queues of what was added to the log since it was walked."""
+        snapshot = self._lookup.snapshot
+        added = LogMap(self._walked, DispatchRules.of(self.options.config, frozenset()))
+        added.extend(snapshot.log, snapshot.end)
+        self._walked = max(self._walked, snapshot.end)
+        names = {name for name in added.names() if self.wants(name)}
+        for name in names:
+            high = (added.bounds(name) or (0, 0))[1]
+            self._heights[name] = max(high, self._heights.get(name, 0))
+        return names
+
+    def _in_turn(self) -> list[QueueName]:
+        """A few of all queues, others each time; none if the last ones were looked at just now."""
+        if time.monotonic() - self._turned_at < QUIET_SECONDS:
+            return []
+        self._turned_at = time.monotonic()
+        if not self._turn:
+            self._turn = sorted(self.bounds, reverse=True)
+        found, self._turn = self._turn[-IN_TURN:], self._turn[:-IN_TURN]
+        return found
+
+    def _drop_what_is_there(self) -> None:
+        """What was waited for and is there now is waited for no more."""
+        there = {name for name in self._awaited if self._bounds(name).max >= self._heights.get(name, 0)}
+        self._awaited -= there
+        for name in there:
+            self._heights.pop(name, None)
+
+    def _look_at(self, names: set[QueueName]) -> None:
+        begin = self.log.min_offset
+        for name in sorted(names):
+            low, high, end = self._bounds(name)
+            if self._lookup.units(name).files:
+                self._plain.add(name)
+            else:
+                self._plain.discard(name)
+            self._begins[name] = begin
+            has_tail = not self._live and bool(self._lookup.tail_runs(name))
+            self.ends[name] = self.end if has_tail else end
+            if high and self._reads(name):
+                self.bounds[name] = (low, high)
+            else:
+                self.bounds.pop(name, None)
+
+    def settle(self, seconds: float) -> None:
+        """Wait until all wanted messages that the log has now are dispatched, but not longer than so many seconds."""
+        until = time.monotonic() + seconds
+        while self._awaited and self._live and time.monotonic() < until:
+            time.sleep(0.01)
+            self.refresh(force=True)
 
     def _bounds(self, name: QueueName) -> Bounds:
         return self._lookup.file_bounds(name) if self._live else self._lookup.bounds(name)
@@ -107,8 +198,24 @@ class StreamQueues:
 
     def wants(self, name: QueueName) -> bool:
         """Whether the options ask for this queue."""
-        rules = self.options.predicate.rules(name.topic)
+        if name.topic not in self._topics:
+            self._topics[name.topic] = self.options.predicate.rules(name.topic)
+        rules = self._topics[name.topic]
         return rules is not None and any(queue in (name.queue_id, ANY_QUEUE) for queue, _, _ in rules)
+
+    def place(self, name: QueueName, offset: int) -> int | None:
+        """Log offset of the record at an offset of a queue, as its unit says; None if there is none."""
+        units = self._lookup.units(name)
+        number = units.number_of(offset)
+        unit = units.unit(number)
+        if unit is not None and units.leads(unit) and units.span(number, unit)[0] <= offset:
+            return unit.physical_offset
+        message = self.message(name, offset)
+        return None if message is None else message.physical_offset
+
+    def record(self, log_offset: int) -> StoredMessage | None:
+        """The record at a log offset, checked in full; None if there is none."""
+        return self._lookup.snapshot.record(log_offset)
 
     def _reads(self, name: QueueName) -> bool:
         """Whether the stream has this queue: a light one, whose records are rows already, only if it is named."""

@@ -1,8 +1,9 @@
 """The stream reader: what Spark asks in the planner, and `read`, which it calls in tasks.
 
-An offset is the next queue offset of every queue that messages were seen of: `{"Orders/0": 185, "Orders/1": 190}`.
-Nothing else has to be remembered: `commit` and `stop` may be called late or never. A queue that is not named begins at
-0, so a new one is read from its first message on.
+An offset is the next queue offset of every queue that messages were seen of: `{"Orders/0": 185, "Orders/1": 190}`, and
+the place of the last record that was read (`anchor.py`). Nothing else has to be remembered: `commit` and `stop` may be
+called late or never. A queue that is not named begins at 0, so a new one is read from its first message on, and so is
+one that was deleted and made again.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from flintmq.config_text import short
 from flintmq.errors import StoreError, UsageError
 from flintmq.kernels.select import ANY_QUEUE
-from flintmq.spark.offsets import EARLIEST, WORDS, flat, parse_flat
+from flintmq.spark.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
+from flintmq.spark.stream.anchor import Anchor, anchor_in, begin_anchor, is_other_log, made_again, next_anchor
 from flintmq.spark.stream.limits import Span, limited
 from flintmq.spark.stream.options import StreamOptions
 from flintmq.store.queues import QueueName
@@ -53,8 +55,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._planned: Offsets = {}  # the end of the last batch
         self._last_batch = 0.0  # when it was planned, by the monotonic clock
-        self._told: set[str] = set()
+        self._told: set[tuple[QueueName | None, str]] = set()
+        self._losses: list[str] = []  # of this planning, to be told
         self._gone: set[QueueName] = set()  # queues that were waited for in vain
+        self._checked: dict[QueueName, tuple[int, int, int]] = {}  # not made again: offset, anchor, end
+        self._names: dict[str, QueueName] = {}  # keys of offsets that were met
 
     # -- what Spark asks -----------------------------------------------------------------------------------------------
 
@@ -66,7 +71,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
-        return flat(self._starts(self._look()))
+        queues = self._look()
+        starts = self._starts(queues)
+        return self._flat(starts, begin_anchor(queues, starts))
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """That there is a limit; the options tell which."""
@@ -87,20 +94,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreError: (failOnDataLoss) messages from `start` on have expired or were cut off.
             StoreAccessError: a file may not be read.
         """
-        begin = self._parse(start)
+        begin, anchor = self._parse(start)
         queues = self._settled(begin)
-        spans = self._spans(queues, begin, self._ends(queues))
+        gone = self._gone if queues.of_directories() else set()
+        spans = self._spans(queues, begin, anchor, self._ends(queues), gone)
+        begin = {name: number for name, number in begin.items() if name not in gone} if gone else begin
         begin |= {name: queues.bounds[name][1] for name in _beyond(queues, begin)}  # go on with what comes next
         if not isinstance(limit, ReadAllAvailable):
             if self._too_few(spans):
                 return start
             spans = self._limited(queues, spans)
-        if not spans:
-            self._planned = begin
-            return flat(begin)
-        self._last_batch = time.monotonic()
-        self._planned = {**begin, **{name: high for name, (_, high) in spans.items()}}
-        return flat(self._planned)
+        self._planned = begin
+        if is_other_log(queues, anchor):  # which was told
+            anchor = None
+        if spans:
+            self._last_batch = time.monotonic()
+            self._planned = {**begin, **{name: high for name, (_, high) in spans.items()}}
+            anchor = next_anchor(queues, spans, anchor)
+        return self._flat(self._planned, anchor)
 
     def reportLatestOffset(self) -> dict[str, int]:
         """What the store has, for the progress of the query: and by how much that is more than was planned so far.
@@ -108,14 +119,23 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         `lagMessages` is exact, `lagBytes` (of the commit log) is estimated where it is more than a few megabytes.
         """
         queues = self._look()
+        planned = self._planned
         behind = {
-            name: (max(low, self._planned.get(name, 0)), high)
+            name: (max(low, planned.get(name, 0)), high)
             for name, (low, high) in queues.bounds.items()
-            if high > self._planned.get(name, 0)
+            if high > planned.get(name, 0)
         }
         size = sum(queues.places(name).size(*span) for name, span in behind.items())
-        lag = {"lagMessages": sum(high - low for low, high in behind.values()), "lagBytes": size}
-        return {**lag, **flat(self._planned | {name: high for name, (_, high) in queues.bounds.items()})}
+        lags = [high - low for low, high in behind.values()]
+        count = max(1, len(queues.bounds))
+        lag = {
+            "lagMessages": sum(lags),
+            "lagBytes": size,
+            "minOffsetsBehindLatest": min(lags) if len(lags) == len(queues.bounds) and lags else 0,
+            "maxOffsetsBehindLatest": max(lags, default=0),
+            "avgOffsetsBehindLatest": sum(lags) // count,
+        }
+        return {**lag, **self._flat(planned | {name: high for name, (_, high) in queues.bounds.items()}, None)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
         """The tasks of a micro-batch.
@@ -126,9 +146,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         from flintmq.spark.stream.plan import share_out
 
-        self._planned = self._parse(end)
+        self._planned, _ = self._parse(end)
         queues = self._settled(self._planned)
-        spans = self._spans(queues, self._parse(start), self._planned, known=True)
+        begin, anchor = self._parse(start)
+        gone = _missing(queues, begin) if queues.of_directories() else set()
+        spans = self._spans(queues, begin, anchor, self._planned, gone, known=True)
         return [StreamPartition(part) for part in share_out(queues, spans)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -186,15 +208,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         queues = self._look()
         until = time.monotonic() + GRACE_SECONDS
-        while (_beyond(queues, known) or _missing(queues, known) - self._gone) and time.monotonic() < until:
+        while True:
+            gone = _missing(queues, known)
+            late = {*_beyond(queues, known), *(gone - self._gone)}
+            if not late or time.monotonic() > until:
+                self._gone = gone
+                return queues
             time.sleep(0.1)
-            queues.refresh(force=True)
-        self._gone = _missing(queues, known)
-        return queues
+            queues.refresh(force=True, also=late)
+
+    def _parse(self, offset: Mapping[str, Any]) -> tuple[Offsets, Anchor | None]:
+        """Queue offsets and the anchor. Keys that were met before are not parsed again: there may be 10,000."""
+        known = self._names
+        try:
+            found = {known[key]: number for key, number in offset.items() if key not in MARKS}
+            if all(type(number) is int and number >= 0 for number in found.values()):
+                return found, anchor_in(offset)
+        except KeyError:
+            pass
+        found = {QueueName(*queue): number for queue, number in parse_flat("the query's checkpoint", offset).items()}
+        self._names |= {f"{name.topic}/{name.queue_id}": name for name in found}
+        return found, anchor_in(offset)
 
     @staticmethod
-    def _parse(offset: Mapping[str, Any]) -> Offsets:
-        return {QueueName(*queue): number for queue, number in parse_flat("the query's checkpoint", offset).items()}
+    def _flat(offsets: Offsets, anchor: Anchor | None) -> dict[str, int]:
+        return {**(anchor.marks() if anchor is not None else {}), **flat(offsets)}
 
     def _starts(self, queues: StreamQueues) -> Offsets:
         """Where a new query begins: at a time, at times of queues, or at offsets; the first of these that is given."""
@@ -247,38 +285,87 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ends
         return {name: min(high, ends[name]) for name, high in self._target.items() if name in ends}
 
-    def _spans(self, queues: StreamQueues, begin: Offsets, ends: Offsets, known: bool = False) -> dict[QueueName, Span]:
+    def _spans(
+        self,
+        queues: StreamQueues,
+        begin: Offsets,
+        anchor: Anchor | None,
+        ends: Offsets,
+        gone: set[QueueName],
+        known: bool = False,
+    ) -> dict[QueueName, Span]:
         """What is to be read from `begin` to `ends`, as far as it is there.
 
+        A queue that was made again is read from its first message (and failOnDataLoss=false): for the same offsets
+        always the same. One that is gone is forgotten, so that it is read from its first message if it comes again.
+
         Args:
+            gone: the queues of `begin` that are not there any more.
             known: `ends` was there once.
         """
-        for name, offset in begin.items():
-            if queues.wants(name) and name not in queues.bounds and offset and queues.of_directories():
-                self._loss(queues, name, offset, "the queue is gone, with its topic or its last messages")
-        spans = {}
+        bounds, spans, lost = queues.bounds, {}, self._lost
+        other = anchor if is_other_log(queues, anchor) else None
+        anchor = None if other is not None else anchor
+        read_to = sys.maxsize if anchor is None else anchor.log_offset
+        for name in sorted(gone):
+            lost(queues, name, begin[name], "the queue is gone, with its topic or its last messages")
+        queues.look_at({name for name, high in ends.items() if begin.get(name, 0) != high})
         for name, high in ends.items():
-            low, (least, most) = begin.get(name, 0), queues.bounds.get(name, (0, 0))
-            if name in begin and low > most and name in queues.bounds:
-                self._loss(queues, name, low, f"the queue ends at {most}: the log was cut, or this is another store")
+            low = begin.get(name, 0)
+            end = queues.ends.get(name, 0)
+            if low == high and (end <= read_to or self._checked.get(name) == (high, read_to, end)):
+                continue
+            least, most = bounds.get(name, (0, 0))
+            if name in begin and name in bounds and made_again(queues, name, low, anchor):
+                lost(
+                    queues,
+                    name,
+                    least,
+                    f"the queue was deleted and made again; offsets up to {low} were read of the one before",
+                )
+                low = least
+            elif name in begin and low > most and name in bounds:
+                lost(queues, name, low, f"the queue ends at {most}: the log was cut, or this is another store")
             elif low < least and low < high:
-                self._loss(queues, name, low, f"messages before offset {least} have expired and were not read")
+                lost(queues, name, low, f"messages before offset {least} have expired and were not read")
             elif known and high > most and low < high:
-                self._loss(queues, name, most, f"the queue ends there, before {high}: it was cut, or has expired")
+                lost(queues, name, most, f"the queue ends there, before {high}: it was cut, or has expired")
+            elif low == high:
+                self._checked[name] = (high, read_to, end)
             if max(low, least) < min(high, most):
                 spans[name] = (max(low, least), min(high, most))
+        if other is not None:
+            self._lost_log(queues, other)
+        self._tell_losses()
         return spans
 
-    def _loss(self, queues: StreamQueues, name: QueueName, offset: int, why: str) -> None:
+    def _lost(self, queues: StreamQueues, name: QueueName, offset: int, why: str) -> None:
         """Messages are lost: fail, or say so once and go on."""
         from flintmq.spark.stream.plan import lost
 
-        error = lost(queues, name, offset, why)
         if self.options.read.fail_on_data_loss:
-            raise error
-        if str(error) not in self._told:
-            self._told.add(str(error))
-            tell(f"{error} (it does)")
+            raise lost(queues, name, offset, why)
+        if (name, why) not in self._told:
+            self._told.add((name, why))
+            self._losses.append("" if self._losses else str(lost(queues, name, offset, why)))
+
+    def _lost_log(self, queues: StreamQueues, anchor: Anchor) -> None:
+        why = (
+            f"{queues.root}: the last record that was read, at log offset {anchor.log_offset}, is not there: "
+            "the log was cut, is damaged there or of another store; failOnDataLoss=false goes on without what is lost"
+        )
+        if self.options.read.fail_on_data_loss:
+            raise StoreError(why)
+        if (None, why) not in self._told:
+            self._told.add((None, why))
+            self._losses.append("" if self._losses else why)
+
+    def _tell_losses(self) -> None:
+        """One line, however many queues lost something."""
+        if self._losses:
+            rest = f"; and {len(self._losses) - 1} more losses" if self._losses[1:] else ""
+            tell(f"{self._losses[0]} (it does){rest}")
+            self._losses = []
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
@@ -307,12 +394,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 def _beyond(queues: StreamQueues, offsets: Offsets) -> list[QueueName]:
     """The queues that end before these offsets."""
-    return [name for name, offset in offsets.items() if name in queues.bounds and offset > queues.bounds[name][1]]
+    bounds = queues.bounds
+    return [name for name, offset in offsets.items() if name in bounds and offset > bounds[name][1]]
 
 
 def _missing(queues: StreamQueues, offsets: Offsets) -> set[QueueName]:
     """The queues that had messages and are not there."""
-    return {name for name, offset in offsets.items() if offset and queues.wants(name) and name not in queues.bounds}
+    bounds = queues.bounds
+    return {name for name, offset in offsets.items() if offset and name not in bounds and queues.wants(name)}
 
 
 def lines_of(report: Any) -> Iterator[str]:

@@ -83,21 +83,43 @@ class Wanted:
         queues = frozenset((topic, queue) for topic, queue in spans)
         offsets = tuple((*name, *span) for name, span in spans.items())
         self._selector = Selector(Predicate(queues=queues, offsets=offsets))
+        self._spans, self._firsts = spans, {name: at for name, at in part.firsts.items() if name in spans}
+        self._of_firsts: Selector | None = None
         self.filled, self.full = 0, sum(high - low for low, high in spans.values())
 
     def of(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
         """The pieces. Prepared and rolled-back records are in no queue, whatever they say of themselves."""
         for piece in pieces:
+            strangers = self._strangers(piece) if self._firsts else None
             count = self._selector.select(piece)
             positions: Any = numpy.frombuffer(piece.positions, numpy.int64, count)
             flags = numpy.frombuffer(piece.data, numpy.uint8)[positions + SYS_FLAG_LAST]
             queued = flags & TRANSACTION_PREPARED == 0
+            if strangers:
+                queued &= ~numpy.isin(positions, strangers)
             for at in positions[queued & (flags & INNER_BATCH != 0)].tolist():
                 self.filled += sum(place.messages - 1 for place in places(stored_message(piece.data, at))[:1])
             positions = positions[queued]
             self.filled += len(positions)
             if len(positions):
                 yield replace(piece, positions=memoryview(positions), count=len(positions))
+
+    def _strangers(self, piece: Piece) -> list[int]:
+        """Positions of records that stand before the first one of their queue: of a deleted one with the same name."""
+        begin = piece.base + piece.positions[0] if piece.count else 0
+        ahead = {name: at for name, at in self._firsts.items() if at > begin}
+        if len(ahead) < len(self._firsts) or self._of_firsts is None:
+            self._firsts = ahead
+            offsets = tuple((*name, *self._spans[name]) for name in sorted(ahead))
+            self._of_firsts = Selector(Predicate(queues=frozenset((*name,) for name in ahead), offsets=offsets))
+        positions: Any = numpy.array(piece.positions[: piece.count], numpy.int64)
+        copy = replace(piece, positions=memoryview(positions))
+        found = []
+        for at in copy.positions[: self._of_firsts.select(copy)] if ahead else ():
+            place = next(iter(places(stored_message(piece.data, at))), None)
+            if place is not None and piece.base + at < ahead.get(QueueName(place.topic, place.queue_id), 0):
+                found.append(at)
+        return found
 
 
 def _light(part: Part, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:

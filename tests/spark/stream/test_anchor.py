@@ -1,0 +1,182 @@
+"""Topics that are deleted and made again, logs that are cut and written anew: told, and read from the first message.
+
+Model: "subscribing topic by pattern with topic deletions" and "Delete a topic when a Spark job is running" of Spark's
+Kafka suites. The deletion is what RocketMQ's leaves: no queue files, records stay in the log; and
+a topic that is made again numbers its messages from 0 on.
+"""
+
+import shutil
+import struct
+
+import pytest
+
+from flintmq import Message, MessageStore
+from flintmq.errors import StoreError, UsageError
+from tests.spark.stream.drive import Query, numbers
+
+pytest.importorskip("pyspark", reason="needs the extra spark")
+
+from flintmq.spark.stream import queues, reader
+from flintmq.spark.stream.anchor import Anchor, anchor_in
+
+
+@pytest.fixture(autouse=True)
+def no_grace(monkeypatch):
+    """A queue that is not there is not waited for, and all of a few queues are looked at each time."""
+    monkeypatch.setattr(reader, "GRACE_SECONDS", 0.0)
+    monkeypatch.setattr(queues, "QUIET_SECONDS", 0.0)
+
+
+def put(path, numbers, *topics):
+    with MessageStore(path, mapped_file_size_commit_log=64 * 1024) as store:
+        for number in numbers:
+            for topic in topics:
+                assert store.put(Message(topic, b"%d" % number, queue_id=0)).queue_offset is not None
+
+
+def delete(path, topic):
+    """The next put makes the queue anew as it was, until `number_anew`."""
+    shutil.rmtree(path / "consumequeue" / topic)
+
+
+def number_anew(path, topic, old):
+    """Give the messages behind the first `old` ones of a queue offsets from 0 on, and the queue their units alone."""
+    file = path / "consumequeue" / topic / "0" / f"{0:020d}"
+    units = file.read_bytes()
+    file.write_bytes(units[20 * old :] + bytes(20 * old))
+    for at in range(20 * old, len(units), 20):
+        physical, size = struct.unpack_from(">qi", units, at)
+        if size:
+            with next(f for f in (path / "commitlog").iterdir() if 0 <= physical - int(f.name) < 65536).open(
+                "r+b"
+            ) as log:
+                log.seek(physical % 65536 + 20)
+                log.write(struct.pack(">q", at // 20 - old))
+
+
+def read_of(path, **options):
+    query = Query(path, columns="body,topic", **options)
+    got = [row for bite in query.bites() for row in bite]
+    return query, got
+
+
+def of_topic(rows, topic):
+    return numbers([row for row in rows if row["topic"] == topic])
+
+
+@pytest.mark.parametrize("count", [5, 10, 25])
+@pytest.mark.parametrize("batch_while_gone", [True, False])
+@pytest.mark.parametrize("restart", [True, False])
+def test_a_topic_deleted_and_made_again(tmp_path, capsys, count, batch_while_gone, restart):
+    """It has fewer, as many or more messages than were read: none of them is lost, none of others read twice."""
+    put(tmp_path, range(10), "T", "Other")
+    query, rows = read_of(tmp_path, failOnDataLoss="false")
+    assert of_topic(rows, "T") == of_topic(rows, "Other") == list(range(10))
+    got = []
+    if batch_while_gone:
+        put(tmp_path, range(10, 13), "Other")
+        delete(tmp_path, "T")
+        got += [row for bite in query.bites() for row in bite]
+        assert of_topic(got, "Other") == [10, 11, 12] and not of_topic(got, "T")
+    if restart:
+        query.restart()
+    put(tmp_path, range(100, 100 + count), "T")
+    put(tmp_path, range(20, 22), "Other")
+    number_anew(tmp_path, "T", 10)
+    got += [row for bite in query.bites() for row in bite]
+    assert of_topic(got, "T") == list(range(100, 100 + count))
+    assert of_topic(got, "Other") == ([10, 11, 12] if batch_while_gone else []) + [20, 21]
+    assert ("is gone" if batch_while_gone else "deleted and made again") in capsys.readouterr().err
+    query.done -= 1  # the last batch runs again after a kill, and gives the same
+    query.restart()
+    assert of_topic(query.run(), "T") == list(range(100, 100 + count))
+
+
+@pytest.mark.parametrize("count", [5, 10, 25])
+def test_strict_ends_with_one_line(tmp_path, count):
+    put(tmp_path, range(10), "T")
+    query, _ = read_of(tmp_path)
+    put(tmp_path, range(100, 100 + count), "T")
+    number_anew(tmp_path, "T", 10)
+    for _ in range(2):
+        with pytest.raises(
+            StoreError, match="topic 'T', queue 0, offset 0: the queue was deleted and made again"
+        ) as caught:
+            query.plan()
+        assert "\n" not in str(caught.value)
+        query.restart()
+
+
+@pytest.mark.parametrize("start", ["latest", '{"T/0": 10, "Other/0": 3}'])
+def test_before_anything_was_read(tmp_path, start):
+    """A query that begins behind messages knows the queue that these were in."""
+    put(tmp_path, range(10), "T", "Other")
+    query = Query(tmp_path, columns="body,topic", startingOffsets=start, failOnDataLoss="false")
+    assert query.initial["@log_offset"] > 0
+    put(tmp_path, range(100, 115), "T")
+    number_anew(tmp_path, "T", 10)
+    got = [row for bite in query.bites() for row in bite]
+    assert of_topic(got, "T") == list(range(100, 115))
+    assert of_topic(got, "Other") == ([] if start == "latest" else list(range(3, 10)))
+
+
+@pytest.mark.parametrize("options", [{}, {"maxOffsetsPerTrigger": 7}, {"minPartitions": 6}, {"subscribe": "T"}])
+def test_records_of_the_topic_that_was_deleted_are_not_read(tmp_path, options):
+    """They stand in the log still, with the offsets that others have now."""
+    put(tmp_path, range(10), "T", "Other")
+    put(tmp_path, range(100, 115), "T", "Other")
+    number_anew(tmp_path, "T", 10)
+    _, rows = read_of(tmp_path, **options)
+    assert sorted(of_topic(rows, "T")) == list(range(100, 115))
+    assert sorted(of_topic(rows, "Other")) == ([] if "subscribe" in options else [*range(10), *range(100, 115)])
+
+
+def test_an_offset_of_version_0_1(tmp_path):
+    """It says nothing of the log: it goes on as it did, and the next one says it."""
+    put(tmp_path, range(10), "T")
+    query, _ = read_of(tmp_path)
+    query.batches[-1] = (query.batches[-1][0], {"T/0": 10})
+    query.restart()
+    assert not query.plan()
+    put(tmp_path, range(10, 13), "T")
+    assert numbers(row for bite in query.bites() for row in bite) == [10, 11, 12]
+    assert set(query.offset) == {"@log_offset", "@store_timestamp", "T/0"}
+
+
+@pytest.mark.parametrize("more", [0, 3, 30])
+def test_a_log_that_was_put_back_and_has_grown_since(tmp_path, more):
+    """A copy of yesterday in place of the store, with other messages since: no queue offset tells it."""
+    path, yesterday = tmp_path / "store", tmp_path / "yesterday"
+    put(path, range(10), "T")
+    shutil.copytree(path, yesterday)
+    put(path, range(10, 15), "T")
+    query, rows = read_of(path)
+    assert numbers(rows) == list(range(15))
+    shutil.rmtree(path)
+    yesterday.rename(path)
+    put(path, range(200, 205 + more), "T")
+    with pytest.raises(StoreError, match=f"log offset {query.offset['@log_offset']}, is not there: the log was cut"):
+        query.plan()
+    query.options["failOnDataLoss"] = "false"
+    query.restart()
+    assert numbers(row for bite in query.bites() for row in bite) == list(range(205, 205 + more))
+    assert not query.plan(), "told once, and then at rest"
+
+
+def test_the_record_may_expire(golden, tmp_path):
+    """Retention may delete what was read, also the very last record."""
+    path = golden("basic").copy(tmp_path)
+    query = Query(path)
+    assert list(query.bites())
+    for file in (path / "commitlog").iterdir():
+        file.unlink()
+    (path / "commitlog" / f"{1 << 30:020d}").touch()
+    assert not query.plan()
+
+
+def test_what_is_no_anchor():
+    assert anchor_in({"T/0": 5}) is None
+    assert anchor_in({"@log_offset": 5, "@store_timestamp": 7, "T/0": 5}) == Anchor(5, 7)
+    for bad in ({"@log_offset": 5}, {"@log_offset": 5, "@store_timestamp": "x"}, {"@store_timestamp": True}):
+        with pytest.raises(UsageError, match="begin with a new checkpoint"):
+            anchor_in(bad)
