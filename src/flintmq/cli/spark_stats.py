@@ -91,7 +91,7 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
         peak = f"peak {rate['peak_messages_per_s']:.0f}/s"
         yield f"rate      {rate['messages_per_s']:.0f}/s, {size(round(rate['bytes_per_s']))}/s; {peak}"
     if latency["count"]:
-        yield f"latency   born to stored: half {ms_text(latency['p50'])}, 99 % {ms_text(latency['p99'])}"
+        yield f"latency   median {ms_text(latency['p50'])}, 99th percentile {ms_text(latency['p99'])} (born to stored)"
     for one in found.hot_queues[:SHOWN]:
         queue = f"{printable(one['topic'])}/{one['queue_id']}"
         yield f"queue     {queue}: {one['messages']} messages, {one['share']:.1%} of its topic"

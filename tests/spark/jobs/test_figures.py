@@ -89,7 +89,7 @@ def test_what_stands_out_is_said() -> None:
         "3 messages in dead-letter topics: consumers gave up on them.",
         "9 messages of Orders left the log before group lost consumed them.",
         "Group g is 4,000 messages behind on Orders, the oldest stored 3.33 min before the last message.",
-        "From producer to store it took up to 2.5 s for half of the messages, 2.5 s for 99 %.",
+        "Messages came late from producer to store: median 2.5 s, 99th percentile 2.5 s.",
         "Orders is uneven: one of its 3 queues has 83% of the messages, 2.5 times the mean.",
         "2 messages under an id that its topic had before: sent again by a producer, or by the broker.",
         "1 message born after being stored: a producer's clock is off.",

@@ -135,7 +135,7 @@ def test_a_browser_shows_the_figures(spark: Any, tmp_path: Path) -> None:
     out = tmp_path / "report.html"
     found = stats(spark, str(store), str(out))
     dom = browser.dom(out, tmp_path / "profile")
-    assert "Statistics of orders" in dom and dom.count("<svg") == 5
+    assert "Statistics of orders" in dom and dom.count("<svg") == 10  # each in two widths
     for number in (
         found.messages,
         found.topics[0]["messages"],

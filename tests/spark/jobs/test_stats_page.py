@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import re
 from html.parser import HTMLParser
 from pathlib import Path
@@ -89,6 +91,44 @@ def test_nothing_is_fetched() -> None:
 def test_a_store_without_messages() -> None:
     text = page(statistics(Tally(), []))
     assert "No messages in this range." in text and Outline(text).open == []
+
+
+LOOK = """<script>
+const box = e => e.getBoundingClientRect(), shown = e => box(e).width > 0, all = s => [...document.querySelectorAll(s)];
+const texts = all("svg text").filter(shown), inner = t => box(t.closest("svg"));
+const tells = e => getComputedStyle(e).backgroundImage.includes("gradient")
+    && (innerWidth > 640 || getComputedStyle(e, "::before").display == "block");
+parent.document.title = JSON.stringify({
+    width: innerWidth, page: document.documentElement.scrollWidth, plots: all("svg").filter(shown).length,
+    least: Math.min(...texts.map(t => box(t).height)), tiles: all(".tile").map(e => Math.round(box(e).top)),
+    cut: texts.filter(t => box(t).left < inner(t).left - 1 || box(t).right > inner(t).right + 1).length,
+    silent: all(".wide").filter(e => e.scrollWidth > e.clientWidth && !tells(e)).length,
+    broken: all("td .name").filter(e => e.textContent.length < 12 && box(e).height > 30).map(e => e.textContent),
+});
+</script></body>"""  # for the test's copy only: the page itself forbids scripts
+
+
+@pytest.mark.parametrize(("width", "a_row"), [(1280, 4), (400, 2)])
+def test_it_can_be_read_on_a_screen_and_on_a_phone(tmp_path: Path, width: int, a_row: int) -> None:
+    """Letters in plots as high as others, nothing cut, tiles side by side, and tables that say that they go on."""
+    browser.find()
+    text = page(hostile())
+    policy = re.search(r"<meta http-equiv=[^>]*>", text)
+    assert policy
+    framed = html.escape(text.replace(policy[0], "").replace("</body>", LOOK))
+    file = tmp_path / "page.html"  # in a frame, since a window of Chromium is at least 500 px wide
+    file.write_text(f'<iframe style="width:{width}px;height:3000px;border:0" srcdoc="{framed}">', encoding="utf-8")
+    dom = browser.run(file, tmp_path / "profile", "--window-size=1400,3200", "--dump-dom")
+    seen = json.loads(html.unescape(re.search("<title>(.*?)</title>", dom)[1]))  # type: ignore[index]
+    assert seen["width"] == width and seen["page"] <= width and seen["plots"] == 5 and seen["least"] >= 11
+    assert (seen["cut"], seen["silent"], seen["broken"]) == (0, 0, [])
+    assert seen["tiles"].count(seen["tiles"][0]) == a_row
+
+
+def test_words_are_those_of_newcomers() -> None:
+    shown = "".join(Outline(page(hostile())).text)
+    assert "median" in shown and "99th percentile" in shown and "half;" not in shown
+    assert not re.search(r"\d[kMG]B\b", shown)  # one system of units: KiB, MiB
 
 
 def test_a_browser_shows_it_and_runs_nothing(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import xml.etree.ElementTree as ET
 
 import pytest
@@ -35,9 +36,10 @@ def test_any_number_of_columns(labels: list[str]) -> None:
 
 def test_texts_are_escaped() -> None:
     plot = svg.stacked(HOSTILE, [HOSTILE], {HOSTILE: [1.0]})
-    for text in (plot, svg.legend([HOSTILE]), svg.alone(HOSTILE, plot, [HOSTILE])):
-        assert "<script" not in text
-    ET.fromstring(svg.alone(HOSTILE, plot, [HOSTILE]))
+    document = svg.alone(HOSTILE, plot, [HOSTILE])
+    for text in (plot, document):
+        assert "<script" not in text and "&lt;script" in text
+    assert [each.text for each in ET.fromstring(document).iter() if each.text == HOSTILE]
 
 
 def test_steps_reach_the_top_in_round_numbers() -> None:
@@ -50,6 +52,45 @@ def test_steps_reach_the_top_in_round_numbers() -> None:
 
 def test_short_numbers_and_times() -> None:
     assert [svg.short(value) for value in (0, 950, 1500, 2e7, 3e9)] == ["0", "950", "1.5k", "20M", "3G"]
-    assert svg.clock([0, 500], 500) == ["00:00:00.000", "00:00:00.500"]
-    assert svg.clock([0, 3_600_000], 3_600_000) == ["00:00", "01:00"]
-    assert svg.clock([0, 30 * 86_400_000], 86_400_000) == ["1970-01-01", "1970-01-31"]
+
+
+@pytest.mark.parametrize(
+    ("step", "count", "first", "last", "about"),
+    [
+        (500, 3, "00.0", "01.0", "seconds of 1970-01-01 00:00 (UTC)"),
+        (25, 3, "00.000", "00.050", "seconds of 1970-01-01 00:00 (UTC)"),
+        (1000, 60, "00", "59", "seconds of 1970-01-01 00:00 (UTC)"),
+        (1000, 61, "00:00", "01:00", "minutes:seconds of 1970-01-01, 00 h (UTC)"),
+        (500, 121, "00:00.0", "01:00.0", "minutes:seconds of 1970-01-01, 00 h (UTC)"),
+        (30_000, 121, "00:00:00", "01:00:00", "time of 1970-01-01 (UTC)"),
+        (3_600_000, 2, "00:00", "01:00", "time of 1970-01-01 (UTC)"),
+        (3_600_000, 25, "00:00", "00:00", "time, from 1970-01-01 00:00 on (UTC)"),
+        (3_600_000, 49, "01 Jan 00:00", "03 Jan 00:00", "from 1970-01-01 on (UTC)"),
+        (86_400_000, 31, "1970-01-01", "1970-01-31", "days (UTC)"),
+    ],
+)
+def test_times_leave_out_what_all_share(step: int, count: int, first: str, last: str, about: str) -> None:
+    times = svg.clock([step * i for i in range(count)], step)
+    assert (times.labels[0], times.labels[-1], times.about) == (first, last, about)
+    assert times.full[0].startswith("1970-01-01 00:00:00") and len(set(times.full)) == count
+
+
+def test_no_times() -> None:
+    assert svg.clock([], 1000) == svg.Times([], [], "")
+
+
+def test_bytes_are_told_in_one_system() -> None:
+    assert [svg.scale_of_bytes(top)[1] for top in (0, 1023, 1024, 1 << 20, 5 << 30, 1 << 60)] == [
+        "B", "B", "KiB", "MiB", "GiB", "TiB"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("frame", [svg.WIDE, svg.NARROW])
+@pytest.mark.parametrize("label", ["43.12", "23:59:59", "1970-01-31", "16 ms", "1,007 KiB", "x" * 40])
+@pytest.mark.parametrize("count", [1, 4, 8, 20, 120])
+def test_labels_are_neither_cut_nor_on_each_other(frame: svg.Frame, label: str, count: int) -> None:
+    plot = ET.fromstring(svg.stacked("t", [label] * count, {"x": [1.0] * count}, frame=frame))
+    half = svg.LETTER * len(label) / 2
+    places = [float(text.get("x") or 0) for text in plot.iter("text") if text.get("text-anchor") == "middle"]
+    assert places and places[-1] + half <= frame.width
+    assert all(second - first >= 2 * half for first, second in itertools.pairwise(places))

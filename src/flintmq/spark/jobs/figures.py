@@ -334,8 +334,8 @@ def _late(found: Statistics) -> list[str]:
             old = f", the oldest stored {ms_text(age)} before the last message" if since is not None else ""
             said.append(f"Group {lag['group']} is {count_of(lag['behind'], 'message')} behind on {lag['topic']}{old}.")
     if (found.latency["p99"] or 0) >= SLOW_MS:
-        slow = f"{ms_text(found.latency['p50'])} for half of the messages, {ms_text(found.latency['p99'])} for 99 %"
-        said.append(f"From producer to store it took up to {slow}.")
+        slow = f"median {ms_text(found.latency['p50'])}, 99th percentile {ms_text(found.latency['p99'])}"
+        said.append(f"Messages came late from producer to store: {slow}.")
     return [*said[:5], *([f"{len(said) - 5} more remarks on lag."] if len(said) > 5 else [])]
 
 
@@ -348,7 +348,7 @@ def _uneven(found: Statistics) -> list[str]:
             f"{one['topic']} is uneven: one of its {one['queues']} queues has {share:.0%} of the messages, "
             f"{one['skew']:.3g} times the mean."
         )
-    return [*said, *([f"So it is with {count_of(len(skewed) - 3, 'more topic')}."] if len(skewed) > 3 else [])]
+    return [*said, *([f"The same holds for {count_of(len(skewed) - 3, 'more topic')}."] if len(skewed) > 3 else [])]
 
 
 def _odd(found: Statistics) -> list[str]:

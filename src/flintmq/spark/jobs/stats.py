@@ -18,7 +18,7 @@ from flintmq.errors import UsageError
 from flintmq.spark.jobs.consumer_lag import consumer_lag
 from flintmq.spark.jobs.figures import Statistics, statistics
 from flintmq.spark.jobs.run import Progress, parallelism, run_tasks
-from flintmq.spark.jobs.stats_page import MARK, page
+from flintmq.spark.jobs.stats_page import MARK, page, templates_page
 from flintmq.spark.jobs.tally import BEHIND, COLUMNS, Tally
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
@@ -65,6 +65,7 @@ def stats(
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         UsageError: `out` is a directory, lies in the store, or is a file that is no report.
         CorruptStoreError: damage in the log.
+        MissingExtraError: a page is wanted, and jinja2 is not installed.
         StoreError: a log file was deleted meanwhile (and fail_on_data_loss); or Spark gave up.
         OSError: the page cannot be written.
     """
@@ -76,6 +77,7 @@ def stats(
         config=config or StoreConfig(),
     )
     if out is not None:
+        templates_page()  # before the work: jinja2 may be missing
         check_target(out, options.path, config)
     report = Report()
     plan = plan_scan(options, report)

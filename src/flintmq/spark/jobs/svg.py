@@ -1,7 +1,9 @@
-"""Plots as inline SVG text: stacked columns over time, lines over time, and a histogram.
+"""Plots as inline SVG: stacked columns over time, lines over time, and a histogram.
 
+Here stand the shapes; the template `plot.svg` writes them and escapes each text, since texts come from messages.
 Colours are CSS variables (`STYLE`), so a plot is light or dark with the page it stands in; `alone` makes a document of
-one. Every text that comes from outside is escaped. Each column has a title, which browsers show under the pointer.
+one. Each column has a title, which browsers show under the pointer. A plot is drawn in two widths, of which a page
+shows the one that fits: a wide one that is made small has letters that nobody can read.
 """
 
 from __future__ import annotations
@@ -9,12 +11,39 @@ from __future__ import annotations
 import datetime
 import itertools
 from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
-WIDTH, HEIGHT = 920, 300
-LEFT, RIGHT, TOP, BOTTOM = 66, 12, 14, 34
+from flintmq.errors import MissingExtraError
+
+if TYPE_CHECKING:
+    import jinja2
+
 SLOTS = 8  # a column takes no more than one part in so many
 COLOURS = 8
+LETTER = 7.0  # px, about what a letter of an axis is wide
+
+
+@dataclass(frozen=True)
+class Frame:
+    """Where a plot's parts are, in px.
+
+    Attributes:
+        width, height: of all.
+        left, right, top, bottom: margins around the columns.
+    """
+
+    width: int
+    height: int
+    left: int
+    right: int = 12
+    top: int = 14
+    bottom: int = 34
+
+
+WIDE, NARROW = Frame(920, 300, 72), Frame(340, 220, 64)
 
 _LIGHT = ("#3b6fb6", "#e08a3c", "#4a9c6d", "#c2577b", "#8468b0", "#b59a2c", "#3f9fb0", "#8b929c")
 _DARK = ("#6ea3ec", "#f0a860", "#6cc493", "#e485a5", "#ab92dc", "#d9c05a", "#69c6d6", "#9aa2ad")
@@ -25,10 +54,14 @@ def _variables(colours: Sequence[str], plain: str) -> str:
 
 
 LIGHT = _variables(
-    _LIGHT, "--page:#f6f7f9;--card:#ffffff;--ink:#1d2430;--soft:#667085;--line:#e3e7ed;--warn:#b4540a;--good:#23734a;"
+    _LIGHT,
+    "--page:#f6f7f9;--card:#ffffff;--ink:#1d2430;--soft:#5d687a;--line:#e3e7ed;--shade:#9aa5b5;--warn:#b4540a;"
+    "--good:#23734a;",
 )
 DARK = _variables(
-    _DARK, "--page:#14181f;--card:#1c222c;--ink:#e8ecf2;--soft:#97a2b3;--line:#2f3846;--warn:#f2a65e;--good:#6cc493;"
+    _DARK,
+    "--page:#14181f;--card:#1c222c;--ink:#e8ecf2;--soft:#a3aebd;--line:#2f3846;--shade:#000000;--warn:#f2a65e;"
+    "--good:#6cc493;",
 )
 STYLE = (
     f":root{{color-scheme:light dark;{LIGHT}}}@media(prefers-color-scheme:dark){{:root{{{DARK}}}}}"
@@ -36,6 +69,26 @@ STYLE = (
     "svg .grid{stroke:var(--line)}svg .base{stroke:var(--soft)}"
     + "".join(f".f{i}{{fill:var(--c{i})}}.l{i}{{stroke:var(--c{i});fill:none;stroke-width:2}}" for i in range(COLOURS))
 )
+
+
+@cache
+def templates() -> jinja2.Environment:
+    """The templates of pages and plots, which escape whatever they are given.
+
+    Raises:
+        MissingExtraError: jinja2 is not installed.
+    """
+    try:
+        import jinja2
+    except ImportError as error:
+        raise MissingExtraError("making a page needs jinja2; run: pip install 'flintmq[spark]'") from error
+    return jinja2.Environment(
+        loader=jinja2.FileSystemLoader(Path(__file__).with_name("templates")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
 
 
 def steps(top: float) -> list[float]:
@@ -54,67 +107,148 @@ def short(value: float) -> str:
     return f"{value:.3g}"
 
 
-def clock(times: Sequence[int], width_ms: int) -> list[str]:
-    """Texts of times (ms), as long as they must be to tell them apart."""
-    span = times[-1] - times[0] + width_ms if times else 0
-    form = "%H:%M:%S" if span < 600_000 else "%H:%M" if span <= 86_400_000 else "%d %b %H:%M"
-    form = form if span <= 5 * 86_400_000 else "%Y-%m-%d"
+def scale_of_bytes(top: float) -> tuple[int, str]:
+    """In what bytes are told that reach up to `top`: how many that is, and its name."""
+    power = 0
+    while top >= 1024 and power < 4:
+        top, power = top / 1024, power + 1
+    return 1024**power, ("B", "KiB", "MiB", "GiB", "TiB")[power]
+
+
+@dataclass(frozen=True)
+class Times:
+    """Texts of an axis of time.
+
+    Attributes:
+        labels: under the axis, without what all of them share.
+        full: for the pointer.
+        about: what the labels are: units, and what all share.
+    """
+
+    labels: list[str]
+    full: list[str]
+    about: str
+
+
+def clock(times: Sequence[int], width_ms: int) -> Times:
+    """Texts of times (ms), as long as they must be to tell them apart.
+
+    Args:
+        times: rising, of the columns' begins.
+        width_ms: of a column.
+    """
     origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-    texts = [(origin + datetime.timedelta(milliseconds=time)).strftime(form) for time in times]
-    return [f"{text}.{time % 1000:03d}" for text, time in zip(texts, times, strict=True)] if span < 10_000 else texts
+    moments = [origin + datetime.timedelta(milliseconds=time) for time in times]
+    if not moments:
+        return Times([], [], "")
+    first, last = moments[0], moments[-1]
+    digits = 0 if width_ms % 1000 == 0 else 3 if width_ms % 10 else 2 if width_ms % 100 else 1
+    parts = [f".{moment.microsecond // 1000:03d}"[: 1 + digits] if digits else "" for moment in moments]
+    full = [f"{moment:%Y-%m-%d %H:%M:%S}{part}" for moment, part in zip(moments, parts, strict=True)]
+    day = f"{first:%Y-%m-%d}"
+    if f"{first:%F %H:%M}" == f"{last:%F %H:%M}":
+        labels = [f"{moment:%S}{part}" for moment, part in zip(moments, parts, strict=True)]
+        return Times(labels, full, f"seconds of {day} {first:%H:%M} (UTC)")
+    seconds = width_ms < 60_000
+    if f"{first:%F %H}" == f"{last:%F %H}" and seconds:
+        labels = [f"{moment:%M:%S}{part}" for moment, part in zip(moments, parts, strict=True)]
+        return Times(labels, full, f"minutes:seconds of {day}, {first:%H} h (UTC)")
+    hours = "%H:%M:%S" if seconds else "%H:%M"
+    if first.date() == last.date():
+        return Times([f"{moment:{hours}}" for moment in moments], full, f"time of {day} (UTC)")
+    if last - first <= datetime.timedelta(days=1):
+        return Times([f"{moment:{hours}}" for moment in moments], full, f"time, from {day} {first:%H:%M} on (UTC)")
+    if last - first <= datetime.timedelta(days=5):
+        return Times([f"{moment:%d %b %H:%M}" for moment in moments], full, f"from {day} on (UTC)")
+    return Times([f"{moment:%Y-%m-%d}" for moment in moments], full, "days (UTC)")
 
 
 class _Plot:
-    """The frame: axes, grid and texts."""
+    """The frame: axes, grid and texts. A shape is its element, its attributes, and the text in it."""
 
-    def __init__(self, labels: Sequence[str], top: float, title: str, text: Callable[[float], str]) -> None:
-        self.count, self.ticks = max(SLOTS, len(labels)), steps(top)
-        self.slot = (WIDTH - LEFT - RIGHT) / self.count
-        self.parts = [f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(title)}">']
+    def __init__(
+        self,
+        labels: Sequence[str],
+        top: float,
+        title: str,
+        text: Callable[[float], str],
+        frame: Frame,
+        unit: float = 1,
+    ) -> None:
+        self.frame, self.title = frame, title
+        self.count, self.ticks = max(SLOTS, len(labels)), [step * unit for step in steps(top / unit)]
+        self.room = frame.width - frame.left - frame.right
+        self.slot = self.room / self.count
+        self.shapes: list[tuple[str, dict[str, Any], str]] = []
         for tick in self.ticks:
-            kind, y = "grid" if tick else "base", self.y(tick)
-            self.parts.append(f'<line class="{kind}" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>')
-            self.parts.append(f'<text x="{LEFT - 8}" y="{y + 4:.1f}" text-anchor="end">{escape(text(tick))}</text>')
-        for i in range(0, len(labels), max(1, -(-len(labels) // 9))):
-            x, y = LEFT + self.slot * (i + 0.5), HEIGHT - BOTTOM + 20
-            self.parts.append(f'<text x="{x:.1f}" y="{y}" text-anchor="middle">{escape(labels[i])}</text>')
+            y = self.y(tick)
+            ends = {"x1": frame.left, "x2": frame.width - frame.right, "y1": f"{y:.1f}", "y2": f"{y:.1f}"}
+            self.add("line", {"class": "grid" if tick else "base", **ends})
+            self.add("text", {"x": frame.left - 8, "y": f"{y + 4:.1f}", "text-anchor": "end"}, text(tick))
+        self._label(labels)
+
+    def _label(self, labels: Sequence[str]) -> None:
+        """Texts under the axis: as many as stand side by side, none of them cut."""
+        widest = LETTER * max(map(len, labels), default=0)
+        behind = 0.0
+        for i in range(0, len(labels), max(1, -int(-(widest + 14) // self.slot))):
+            half = LETTER * len(labels[i]) / 2
+            x = max(half, min(self.frame.left + self.slot * (i + 0.5), self.frame.width - 2 - half))
+            if x - half < behind:  # the last one, moved to the left so that it is not cut
+                continue
+            behind = x + half + 4
+            y = self.frame.height - self.frame.bottom + 20
+            self.add("text", {"x": f"{x:.1f}", "y": y, "text-anchor": "middle"}, labels[i])
+
+    def add(self, element: str, attributes: dict[str, Any], text: str = "") -> None:
+        """Add a shape."""
+        self.shapes.append((element, attributes, text))
 
     def y(self, value: float) -> float:
         """Where a value stands."""
-        return TOP + (HEIGHT - TOP - BOTTOM) * (1 - value / (self.ticks[-1] or 1))
+        height = self.frame.height - self.frame.top - self.frame.bottom
+        return self.frame.top + height * (1 - value / (self.ticks[-1] or 1))
 
     def column(self, i: int, low: float, high: float, colour: int) -> None:
         """A part of a column."""
-        x, width = LEFT + self.slot * i, max(0.6, self.slot * (0.98 if self.count > 60 else 0.86))
-        box = f'x="{x:.1f}" y="{self.y(high):.1f}" width="{width:.1f}" height="{self.y(low) - self.y(high):.1f}"'
-        self.parts.append(f'<rect class="f{colour % COLOURS}" {box}/>')
+        x, width = self.frame.left + self.slot * i, max(0.6, self.slot * (0.98 if self.count > 60 else 0.86))
+        box = {"x": f"{x:.1f}", "y": f"{self.y(high):.1f}", "width": f"{width:.1f}"}
+        self.add("rect", {"class": f"f{colour % COLOURS}", **box, "height": f"{self.y(low) - self.y(high):.1f}"})
 
     def hover(self, i: int, text: str) -> None:
         """What the pointer is told over a column."""
-        x, height = LEFT + self.slot * i, HEIGHT - TOP - BOTTOM
-        box = f'x="{x:.1f}" y="{TOP}" width="{self.slot:.1f}" height="{height}"'
-        self.parts.append(f'<rect {box} fill="transparent"><title>{escape(text)}</title></rect>')
+        x, height = self.frame.left + self.slot * i, self.frame.height - self.frame.top - self.frame.bottom
+        box = {"x": f"{x:.1f}", "y": self.frame.top, "width": f"{self.slot:.1f}", "height": height}
+        self.add("rect", {**box, "fill": "transparent"}, text)
 
     def line(self, values: Sequence[float | None], colour: int) -> None:
         """A line with gaps where there is no value; a dot for one that has no neighbour."""
         run: list[str] = []
         for i, value in enumerate([*values, None]):
             if value is not None:
-                run.append(f"{LEFT + self.slot * (i + 0.5):.1f},{self.y(value):.1f}")
+                run.append(f"{self.frame.left + self.slot * (i + 0.5):.1f},{self.y(value):.1f}")
             elif len(run) == 1:
                 x, y = run[0].split(",")
-                self.parts.append(f'<circle class="f{colour}" cx="{x}" cy="{y}" r="2.5"/>')
+                self.add("circle", {"class": f"f{colour}", "cx": x, "cy": y, "r": 2.5})
             elif run:
-                self.parts.append(f'<polyline class="l{colour}" points="{" ".join(run)}"/>')
+                self.add("polyline", {"class": f"l{colour}", "points": " ".join(run)})
             run = run if value is not None else []
 
     def done(self) -> str:
-        """The element."""
-        return "".join([*self.parts, "</svg>"])
+        """The element, safe to stand in a template."""
+        made = templates().get_template("plot.svg").render(frame=self.frame, title=self.title, shapes=self.shapes)
+        return safe(made)
 
 
 def stacked(
-    title: str, labels: Sequence[str], series: Mapping[str, Sequence[float]], text: Callable[[float], str] = short
+    title: str,
+    labels: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    text: Callable[[float], str] = short,
+    frame: Frame = WIDE,
+    *,
+    full: Sequence[str] | None = None,
+    unit: float = 1,
 ) -> str:
     """Columns of several series, one on top of the other.
 
@@ -123,10 +257,13 @@ def stacked(
         labels: one a column.
         series: name -> a value for each label.
         text: of a value.
+        frame: how large.
+        full: labels for the pointer, if those are longer.
+        unit: the axis has round multiples of it.
     """
     sums = [sum(values) for values in zip(*series.values(), strict=True)]
-    plot = _Plot(labels, max(sums, default=0), title, text)
-    for i, label in enumerate(labels):
+    plot = _Plot(labels, max(sums, default=0), title, text, frame, unit)
+    for i, label in enumerate(full or labels):
         low = 0.0
         for number, values in enumerate(series.values()):
             if values[i]:
@@ -142,37 +279,36 @@ def lines(
     labels: Sequence[str],
     series: Mapping[str, Sequence[float | None]],
     text: Callable[[float], str] = short,
+    frame: Frame = WIDE,
+    *,
+    full: Sequence[str] | None = None,
 ) -> str:
     """Lines over the same labels; None is a gap. Arguments as for `stacked`."""
     top = max((value for values in series.values() for value in values if value is not None), default=0)
-    plot = _Plot(labels, top, title, text)
+    plot = _Plot(labels, top, title, text, frame)
     for number, values in enumerate(series.values()):
         plot.line(values, number)
-    for i, label in enumerate(labels):
+    for i, label in enumerate(full or labels):
         told = [f"{name}: {text(value)}" for name, values in series.items() if (value := values[i]) is not None]
         plot.hover(i, "\n".join([label, *told]))
     return plot.done()
 
 
-def legend(names: Sequence[str]) -> str:
-    """The names of series with their colours, as HTML."""
-    dots = "".join(
-        f'<span><i style="background:var(--c{i % COLOURS})"></i>{escape(n)}</span>' for i, n in enumerate(names)
-    )
-    return f'<p class="legend">{dots}</p>'
-
-
 def alone(title: str, plot: str, names: Sequence[str] = ()) -> str:
     """A plot as a document of its own, with a heading and the names of its series."""
-    inner = plot.replace("<svg ", f'<svg y="46" width="{WIDTH}" height="{HEIGHT}" ', 1)
-    keys, x = [], float(LEFT)
+    keys, x = [], float(WIDE.left)
     for number, name in enumerate(names):
-        keys.append(f'<rect class="f{number % COLOURS}" x="{x:.0f}" y="32" width="10" height="10" rx="2"/>')
-        keys.append(f'<text x="{x + 15:.0f}" y="41">{escape(name)}</text>')
+        keys.append((number % COLOURS, f"{x:.0f}", f"{x + 15:.0f}", name))
         x += 32 + 7.2 * len(name)
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT + 50}"><style>{STYLE}</style>'
-        f'<rect width="100%" height="100%" style="fill:var(--card)"/>'
-        f'<text x="{LEFT}" y="20" style="font-size:16px;fill:var(--ink)">{escape(title)}</text>'
-        f"{''.join(keys)}{inner}</svg>\n"
+        templates()
+        .get_template("alone.svg")
+        .render(frame=WIDE, style=safe(STYLE), title=title, keys=keys, plot=safe(plot))
     )
+
+
+def safe(text: str) -> str:
+    """Text that a template made, for another one."""
+    from markupsafe import Markup
+
+    return Markup(text)
