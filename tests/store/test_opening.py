@@ -2,6 +2,7 @@ import pytest
 
 from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError
+from flintmq.forensics.rebuild import plan_of
 from flintmq.storage.effects import REAL
 from flintmq.store.opening import batch_topics, given_config, with_queue_size
 
@@ -22,6 +23,18 @@ def test_batch_topics_by_their_settings_or_their_queues(tmp_path):
     )
     (tmp_path / "batchconsumequeue" / "c" / "0").mkdir(parents=True)
     assert batch_topics(str(tmp_path), REAL) == {"a", "c"}
+
+
+def test_one_odd_queue_file_is_no_size(tmp_path):
+    """The first one by name is: engine, rebuild and verify go by what most files have."""
+    for topic, sizes in {"a": [260], "b": [400, 400], "c": [400, 0, 19]}.items():
+        folder = tmp_path / "consumequeue" / topic / "0"
+        folder.mkdir(parents=True)
+        for number, size in enumerate(sizes):
+            (folder / f"{number * 400:020d}").write_bytes(bytes(size))
+    (tmp_path / "commitlog").mkdir()
+    assert with_queue_size(str(tmp_path), StoreConfig(), REAL).mapped_file_size_consume_queue == 400
+    assert plan_of(str(tmp_path), str(tmp_path / "into"), None, "5.3.3").queue_file == 400
 
 
 def test_queue_files_on_disk_win_over_the_default(tmp_path):

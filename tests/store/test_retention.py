@@ -25,6 +25,7 @@ class Disk(Faulty):
         self.clock = now if now is not None else at_hour(12)
         self.slept = []
         self.ticks = None
+        self.began = self.clock
 
     def disk_used(self, path):
         return self.used
@@ -36,7 +37,9 @@ class Disk(Faulty):
         self.slept.append(seconds)
 
     def monotonic(self):
-        return super().monotonic() if self.ticks is None else self.ticks
+        if self.ticks is not None:
+            return self.ticks
+        return super().monotonic() + (self.clock - self.began) / 1000  # time passes on both clocks
 
 
 def at_hour(hour):
@@ -74,6 +77,37 @@ def test_old_files_go_in_the_hour_of_delete_when(tmp_path, hour, later, kept):
         store._retention.clean_once()
         wanted = [5] if kept and disk.clock - at_hour(12) >= 72 * HOUR else list(range(6))
         assert log_files(store) == wanted and store._files.min_offset == wanted[0] * FILE_SIZE
+
+
+@pytest.mark.parametrize("years", [10, -10, 0.001])
+def test_a_clock_that_jumps_deletes_nothing(tmp_path, years, caplog):
+    """04:10 in ten years, for a moment or for good: nothing goes by age within a day; by a full disk it does."""
+    disk = Disk()
+    disk.ticks = 100.0
+    with filled(tmp_path, disk, deleteWhen="00;01;02;03;04;05;06;07;08;09;10;11;12;13;14;15;16;17;18;19;20;21;22;23",
+                fileReservedTime=1) as store:  # fmt: skip
+        noon = disk.clock
+        disk.clock = noon + int(years * 365 * 24 * HOUR)
+        store._retention.clean_once()
+        assert len(log_files(store)) == 6 and caplog.text.count("the clock jumped by") == 1
+        disk.clock = noon
+        disk.ticks += 60
+        store._retention.clean_once()
+        assert len(log_files(store)) == 6
+        disk.clock = noon + int(years * 365 * 24 * HOUR)  # and again, for good
+        disk.ticks += 60
+        store._retention.clean_once()
+        disk.ticks += 86_399
+        disk.clock += 86_399_000
+        store._retention.clean_once()
+        assert len(log_files(store)) == 6 and caplog.text.count("the clock jumped by") == 2
+        disk.ticks += 2
+        disk.clock += 2000
+        store._retention.clean_once()
+        assert len(log_files(store)) == (6 if years < 0 else 1), "a clock that stands for a day is believed"
+        disk.used, disk.clock = 86, noon + 5 * HOUR
+        store._retention.clean_once()
+        assert len(log_files(store)) == 1
 
 
 def test_several_hours_and_their_own_time(tmp_path):

@@ -28,9 +28,8 @@ from flintmq.store.index_builder import IndexFileBuilder
 from flintmq.store.index_writer import IndexWriter
 from flintmq.store.log import LogWalk
 from flintmq.store.log_files import LogFiles
-from flintmq.store.opening import batch_topics
+from flintmq.store.opening import batch_topics, queue_file_size
 from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
-from flintmq.store.queues import queue_names
 from flintmq.store.recovery import Facts, read_facts
 from flintmq.store.report import Report
 from flintmq.store.snapshot import list_log
@@ -165,13 +164,7 @@ def _file_size(root: str, kind: str, least: int, config: StoreConfig, effects: E
     """
     size = int(str(config.key(_SIZE_KEYS[kind])))
     if _SIZE_KEYS[kind] not in config.given:
-        folder = os.path.join(root, kind)
-        paths = [
-            os.path.join(folder, name.topic, str(name.queue_id)) for name in queue_names(root, kind, effects)[:100]
-        ]
-        files = [os.path.join(path, file) for path in paths for file in effects.listdir(path, folder)]
-        sizes = (effects.size(file) or 0 for file in files)
-        size = geometry.common_size((some for some in sizes if some >= least), size)
+        size = queue_file_size(root, kind, size, effects, least)
     return size
 
 

@@ -126,7 +126,8 @@ class MappedFileQueue:
         Thread: one at a time.
         """
         path = self._path(start)
-        self.effects.make_folder(os.path.dirname(path))
+        if not self.files:  # a directory that goes while its log is written is not made again
+            self.effects.make_folder(os.path.dirname(path))
         if path in self._making and self.effects.size(path) is not None:
             self.effects.unlink(path)
         self._making.add(path)
@@ -144,6 +145,23 @@ class MappedFileQueue:
             except OSError as error:
                 log.info("%s: the kernel takes no advice on its pages (%s)", file.path, error.strerror)
         return file
+
+    def gone(self) -> str | None:
+        """Path of the file in use, if it leads to another file by now, or to none; None if all is well.
+
+        Thread: any.
+        """
+        last = self.last
+        if last is None or not last.hold():
+            return None
+        try:
+            return None if self.effects.is_named(last.fd, last.path) else last.path
+        finally:
+            last.release()
+
+    def rolled_since(self, begin: int, end: int) -> bool:
+        """Whether a file is full between two log offsets: it waits for no more (upstream isAbleToFlush)."""
+        return begin // self.file_size < end // self.file_size
 
     def find(self, offset: int) -> MappedFile | None:
         """The file that holds a log offset, or None."""

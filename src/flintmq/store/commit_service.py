@@ -59,7 +59,8 @@ class CommitService(Follower):
         self._thread: threading.Thread | None = None
 
     def commit_once(self, least_pages: int = 0) -> bool:
-        """Commit if at least so many pages wait, or anything at all with 0; True if something was committed.
+        """Commit if so many pages wait, or the rest of a full file, or with 0 anything at all; True if something
+        was committed.
 
         Thread: any; one at a time. Durability: the kernel has everything put before the call, on return of True.
         """
@@ -67,7 +68,9 @@ class CommitService(Follower):
             time = self.commit_log.last_time  # before the end, so that it is never too young
             target = self.commit_log.end
             waiting = target // PAGE - self.done[1] // PAGE
-            if self.poison or target <= self.done[1] or waiting < least_pages:
+            if self.poison or target <= self.done[1]:
+                return False
+            if waiting < least_pages and not self.files.rolled_since(self.done[1], target):
                 return False
             try:
                 self.files.commit(target)

@@ -80,7 +80,8 @@ class FlushService(Follower):
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def flush_once(self, least_pages: int = 0) -> bool:
-        """Flush if at least so many pages wait, or anything at all with 0; True if something was flushed.
+        """Flush if so many pages wait, or the rest of a full file, or with 0 anything at all; True if something
+        was flushed.
 
         Thread: any; one at a time. Durability: everything put before the call, on return of True.
         """
@@ -93,7 +94,9 @@ class FlushService(Follower):
                 time = self.commit_log.last_time  # before the end: a put in between must not make the time too young
                 target = self.commit_log.end
             waiting = target // PAGE - self.files.flushed_where // PAGE
-            if self.poison or target <= self.files.flushed_where or waiting < least_pages:
+            if self.poison or target <= self.files.flushed_where:
+                return False
+            if waiting < least_pages and not self.files.rolled_since(self.files.flushed_where, target):
                 return False
             try:
                 self.files.flush(target)

@@ -49,6 +49,7 @@ def batch_topics(root: str, effects: Effects) -> set[str]:
     }
 
 
+QUEUES = 100  # whose files are asked for their size
 _SIZES = {
     geometry.QUEUES: "mappedFileSizeConsumeQueue",
     geometry.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
@@ -59,18 +60,25 @@ _SIZES = {
 def with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:
     """The sizes of queue files of each kind as the store has them, unless they were given."""
     for kind, key in _SIZES.items():
-        size = 0 if key in config.given else _first_size(root, kind, effects)
+        size = 0 if key in config.given else queue_file_size(root, kind, 0, effects)
         config = config.with_keys({key: size}) if size else config
     return config
 
 
-def _first_size(root: str, kind: str, effects: Effects) -> int:
-    """Bytes of a file of this kind; 0 if there is none."""
+def queue_file_size(root: str, kind: str, default: int, effects: Effects, least: int = 20) -> int:
+    """Bytes that most files of this kind have, of the first hundred queues: for engine and rebuild; verify asks all.
+
+    Args:
+        root: of the store.
+        kind: directory of the queues.
+        default: what is given where there are none.
+        effects: the disk.
+        least: shorter files hold no unit, and do not count.
+
+    Raises:
+        StoreAccessError: a directory may not be listed.
+    """
     folder = os.path.join(root, kind)
-    for name in queue_names(root, kind, effects):
-        place = os.path.join(folder, name.topic, str(name.queue_id))
-        for file in effects.listdir(place, folder):
-            size = effects.size(os.path.join(place, file))
-            if size:
-                return size
-    return 0
+    paths = [os.path.join(folder, name.topic, str(name.queue_id)) for name in queue_names(root, kind, effects)[:QUEUES]]
+    files = (os.path.join(path, file) for path in paths for file in effects.listdir(path, folder))
+    return geometry.common_size((size for file in files if (size := effects.size(file) or 0) >= least), default)

@@ -8,6 +8,8 @@ The rules, for the log's files, oldest first, never the last one, at most ten a 
 *   when it is fuller than `diskSpaceCleanForciblyRatio`: whatever their age, if `cleanFileForciblyEnable`;
 *   when it is fuller than `diskSpaceWarningLevelRatio`: the same, and no put is taken until there is room again.
 
+While the clock is in doubt (`Doubt`), nothing goes for its age.
+
 A file that is not on disk as a whole stays, and so does one of whose records a unit is not: after a power cut nobody
 could make that again, and a queue would not know where it had ended. Queues and index follow the log's new beginning.
 """
@@ -30,6 +32,8 @@ from flintmq.store.retention_rules import Rules, Verdict, may_go
 log = logging.getLogger("flintmq.retention")
 
 FIRST_MS = 60_000  # after the start, as upstream
+JUMP_MS = 3_600_000  # a clock that is set by less is believed at once
+DOUBT_S = 86_400  # so long a clock that jumped must stand before files go by their age
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +49,36 @@ class Hanging:
     file: MappedFile
     rule: str
     since: float
+
+
+class Doubt:
+    """Whether the wall clock has jumped against the monotonic one, so that nobody may be deleted by it.
+
+    Upstream believes any clock: a moment of "04:10 in ten years" deletes a whole log. A clock that has jumped by more
+    than an hour, in either direction, is believed after a day, or once it is back where it was.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, effects: Effects) -> None:
+        self.effects = effects
+        self._wall, self._ticks = effects.now_ms(), effects.monotonic()
+        self._since: float | None = None
+
+    def __call__(self) -> bool:
+        """Whether the clock is in doubt now."""
+        wall, ticks = self.effects.now_ms(), self.effects.monotonic()
+        jump = wall - self._wall - (ticks - self._ticks) * 1000
+        if abs(jump) > JUMP_MS and self._since is None:
+            self._since = ticks
+            log.error(
+                "the clock jumped by %+.1f hours; for a day no log file is deleted for its age (correct the clock, or "
+                "restart the store if it is right)", jump / JUMP_MS,
+            )  # fmt: skip
+        if abs(jump) > JUMP_MS and self._since is not None and ticks - self._since < DOUBT_S:
+            return True
+        self._wall, self._ticks, self._since = wall, ticks, None
+        return False
 
 
 class Retention:
@@ -83,7 +117,7 @@ class Retention:
         self.hanging: list[Hanging] = []
         self._full_log = self._full_queues = False
         self._followed = files.min_offset
-        self._step = threading.Lock()
+        self._step, self._doubt = threading.Lock(), Doubt(effects)
 
     @property
     def full(self) -> bool:
@@ -99,8 +133,8 @@ class Retention:
         Durability: a deletion may come back with a power cut, and is then done again.
         """
         with self._step:
-            verdict = self._verdict()
-            if verdict.reason:
+            verdict, doubt = self._verdict(), self._doubt()
+            if verdict.reason and (verdict.forced or not doubt):
                 deleted = self._delete(verdict.forced)
                 if verdict.needs_space and not deleted:
                     log.warning("%s: %s, and no file can be deleted", self.root, verdict.reason)
