@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from tests.cli.conftest import Run
 
@@ -35,3 +38,17 @@ def test_damage(run: Run, golden: Any, tmp_path: Path) -> None:
     done = run(*words, "--topic", "Orders", "--skip-damage")
     assert done.code == 1 and "1 damaged ranges" in done.out and (tmp_path / "c").exists()
     assert run("copy", store, "--into", tmp_path / "e", "--skip-damage").code == 2
+
+
+@pytest.mark.parametrize("gone", ["middle", "link", "cut"])
+def test_a_whole_copy_tells_what_its_log_lacks(run: Run, golden: Any, tmp_path: Path, gone: str) -> None:
+    store = golden("basic").copy(tmp_path)
+    files = sorted((store / "commitlog").iterdir())
+    if gone == "cut":
+        os.truncate(files[-2], 600)
+    else:
+        files[2].rename(tmp_path / "elsewhere")
+        if gone == "link":
+            files[2].symlink_to(tmp_path / "elsewhere")
+    done = run("copy", store, "--into", tmp_path / "copy")
+    assert done.code == 1 and "damage " in done.out and "flintmq salvage" in done.out

@@ -70,7 +70,7 @@ def command(
         with out.progress("copy") as progress:
             done = copy_whole(store, into, config, peer.value, progress)
         out.result(done, _whole)
-        return 0
+        return 1 if done.damages else 0
     from flintmq.forensics.copy import copy_some
     from flintmq.store.predicate import Predicate
 
@@ -87,6 +87,8 @@ def _whole(done: Copied) -> Iterable[Any]:
     yield f"files    {done.files} with {size(done.data_bytes)} of data"
     if done.live:
         yield "state    a writer was at work or had died: queues and index were settled, the copy is stopped cleanly"
+    for text in done.damages:
+        yield f"damage   {printable(text)}; the copy has it too: `flintmq verify` tells all, `flintmq salvage` mends"
     for name in done.left_out:
         yield f"left out {printable(name)}: a link, no file of a store, or gone meanwhile"
     yield f"result   {printable(done.into)}"

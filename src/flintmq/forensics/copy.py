@@ -13,6 +13,7 @@ A filtered copy is a salvage of the wanted messages: a new, dense store, with of
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -28,7 +29,7 @@ from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.where import effects_for, is_remote, local_only, outside_store
 from flintmq.store import geometry
 from flintmq.store.log import find_end, refuse_damaged_ends
-from flintmq.store.log_files import file_start
+from flintmq.store.log_files import LogFiles, file_start
 from flintmq.store.message_store import MessageStore
 from flintmq.store.predicate import Predicate
 from flintmq.store.recovery import LOST, Facts, read_facts
@@ -54,6 +55,7 @@ class Copied:
         data_bytes: bytes that were copied; the rest of the files are holes.
         live: whether the store was being written, or had stopped uncleanly: then queues and index were settled.
         left_out: what was not copied: links, what is no regular file or not the log's, files that went away meanwhile.
+        damages: where the log lacks something, as far as names and sizes of its files and its end tell; the copy too.
     """
 
     into: str
@@ -63,6 +65,7 @@ class Copied:
     data_bytes: int = 0
     live: bool = False
     left_out: list[str] = field(default_factory=list)
+    damages: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON."""
@@ -146,6 +149,13 @@ def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]
     return into, root
 
 
+def _holes(log: LogFiles, end: int) -> Iterator[str]:
+    """Where the log's files do not go on without a gap up to its end: what nobody has to read a record for."""
+    for file, following in zip(log.files, [*(file.start for file in log.files[1:]), end], strict=True):
+        if file.start + file.size < following:
+            yield f"{file.path}: nothing is there from log offset {file.start + file.size} to {following}"
+
+
 class _Whole:
     """One whole copy into the directory `out`."""
 
@@ -185,6 +195,7 @@ class _Whole:
             refuse_damaged_ends(log, facts, found)
         end = found.offset
         self.done.begin, self.done.end = log.min_offset, end
+        self.done.damages = [*_holes(log, end), *(f"{damage.file}: {damage.reason}" for damage in report.damages)]
         for file in log.files:
             count = min(end - file.start, file.size)
             if count <= 0:
