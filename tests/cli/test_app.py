@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import resource
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -67,9 +67,11 @@ def test_commands_need_no_extra(name: str, golden_basic: Golden, tmp_path: Path)
 
 
 def _seconds(*words: str) -> float:
-    began = time.monotonic()
+    """CPU time: other programs may be busy."""
+    began = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert script(*words).returncode == 0
-    return time.monotonic() - began
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
 
 
 def test_version(run: Run) -> None:
@@ -266,7 +268,7 @@ def test_a_full_disk_is_one_line(golden_basic: Golden) -> None:
         command = [sys.executable, "-m", "flintmq", "scan", str(golden_basic.path)]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
     assert done.returncode == 5
-    assert done.stderr == b"flintmq: No space left on device; check permissions, free space and the disk\n"
+    assert done.stderr == b"flintmq: No space left on device; free some space on that disk, or give another place\n"
 
 
 def test_output_does_not_depend_on_the_locale(golden_basic: Golden) -> None:

@@ -159,18 +159,41 @@ class Terminal(io.StringIO):
 
 
 def test_progress_shows_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(output.Bar, "WAIT_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
     shown = {}
-    for name, stream, out in (
-        ("piped", io.StringIO(), output.Console()),
-        ("terminal", Terminal(), output.Console()),
-        ("json", Terminal(), output.Json()),
+    for name, stream, out, quiet in (
+        ("piped", io.StringIO(), output.Console(), False),
+        ("terminal", Terminal(), output.Console(), False),
+        ("quiet", Terminal(), output.Console(), True),
+        ("json", Terminal(), output.Json(), False),
     ):
         monkeypatch.setattr("sys.stderr", stream)
-        with out.progress("verifying") as tell:
+        with output.be_quiet(quiet), out.progress("verifying") as tell:
             tell(1, 2)
             tell(2, 2)
         shown[name] = stream.getvalue()
-    assert shown["piped"] == "" and shown["json"] == "" and "verifying" in shown["terminal"]
+    assert "verifying" in shown.pop("terminal") and set(shown.values()) == {""}
+
+
+def test_what_is_printed_takes_the_place_of_the_bar(monkeypatch: pytest.MonkeyPatch, capsysbinary) -> None:
+    """The bar goes before a row or a note is written, and comes back with later work."""
+    monkeypatch.setattr(output.Bar, "WAIT_S", 0.0)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("sys.stderr", Terminal())
+    out = output.Console()
+    with out.progress("reading") as tell:
+        bar = out._bar
+        assert bar is not None
+        for write in (lambda: out.lines(["a row"]), lambda: out.note("a note")):
+            tell(1, 2)
+            assert bar._shown
+            write()
+            assert not bar._shown
+        tell(2, 2)
+        assert bar._shown
+    assert not bar._shown and out._bar is None
+    assert capsysbinary.readouterr().out == b"a row\n"
 
 
 def test_warnings_of_the_library_are_notes(capsys: pytest.CaptureFixture[str]) -> None:

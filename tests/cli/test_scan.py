@@ -170,9 +170,9 @@ def test_many_damaged_places_are_counted(run: Run, basic: Golden, tmp_path: Path
 
 
 def test_nothing_found_is_said(run: Run, basic: Golden) -> None:
-    result = run("scan", basic.path, "--topic", "Oders")
+    result = run("scan", basic.path, "--topic", "Orders", "--key", "none")
     assert (result.code, result.out) == (0, "") and "no record matches" in result.err and "inspect" in result.err
-    assert "note" in json.loads(run("scan", basic.path, "--topic", "Oders", "--json").err)
+    assert "note" in json.loads(run("scan", basic.path, "--key", "none", "--json").err)
     assert run("scan", basic.path, "--limit", 0).err == ""
 
 

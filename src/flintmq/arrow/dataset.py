@@ -8,7 +8,7 @@ time are left out inside the scan; then Arrow applies the whole filter.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -39,6 +39,7 @@ def dataset(
     strict: bool = True,
     report: Report | None = None,
     threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
 ) -> StoreDataset:
     """A store's log as a dataset for DuckDB, pyarrow, or whatever takes a pyarrow.dataset.Dataset.
 
@@ -48,6 +49,7 @@ def dataset(
     Args:
         path, topics, queues, since, until, tags, decompress, access, config, set, strict, report, threads: as for
             scan_arrow.
+        progress: called now and then with bytes of log done and in all, by the thread that reads.
 
     Raises:
         As scan_arrow; what only reading can find comes while it is read.
@@ -61,6 +63,7 @@ def dataset(
         "strict": strict,
         "report": report if report is not None else Report(),
         "threads": threads,
+        "progress": progress,
     }
     open_reader(path, SCHEMA, predicate, **options)  # type: ignore[arg-type]  # says now what is wrong
     return StoreDataset(path, predicate, options)

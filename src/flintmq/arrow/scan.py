@@ -6,7 +6,7 @@ Both read through the one walker, so their batches hold exactly the records that
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
@@ -122,8 +122,12 @@ def open_reader(
     report: Report | None = None,
     batch_bytes: int = BATCH_BYTES,
     threads: int = 1,
+    progress: Callable[[int, int], None] | None = None,
 ) -> pa.RecordBatchReader:
-    """What scan_arrow does, with columns and rows said as a schema and a predicate. Everything else is as there."""
+    """What scan_arrow does, with columns and rows said as a schema and a predicate. Everything else is as there.
+
+    `progress` is called now and then with bytes of log done and in all, where one thread reads.
+    """
     if access not in ACCESS:
         raise UsageError(f"access {access!r:.40} is not one of: {', '.join(ACCESS)}")
     if batch_bytes < 1 or threads < 1:
@@ -144,6 +148,7 @@ def open_reader(
         report=report,
         batch_bytes=batch_bytes,
         threads=threads,
+        progress=progress,
     )
     return pa.RecordBatchReader.from_batches(schema, batches_read)
 
@@ -165,6 +170,7 @@ def batches(
     check_crc: bool = True,
     threads: int = 1,
     segment_bytes: int = SEGMENT_BYTES,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Batches of the records that begin in [begin, end) of a log. What scan_arrow and Spark's tasks read with.
 
@@ -179,6 +185,7 @@ def batches(
         check_crc: compare checksums; off, a record counts by its structure and offset alone.
         threads: how many threads read.
         segment_bytes: about how much of the log a thread reads at a time.
+        progress: called now and then with bytes of log done and in all, where one thread reads.
 
     Raises:
         As scan_arrow does while reading.
@@ -203,7 +210,8 @@ def batches(
         )
 
     if threads == 1 or decompress:
-        return gather(walk(begin, end, report), report)
+        pieces: Iterable[Piece] = walk(begin, end, report)
+        return gather(pieces if progress is None else _watched(pieces, log, progress), report)
     return parallel_batches(
         log,
         begin,
@@ -216,6 +224,13 @@ def batches(
         max_rows=max_rows,
         segment_bytes=segment_bytes,
     )
+
+
+def _watched(pieces: Iterable[Piece], log: LogFiles, progress: Callable[[int, int], None]) -> Iterator[Piece]:
+    """The same pieces; after each it is told how far the log is read."""
+    for piece in pieces:
+        yield piece
+        progress(piece.base + piece.end - log.min_offset, log.limit - log.min_offset)
 
 
 def predicate_of(

@@ -60,6 +60,8 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
 
     Security: the question is the caller's own, and may read and write files as DuckDB lets it. Nothing is downloaded.
     """
+    if not question.strip(" \t\r\n;"):
+        raise UsageError("the question is empty; ask for instance: select topic, count(*) from messages group by 1")
     try:
         import duckdb
     except ImportError as error:
@@ -103,6 +105,8 @@ def _plain(error: Exception, messages: StoreDataset) -> Exception:
     """What is to be told: the scan's own error, or what DuckDB has against the question."""
     if messages.failure is not None:
         return messages.failure
+    if unknown := re.search(r"Table with name (.{1,80}?) does not exist", str(error)):
+        return UsageError(f"SQL: there is no table {unknown[1]}; the views are messages, queues and offsets")
     text = " ".join(re.sub(r"\s*\n\s*LINE \d+:.*", "", str(error), flags=re.DOTALL).split())
     if "Out of Memory" in text:
         text = text.partition(" Possible solutions")[0]
@@ -112,7 +116,13 @@ def _plain(error: Exception, messages: StoreDataset) -> Exception:
 
 def _batch_rows(messages: StoreDataset) -> int:
     """How many rows make a batch of answers of about ANSWER_BYTES, judged by the store's first records."""
-    options = messages.options | {"strict": False, "report": None, "threads": 1, "batch_bytes": 4 * SAMPLE}
+    options = messages.options | {
+        "strict": False,
+        "report": None,
+        "threads": 1,
+        "batch_bytes": 4 * SAMPLE,
+        "progress": None,
+    }
     first = next(open_reader(messages.path, narrow(["size"]), messages.predicate, **options), None)
     sizes: list[Any] = first.column(0).to_pylist() if first is not None else []
     mean = max(1, sum(sizes) // max(1, len(sizes)))

@@ -7,6 +7,8 @@ one line for an error, never a traceback (but with FLINTMQ_DEBUG=1), and silence
 
 from __future__ import annotations
 
+import enum
+import errno
 import os
 import sys
 from collections.abc import Sequence
@@ -33,8 +35,10 @@ from flintmq.cli import (
     tail,
     verify,
 )
+from flintmq.cli.commands import Command, SparkCommand, SqlCommand
 from flintmq.cli.options import examples
-from flintmq.cli.output import PipeClosed, report_error, warnings_as_notes
+from flintmq.cli.output import PipeClosed, be_quiet, report_error, warnings_as_notes
+from flintmq.cli.signals import stopping
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10
@@ -43,6 +47,30 @@ COMPLETE = "_FLINTMQ_COMPLETE"
 """Set by shells that ask what may come next, and to ask for what makes them do so; see docs/cli.md."""
 EXIT_INTERRUPTED = 130
 """Ctrl-C, as shells count it."""
+EXIT_TERMINATED = 143
+"""SIGTERM, likewise."""
+
+ADVICE = {
+    errno.EACCES: "check the permissions of the file and of the directories above it",
+    errno.EPERM: "check the permissions of the file, and whether it may be changed at all (lsattr)",
+    errno.EROFS: "the file system is mounted read-only; give another place",
+    errno.ENOSPC: "free some space on that disk, or give another place",
+    errno.EDQUOT: "the quota of this user is used up; free some space, or give another place",
+    errno.ENOTDIR: "a part of the path is a file; give a directory",
+    errno.EISDIR: "it is a directory; give a file",
+    errno.EEXIST: "something stands there; give another name",
+    errno.ENOTEMPTY: "something stands there; give another name",
+    errno.ENOENT: "nothing is there; check the path",
+    errno.ENAMETOOLONG: "the name is too long for that file system; give a shorter one",
+    errno.ELOOP: "links lead in a circle; check the path",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine; close some programs",
+    errno.ENOMEM: "memory is used up; close other programs",
+    errno.EFBIG: "the file is larger than that file system or `ulimit -f` allows; give another place",
+    errno.EBUSY: "something uses it; end that first",
+    errno.EIO: "the disk fails; look at the kernel's log (dmesg), and copy what can be read",
+}
+"""What to do about an error of the system."""
 
 app = typer.Typer(
     name="flintmq",
@@ -59,13 +87,14 @@ spark_app = typer.Typer(
     help=spark.HELP,
 )
 for _module in (inspect, explain, scan, tail, get, query, sql, verify, rebuild, salvage, copy, put, recover, doctor):
-    app.command(_module.__name__.rpartition(".")[2], epilog=_module.EPILOG)(_module.command)
+    _cls = SqlCommand if _module is sql else Command
+    app.command(_module.__name__.rpartition(".")[2], cls=_cls, epilog=_module.EPILOG)(_module.command)
 for _name, (_command, _epilog) in spark.COMMANDS.items():
-    spark_app.command(_name, epilog=_epilog)(_command)
+    spark_app.command(_name, cls=SparkCommand, epilog=_epilog)(_command)
 app.add_typer(spark_app, name="spark", epilog=spark.EPILOG)
 retention_app = typer.Typer(name="retention", no_args_is_help=False, rich_markup_mode=None, help=retention.HELP)
 for _name, (_command, _epilog) in retention.COMMANDS.items():
-    retention_app.command(_name, epilog=_epilog)(_command)
+    retention_app.command(_name, cls=Command, epilog=_epilog)(_command)
 app.add_typer(retention_app, name="retention", epilog=retention.EPILOG)
 
 
@@ -84,20 +113,66 @@ def _root(
     version: Annotated[
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="No progress bars; also behind the command's name.")
+    ] = False,
 ) -> None:
     """Look into Apache RocketMQ message stores, and mend them: offline, without Java.
 
     STORE is the directory with commitlog/ in it. Begin with inspect (what is there?) and verify (is it sound?). No
     command writes to STORE but put, recover, and salvage --in-place. Output is escaped for terminals; --json gives
-    exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; docs/cli.md
-    lists the others.
+    exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; `flintmq
+    help exit-codes` lists the others, `flintmq help` what else is told.
     """
 
 
-@app.command("version", hidden=True)
+@app.command("version", cls=Command, epilog=examples("flintmq version", "flintmq -V"))
 def version_command() -> None:
     """Print the version and exit."""
     _version(True)
+
+
+class Shell(enum.StrEnum):
+    """A shell that asks what may come next."""
+
+    bash = "bash"
+    zsh = "zsh"
+    fish = "fish"
+
+
+@app.command(
+    "completion",
+    cls=Command,
+    epilog=examples("flintmq completion bash", "flintmq completion zsh > flintmq.zsh"),
+)
+def completion_command(
+    shell: Annotated[Shell, typer.Argument(metavar="SHELL", show_default=False, help="bash, zsh or fish.")],
+) -> None:
+    """Print what makes the Tab key complete commands and options.
+
+    Put it into the shell's start-up file: ~/.bashrc, ~/.zshrc, or ~/.config/fish/config.fish.
+    """
+    from typer.completion import get_completion_script  # type: ignore[attr-defined]
+
+    typer.echo(get_completion_script(prog_name="flintmq", complete_var=COMPLETE, shell=shell.value))
+
+
+@app.command("help", cls=Command, epilog=examples("flintmq help exit-codes", "flintmq help scan"))
+def help_command(
+    topic: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TOPIC", show_default=False, help="exit-codes, times, or a command's name."),
+    ] = None,
+) -> None:
+    """Explain a command, the exit codes, or how times are written."""
+    from flintmq.cli.docs import help_text
+
+    words = topic or []
+    text = help_text(" ".join(words))
+    if text is not None:
+        typer.echo(text)
+    elif run([*words, "--help"]):
+        raise typer.Exit(UsageError.exit_code)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -114,18 +189,35 @@ def run(argv: Sequence[str]) -> int:
     _open_missing_streams()
     words = list(argv)
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
-    try:
-        with warnings_as_notes(as_json):
-            code = _dispatch(words)
-        sys.stdout.flush()
-        return code
-    except (PipeClosed, BrokenPipeError):
-        _discard_stdout()
-        return 0
-    except KeyboardInterrupt:
-        return EXIT_INTERRUPTED
-    except Exception as error:  # the last door: whatever it is, the user gets one line
-        return _explain(error, as_json)
+    with stopping() as stopped, be_quiet(_take_quiet(words)):
+        try:
+            with warnings_as_notes(as_json):
+                code = _dispatch(words)
+            sys.stdout.flush()
+            return code if stopped.number is None else stopped.exit_code
+        except (PipeClosed, BrokenPipeError):
+            _discard_stdout()
+            return 0
+        except KeyboardInterrupt:
+            return stopped.exit_code
+        except Exception as error:  # the last door: whatever it is, the user gets one line
+            if stopped.number is not None:  # a library made another error of the signal
+                return stopped.exit_code
+            return _explain(error, as_json)
+
+
+def _take_quiet(words: list[str]) -> bool:
+    """Take `-q` and `--quiet` out of the words, wherever they stand before `--`; whether they were there."""
+    end = words.index("--") if "--" in words else len(words)
+    places = [at for at in range(end) if words[at] in ("-q", "--quiet") and not _is_value(words, at)]
+    for at in reversed(places):
+        del words[at]
+    return bool(places)
+
+
+def _is_value(words: list[str], at: int) -> bool:
+    """Whether a word is what an option before it asks for."""
+    return at > 0 and words[at - 1] in ("--grep", "--key", "--tag", "--topic", "--format", "--where", "--property")
 
 
 def _dispatch(words: list[str]) -> int:
@@ -165,17 +257,17 @@ def _explain(error: Exception, as_json: bool) -> int:
 
 
 def _usage(error: Exception) -> str:
-    message = error.format_message()  # type: ignore[attr-defined]
+    message = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     where = context.command_path if context is not None else "flintmq"
-    return f"{message.rstrip('.')}; see '{where} --help'"
+    return f"{message.rstrip('.').replace('. Did you', '; did you').rstrip('?')}; see '{where} --help'"
 
 
 def _system(error: OSError) -> str:
     name = error.filename
     path = os.fsdecode(name) if isinstance(name, (str, bytes)) else ""
     reason = error.strerror or str(error) or type(error).__name__
-    return (f"{path}: " if path else "") + f"{reason}; check permissions, free space and the disk"
+    return (f"{path}: " if path else "") + f"{reason}; {ADVICE.get(error.errno or 0, 'check the disk')}"
 
 
 def _open_missing_streams() -> None:

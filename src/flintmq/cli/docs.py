@@ -15,7 +15,8 @@ from typing import Any
 
 import typer
 
-from flintmq.cli.app import EXIT_INTERNAL, EXIT_INTERRUPTED, app
+from flintmq.cli.app import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_TERMINATED, app
+from flintmq.cli.options import PAGES
 from flintmq.errors import FlintError
 
 PAGE = Path("docs/cli.md")
@@ -38,17 +39,24 @@ File sizes are taken from the files that are there, else RocketMQ's defaults hol
 What comes from a store is shown escaped: control characters, bidi controls and bytes that are no UTF-8 appear as
 `\\x1b`, `\\u202e`, `\\xff`. With `--json` every line is ASCII and holds the exact values.
 
-**TIME** is ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33+08:00`; UTC where no zone is given), digits alone (ms since
-1970), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`.
+{times}
 
-Progress bars appear on long work where stderr is a terminal. A closed pipe (`flintmq scan ... | head`) is no error.
-An error is one line on stderr, with `--json` a JSON object; `FLINTMQ_DEBUG=1` adds the traceback.
+Progress bars appear on long work where stderr is a terminal; `-q` (`--quiet`), before or behind the command's name,
+leaves them out. A closed pipe (`flintmq scan ... | head`) is no error. An error is one line on stderr, with `--json` a
+JSON object; `FLINTMQ_DEBUG=1` adds the traceback.
 
-Completion of commands and options by the Tab key, in bash, zsh (`source_zsh`) or fish (`source_fish`): put this into
-the shell's start-up file.
+Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP end a command in the same way: nothing of unfinished work
+is left, and the exit code is 130, 143 or 129. After `kill -9` a hidden directory may stay beside the place that was to
+be written (`.NAME.flintmq-copy`, `.NAME.flintmq-salvage`, `NAME/.flintmq-rebuild`); the next run with the same place
+removes it. Numbers beyond 64 bits count as the largest of 64 bits.
 
-    eval "$(_FLINTMQ_COMPLETE=source_bash flintmq)"
+Completion of commands and options by the Tab key, in bash, zsh or fish: put this into the shell's start-up file.
+
+    eval "$(flintmq completion bash)"
 """
+TIMES = """\
+**TIME** is ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33+08:00`; UTC where no zone is given), digits alone (ms since
+1970), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`."""
 
 TEMPLATES = """\
 Fields of `--format` are the names of the schema in braces. A field may have a form:
@@ -77,10 +85,27 @@ FOUND = (
 WIDTH = 120
 
 
+def help_text(topic: str) -> str | None:
+    """What `flintmq help TOPIC` prints; None for what is a command's name, or nothing."""
+    if not topic:
+        return f"""flintmq help exit-codes    what the exit codes mean
+flintmq help times         how times are written
+flintmq help COMMAND       the same as flintmq COMMAND --help
+
+All of it, and what verify finds (verify.md): {PAGES}/cli.md"""
+    if topic == "exit-codes":
+        rows = [[cell.strip().strip("`") for cell in row.split("|")[1:4]] for row in _exit_codes()]
+        width = max(len(name) for _, name, _ in rows)
+        return "\n".join(f"{code:>4}  {name:<{width}}  {meaning.replace('`', '')}" for code, name, meaning in rows)
+    if topic == "times":
+        return textwrap.fill(TIMES.replace("*", "").replace("`", ""), 100)
+    return None
+
+
 def page() -> str:
     """The whole of docs/cli.md."""
     root: Any = typer.main.get_command(app)
-    parts = [INTRODUCTION, "## Commands\n", *_contents(root), ""]
+    parts = [INTRODUCTION.replace("{times}", TIMES), "## Commands\n", *_contents(root), ""]
     for name, command in _commands(root):
         parts += [*_section(name, command), *([TEMPLATES] if name == "scan" else [])]
     parts += ["## Exit codes\n", "| code | error | meaning |", "|---|---|---|", *_exit_codes(), ""]
@@ -130,7 +155,8 @@ def _parameter(param: Any) -> str:
     flag = param.is_flag or not param.metavar
     names = ", ".join(f"`{name}`" if flag else f"`{name} {param.metavar}`" for name in param.opts)
     default = "" if param.default in (None, False, (), []) else f" Default: `{param.default}`."
-    return f"| {names} | {param.help}{default}{' Required.' if param.required else ''} |"
+    help = param.help.replace("|", "\\|")
+    return f"| {names} | {help}{default}{' Required.' if param.required else ''} |"
 
 
 def _exit_codes() -> Iterator[str]:
@@ -142,7 +168,9 @@ def _exit_codes() -> Iterator[str]:
     rows += [(5, "`OSError`", "The system refuses to read or write a file.")]
     rows += [
         (EXIT_INTERNAL, "", "A bug of FlintMQ: please report it."),
+        (129, "", "Ended by SIGHUP: the terminal was closed."),
         (EXIT_INTERRUPTED, "", "Interrupted (Ctrl-C)."),
+        (EXIT_TERMINATED, "", "Ended by SIGTERM."),
     ]
     for code, name, meaning in sorted(rows, key=lambda row: row[0]):
         yield f"| {code} | {name} | {meaning} |"

@@ -44,6 +44,7 @@ def command(
         int | None,
         typer.Option(
             "--limit",
+            "-n",
             metavar="N",
             min=0,
             show_default=False,

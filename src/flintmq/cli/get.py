@@ -10,7 +10,7 @@ import typer
 from flintmq.cli.bodies import Bodies
 from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, examples, store_config
 from flintmq.cli.output import output
-from flintmq.errors import UsageError
+from flintmq.errors import MessageNotFoundError, UsageError
 
 EPILOG = examples(
     "flintmq get /var/rocketmq/store Orders 0 42", "flintmq get /var/rocketmq/store Orders 0 42 --raw > body.bin"
@@ -41,9 +41,14 @@ def command(
         raise UsageError("--raw writes unescaped bytes, which a terminal may obey; send them to a file or a program")
     import flintmq
     from flintmq.cli.rows import details, json_line
+    from flintmq.forensics.topic_tail import must_have
 
     with flintmq.open_store(store, config=store_config(settings)) as view:
-        message = view.get(topic, queue_id, queue_offset)
+        try:
+            message = view.get(topic, queue_id, queue_offset)
+        except MessageNotFoundError:
+            must_have(view, [topic])  # a word about the topic, if that is what is wrong
+            raise
     out, bodies = output(as_json), Bodies(decompress)
     body = bodies.of(message)
     if raw:

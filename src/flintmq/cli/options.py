@@ -15,6 +15,9 @@ from flintmq.errors import UsageError
 if TYPE_CHECKING:
     from flintmq.config import StoreConfig
 
+PAGES = "https://github.com/flintmq/flintmq/blob/main/docs"
+"""Where the documentation is for those who have the package alone; pyproject.toml has the same."""
+
 StoreArgument = Annotated[
     str,
     typer.Argument(
@@ -46,6 +49,14 @@ SinceOption = Annotated[
 UntilOption = Annotated[
     str | None, typer.Option("--until", metavar="TIME", show_default=False, help="Stored before TIME.")
 ]
+LimitOption = Annotated[
+    int | None,
+    typer.Option("--limit", "-n", metavar="N", min=0, show_default=False, help="Stop after so many messages."),
+]
+TagOption = Annotated[
+    list[str] | None,
+    typer.Option("--tag", metavar="T", show_default=False, help="Only this tag, or 'A || B'. May be repeated."),
+]
 
 
 class Access(enum.StrEnum):
@@ -68,6 +79,12 @@ MasterOption = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", show_default=False, help="Spark's master, such as 'local[4]'."),
 ]
+
+
+def tags_of(words: Sequence[str] | None) -> frozenset[str] | None:
+    """The tags that `--tag` names, also as RocketMQ's consumers write them: `A || B`. None for all, as `*` is."""
+    tags = frozenset(tag.strip() for word in words or () for tag in word.split("||")) - {""}
+    return None if not words or "*" in tags else tags
 
 
 def examples(*lines: str) -> str:

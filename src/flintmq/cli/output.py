@@ -12,7 +12,10 @@ import dataclasses
 import enum
 import json
 import logging
+import os
 import sys
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
@@ -37,6 +40,60 @@ def no_progress(done: int, total: int) -> None:
     """Takes progress where nobody watches."""
 
 
+quiet = False
+"""Whether the user wants no progress bars (-q); `be_quiet` sets it for a command."""
+
+
+@contextlib.contextmanager
+def be_quiet(wanted: bool) -> Iterator[None]:
+    """Within the block there are no progress bars, if that is wanted."""
+    global quiet
+    before, quiet = quiet, quiet or wanted
+    try:
+        yield
+    finally:
+        quiet = before
+
+
+class Bar:
+    """A progress bar on stderr: there while work is done and nothing else is printed.
+
+    Args:
+        title: what is being done.
+    """
+
+    WAIT_S = 0.5
+    """It appears so long after the beginning, or after what was printed last."""
+
+    def __init__(self, title: str) -> None:
+        from rich.console import Console as RichConsole
+        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
+        from rich.progress import Progress as RichProgress
+
+        percent = TextColumn("{task.percentage:>3.0f} %")
+        columns = (TextColumn("{task.description}"), BarColumn(), percent, TimeRemainingColumn())
+        self._progress = RichProgress(*columns, console=RichConsole(stderr=True), transient=True)
+        self._task = self._progress.add_task(title, total=None)
+        self._lock = threading.Lock()  # work may be told by another thread than prints
+        self._shown, self._from = False, time.monotonic() + self.WAIT_S
+
+    def tell(self, done: int, total: int) -> None:
+        """Take progress."""
+        self._progress.update(self._task, completed=done, total=total or None)
+        with self._lock:
+            if not self._shown and time.monotonic() >= self._from:
+                self._progress.start()
+                self._shown = True
+
+    def hide(self) -> None:
+        """Make room on the terminal."""
+        with self._lock:
+            if self._shown:
+                self._progress.stop()
+                self._shown = False
+            self._from = time.monotonic() + self.WAIT_S
+
+
 class PipeClosed(Exception):
     """Whoever read our output has gone; there is nothing left to do, and nothing wrong."""
 
@@ -45,6 +102,7 @@ class Output:
     """Base of both outputs: raw writing, messages and progress."""
 
     json = False
+    _bar: Bar | None = None
 
     def write(self, data: bytes) -> None:
         """Write bytes to stdout at once.
@@ -52,6 +110,8 @@ class Output:
         Raises:
             PipeClosed: the reader has gone.
         """
+        if self._bar is not None:
+            self._bar.hide()
         try:
             sys.stdout.flush()
             sys.stdout.buffer.write(data)
@@ -93,27 +153,23 @@ class Output:
 
     def note(self, text: str) -> None:
         """One line for people on stderr: what was skipped, what was found. Programs get it in JSON."""
+        if self._bar is not None:
+            self._bar.hide()
         stderr(json.dumps({"note": text}) if self.json else f"flintmq: {printable(text)}")
 
     @contextlib.contextmanager
-    def progress(self, title: str, unless: bool = False) -> Iterator[Progress]:
-        """A progress bar on stderr where that is a terminal, else nothing. Yields what to call as work is done.
-
-        Args:
-            title: what is being done.
-            unless: show none all the same, because other output goes to that terminal meanwhile.
-        """
-        if unless or self.json or not sys.stderr.isatty():
+    def progress(self, title: str) -> Iterator[Progress]:
+        """A progress bar on stderr where that is a terminal and nobody wants quiet, else nothing. Yields what to call
+        as work is done. What is printed meanwhile takes the bar's place for a moment."""
+        if quiet or self.json or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
             yield no_progress
             return
-        from rich.console import Console as RichConsole
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        percent = TextColumn("{task.percentage:>3.0f} %")
-        columns = (TextColumn("{task.description}"), BarColumn(), percent, TimeRemainingColumn())
-        with Progress(*columns, console=RichConsole(stderr=True), transient=True) as bar:
-            task = bar.add_task(title, total=None)
-            yield lambda done, total: bar.update(task, completed=done, total=total or None)
+        self._bar = bar = Bar(title)
+        try:
+            yield bar.tell
+        finally:
+            self._bar = None
+            bar.hide()
 
 
 class Console(Output):

@@ -32,7 +32,7 @@ def command(
     key: Annotated[str, typer.Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.")],
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", metavar="N", min=1, help="The newest so many.")] = 64,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="The newest so many.")] = 64,
     decompress: DecompressOption = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -44,11 +44,14 @@ def command(
     """
     import flintmq
     from flintmq.cli.rows import json_line, line
+    from flintmq.forensics.topic_tail import must_have
 
     begin, end = time_range(since, until)
     with flintmq.open_store(store, config=store_config(settings)) as view:
         last = None if end is None else end - 1  # the view's range includes its end
         found = view.query(topic, key, begin=begin, end=last, limit=limit)
+        if not found:
+            must_have(view, [topic])
     out, bodies, write = output(as_json), Bodies(decompress), json_line if as_json else line
     out.lines(write(message, bodies.of(message)) for message in found)
     if not found:

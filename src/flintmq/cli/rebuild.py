@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flintmq.cli.commands import need
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -81,6 +82,7 @@ def command(
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, store, config)  # before Spark starts
     if engine is Engine.spark:
+        need("pyspark", "spark")
         from flintmq.cli.spark_job import spark_job
         from flintmq.spark.jobs import rebuild as job
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import PAGES, JsonOption, SetOption, StoreArgument, examples, store_config
 from flintmq.cli.output import Output, output
 from flintmq.cli.rebuild import Peer, PeerOption
 from flintmq.cli.text import printable, size
@@ -132,7 +132,7 @@ def _mended(mended: Mended, done: bool) -> Iterable[str]:
     if more:
         yield f"         and {more} more; --json tells all"
     for code, count in sorted(mended.left.items()):
-        yield f"left     {code} ({count}x), which has to be mended by hand: docs/verify.md"
+        yield f"left     {code} ({count}x), which has to be mended by hand: {PAGES}/verify.md"
     lost = sum(line["bytes"] for line in mended.ranges)
     if not mended.ranges and not mended.changes:
         yield "result   nothing is to be done"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -14,12 +13,15 @@ from flintmq.cli.bodies import Bodies
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
+    LimitOption,
     SetOption,
     SinceOption,
     StoreArgument,
+    TagOption,
     UntilOption,
     examples,
     store_config,
+    tags_of,
     time_range,
 )
 from flintmq.cli.output import Output, Progress, no_progress, output
@@ -131,9 +133,7 @@ def command(
     ] = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="T", show_default=False, help="Only this tag. May be repeated.")
-    ] = None,
+    tag: TagOption = None,
     key: Annotated[
         str | None,
         typer.Option("--key", metavar="K", show_default=False, help="Only messages with this key or unique id."),
@@ -142,9 +142,7 @@ def command(
         str | None,
         typer.Option("--grep", metavar="TEXT", show_default=False, help="Only messages whose body holds this text."),
     ] = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=0, show_default=False, help="Stop after so many messages.")
-    ] = None,
+    limit: LimitOption = None,
     template: Annotated[
         str | None,
         typer.Option(
@@ -173,16 +171,31 @@ def command(
         queue_ids=frozenset(queue) if queue else None,
         since=first,
         until=end,
-        tags=frozenset(tag) if tag else None,
+        tags=tags_of(tag),
     )
     selection = Selection(predicate, key, None if grep is None else grep.encode("utf-8", "surrogateescape"))
     out, bodies = output(as_json), Bodies(decompress)
-    with out.progress("scanning", unless=sys.stdout.isatty()) as progress:
+    with out.progress("scanning") as progress:
         found = Scan(store, selection, store_config(settings), bodies, skip_damage, progress)
         out.lines(write(message, body) for message, body in islice(found, limit))
+    if not found.found and limit != 0 and topic:
+        _must_have(store, topic, store_config(settings))
     if not found.found and limit != 0:
         out.note("no record matches; flintmq inspect tells which topics and times there are")
     return max(tell_damage(out, found.report), bodies.tell(out))
+
+
+def _must_have(store: str, topics: list[str], config: StoreConfig) -> None:
+    """Look whether there are such topics, once none of their messages was found.
+
+    Raises:
+        MessageNotFoundError: there is not.
+    """
+    import flintmq
+    from flintmq.forensics.topic_tail import must_have
+
+    with flintmq.open_store(store, config=config) as view:
+        must_have(view, topics)
 
 
 def writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, bytes], str]:

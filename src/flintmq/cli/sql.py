@@ -88,24 +88,26 @@ def command(
     from flintmq.store.report import Report
 
     out, report = output(form == "json"), Report()
-    messages = dataset(
-        store,
-        topic or None,
-        since=first,
-        until=end,
-        decompress=decompress,
-        access=access.value,
-        config=store_config(settings),
-        strict=not skip_damage,
-        report=report,
-    )
-    with ask(messages, question, limit) as answer:
-        if target is None:
-            from flintmq.cli.answers import lines
+    with out.progress("reading") as progress:
+        messages = dataset(
+            store,
+            topic or None,
+            since=first,
+            until=end,
+            decompress=decompress,
+            access=access.value,
+            config=store_config(settings),
+            strict=not skip_damage,
+            report=report,
+            progress=progress,
+        )
+        with ask(messages, question, limit) as answer:
+            if target is None:
+                from flintmq.cli.answers import lines
 
-            out.lines(lines(form, answer))
-        else:
-            _write(form, target, answer)
+                out.lines(lines(form, answer))
+            else:
+                _write(form, target, answer)
     return tell_damage(out, report)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import select
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
@@ -13,10 +12,20 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flintmq.cli.bodies import Bodies
-from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import (
+    DecompressOption,
+    JsonOption,
+    SetOption,
+    StoreArgument,
+    TagOption,
+    UntilOption,
+    examples,
+    store_config,
+    tags_of,
+    time_range,
+)
 from flintmq.cli.output import Output, output
 from flintmq.cli.scan import writer
-from flintmq.cli.text import parse_time
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -25,7 +34,7 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     "flintmq tail /var/rocketmq/store Orders --tag TagA --lines 3",
-    "flintmq tail /var/rocketmq/store Orders --from -15m --follow --limit 0",
+    "flintmq tail /var/rocketmq/store Orders --since -15m --follow --limit 0",
 )
 LINES = 10
 
@@ -51,9 +60,14 @@ def command(
     begin: Annotated[
         str | None,
         typer.Option(
-            "--from", metavar="TIME", show_default=False, help="All stored at TIME or later, instead of the newest."
+            "--since",
+            "--from",
+            metavar="TIME",
+            show_default=False,
+            help="All stored at TIME or later, instead of the newest.",
         ),
     ] = None,
+    until: UntilOption = None,
     lines: Annotated[
         int | None,
         typer.Option(
@@ -65,9 +79,7 @@ def command(
         list[int] | None,
         typer.Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
     ] = None,
-    tag: Annotated[
-        list[str] | None, typer.Option("--tag", metavar="T", show_default=False, help="Only this tag. May be repeated.")
-    ] = None,
+    tag: TagOption = None,
     limit: Annotated[
         int | None, typer.Option("--limit", metavar="N", min=0, show_default=False, help="Stop after so many messages.")
     ] = None,
@@ -87,16 +99,18 @@ def command(
     (%LMQ%...).
     """
     if begin is not None and lines is not None:
-        raise UsageError("--from and --lines exclude each other; give a time, or how many of the newest")
-    since = None if begin is None else parse_time(begin, time.time_ns() // 1_000_000, "--from")
+        raise UsageError("--since and --lines exclude each other; give a time, or how many of the newest")
+    if until is not None and (begin is None or follow):
+        raise UsageError("--until goes with --since, and not with --follow; give both ends of the time")
+    since, end = time_range(begin, until)
     show = writer(template, as_json)
     import flintmq
     from flintmq.forensics.topic_tail import TopicTail
 
     out, bodies = output(as_json), Bodies(decompress)
     with flintmq.open_store(store, config=store_config(settings)) as view:
-        tail = TopicTail(view, topic, queue, tag, expected=follow)
-        first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since)
+        tail = TopicTail(view, topic, queue, tags_of(tag), expected=follow)
+        first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since, end)
         _say_what_lacks(tail, out, follow)
         shown = (show(message, bodies.of(message)) for message in islice(_all(first, tail, follow), limit))
         if follow:
@@ -118,5 +132,5 @@ def _say_what_lacks(tail: TopicTail, out: Output, follow: bool) -> None:
         out.note(f"topic {tail.topic} has no messages here yet; waiting for the first")
     if not tail.complete:
         out.note(
-            "there may be more among the older messages, which were not looked at; --from TIME reaches further back"
+            "there may be more among the older messages, which were not looked at; --since TIME reaches further back"
         )

@@ -101,7 +101,8 @@ def command(
 
     Every record, queue unit, index item and small file; exit code 1 where they contradict each other. Each defect
     tells its file, position, what was expected and found, and what it costs; the line `mend` names the command that
-    mends all, or most. Notes are harmless: leftovers of a crash, of expiry, of a cut log. docs/verify.md explains all.
+    mends all, or most. Notes are harmless: leftovers of a crash, of expiry, of a cut log. `flintmq help` tells
+    where all of them are explained.
 
     --to and --max-seconds end a run early, and --resume goes on there: together the runs find what one would. --from
     alone judges as if the log before it had expired.

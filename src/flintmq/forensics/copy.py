@@ -13,7 +13,7 @@ A filtered copy is a salvage of the wanted messages: a new, dense store, with of
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -201,10 +201,9 @@ class _Whole:
             if count <= 0:
                 continue
             target = os.path.join(self.out, geometry.LOG, os.path.basename(file.path))
-            if not self._file(file.path, target, count, file.size):
+            told = self._progress(file.start - log.min_offset, end - log.min_offset)
+            if not self._file(file.path, target, count, file.size, told):
                 raise StoreError(f"{file.path}: it went away while it was copied (retention); copy again")
-            if self.progress:
-                self.progress(file.start + count - log.min_offset, end - log.min_offset)
         known = {file.path for file in log.files}
         for folder in sorted({os.path.dirname(path) for path in known}):
             for path in (os.path.join(folder, name) for name in self.effects.listdir(folder)):
@@ -234,14 +233,26 @@ class _Whole:
             return False
         return os.path.islink(os.path.join(self.root, inside, name))
 
-    def _file(self, path: str, target: str, count: int | None = None, size: int | None = None) -> bool:
+    def _progress(self, before: int, total: int) -> Callable[[int], None] | None:
+        """What is told of each byte count of a file, behind so many bytes of other files."""
+        progress = self.progress
+        return None if progress is None else lambda done: progress(before + done, total)
+
+    def _file(
+        self,
+        path: str,
+        target: str,
+        count: int | None = None,
+        size: int | None = None,
+        told: Callable[[int], None] | None = None,
+    ) -> bool:
         """A file's first `count` bytes (all of them if None) in one of `size` bytes; False if it cannot be had."""
         try:
             with self.effects.reading(path) as fd:
                 size = self.effects.size_of(fd) if size is None else size
                 count = size if count is None else count
                 with open(target, "xb") as file:
-                    self._bytes(fd, file.fileno(), count)
+                    self._bytes(fd, file.fileno(), count, told)
                     file.truncate(size)
                     os.fsync(file.fileno())
         except FileNotFoundError:
@@ -253,9 +264,11 @@ class _Whole:
         self.done.files += 1
         return True
 
-    def _bytes(self, fd: int, target: int, count: int) -> None:
+    def _bytes(self, fd: int, target: int, count: int, told: Callable[[int], None] | None = None) -> None:
         at = 0
         while at < count:
+            if told is not None:
+                told(at)
             data_at = self.effects.next_data(fd, at)
             if data_at is None or data_at >= count:
                 return
@@ -267,6 +280,8 @@ class _Whole:
                 REAL.pwrite(target, data, at)
                 self.done.data_bytes += len(data)
             at += len(data)
+        if told is not None:
+            told(count)
 
     def _settle(self) -> None:
         """Recover the copy as after a power cut, and stop it cleanly."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -102,9 +102,18 @@ class RebuildPlan:
 
 
 def plan_rebuild(
-    root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects | None = None
+    root: str,
+    into: str,
+    config: StoreConfig | None = None,
+    peer: str = PEER_533,
+    effects: Effects | None = None,
+    own: bool = False,
 ) -> RebuildPlan:
     """Check that a rebuild can be done, and everything it needs.
+
+    Args:
+        root, into, config, peer, effects: as everywhere.
+        own: the store is the caller's own work and not finished: it may take the result itself.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: root is no store that can be read.
@@ -112,7 +121,8 @@ def plan_rebuild(
         ConfigError: a geometry that cannot be.
     """
     plan = plan_of(root, into, config, peer, effects)
-    outside_store(into, root, config, root_itself=True)  # a bulk load makes its queues in place
+    if not own:
+        outside_store(into, root, config)
     into, disk = plan.into, plan.disk
     taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:
@@ -223,35 +233,35 @@ def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "prea
         CorruptStoreError: damage in the log.
     """
     report = Report()
-    prepare(plan)
-    builder = Builder(plan, report)
-    dispatcher = Dispatcher(plan.rules)
-    walk = LogWalk(plan.log, plan.facts, access=access, report=report)
-    done = Rebuilt()
-    size = sum(file.size for file in plan.log.files)
-    last = (-1, 0)
+    with making(plan):
+        builder = Builder(plan, report)
+        dispatcher = Dispatcher(plan.rules)
+        walk = LogWalk(plan.log, plan.facts, access=access, report=report)
+        done = Rebuilt()
+        size = sum(file.size for file in plan.log.files)
+        last = (-1, 0)
 
-    def blocks() -> Iterator[Block]:
-        for piece in walk:
-            done.records += piece.count
-            yield from dispatcher.blocks(piece, hold=True)
-            if progress:
-                progress(piece.base + piece.end - plan.log.min_offset, size)
-        yield from dispatcher.rest()
+        def blocks() -> Iterator[Block]:
+            for piece in walk:
+                done.records += piece.count
+                yield from dispatcher.blocks(piece, hold=True)
+                if progress:
+                    progress(piece.base + piece.end - plan.log.min_offset, size)
+            yield from dispatcher.rest()
 
-    def take(block: Block) -> bool:
-        nonlocal last
-        last = block.last_offset, block.last_time
-        builder.take(block, dispatcher)
-        return True
+        def take(block: Block) -> bool:
+            nonlocal last
+            last = block.last_offset, block.last_time
+            builder.take(block, dispatcher)
+            return True
 
-    each_block(blocks(), take, beside=True)
-    done.log_bytes = walk.position - plan.log.min_offset
-    builder.finish(*last)
-    publish(plan)
-    done.units, done.keys, done.queues, done.index_files = builder.counts()
-    done.notes = dict(report.note_counts)
-    return done
+        each_block(blocks(), take, beside=True)
+        done.log_bytes = walk.position - plan.log.min_offset
+        builder.finish(*last)
+        publish(plan)
+        done.units, done.keys, done.queues, done.index_files = builder.counts()
+        done.notes = dict(report.note_counts)
+        return done
 
 
 class Builder:
@@ -330,11 +340,24 @@ def queue_writer(
     return QueueWriter(files, plan.staging, path, plan.queue_file, 0 if light else plan.ext_file, report)
 
 
-def prepare(plan: RebuildPlan) -> None:
-    """An empty staging directory; what an interrupted rebuild left there goes."""
+@contextmanager
+def making(plan: RebuildPlan) -> Iterator[None]:
+    """An empty staging directory for the block; what a killed rebuild left there goes before.
+
+    If the block fails or is interrupted nothing is left of it, nor of the target if it was not there before.
+    """
     shutil.rmtree(plan.staging, ignore_errors=True)
-    for name in (PLAIN, BATCH):
-        plan.disk.mkdirs(os.path.join(plan.staging, name))
+    there = plan.disk.is_dir(plan.into)
+    try:
+        for name in (PLAIN, BATCH):
+            plan.disk.mkdirs(os.path.join(plan.staging, name))
+        yield
+    except BaseException:
+        shutil.rmtree(plan.staging, ignore_errors=True)
+        if not there:
+            with suppress(OSError):
+                os.rmdir(plan.into)
+        raise
 
 
 def publish(plan: RebuildPlan) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import heapq
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from flintmq.config_text import short
 from flintmq.errors import MessageNotFoundError
@@ -19,6 +19,25 @@ from flintmq.store.view import QueueInfo, StoreView
 AT_ONCE = 256  # messages of a queue that are read at a time
 LOOKED_BACK = 100_000  # messages that `last` looks at for those that are wanted, in all queues together
 NAMES_SHOWN = 8
+
+
+def no_such_topic(topics: Collection[str]) -> str:
+    """What is to be told where a topic is asked for that is not among these."""
+    names = [short(name)[1:-1] for name in topics]
+    more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+    return f"there is no such topic; topics are {', '.join(names[:NAMES_SHOWN]) or 'none'}{more}"
+
+
+def must_have(view: StoreView, topics: Iterable[str]) -> None:
+    """Look whether a store has topics that were asked for by name.
+
+    Raises:
+        MessageNotFoundError: it has not: neither queues of it nor a configuration.
+    """
+    known = view.topics()
+    for topic in topics:
+        if topic not in known and topic not in view.broker.topics:
+            raise MessageNotFoundError(f"topic {short(topic)}: {no_such_topic(known)}")
 
 
 class TopicTail:
@@ -58,9 +77,7 @@ class TopicTail:
         there = [info.queue_id for info in self.view.queues(self.topic)]
         if there:
             return f"none of these queues has a message; its queues are {', '.join(map(str, there[:32]))}"
-        names = [short(name)[1:-1] for name in self.view.topics()]
-        more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        return f"there is no such topic; topics are {', '.join(names[:NAMES_SHOWN]) or 'none'}{more}"
+        return no_such_topic(self.view.topics())
 
     def last(self, count: int) -> list[StoredMessage]:
         """The newest messages, at most so many. Fewer than there are if nobody can find them in LOOKED_BACK."""
@@ -83,10 +100,11 @@ class TopicTail:
             end, step = begin, min(4 * step, 16 * AT_ONCE)
         return found[-count:]
 
-    def since(self, ms: int) -> Iterator[StoredMessage]:
-        """Everything that was stored at a time (Unix milliseconds) or later."""
+    def since(self, ms: int, until: int | None = None) -> Iterator[StoredMessage]:
+        """Everything that was stored at a time (Unix milliseconds) or later, and before `until` if that is given."""
         begins = [(info, self.view.offset_at_time(self.topic, info.queue_id, ms)) for info in self.queues]
-        return heapq.merge(*(self._read(info, begin, info.max_offset) for info, begin in begins), key=_place)
+        found = heapq.merge(*(self._read(info, begin, info.max_offset) for info, begin in begins), key=_place)
+        return (message for message in found if until is None or message.store_timestamp < until)
 
     def _read(self, info: QueueInfo, begin: int, end: int) -> Iterator[StoredMessage]:
         while begin < end:

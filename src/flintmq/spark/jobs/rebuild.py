@@ -28,8 +28,8 @@ from flintmq.forensics.rebuild import (
     Progress,
     RebuildPlan,
     Rebuilt,
+    making,
     plan_rebuild,
-    prepare,
     publish,
     queue_writer,
 )
@@ -70,6 +70,7 @@ def rebuild(
     peer: str = PEER_533,
     progress: Progress | None = None,
     access: str = "pread",
+    own: bool = False,
 ) -> Rebuilt:
     """Write `consumequeue/`, `consumequeue_ext/`, `batchconsumequeue/` and `index/` into a directory, from the log.
 
@@ -77,50 +78,51 @@ def rebuild(
         spark: the session.
         root, into, config, peer, access: as flintmq.forensics.rebuild.rebuild.
         progress: called now and then with bytes of log done and in all, about.
+        own: as plan_rebuild.
 
     Raises:
         As flintmq.forensics.rebuild.rebuild; StoreError if Spark gave up.
     """
-    plan = plan_rebuild(absolute(root), os.path.abspath(local_only(into)), config, peer)
+    plan = plan_rebuild(absolute(root), os.path.abspath(local_only(into)), config, peer, own=own)
     report = Report()
-    prepare(plan)
-    os.mkdir(stages_path(plan))
-    end = find_end(plan.log, plan.facts, report).offset
-    span = max(0, end - plan.log.min_offset)
-    ranges = shares(plan.log, 0, end, split_count(span, parallelism(spark)))
-    done = Rebuilt(log_bytes=span)
+    with making(plan):
+        os.mkdir(stages_path(plan))
+        end = find_end(plan.log, plan.facts, report).offset
+        span = max(0, end - plan.log.min_offset)
+        ranges = shares(plan.log, 0, end, split_count(span, parallelism(spark)))
+        done = Rebuilt(log_bytes=span)
 
-    answers = run_tasks(
-        spark,
-        partial(stage_range, plan, stages_path(plan), end, access),
-        ranges,
-        scaled(progress, span, 0, FIRST_STAGE),
-    )
-    stages = [Stage.of(answer) for answer in answers]
-    done.records = sum(answer["records"] for answer in answers)
-    done.keys = sum(stage.keys for stage in stages)
-    last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
-    totals: Counter[str] = Counter()
-    refused = set()
-    for staged_queue in (each for stage in stages for each in stage.queues):
-        path = staged_queue.queue.path
-        if path is None:
-            refused.add(staged_queue.queue)
-        else:
-            totals[path] += staged_queue.units
-    for queue in refused:
-        report.note(
-            "unusable_topic", f"topic {queue.topic[:60]!r} cannot be a directory's name; its messages get no queue"
+        answers = run_tasks(
+            spark,
+            partial(stage_range, plan, stages_path(plan), end, access),
+            ranges,
+            scaled(progress, span, 0, FIRST_STAGE),
         )
-    done.units, done.queues = totals.total(), len(totals)
-    files = index_files(plan, stages, last) if plan.rules.index else []
-    done.index_files = len(files)
-    work: list[list[str] | IndexFile] = [*files, *share_out(totals, 2 * parallelism(spark))]
-    made = run_tasks(spark, partial(make, plan, stages), work, scaled(progress, span, FIRST_STAGE, 1))
-    collect(plan, work, [answer["path"] for answer in made])
-    publish(plan)
-    done.notes = dict(sum((Counter(answer["notes"]) for answer in made), report.note_counts))
-    return done
+        stages = [Stage.of(answer) for answer in answers]
+        done.records = sum(answer["records"] for answer in answers)
+        done.keys = sum(stage.keys for stage in stages)
+        last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
+        totals: Counter[str] = Counter()
+        refused = set()
+        for staged_queue in (each for stage in stages for each in stage.queues):
+            path = staged_queue.queue.path
+            if path is None:
+                refused.add(staged_queue.queue)
+            else:
+                totals[path] += staged_queue.units
+        for queue in refused:
+            report.note(
+                "unusable_topic", f"topic {queue.topic[:60]!r} cannot be a directory's name; its messages get no queue"
+            )
+        done.units, done.queues = totals.total(), len(totals)
+        files = index_files(plan, stages, last) if plan.rules.index else []
+        done.index_files = len(files)
+        work: list[list[str] | IndexFile] = [*files, *share_out(totals, 2 * parallelism(spark))]
+        made = run_tasks(spark, partial(make, plan, stages), work, scaled(progress, span, FIRST_STAGE, 1))
+        collect(plan, work, [answer["path"] for answer in made])
+        publish(plan)
+        done.notes = dict(sum((Counter(answer["notes"]) for answer in made), report.note_counts))
+        return done
 
 
 def stages_path(plan: RebuildPlan) -> str:

@@ -1,0 +1,100 @@
+"""A signal in the middle of a command: its exit code, nothing printed, nothing left."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from flintmq.cli import output, signals
+from tests.cli.conftest import Run
+from tests.compat.stores import Golden
+
+CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
+LONG = {
+    "scan": ["--grep", "nobody wrote this"],
+    "verify": [],
+    "sql": ["select topic, count(*) from messages group by 1"],
+    "sql --output": ["select * from messages", "--output", "answer.csv"],
+    "rebuild": ["--into", "made"],
+    "salvage": ["--into", "made"],
+    "copy": ["--into", "made"],
+    "copy --topic": ["--into", "made", "--topic", "Orders"],
+}
+"""Commands that work long, each with what else it is told; all of them tell their progress."""
+
+
+@pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
+@pytest.mark.parametrize("name", LONG)
+def test_a_signal_amid_the_work(
+    run: Run,
+    golden: Callable[[str], Golden],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+    number: signal.Signals,
+):
+    if name.startswith("sql"):
+        pytest.importorskip("duckdb", reason="duckdb is not installed")
+    store = golden("basic").path
+    told = []
+
+    @contextlib.contextmanager
+    def progress(self: output.Output, title: str) -> Iterator[output.Progress]:
+        def tell(done: int, total: int) -> None:
+            told.append(done)
+            if len(told) == 1:
+                os.kill(os.getpid(), number)
+
+        yield tell
+
+    monkeypatch.setattr(output.Output, "progress", progress)
+    monkeypatch.chdir(tmp_path)
+    before = [signal.getsignal(one) for one in CODES]
+    found = run(name.split()[0], store, *LONG[name])
+    assert told, "the command never told its progress"
+    assert (found.code, found.out, found.err) == (CODES[number], "", "")
+    assert os.listdir(tmp_path) == []
+    assert [signal.getsignal(one) for one in CODES] == before
+
+
+def test_ignored_signals_stay_ignored(monkeypatch: pytest.MonkeyPatch):
+    """As under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with signals.stopping() as stopped:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert stopped.number is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_what_a_killed_run_left_goes_with_the_next_one(run: Run, golden: Callable[[str], Golden], tmp_path: Path):
+    store = golden("basic").path
+    for name in ("copy", "salvage"):
+        (tmp_path / f".{name}.flintmq-{name}" / "store").mkdir(parents=True)
+        assert run(name, store, "--into", tmp_path / name).code == 0
+    (tmp_path / "rebuild" / ".flintmq-rebuild" / "index").mkdir(parents=True)
+    assert run("rebuild", store, "--into", tmp_path / "rebuild").code == 0
+    assert [path for path in tmp_path.rglob("*") if ".flintmq" in path.name] == []
+
+
+def test_a_real_process_that_is_told_to_end(golden: Callable[[str], Golden], tmp_path: Path):
+    """SIGTERM while it waits for messages."""
+    root = tmp_path / "store"
+    shutil.copytree(golden("poison").path, root)
+    words = [sys.executable, "-m", "flintmq", "tail", str(root), "Nowhere", "--follow"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None and "waiting for the first" in process.stderr.readline()
+        time.sleep(0.1)
+        process.terminate()
+        out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (143, "", "")
