@@ -22,6 +22,7 @@ def spark(monkeypatch: pytest.MonkeyPatch) -> Calls:
 def test_options_are_passed_on(run: Run, spark: Calls) -> None:
     spark.answer = Replayed("bulk", "delta", rows=30, bytes=4096, topics=2, queues=8, files=1, total=30)
     words = ["--where", "topic = 'a'", "--live", "--speed", "x2", "--system-topics", "--skip-damage", "--peer", "5.4.0"]
+    words += ["--skip-refused"]
     result = run("spark", "replay", "table", "--into", "store", *words, "--set", "maxIndexNum=400", "--access", "map")
     assert (result.code, result.err) == (0, "")
     assert result.out == "replayed 30 messages in 8 queues of 2 topics, 4.0 KiB, 1 log files\nresult   store\n"
@@ -29,7 +30,12 @@ def test_options_are_passed_on(run: Run, spark: Calls) -> None:
     assert args[:3] == (spark, "table", "store") and args[3].max_index_num == 400
     assert (kwargs["where"], kwargs["live"], kwargs["speed"], kwargs["dry_run"]) == ("topic = 'a'", True, "x2", False)
     assert (kwargs["system_topics"], kwargs["fail_on_data_loss"], kwargs["peer"]) == (True, False, "5.4.0")
-    assert kwargs["access"] == "map" and spark.sessions == [("flintmq replay", None)] and spark.stopped == 1
+    assert (
+        kwargs["skip_refused"] is True
+        and kwargs["access"] == "map"
+        and spark.sessions == [("flintmq replay", None)]
+        and spark.stopped == 1
+    )
 
 
 def test_what_is_left_out_and_skipped_is_told(run: Run, spark: Calls) -> None:
@@ -46,3 +52,6 @@ def test_what_is_left_out_and_skipped_is_told(run: Run, spark: Calls) -> None:
     assert run("spark", "replay", "a", "--into", "b", "--dry-run").out == (
         "would replay 2 messages in 1 queues of 1 topics, 10 B, 1 log files\n"
     )
+    spark.answer = Replayed("live", "store", rows=2, left_out={"refused_messages": 1})
+    result = run("spark", "replay", "a", "--into", "b", "--skip-refused")
+    assert result.code == 1 and "left out 1 refused messages" in result.out
