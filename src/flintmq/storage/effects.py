@@ -15,7 +15,7 @@ import os
 import stat as stat_module
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 
 from flintmq.errors import StoreAccessError
 from flintmq.kernels import walk
@@ -26,14 +26,38 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of an open that a later one may not meet
+_guarded: set[str] = set()  # roots of stores that this process writes
+
+
+def _base(path: str) -> str | None:
+    """The direct sub-directory of a guarded root in which a path lies; None if it lies in none."""
+    child, parent = path, os.path.dirname(path)
+    while parent != child:
+        if parent in _guarded:
+            return child if child != path else None
+        child, parent = parent, os.path.dirname(parent)
+    return None
+
+
+def _link_error(path: str, error: OSError) -> Exception:
+    """What is told where a path of a guarded store cannot be opened, of a symbolic link in particular."""
+    if error.errno not in (errno.ELOOP, errno.ENOTDIR):
+        passes = error.errno in PASSING
+        return (NotOpened if passes else OSError)(error.errno, error.strerror, path)
+    return StoreAccessError(
+        f"{path}: it, or a directory on the way to it, is a symbolic link or of the wrong kind; FlintMQ writes only to "
+        "what a store holds itself: put the data there, or name the place by a storePath key"
+    )
+
+
 class NotOpened(OSError):
     """Something could not be opened for lack of descriptors or memory; nothing was done with it, so no sync failed."""
 
 
 def not_opened(error: OSError) -> OSError:
     """A refused open as NotOpened, if a later one may well succeed; else the error itself."""
-    passes = error.errno in (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
-    return NotOpened(error.errno, error.strerror, error.filename) if passes else error
+    return NotOpened(error.errno, error.strerror, error.filename) if error.errno in PASSING else error
 
 
 class Effects:
@@ -70,6 +94,7 @@ class Effects:
             FileNotFoundError: there is no such file.
             StoreAccessError: it is a symbolic link, a FIFO, a device or a directory, or it may not be read.
         """
+        below = _base(path) if below is None and _guarded else below
         if path.endswith("/lock") and lock.holds(path):
             raise StoreAccessError(f"{path}: this process writes the store and holds this file; nobody else opens it")
         try:
@@ -109,6 +134,7 @@ class Effects:
         Raises:
             StoreAccessError: the directory may not be listed.
         """
+        below = _base(path) if below is None and _guarded else below
         try:
             if below is None:
                 return sorted(os.listdir(path))
@@ -268,9 +294,44 @@ class Effects:
 
     # -- writing: what rebuild, export and write_store need; never used by a reader --------------------------------
 
+    def guard(self, root: str) -> None:
+        """A store that will be written: from now on nothing is opened, made, removed or listed behind a symbolic link
+        below the direct sub-directories of its root, which may be links, as the root may."""
+        _guarded.add(root)
+
+    @contextmanager
+    def _parent(self, path: str, base: str) -> Iterator[int]:
+        """A descriptor of the directory in which a path of a guarded store lies.
+
+        Raises:
+            StoreAccessError: it lies behind a symbolic link.
+            OSError: it cannot be opened.
+        """
+        try:
+            folder = self._folder(os.path.dirname(path), base)
+            fd = folder.__enter__()
+        except OSError as error:
+            raise _link_error(path, error) from error
+        try:
+            yield fd
+        except OSError as error:  # it knows the last step only
+            raise _link_error(path, error) from error
+        finally:
+            folder.__exit__(None, None, None)
+
     def mkdirs(self, path: str) -> None:
-        """Make a directory and its parents."""
-        os.makedirs(path, exist_ok=True)
+        """Make a directory and its parents.
+
+        Raises:
+            StoreAccessError: it would lie behind a symbolic link in a guarded store.
+            OSError: it cannot be made.
+        """
+        base = _base(path)
+        os.makedirs(path if base is None else base, exist_ok=True)
+        while base is not None and base != path:
+            base = os.path.join(base, path[len(base) + 1 :].split(os.sep, 1)[0])
+            with suppress(FileExistsError), self._parent(base, _base(base) or base) as folder:
+                os.mkdir(os.path.basename(base), dir_fd=folder)
 
     def make_folder(self, path: str) -> None:
         """Make a directory and its parents, if it is missing. Durability: their names, on return."""
@@ -290,12 +351,17 @@ class Effects:
             FileExistsError: there is one by this name.
             OSError: it cannot be made; none is left behind.
         """
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        flags, base = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, _base(path)
+        if base is None:
+            fd = os.open(path, flags, 0o666)
+        else:
+            with self._parent(path, base) as folder:
+                fd = os.open(os.path.basename(path), flags, 0o666, dir_fd=folder)
         try:
             os.ftruncate(fd, size)
         except OSError:
             os.close(fd)
-            os.unlink(path)
+            self.unlink(path)
             raise
         return fd
 
@@ -303,10 +369,15 @@ class Effects:
         """An existing regular file, open for reading and writing.
 
         Raises:
+            StoreAccessError: it lies behind a symbolic link in a guarded store.
             OSError: it cannot be opened; NotOpened if that may pass.
         """
+        flags, base = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, _base(path)
         try:
-            return os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+            if base is None:
+                return os.open(path, flags)
+            with self._parent(path, base) as folder:
+                return os.open(os.path.basename(path), flags, dir_fd=folder)
         except OSError as error:
             raise not_opened(error) from None
 
@@ -410,12 +481,38 @@ class Effects:
             os.posix_fadvise(fd, position, count, os.POSIX_FADV_DONTNEED)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name, replacing a file of that name."""
-        os.replace(old, new)
+        """Give a file or directory another name, replacing a file of that name.
+
+        Raises:
+            StoreAccessError: one of them lies behind a symbolic link in a guarded store.
+            OSError: refused.
+        """
+        bases = _base(old), _base(new)
+        if bases == (None, None):
+            os.replace(old, new)
+            return
+        names: list[str] = [old, new]
+        folders: list[int | None] = [None, None]
+        with ExitStack() as stack:
+            for n, base in enumerate(bases):
+                if base is not None:
+                    folders[n] = stack.enter_context(self._parent(names[n], base))
+                    names[n] = os.path.basename(names[n])
+            os.replace(*names, src_dir_fd=folders[0], dst_dir_fd=folders[1])
 
     def unlink(self, path: str) -> None:
-        """Remove a file's name."""
-        os.unlink(path)
+        """Remove a file's name.
+
+        Raises:
+            StoreAccessError: it lies behind a symbolic link in a guarded store.
+            OSError: refused.
+        """
+        base = _base(path)
+        if base is None:
+            os.unlink(path)
+            return
+        with self._parent(path, base) as folder:
+            os.unlink(os.path.basename(path), dir_fd=folder)
 
     def sync(self, fd: int) -> None:
         """Make a file's data and size durable."""
@@ -433,8 +530,21 @@ class Effects:
         """Make the names in a directory durable.
 
         Raises:
+            StoreAccessError: it is or lies behind a symbolic link in a guarded store.
             OSError: the disk refused; NotOpened if nothing was tried.
         """
+        base = _base(path)
+        if base is not None:
+            try:
+                folder = self._folder(path, base)
+                fd = folder.__enter__()
+            except OSError as error:
+                raise _link_error(path, error) from error
+            try:
+                os.fsync(fd)
+            finally:
+                folder.__exit__(None, None, None)
+            return
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:

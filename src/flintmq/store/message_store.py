@@ -123,6 +123,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
         checked_peer(peer)
         self._external, self._services = dispatch == "external", services
+        effects.guard(self.root)
         lost_directory(self.root, self.config, effects, accept=accept_lost_log)
         effects.make_folder(os.path.join(self.root, geometry.LOG))
         if effects.size(os.path.join(self.root, "checkpoint")) is None:  # or a kill came before the name was on disk

@@ -74,6 +74,7 @@ def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPl
     names = "queue_file", "ext_file", "batch_file", "slots", "items"
     plan = replace(plan, **dict(zip(names, sizes, strict=True)))  # type: ignore[arg-type]
     check_log(plan, state)
+    plan.disk.guard(plan.into)
     return plan, state
 
 

@@ -138,6 +138,7 @@ def do_share(job: Round, share: Share) -> dict[str, Any]:
 def _queues(job: Round, share: Share) -> dict[str, Any]:
     """Place the units of the share's queues and make them durable."""
     plan, report = job.plan, Report()
+    plan.disk.guard(plan.into)
     files = OpenFiles(plan.disk)
 
     def plain(path: str, light: bool) -> QueueWriter:

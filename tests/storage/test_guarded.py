@@ -1,0 +1,74 @@
+"""Below the root of a store that is written no symbolic link is followed but its direct sub-directories."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flintmq.errors import FlintError
+from flintmq.storage.effects import REAL
+
+
+def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
+    """Every name below a directory, with its kind and content."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        mode = path.lstat().st_mode
+        found[str(path.relative_to(root))] = mode, path.read_bytes() if stat.S_ISREG(mode) else b""
+    return found
+
+
+@pytest.mark.parametrize("deep", ["T", "T/0"])
+def test_each_call_that_changes_a_disk_stays_below_what_it_is_given(deep: str, tmp_path: Path) -> None:
+    root, victim = tmp_path / "store", tmp_path / "victim"
+    (victim / "0").mkdir(parents=True)
+    for folder in (victim, victim / "0"):
+        (folder / "file").write_bytes(b"precious")
+    (root / "consumequeue" / deep).parent.mkdir(parents=True)
+    (root / "consumequeue" / deep).symlink_to(victim)
+    (root / "index").mkdir()
+    (root / "index" / "mine").write_bytes(b"mine")
+    REAL.guard(str(root))
+    inside, mine = str(root / "consumequeue/T/0"), str(root / "index/mine")
+    calls: dict[str, Callable[[], object]] = {
+        "open_write": lambda: REAL.open_write(f"{inside}/file"),
+        "create": lambda: REAL.create(f"{inside}/new", 10),
+        "unlink": lambda: REAL.unlink(f"{inside}/file"),
+        "mkdirs": lambda: REAL.mkdirs(f"{inside}/new/newer"),
+        "make_folder": lambda: REAL.make_folder(f"{inside}/new/newer"),
+        "sync_dir": lambda: REAL.sync_dir(inside),
+        "rename to": lambda: REAL.rename(mine, f"{inside}/file"),
+        "rename from": lambda: REAL.rename(f"{inside}/file", mine),
+        "open_read": lambda: REAL.open_read(f"{inside}/file"),
+    }
+    before = snapshot(tmp_path)
+    for name, call in calls.items():
+        with pytest.raises(FlintError, match=r"symbolic link|Not a directory"):
+            call()
+            pytest.fail(f"{name} followed the link")
+        assert snapshot(tmp_path) == before, name
+    assert REAL.listdir(inside) == []
+
+
+def test_guarded_paths_are_made_moved_and_removed_as_others(tmp_path: Path) -> None:
+    root = tmp_path / "store"
+    REAL.guard(str(root))
+    folder = str(root / "consumequeue" / "T" / "0")
+    REAL.make_folder(folder)
+    REAL.mkdirs(folder)
+    REAL.close(REAL.create(f"{folder}/a", 100))
+    with pytest.raises(FileExistsError):
+        REAL.create(f"{folder}/a", 100)
+    with pytest.raises(FileNotFoundError) as gone:
+        REAL.open_write(f"{folder}/b")
+    assert gone.value.filename == f"{folder}/b", "the whole path is told"
+    REAL.rename(f"{folder}/a", f"{folder}/b")
+    REAL.rename(f"{folder}/b", str(root / "b"))
+    REAL.rename(str(root / "b"), f"{folder}/b")
+    REAL.sync_dir(folder)
+    assert REAL.listdir(folder) == ["b"] and REAL.size(f"{folder}/b") == 100
+    REAL.unlink(f"{folder}/b")
+    assert REAL.listdir(folder) == []
