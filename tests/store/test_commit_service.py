@@ -140,3 +140,45 @@ def test_a_put_during_the_commit_is_not_covered_by_it(tmp_path: Path):
         effects.before = put_meanwhile
         store._commits.commit_once()  # type: ignore[union-attr]
         assert state(store)[1] == end < state(store)[0]
+
+
+def test_a_flush_goes_as_far_as_what_is_committed(tmp_path: Path):
+    """What is put meanwhile is in a buffer of this process: no sync brings it to the disk, and no mark may cover it."""
+    with open_pool(tmp_path, **NEVER) as store:
+        put_all(store, 1)
+        assert store._commits is not None and store._commits.commit_once()
+        put_all(store, 1, 1)
+        end, committed, _ = state(store)
+        store._commits.commit_once = lambda least_pages=0: False  # type: ignore[method-assign]
+        assert store._flush.flush_once()
+        assert store._files.flushed_where == committed < end
+        del store._commits.commit_once
+
+
+def test_a_commits_time_is_never_ahead_of_its_place(tmp_path: Path):
+    """A put between the two reads of a commit may make the time older than the place, never younger."""
+    effects = Faulty()
+    effects.clock = 1_700_000_000_000
+    with open_pool(tmp_path, effects, **NEVER) as store:
+        put_all(store, 1)
+        commits, log = store._commits, store._log
+        assert commits is not None
+
+        class Between:
+            """The log, into which somebody puts between any two reads of it."""
+
+            last_time = property(lambda self: self.read("last_time"))
+            end = property(lambda self: self.read("end"))
+
+            def read(self, name: str) -> int:
+                value = getattr(log, name)
+                effects.clock += 1000
+                other = threading.Thread(target=put_all, args=(store, 1, 1))
+                other.start()
+                other.join()
+                return int(value)
+
+        commits.commit_log = Between()  # type: ignore[assignment]
+        assert commits.commit_once()
+        commits.commit_log = log
+        assert commits.done[0] == 1_700_000_000_000, "what was put at the later time may not be committed"

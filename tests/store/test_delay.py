@@ -7,7 +7,7 @@ import time
 import pytest
 
 from flintmq.format import record as record_format
-from flintmq.message import GetMessageStatus, Message, PutMessageStatus
+from flintmq.message import GetMessageStatus, Message, PutMessageStatus, PutResult
 from flintmq.store.commit_log import CLOCK_SET_BACK_MS
 from flintmq.store.config_files import read_config
 from flintmq.store.message_store import MessageStore
@@ -205,3 +205,27 @@ def test_what_java_left_pending(tmp_path, golden):
     assert sorted((m.topic, m.msg_id, m.body) for m in found) == sorted(
         (m.properties["REAL_TOPIC"], m.msg_id, m.body) for m in pending
     )
+
+
+@pytest.mark.parametrize("status", ["CREATE_MAPPED_FILE_FAILED", "SERVICE_NOT_AVAILABLE"])
+def test_an_offset_is_noted_once_its_message_is_put(tmp_path, status):
+    """A kill, or a full disk, between the two must not cost the message."""
+    disk = frozen()
+    with open_small(tmp_path / "s", disk) as store:
+        store._keeping.stop()
+        store.put(Message("T", b"x", delay_level=1))
+        assert store.wait_dispatched(10)
+        disk.clock = NOW + 1000
+        service, seen = store._keeping.delay, []
+        put = service.put
+
+        def refused(message):
+            seen.append(service.offset(1))
+            return PutResult(PutMessageStatus[status])
+
+        service.put = refused
+        service.deliver_once()
+        assert seen == [0] and service.offset(1) == 0, "neither before nor, refused, after"
+        service.put = put
+        service.deliver_once()
+        assert service.offset(1) == 1 and store.wait_dispatched(10) and len(bodies(store)) == 1

@@ -301,3 +301,21 @@ def test_steps_from_many_threads_write_each_unit_once(s: Setup):
     for thread in threads:
         thread.join()
     check_derived(s.root)
+
+
+def test_a_put_amid_the_last_look_is_seen(s: Setup, monkeypatch: pytest.MonkeyPatch):
+    """Before it sleeps dispatch asks to be woken, and only then looks for the last time: else this put waits IDLE_S."""
+    monkeypatch.setattr(dispatch_service, "IDLE_S", 60.0)
+    asked: list[bool] = []
+    confirmed = s.dispatch.confirmed
+
+    def look() -> int:
+        asked.append(s.dispatch.needs_wake)
+        return confirmed()
+
+    s.dispatch.confirmed = look  # type: ignore[method-assign]
+    s.dispatch.start()
+    wait_until(lambda: s.dispatch.needs_wake)
+    time.sleep(0.05)
+    assert asked[-1], "the last look came after the word"
+    s.dispatch.stop()

@@ -9,6 +9,9 @@ import pytest
 from flintmq.config import StoreConfig
 from flintmq.forensics.verify import verify
 from flintmq.message import GetMessageStatus, Message
+from flintmq.store.expiry import expired_index, expired_units
+from flintmq.store.index_files import discover
+from flintmq.store.queues import QueueName, plain_queue
 from tests.storage.faults import Faulty
 from tests.store.engine import FILE_SIZE, KEYS, open_small, put_all
 
@@ -124,3 +127,18 @@ def test_the_index_file_that_is_written_stays_when_its_keys_are_old(tmp_path):
         assert store.wait_dispatched(10)
     with open_small(tmp_path) as store:
         assert [m.body for m in store.query("T", "new")] == [b"new"]
+
+
+def test_a_file_whose_last_one_is_the_logs_first_record_stays(tmp_path):
+    """To the byte: one more, and it goes. Of queue files and of index files."""
+    with filled(tmp_path) as store:
+        store.wait_dispatched(10)
+        queue = plain_queue(str(tmp_path), QueueName("T", 0), store.effects)
+        last = queue.unit(9).physical_offset
+        assert [file.start // 200 for file in expired_units(queue, last)] == []
+        assert [file.start // 200 for file in expired_units(queue, last + 1)] == [0]
+        files = discover(str(tmp_path), store.config, store.effects)
+        ends = [file.header().end_physical_offset for file in files]
+        assert len(files) > 2 and ends[0] < ends[1]
+        assert list(expired_index(files, ends[0])) == []
+        assert list(expired_index(files, ends[0] + 1)) == files[:1]

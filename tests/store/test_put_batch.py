@@ -195,3 +195,18 @@ def test_all_messages_together_may_be_no_larger_than_one(tmp_path: Path):
         assert statuses(store.put_batch(fits)) == {PutMessageStatus.PUT_OK}
         assert statuses(store.put_batch([*fits[:1], Message("T", bytes(479))])) == {PutMessageStatus.MESSAGE_ILLEGAL}
     assert len(records(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("spare", [0, 1, 7, 8])
+def test_a_batch_that_fits_only_without_the_blank_rolls(tmp_path: Path, spare: int):
+    """Behind it there must be room for the eight bytes of a blank; with less, it begins the next file."""
+    messages = batch(3)
+    size = sum(91 + 1 + len(m.body) for m in messages)
+    first = FILE_SIZE - size - spare
+    with open_small(tmp_path) as store:
+        assert store.put(Message("T", bytes(first - 92))).physical_offset == 0
+        assert store._log.end == first
+        results = store.put_batch(messages)
+        assert statuses(results) == {OK}
+        assert results[0].physical_offset == (first if spare == 8 else FILE_SIZE)
+    assert [r.queue_offset for r in records(tmp_path)] == [0, 1, 2, 3]

@@ -6,6 +6,7 @@ import os
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -253,3 +254,21 @@ def test_readers_run_while_others_put(store: MessageStore):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+def test_what_arrives_amid_the_look_is_no_reason_to_wait(store: MessageStore):
+    """The message comes after the reader has looked and before it waits: a get would wait 30 s beside it."""
+    reader, end = store._reader, store.get("T", 0, 0).max_offset
+    within = reader._within
+
+    def late(*words: Any) -> Any:
+        reader._within = within  # type: ignore[method-assign]
+        found = within(*words)
+        other = threading.Thread(target=lambda: (store.put(message(end)), store.wait_dispatched(10)))
+        other.start()
+        other.join()
+        return found
+
+    reader._within = late  # type: ignore[method-assign]
+    began = time.monotonic()
+    assert store.get("T", 0, end, wait_ms=20_000).messages and time.monotonic() - began < 10
