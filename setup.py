@@ -41,6 +41,16 @@ def uncompiled(what: str, error: object) -> None:
     print(f"flintmq: {what} ({reason}); it works without, only slower", file=sys.stderr)
 
 
+def declarations(pxd: Path) -> set[Path]:
+    """A kernel's C types, and those that they name, however far: no other can change its compiled form."""
+    found, new = set(), {pxd}
+    while new:
+        found |= new
+        names = {name for path in new for name in re.findall(r"flintmq\.kernels\.(\w+) cimport", path.read_text())}
+        new = {KERNELS / f"{name}.pxd" for name in names} - found
+    return found
+
+
 def kernels() -> list[Extension]:
     """The extension modules to build: none where none are wanted or possible."""
     if os.environ.get("FLINTMQ_PURE", "") not in ("", "0"):
@@ -52,7 +62,7 @@ def kernels() -> list[Extension]:
         Extension(
             f"flintmq.kernels.{source.stem}",
             [str(source)],
-            depends=[str(path) for path in [*KERNELS.glob("*.pxd"), *KERNELS.glob("*.h")]],
+            depends=[*map(str, sorted(declarations(source.with_suffix(".pxd")))), *map(str, KERNELS.glob("*.h"))],
             include_dirs=[str(KERNELS)],
             extra_compile_args=["-O3", "-g0"],  # no names for debuggers: a fifth of the size
             extra_link_args=["-Wl,-S"] if sys.platform == "darwin" else ["-Wl,-s"],

@@ -32,6 +32,8 @@ EXIT_CODES = {
     "MissingExtraError": 8,
     "JavaNotFoundError": 9,
     "UnfinishedError": 11,
+    "PutFailedError": 3,
+    "PutUnknownError": 12,
 }
 
 

@@ -8,6 +8,8 @@
     │   ├── UnsupportedFormatError     4    a store kind FlintMQ does not read (RocksDB queues, DLedger log)
     │   ├── StoreAccessError           5    a file cannot be read or written (permissions, I/O error, file kind)
     │   ├── StoreLockedError           6    another process writes this store
+    │   ├── PutFailedError             3    a message that is not stored, with the rule that refused it
+    │   ├── PutUnknownError           12    a message that may be stored or not
     │   └── CorruptStoreError          1    bytes that contradict each other, with file and position
     │       └── LostLogError           1    log files are missing of which mark, checkpoint or queues tell
     ├── MessageNotFoundError (LookupError)  7    the queue, offset or id holds no message
@@ -64,6 +66,16 @@ class StoreLockedError(StoreError):
     """Another process holds the store's lock."""
 
     exit_code = 6
+
+
+class PutFailedError(StoreError):
+    """A put that stored nothing; the text names the rule that refused it."""
+
+
+class PutUnknownError(StoreError):
+    """A put that may or may not be there after a restart. Look for it before it is put again."""
+
+    exit_code = 12
 
 
 class CorruptStoreError(StoreError):

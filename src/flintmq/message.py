@@ -16,6 +16,7 @@ from flintmq.format.text import java_decode
 from flintmq.kernels.fetch import RecordBytes
 from flintmq.kernels.message import Message as Message
 from flintmq.kernels.message import PutResult as PutResult
+from flintmq.kernels.message import raise_for
 
 # A log names few topics and hosts, again and again.
 _topic_text = lru_cache(1024)(java_decode)
@@ -237,6 +238,152 @@ class PutMessageStatus(Enum):
             return Outcome.OK
         return Outcome.UNKNOWN if stored else Outcome.FAILED
 
+    @property
+    def rule(self) -> PutRule | None:
+        """The rule that a put with this status was refused by, where nothing closer is known; None for PUT_OK."""
+        return _RULE_OF.get(self)
+
+
+class PutRule(Enum):
+    """Why a put was answered with another status than PUT_OK: one line each, whose `id` stays as it is.
+
+    Attributes:
+        id: short, for programs.
+        status: what such a put is answered with.
+        text: what does not hold and what to do, for people.
+    """
+
+    ILLEGAL = "illegal", PutMessageStatus.MESSAGE_ILLEGAL, "the message cannot be stored as it is; mend it"
+    TOPIC = (
+        "topic",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("a topic has 1 to 127 bytes (%RETRY% and %DLQ% 255), no slash and no byte 0, and is not . or ..; rename it"),
+    )
+    BODY_SIZE = (
+        "body-size",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("the body is larger than maxMessageSize; raise that, or send less"),
+    )
+    QUEUE_ID = (
+        "queue-id",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("a queue id is not negative, and in columns below 65,536; take another queue"),
+    )
+    PROPERTY_TEXT = (
+        "property-text",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("a byte 0, 1 or 2 stands in a tag, a key or a property; take it out"),
+    )
+    PROPERTIES_SIZE = (
+        "properties-size",
+        PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+        ("tags, keys and properties together have more than 32,767 bytes; send less of them"),
+    )
+    RECORD_SIZE = (
+        "record-size",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("the record is larger than a log file (mappedFileSizeCommitLog) or than its fields allow; send less"),
+    )
+    COLUMN_ROW = (
+        "column-row",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("a row's body, queue id or record is too large, or a property holds a byte 0, 1 or 2; mend or drop that row"),
+    )
+    RESERVED_PROPERTY = (
+        "reserved-property",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("KEYS and TAGS have columns of their own, WAIT, DELAY and INNER_* are for single puts; rename the property"),
+    )
+    BORN_HOST = (
+        "born-host",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("the born host is no ip:port or [ipv6]:port; mend it, or leave it out"),
+    )
+    TIMER = (
+        "timer",
+        PutMessageStatus.WHEEL_TIMER_NOT_ENABLE,
+        (
+            "TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS need a timer, which FlintMQ has not: it would "
+            "be readable at once; use delay_level"
+        ),
+    )
+    INNER_BATCH = (
+        "inner-batch",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("INNER_NUM and the flag of an inner batch belong together, and into a topic of type BatchCQ; use put_batch"),
+    )
+    LIGHT_QUEUES = (
+        "light-queues",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("INNER_MULTI_DISPATCH names light queues and others, or one that cannot be a directory; mend the names"),
+    )
+    LIGHT_SIZE = (
+        "light-size",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("with its places in light queues the message is larger than maxMessageSize, or its properties are too long"),
+    )
+    BATCH = (
+        "batch",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("a batch has no delay level, transaction type or properties INNER_*; put such messages one by one"),
+    )
+    BATCH_SIZE = (
+        "batch-size",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("the batch is larger than maxMessageSize or than a log file, or its properties are too long; make it smaller"),
+    )
+    DELAY = (
+        "delay",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        ("the message fits no log file while it waits for its delay, or its topic holds a byte 2; send less"),
+    )
+    NO_SPACE = (
+        "no-space",
+        PutMessageStatus.CREATE_MAPPED_FILE_FAILED,
+        ("no file could be made or filled: free space, then put it again"),
+    )
+    CLOSED = (
+        "closed",
+        PutMessageStatus.SERVICE_NOT_AVAILABLE,
+        (
+            "the store takes no puts: a sync failed, the disk is nearly full, brokerRole is SLAVE, or it was closed; "
+            "its log says which"
+        ),
+    )
+    BUSY = (
+        "busy",
+        PutMessageStatus.OS_PAGE_CACHE_BUSY,
+        ("another put waits for the disk longer than osPageCacheBusyTimeOutMills; put it again later"),
+    )
+    FLUSH_LATE = (
+        "flush-late",
+        PutMessageStatus.FLUSH_DISK_TIMEOUT,
+        ("it was written, but the disk did not confirm it within syncFlushTimeout"),
+    )
+
+    def __init__(self, id: str, status: PutMessageStatus, text: str) -> None:
+        self.id, self.status, self.text = id, status, text
+
+    def __str__(self) -> str:
+        return f"{self.id}: {self.text}"
+
+
+# What a status means that comes without a rule; RocketMQ has MESSAGE_ILLEGAL for the most.
+_RULE_OF = {
+    PutMessageStatus.FLUSH_DISK_TIMEOUT: PutRule.FLUSH_LATE,
+    PutMessageStatus.SERVICE_NOT_AVAILABLE: PutRule.CLOSED,
+    PutMessageStatus.CREATE_MAPPED_FILE_FAILED: PutRule.NO_SPACE,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: PutRule.PROPERTIES_SIZE,
+    PutMessageStatus.OS_PAGE_CACHE_BUSY: PutRule.BUSY,
+    PutMessageStatus.WHEEL_TIMER_NOT_ENABLE: PutRule.TIMER,
+    PutMessageStatus.MESSAGE_ILLEGAL: PutRule.ILLEGAL,
+}
+
+
+def refused(rule: PutRule) -> PutResult:
+    """The answer to a message that this rule refuses."""
+    return PutResult(rule.status, reason=rule)
+
 
 class GetMessageStatus(Enum):
     """RocketMQ's statuses of a get, by their names."""
@@ -255,7 +402,7 @@ class GetMessageStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnsResult:
-    """What became of a put of columns.
+    """What became of a put of columns. True where the outcome is OK, and only there.
 
     Attributes:
         status: RocketMQ's status.
@@ -266,6 +413,8 @@ class ColumnsResult:
         queue_offsets: queue id -> index in the queue of its first row here; its others follow one by one.
         store_timestamp: store time of all in ms.
         store_host: raw address and port.
+        reason: the rule that refused rows; None for PUT_OK.
+        row: the first row that was refused; -1 if none was.
     """
 
     status: PutMessageStatus
@@ -275,6 +424,26 @@ class ColumnsResult:
     queue_offsets: dict[int, int] = field(default_factory=dict)
     store_timestamp: int = 0
     store_host: bytes = field(default=b"", repr=False)
+    reason: PutRule | None = field(default=None, compare=False)
+    row: int = field(default=-1, compare=False)
+
+    def __post_init__(self) -> None:
+        """Every status has a reason."""
+        if self.reason is None or self.reason.status is not self.status:
+            object.__setattr__(self, "reason", self.status.rule)
+
+    def __bool__(self) -> bool:
+        """Whether the outcome is OK."""
+        return self.outcome is Outcome.OK
+
+    def raise_for_status(self) -> None:
+        """Nothing where the outcome is OK.
+
+        Raises:
+            PutFailedError: nothing is stored; mend what the text says, and put it again.
+            PutUnknownError: the first `count` rows may be stored or not; look for them before you put them again.
+        """
+        raise_for(self)
 
     @property
     def outcome(self) -> Outcome:

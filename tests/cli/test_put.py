@@ -50,9 +50,14 @@ def test_standard_input_is_the_body(run: Run, tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_refused_message_ends_with_its_status(run: Run, tmp_path: Path) -> None:
-    result = run("put", tmp_path / "store", "a/b", "x")
+    result = run("put", tmp_path / "store", "T", "x" * 70_000, "--set", "mappedFileSizeCommitLog=65536")
     assert result.code == 3 and result.out == "MESSAGE_ILLEGAL  not stored\n"
-    assert "MESSAGE_ILLEGAL: the message is not stored" in result.err
+    assert "MESSAGE_ILLEGAL: record-size: " in result.err and result.err.endswith("; nothing is stored\n")
+
+
+def test_a_topic_that_cannot_be_makes_no_store(run: Run, tmp_path: Path) -> None:
+    result = run("put", tmp_path / "store", "a/b", "x")
+    assert result.code == 3 and "MESSAGE_ILLEGAL: topic: " in result.err and not (tmp_path / "store").exists()
 
 
 def test_no_line_behind_a_refused_one_is_stored(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import copy
 import gc
+import inspect
 import pickle
+from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
+from flintmq.errors import PutFailedError, PutUnknownError
 from flintmq.kernels import message as kernel
-from flintmq.message import Message, Outcome, PutMessageStatus, PutResult
+from flintmq.message import ColumnsResult, Message, Outcome, PutMessageStatus, PutResult, PutRule, refused
+from flintmq.store.message_store import MessageStore
 
 COMPILED = kernel.__file__.endswith(".so")
 
@@ -56,8 +61,109 @@ def test_they_survive_pickling(value: object):
 def test_compiled_they_are_checked_unchangeable_and_no_work_for_the_collector():
     with pytest.raises(AttributeError):
         PutResult(PutMessageStatus.PUT_OK).size = 1
-    with pytest.raises(TypeError):
-        Message("T", queue_id="one")
-    with pytest.raises(OverflowError):
-        Message("T", flag=1 << 64)
     assert not gc.is_tracked(Message("T")) and not gc.is_tracked(PutResult(PutMessageStatus.PUT_OK))
+
+
+class Text(str):
+    """A str of a subclass."""
+
+
+WRONG = [
+    ({"topic": b"t"}, TypeError, "topic", "bytes"),
+    ({"topic": None}, TypeError, "topic", "NoneType"),
+    ({"body": "text"}, TypeError, "body", "encode"),
+    ({"body": bytearray(b"x")}, TypeError, "body", "bytearray"),
+    ({"body": memoryview(b"x")}, TypeError, "body", "memoryview"),
+    ({"body": None}, TypeError, "body", "NoneType"),
+    ({"body": 3}, TypeError, "body", "int"),
+    ({"tags": ["a"]}, TypeError, "tags", "list"),
+    ({"keys": 7}, TypeError, "keys", "int"),
+    ({"keys": {"a"}}, TypeError, "keys", "set"),
+    ({"keys": ["a", 7]}, TypeError, "key", "int"),
+    ({"keys": ["a b"]}, ValueError, "key", "space"),
+    ({"keys": ("a", "")}, ValueError, "key", "space"),
+    ({"properties": [("a", "b")]}, TypeError, "properties", "list"),
+    ({"properties": {"a": 1}}, TypeError, "'a'", "int"),
+    ({"properties": {1: "a"}}, TypeError, "property", "int"),
+    ({"wait": 1}, TypeError, "wait", "int"),
+    ({"properties_bytes": "a"}, TypeError, "properties_bytes", "str"),
+    ({"born_host": b"1.2.3.4:5"}, TypeError, "born_host", "bytes"),
+    ({"born_timestamp": 1.5}, TypeError, "born_timestamp", "float"),
+    ({"born_timestamp": 1 << 63}, ValueError, "born_timestamp", "64 bits"),
+    ({"prepared_transaction_offset": -(1 << 63) - 1}, ValueError, "", "64 bits"),
+    *(
+        ({name: value}, error, name if value != 1 << 70 else "", said)
+        for name in ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")
+        for value, error, said in [
+            (True, TypeError, "bool"), (1.0, TypeError, "float"), ("1", TypeError, "str"),
+            (None, TypeError, "NoneType"), (1 << 31, ValueError, "32 bits"), (-(1 << 31) - 1, ValueError, "32 bits"),
+            (1 << 70, ValueError, "bits"),
+        ]
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("fields", "error", "name", "said"), WRONG, ids=[str(row[0]) for row in WRONG])
+def test_what_a_message_cannot_have_is_said_at_once_by_name(fields, error, name: str, said: str):
+    with pytest.raises(error) as raised:
+        Message(**({"topic": "T"} | fields))
+    assert name in str(raised.value) and said in str(raised.value) and "\n" not in str(raised.value)
+
+
+def test_what_is_like_enough_is_taken_as_what_it_is():
+    message = Message(
+        Text("T"), keys=["a", Text("b")], tags=Text("t"), properties=MappingProxyType({"p": "v"}), queue_id=Number(3),
+        born_timestamp=Number(-(1 << 63)), flag=-(1 << 31), prepared_transaction_offset=(1 << 63) - 1,
+    )  # fmt: skip
+    assert message == Message(
+        "T", keys="a b", tags="t", properties={"p": "v"}, queue_id=3, born_timestamp=-(1 << 63), flag=-(1 << 31),
+        prepared_transaction_offset=(1 << 63) - 1,
+    )  # fmt: skip
+    assert {type(message.topic), type(message.tags)} == {str} and type(message.properties) is dict
+    assert Message("T", keys=[]).keys == "" and Message("T", keys=("k",)).keys == "k"
+
+
+class Number:
+    """What is an int to Python, as numpy's are."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __index__(self) -> int:
+        return self.value
+
+
+def test_the_signature_is_there_compiled_too():
+    parameters = inspect.signature(Message).parameters
+    names = [*parameters]
+    assert names[:3] == ["topic", "body", "tags"] and names[-1] == "born_host" and len(names) == 15
+    assert parameters["body"].default == b"" and parameters["wait"].default is True
+    assert [*inspect.signature(MessageStore.put).parameters] == ["self", "message"]
+    assert (Message.__doc__ or "").strip().split("\n--\n")[-1].strip().startswith("A message to put.")
+
+
+@pytest.mark.parametrize("status", PutMessageStatus)
+@pytest.mark.parametrize("stored", [False, True])
+def test_a_result_is_true_where_it_is_ok_and_says_why_it_is_not(status: PutMessageStatus, stored: bool):
+    for result in (PutResult(status, 0, 0 if stored else -1), ColumnsResult(status, int(stored))):
+        outcome = status.outcome(stored)
+        assert bool(result) is (outcome is Outcome.OK)
+        if outcome is Outcome.OK:
+            assert result.raise_for_status() is None and result.reason is None
+            continue
+        error = PutFailedError if outcome is Outcome.FAILED else PutUnknownError
+        with pytest.raises(error, match=status.name) as raised:
+            result.raise_for_status()
+        assert type(raised.value) is error and raised.value.exit_code == (3 if error is PutFailedError else 12)
+        assert result.reason is None or (result.reason.status is status and result.reason.id in str(raised.value))
+
+
+def test_a_reason_survives_and_makes_no_other_result():
+    result = refused(PutRule.TOPIC)
+    for copied in (copy.copy(result), pickle.loads(pickle.dumps(result))):
+        assert copied == result == PutResult(PutMessageStatus.MESSAGE_ILLEGAL) and copied.reason is PutRule.TOPIC
+    assert PutResult(PutMessageStatus.MESSAGE_ILLEGAL).reason is PutRule.ILLEGAL
+    assert len({rule.id for rule in PutRule}) == len(PutRule)
+    assert all(rule.status is not PutMessageStatus.PUT_OK and "\n" not in str(rule) for rule in PutRule)
+    page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text()
+    assert all(f"| `{rule.id}` | `{rule.status.name}` | {rule.text} |" in page for rule in PutRule)

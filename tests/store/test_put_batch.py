@@ -97,7 +97,6 @@ def test_d32_properties_that_are_too_long_together_are_refused(tmp_path: Path):
         batch(2, properties={"a": "\1"}),
         batch(2, born_host="nowhere"),
         [Message("a/b", b"x")],
-        [*batch(1), Message("T", "text", flag=1)],
         batch(2, queue_id=-1),
         batch(4, 950),
     ],
@@ -181,7 +180,7 @@ def test_inner_batches_are_read_back_and_go_on_after_a_restart(tmp_path: Path):
             assert store.get("T", 0, 4 * turn + 4).status is GetMessageStatus.OFFSET_OVERFLOW_ONE
 
 
-@pytest.mark.parametrize("messages", [batch(2, delay_level=1), batch(2, sys_flag=0x80), [Message("T", "text")]])
+@pytest.mark.parametrize("messages", [batch(2, delay_level=1), batch(2, sys_flag=0x80)])
 def test_an_inner_batch_is_refused_for_what_no_entry_can_say(tmp_path: Path, messages: list[Message]):
     with open_small(tmp_path) as store:
         store.create_topic("T", 1, "BatchCQ")

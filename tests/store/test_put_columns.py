@@ -50,7 +50,7 @@ def bodies(*values: bytes, **others: pa.Array) -> pa.RecordBatch:
 
 
 TEXT = st.text(st.characters(codec="utf-8", exclude_characters="\0\x01\x02"), max_size=8)
-NAME = TEXT.filter(lambda name: not name.startswith(("KEYS", "TAGS", "WAIT", "DELA", "TIME")))
+NAME = TEXT.filter(lambda name: not name.startswith(("KEYS", "TAGS", "WAIT", "DELA", "TIME", "INNE")))
 ROW = st.fixed_dictionaries(
     {
         "body": st.binary(max_size=200),

@@ -11,7 +11,7 @@ import typer
 from flintmq.cli.options import JsonOption, SetOption, examples, store_config
 from flintmq.cli.output import output
 from flintmq.cli.text import printable
-from flintmq.errors import StoreError, UsageError
+from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
     from flintmq.message import PutResult
@@ -21,13 +21,6 @@ EPILOG = examples(
     "flintmq put /tmp/store Orders hello --set flushDiskType=SYNC_FLUSH --json",
 )
 LINES_AT_ONCE = 1000
-
-
-WHAT_IT_MEANS = {
-    "failed": "the message is not stored; mend what the lines above tell, and put it again",
-    "unknown": "the message may be stored or not; look for it (flintmq query, tail) before you put it again",
-}
-"""What is certain about a message that was not answered OK."""
 
 
 def command(
@@ -48,12 +41,16 @@ def command(
     """Store messages in a store that no broker has open.
 
     The store is recovered first if it was not stopped cleanly, and stopped cleanly afterwards. Ends with exit code 3
-    at the first message that could not be stored; its line says what is certain.
+    at the first message that is not stored, and with 12 at the first that may be stored or not.
     """
     if lines and body is not None:
         raise UsageError("--lines reads standard input; leave BODY out")
     import flintmq
+    from flintmq.format.text import java_encode
+    from flintmq.store.put_checks import topic_status
 
+    if topic_status(topic, java_encode(topic)) is not None:  # before a store is made for it
+        flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
     out = output(as_json)
     with flintmq.MessageStore(store, config=store_config(settings)) as opened:
         for bodies in _bodies(body, lines):
@@ -62,7 +59,7 @@ def command(
             out.lines([_json(r) if as_json else _line(r, topic, queue_id) for r in results])
             failed = next((r for r in results if r.outcome is not flintmq.Outcome.OK), None)
             if failed is not None:
-                raise StoreError(f"{store}: {failed.status.name}: {WHAT_IT_MEANS[failed.outcome.value]}")
+                failed.raise_for_status()
     return 0
 
 
@@ -87,6 +84,7 @@ def _fields(result: PutResult) -> dict[str, Any]:
     return {
         "status": result.status.name,
         "outcome": result.outcome.value,
+        "reason": None if result.reason is None else result.reason.id,
         "queue_offset": result.queue_offset,
         "physical_offset": result.physical_offset,
         "size": result.size,

@@ -1,4 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+# cython: embedsignature=True, embedsignature.format=clinic
 """The fast way of a put: a plain message into the mapped file within one call that holds the GIL throughout.
 
 While it runs nobody else does, so the GIL is its lock: it runs no code of Python's and gives nothing back before the

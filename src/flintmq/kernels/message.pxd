@@ -8,5 +8,8 @@ cdef class Message:
 
 cdef class PutResult:
     cdef readonly object status
+    cdef object _reason
     cdef readonly bytes store_host
     cdef readonly long long queue_offset, physical_offset, size, store_timestamp
+
+cdef bint _wide(Message m) noexcept

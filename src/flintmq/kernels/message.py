@@ -1,8 +1,12 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
 """A message to put, and what became of it: objects that cost little to make and that kernels read without Python."""
 
+import operator
+from collections.abc import Mapping
+
 import cython
 
+from flintmq.errors import PutFailedError, PutUnknownError
 from flintmq.format.message_id import offset_msg_id
 
 _MESSAGE = (
@@ -10,6 +14,8 @@ _MESSAGE = (
     "reconsume_times", "prepared_transaction_offset", "properties_bytes", "delay_level", "born_host",
 )  # fmt: skip
 _RESULT = ("status", "queue_offset", "physical_offset", "size", "store_timestamp", "store_host")
+_INTS = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")  # 32 bits signed in a record
+_LONGS = ("born_timestamp", "prepared_transaction_offset")  # 64 bits signed
 _TOLD = ("status", "queue_offset", "physical_offset", "size", "store_timestamp")
 
 
@@ -21,18 +27,104 @@ def _told(one, names):
     return f"{type(one).__name__}({', '.join([f'{name}={getattr(one, name)!r}' for name in names])})"
 
 
+def raise_for(result):
+    """Raise what `result`, of any kind of put, is worth: nothing, PutFailedError or PutUnknownError."""
+    outcome = result.outcome.value
+    if outcome == "failed":
+        raise PutFailedError(f"{result.status.name}: {result.reason}; nothing is stored")
+    if outcome == "unknown":
+        raise PutUnknownError(
+            f"{result.status.name}: {result.reason}; it may be stored or not: look for it before you put it again"
+        )
+
+
+def _wrong(field, value, wanted):
+    return TypeError(f"Message: {field} is of type {type(value).__name__}; give {wanted}")
+
+
+def _text(field, value, wanted="a str"):
+    """A text: a str as it is, of a subclass the str that it is."""
+    if not isinstance(value, str):
+        raise _wrong(field, value, wanted)
+    return str.__str__(value) if type(value) is not str else value
+
+
+def _bytes(field, value):
+    """Bytes: nothing that somebody can change while it is stored."""
+    if not isinstance(value, bytes):
+        if isinstance(value, str):
+            raise _wrong(field, value, "bytes, such as text.encode()")
+        wanted = "bytes(...) of it" if isinstance(value, (bytearray, memoryview)) else "bytes"
+        raise _wrong(field, value, wanted)
+    return bytes(value)
+
+
+def _number(field, value):
+    """An int, or what is one to Python (numpy's), but no bool."""
+    if isinstance(value, (bool, float)) or not hasattr(value, "__index__"):
+        raise _wrong(field, value, "an int")
+    return operator.index(value)
+
+
+def _joined(keys):
+    """Property KEYS of a str, or of several keys."""
+    if isinstance(keys, str):
+        return _text("keys", keys)
+    if not isinstance(keys, (list, tuple)):
+        raise _wrong("keys", keys, "a str (keys separated by spaces), or a list of them")
+    for key in keys:
+        if not isinstance(key, str):
+            raise _wrong("a key", key, "a str")
+        if not key or " " in key:
+            raise ValueError(f"Message: key {key[:100]!a} has no characters or a space, which ends a key; mend it")
+    return " ".join(keys)
+
+
+def _checked(properties):
+    """A dict of texts."""
+    if not isinstance(properties, Mapping):
+        raise _wrong("properties", properties, "a dict of str to str")
+    for name, value in properties.items():
+        if not isinstance(name, str):
+            raise _wrong("a property's name", name, "a str")
+        if not isinstance(value, str):
+            raise TypeError(f"Message: property {name[:100]!a} is of type {type(value).__name__}; give a str")
+    return properties if type(properties) is dict else dict(properties)
+
+
+def _check_ranges(message):
+    """Raise ValueError for a number that its field in a record cannot hold."""
+    for names, bits in ((_INTS, 32), (_LONGS, 64)):
+        for name in names:
+            value = getattr(message, name)
+            if value is not None and not -(1 << bits - 1) <= value < 1 << bits - 1:
+                raise ValueError(
+                    f"Message: {name}={value} does not fit into {bits} bits, signed; give a smaller number"
+                )
+
+
+def _wide(m):
+    """Whether a number has more than 32 bits, so that a closer look is due."""
+    half: cython.longlong = 0x80000000
+    numbers: cython.longlong = m.queue_id + half | m.flag + half | m.sys_flag + half | m.reconsume_times + half
+    return (numbers | m.delay_level + half) >> 32 != 0
+
+
 # Neither holds what could hold it, so the garbage collector has nothing to do: thousands may be alive at once.
 @cython.freelist(256)
 @cython.no_gc
 @cython.cclass
 class Message:
-    """A message to put.
+    """Message(topic, body=b"", tags=None, keys=None, properties=None, queue_id=0, flag=0, wait=True, \
+born_timestamp=None, sys_flag=0, reconsume_times=0, prepared_transaction_offset=0, properties_bytes=None, \
+delay_level=0, born_host=None)\n--\n
+    A message to put.
 
     Attributes:
         topic: where to; a name that can be a directory's, at most 127 bytes (255 for `%RETRY%` and `%DLQ%`).
         body: what to store, as it is.
         tags: property TAGS, or None.
-        keys: property KEYS: one text with keys separated by spaces, or None.
+        keys: property KEYS: one text with keys separated by spaces, a list or tuple of keys, or None.
         properties: further properties; neither names nor values may hold the characters 01 and 02.
         queue_id: queue of the topic.
         flag: the sender's own number, 32 bits signed.
@@ -45,7 +137,8 @@ class Message:
         born_host: sender, `ip:port` or `[ipv6]:port`; None for the store's own.
 
     Raises:
-        TypeError, OverflowError: (compiled) a number that is none, or has more than 64 bits.
+        TypeError: a field of another type; the text names it, what it got and what to give.
+        ValueError: a number that its field cannot hold; a key in a list that is empty or holds a space.
 
     Thread: may be put by several threads, while nobody changes it.
     """
@@ -57,45 +150,70 @@ class Message:
         tags=None,
         keys=None,
         properties=None,
-        queue_id: cython.longlong = 0,
-        flag: cython.longlong = 0,
-        wait: cython.bint = True,
+        queue_id=0,
+        flag=0,
+        wait=True,
         born_timestamp=None,
-        sys_flag: cython.longlong = 0,
-        reconsume_times: cython.longlong = 0,
-        prepared_transaction_offset: cython.longlong = 0,
+        sys_flag=0,
+        reconsume_times=0,
+        prepared_transaction_offset=0,
         properties_bytes=None,
-        delay_level: cython.longlong = 0,
+        delay_level=0,
         born_host=None,
     ):
-        if not cython.compiled:  # compiled they are None already, and what is left alone costs nothing: 60 ns, not 85
+        if not cython.compiled:  # compiled they are None already, and what is left alone costs nothing
             self.tags = self.keys = self.properties = None
             self.born_timestamp = self.properties_bytes = self.born_host = None
-        self.topic = topic
-        self.body = body
+        self.topic = topic if type(topic) is str else _text("topic", topic)
+        self.body = body if type(body) is bytes else _bytes("body", body)
         if tags is not None:
-            self.tags = tags
+            self.tags = tags if type(tags) is str else _text("tags", tags, "a str; a message has one tag")
         if keys is not None:
-            self.keys = keys
+            self.keys = keys if type(keys) is str else _joined(keys)
         if properties is not None:
-            self.properties = properties
-        self.queue_id = queue_id
-        self.flag = flag
-        self.wait = wait
+            self.properties = _checked(properties)
+        if wait is not True and wait is not False:
+            raise _wrong("wait", wait, "True or False")
         if born_timestamp is not None:
-            self.born_timestamp = born_timestamp
-        self.sys_flag = sys_flag
-        self.reconsume_times = reconsume_times
-        self.prepared_transaction_offset = prepared_transaction_offset
+            self.born_timestamp = (
+                born_timestamp if type(born_timestamp) is int else _number("born_timestamp", born_timestamp)
+            )
         if properties_bytes is not None:
-            self.properties_bytes = properties_bytes
-        self.delay_level = delay_level
+            self.properties_bytes = (
+                properties_bytes if type(properties_bytes) is bytes else _bytes("properties_bytes", properties_bytes)
+            )
         if born_host is not None:
-            self.born_host = born_host
+            self.born_host = born_host if type(born_host) is str else _text("born_host", born_host)
+        self.wait = wait
+        try:
+            self.queue_id = queue_id if type(queue_id) is int else _number("queue_id", queue_id)
+            self.flag = flag if type(flag) is int else _number("flag", flag)
+            self.sys_flag = sys_flag if type(sys_flag) is int else _number("sys_flag", sys_flag)
+            self.reconsume_times = (
+                reconsume_times if type(reconsume_times) is int else _number("reconsume_times", reconsume_times)
+            )
+            self.prepared_transaction_offset = (
+                prepared_transaction_offset
+                if type(prepared_transaction_offset) is int
+                else _number("prepared_transaction_offset", prepared_transaction_offset)
+            )
+            self.delay_level = delay_level if type(delay_level) is int else _number("delay_level", delay_level)
+        except OverflowError:
+            raise ValueError("Message: a number does not fit into 64 bits, signed; give a smaller one") from None
+        if not cython.compiled or born_timestamp is not None or _wide(self):
+            _check_ranges(self)
 
     def __reduce__(self):
         """Pickled and copied by its fields."""
         return type(self), _values(self, _MESSAGE)
+
+    def copied(self):
+        """A message of the same fields, checked again: what is set later is not.
+
+        Raises:
+            TypeError, ValueError: as where a message is made.
+        """
+        return Message(*_values(self, _MESSAGE))
 
     def __eq__(self, other):
         """Equal when all fields are."""
@@ -112,7 +230,7 @@ class Message:
 @cython.final
 @cython.cclass
 class PutResult:
-    """What became of a put. Not to be changed.
+    """What became of a put. Not to be changed. True where the outcome is OK, and only there.
 
     Attributes:
         status: RocketMQ's status, a flintmq.PutMessageStatus.
@@ -131,8 +249,9 @@ class PutResult:
         size: cython.longlong = 0,
         store_timestamp: cython.longlong = 0,
         store_host: bytes = b"",
+        reason=None,
     ):
-        self.status = status
+        self.status, self._reason = status, reason
         self.queue_offset = queue_offset
         self.physical_offset = physical_offset
         self.size = size
@@ -145,6 +264,24 @@ class PutResult:
         return self.status.outcome(self.physical_offset >= 0)
 
     @property
+    def reason(self):
+        """The rule that refused it, a flintmq.PutRule; None for PUT_OK."""
+        return self.status.rule if self._reason is None else self._reason
+
+    def __bool__(self):
+        """Whether the outcome is OK."""
+        return self.outcome.value == "ok"
+
+    def raise_for_status(self):
+        """Nothing where the outcome is OK.
+
+        Raises:
+            PutFailedError: nothing is stored; mend what the text says, and put it again.
+            PutUnknownError: it may be stored or not; look for it before it is put again.
+        """
+        raise_for(self)
+
+    @property
     def offset_msg_id(self):
         """Store host and physical offset, upper-case hex; empty if nothing was stored."""
         return offset_msg_id(self.store_host, self.physical_offset) if self.physical_offset >= 0 else ""
@@ -155,7 +292,7 @@ class PutResult:
 
     def __reduce__(self):
         """Pickled and copied by its fields."""
-        return type(self), _values(self, _RESULT)
+        return type(self), (*_values(self, _RESULT), self._reason)
 
     def __eq__(self, other):
         """Equal when all fields are."""

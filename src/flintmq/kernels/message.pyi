@@ -1,3 +1,4 @@
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 class Message:
@@ -21,8 +22,8 @@ class Message:
         topic: str,
         body: bytes = b"",
         tags: str | None = None,
-        keys: str | None = None,
-        properties: dict[str, str] | None = None,
+        keys: str | Sequence[str] | None = None,
+        properties: Mapping[str, str] | None = None,
         queue_id: int = 0,
         flag: int = 0,
         wait: bool = True,
@@ -34,6 +35,7 @@ class Message:
         delay_level: int = 0,
         born_host: str | None = None,
     ) -> None: ...
+    def copied(self) -> Message: ...
 
 class PutResult:
     @property
@@ -60,5 +62,12 @@ class PutResult:
         size: int = 0,
         store_timestamp: int = 0,
         store_host: bytes = b"",
+        reason: Any = None,
     ) -> None: ...
+    @property
+    def reason(self) -> Any: ...
+    def __bool__(self) -> bool: ...
+    def raise_for_status(self) -> None: ...
     def with_status(self, status: Any) -> PutResult: ...
+
+def raise_for(result: Any) -> None: ...

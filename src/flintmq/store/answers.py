@@ -10,6 +10,7 @@ from flintmq.config import StoreConfig
 from flintmq.errors import MissingExtraError
 from flintmq.message import GetBatchResult, StoredMessage
 from flintmq.storage.effects import Effects
+from flintmq.store import arguments
 from flintmq.store.consumer import Consumer, new_consumer
 from flintmq.store.consumer_group import Group
 from flintmq.store.consumer_source import StoreSource
@@ -65,11 +66,16 @@ class Answers:
 
         Raises:
             UsageError: an unknown column, an impossible limit; the store is closed, or its dispatch is left to others.
+            TypeError: an argument of another type.
             MissingExtraError: pyarrow is not installed.
 
         Thread: any.
         """
         self._check_dispatched("get_batch")
+        arguments.texts(topic=topic)
+        arguments.numbers(
+            queue_id=queue_id, offset=offset, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms
+        )
         try:  # by name: this layer knows no Arrow, and who never asks needs none
             module = import_module("flintmq.arrow.queue_batch")
         except ModuleNotFoundError as error:
@@ -85,9 +91,13 @@ class Answers:
         """The newest messages that have a key, at most maxMsgsNumBatch, in the order of the log.
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: the store is closed.
         """
         self._check_open()
+        arguments.texts(topic=topic, key=key)
+        arguments.given_number("begin", begin)
+        arguments.given_number("end", end)
         with self.view() as view:
             return view.query(topic, key, begin, end, self.config.max_msgs_num_batch)
 
@@ -100,11 +110,14 @@ class Answers:
             boundary: "lower": the first message not older; "upper": the last one not younger.
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: the store is closed.
 
         Thread: any.
         """
         self._check_open()
+        arguments.texts(topic=topic, boundary=boundary)
+        arguments.numbers(queue_id=queue_id, ms=ms)
         with self.view() as view:
             return view.offset_at_time(topic, queue_id, ms, boundary)
 
@@ -129,12 +142,19 @@ class Answers:
             idle_ms: iterating ends when no message came for so long; None: it waits for ever.
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: a name that cannot be; a queue of another consumer of the group; other tags than theirs; the
                 store is closed, or its dispatch is left to another process.
 
         Thread: any.
         """
         self._check_dispatched("consumer")
+        arguments.texts(group=group, topic=topic, start=start)
+        arguments.given_text("tags", tags)
+        arguments.given_number("idle_ms", idle_ms)
+        if queues is not None:
+            queues = list(queues)
+            arguments.numbers(**{f"queues[{number}]": queue for number, queue in enumerate(queues)})
         source = StoreSource(topic, self._reader, self._keeping, self._check_open, self.offset_at_time, self._poison)
         return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
 

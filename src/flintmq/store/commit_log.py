@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 
 from flintmq.config import StoreConfig
 from flintmq.errors import FormatError
+from flintmq.format import properties as names
 from flintmq.format import record
 from flintmq.format.message_id import parse_host
 from flintmq.format.record import (
@@ -31,16 +32,16 @@ from flintmq.format.record import (
     TRANSACTION_MASK,
     TRANSACTION_NONE,
 )
-from flintmq.format.text import java_encode
+from flintmq.format.text import java_encode, java_int
 from flintmq.kernels import put as kernel
 from flintmq.kernels.appender import CLOCK_SET_BACK_MS, Appender, Place, Topic, forked
-from flintmq.message import Message, PutMessageStatus, PutResult
+from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
 from flintmq.storage.effects import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import several
 from flintmq.store.handed_over import HandedOver
-from flintmq.store.put_checks import encode_properties, message_status, topic_status
+from flintmq.store.put_checks import encode_properties, message_rule, timer_rule, topic_status
 from flintmq.store.schedule import scheduled
 from flintmq.store.several import Taken
 from flintmq.store.slow_part import SlowPart
@@ -164,46 +165,66 @@ class CommitLog:
         result = self.appender.put(message)
         return result if result is not None else self._put_slowly(message)
 
-    def put_many(self, messages: Sequence[Message], until_refused: bool = False) -> list[PutResult]:
+    def put_many(
+        self, messages: Sequence[Message], until_refused: bool = False, delivered: bool = False
+    ) -> list[PutResult]:
         """Append messages in order; a result each, as `put` gives them, up to the first refused one if that is wanted.
+
+        With `delivered` they are copies of what a broker has delivered, whose timers are over.
 
         Thread: any. Others' messages may come between. Durability: as for put.
         """
         results: list[PutResult] = []
         rest, at = list(messages), 0
         while (at := self.appender.put_list(rest, at, results)) < len(rest):
-            results.append(self._put_slowly(rest[at]))
+            results.append(self._put_slowly(rest[at], delivered))
             at += 1
             if until_refused and results[-1].status is not PutMessageStatus.PUT_OK:
                 break
         return results
 
-    def _put_slowly(self, message: Message) -> PutResult:
+    def _put_slowly(self, message: Message, delivered: bool = False) -> PutResult:
         """The way of every message that is not plain, and of the first one of a queue or a window."""
+        message = message.copied()  # by now somebody may have set fields, and may go on to
+        if message.delay_level == 0 and message.properties:  # as upstream, which knows a delay by its property alone
+            level = java_int(message.properties.get(names.DELAY, "")) if message.properties_bytes is None else None
+            message.delay_level = max(level or 0, 0)
         if message.delay_level > 0:
-            message = scheduled(message, self.config)
+            waiting = scheduled(message, self.config)
+            if waiting is None:
+                return refused(PutRule.DELAY)
+            message = waiting
         topic = self.known_topic(message.topic)
         properties = encode_properties(message)
         hosts = self.hosts_of(message)
-        if topic is None or properties is None or hosts is None:
-            return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
-        refused = self._refusal(message, properties)
-        if refused is not None:
-            return PutResult(refused)
+        if topic is None:
+            return refused(PutRule.TOPIC)
+        if properties is None:
+            return refused(PutRule.PROPERTY_TEXT)
+        if hosts is None:
+            return refused(PutRule.BORN_HOST)
+        rule = self._refusal(message, properties)
+        if rule is None and not delivered:
+            rule = timer_rule(message.topic, properties)
+        if rule is not None:
+            return refused(rule)
         return self.locked(
             lambda: self.append(message, topic, properties, hosts), PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
         )
 
-    def _refusal(self, message: Message, properties: bytes) -> PutMessageStatus | None:
-        """Why this message is refused before anything is touched, or None."""
-        refused = message_status(message, properties, self.config)
-        inner = several.inner_batch_status(message, properties, message.topic in self.batch_topics)
-        if inner is not None or several.MARK not in properties:
-            return inner or refused
+    def _refusal(self, message: Message, properties: bytes) -> PutRule | None:
+        """The rule that refuses this message before anything is touched, or None."""
+        rule = message_rule(message, properties, self.config)
+        if several.inner_batch_status(message, properties, message.topic in self.batch_topics) is not None:
+            return PutRule.INNER_BATCH
+        if several.MARK not in properties:
+            return rule
         listed = several.light_names(message, properties, self.config)
-        if listed and refused is not None:
-            return PutMessageStatus.MESSAGE_ILLEGAL  # upstream's encoder for such messages has no other word
-        return refused or several.light_status(listed, self.config)
+        if listed and rule is PutRule.PROPERTIES_SIZE:
+            return PutRule.LIGHT_SIZE  # upstream's encoder for such messages has no other word
+        if rule is None and several.light_status(listed, self.config) is not None:
+            return PutRule.LIGHT_QUEUES
+        return rule
 
     def locked(self, append: Callable[[], T], refused: T) -> T:
         """What `append` gives, called with the put lock held and the fast way shut; `refused` if the log is closed.
@@ -303,7 +324,7 @@ class CommitLog:
         now = self.settled_time()
         took = self._taken(message, topic, properties, hosts)
         if not isinstance(took, Taken):
-            return PutResult(took)
+            return PutResult(took, reason=PutRule.LIGHT_SIZE if took is PutRule.LIGHT_SIZE.status else None)
         for _ in range(2):
             room = 4096 + len(message.body) + len(topic.raw) + len(took.properties)
             file = self.writable_file(room)
@@ -315,7 +336,7 @@ class CommitLog:
             end = self.write(file, at, message, topic, took.properties, hosts, took.offset, now)
             if end == kernel.REFUSED:
                 self.appender.begun = None
-                return PutResult(PutMessageStatus.MESSAGE_ILLEGAL)
+                return refused(PutRule.RECORD_SIZE)
             if end == kernel.FULL:
                 self._rolled(file, at)
                 self.appender.begun = None

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, Self
 
 from flintmq.errors import UsageError
 from flintmq.message import StoredMessage
+from flintmq.store import arguments
 from flintmq.store.consumer_group import Group, Member
 from flintmq.store.consumer_offsets import check_names
 from flintmq.store.consumer_source import WAIT_S, Source
@@ -91,6 +92,7 @@ class Consumer:
         Raises:
             UsageError: less than one message, a negative time.
         """
+        arguments.numbers(max_messages=max_messages, wait_ms=wait_ms)
         if max_messages < 1 or wait_ms < 0:
             raise UsageError(f"poll({max_messages}, {wait_ms}): ask for a message or more, and wait for 0 ms or more")
         taken: list[_Entry] = []
@@ -225,6 +227,8 @@ class Consumer:
             else:
                 done = dict(offsets)
                 for queue, offset in done.items():
+                    arguments.numbers(queue_id=queue, offset=offset)
+                for queue, offset in done.items():
                     self._check_offset(queue, offset)
             self._source.note(
                 self.group, {q: at for q, at in done.items() if self._source.committed(self.group, q) != at}
@@ -245,6 +249,9 @@ class Consumer:
             UsageError: a queue of another, or an offset that the queue does not have.
         """
         self._check()
+        arguments.numbers(queue_id=queue_id)
+        if not isinstance(where, (str, datetime)):
+            arguments.numbers(where=where)
         if isinstance(where, datetime):
             where = self._source.at_time(queue_id, _ms(where))
         with self._group.lock:
@@ -266,6 +273,8 @@ class Consumer:
 
     def seek_to_time(self, when: datetime | int) -> None:
         """Go on, in each queue, with the first message stored at a time or later; an int is ms since 1970."""
+        if not isinstance(when, datetime):
+            arguments.numbers(when=when)
         for queue_id in self.queues:
             self.seek(queue_id, self._source.at_time(queue_id, when if isinstance(when, int) else _ms(when)))
 
@@ -288,6 +297,7 @@ class Consumer:
             UsageError: the queue is not this consumer's.
         """
         self._check()
+        arguments.numbers(queue_id=queue_id)
         with self._group.lock:
             self._check_mine(queue_id)
             return self._group.position(queue_id)
@@ -295,6 +305,7 @@ class Consumer:
     def committed(self, queue_id: int) -> int | None:
         """The offset of the next message that the group wants of a queue after a restart; None if it has none."""
         self._check()
+        arguments.numbers(queue_id=queue_id)
         return self._source.committed(self.group, queue_id)
 
     def lag(self) -> dict[int, int]:

@@ -30,7 +30,11 @@ STEP_MS = 100  # how often upstream looks what is due
 FIRST_MS = 1000  # after the start, as upstream
 AT_ONCE = 1000  # units of one level before the others have their turn
 RAW_TOPIC = SCHEDULE_TOPIC.encode()
-_REFUSED = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)
+_REFUSED = (
+    PutMessageStatus.MESSAGE_ILLEGAL,
+    PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
+    PutMessageStatus.WHEEL_TIMER_NOT_ENABLE,
+)
 
 Lookup = Callable[[Unit, bytes, int, int], StoredMessage | None]  # unit, topic, queue id, queue offset
 

@@ -13,7 +13,7 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.format.text import java_encode
 from flintmq.message import Message, PutResult
 from flintmq.storage.effects import Effects
-from flintmq.store import config_files, delay
+from flintmq.store import arguments, config_files, delay
 from flintmq.store.config_store import ConfigFile, save
 from flintmq.store.consume_queues import ConsumeQueues
 from flintmq.store.consumer_offsets import GROUPS, OFFSETS, ConsumerOffsets
@@ -164,6 +164,7 @@ class KeptStore:
             queue_type: "BatchCQ" for a topic whose batches are stored as one record each; for good.
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: no name for a topic, no number of queues, a type that the topic does not have, or the store is
                 closed.
             OSError: it could not be written; the store goes on trying.
@@ -171,17 +172,22 @@ class KeptStore:
         Thread: any. Durability: on return.
         """
         self._check_open()
+        arguments.texts(name=name, queue_type=queue_type)
+        arguments.numbers(queues=queues)
         self._keeping.create(name, queues, queue_type)
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note how far a consumer group has come: `offset` is that of the next message it wants.
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: a name or number that cannot be stored, or the store is closed.
 
         Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
         """
         self._check_open()
+        arguments.texts(group=group, topic=topic)
+        arguments.numbers(queue_id=queue_id, offset=offset)
         self._keeping.offsets.commit(group, topic, queue_id, offset)
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -193,4 +199,6 @@ class KeptStore:
         Thread: any.
         """
         self._check_open()
+        arguments.texts(group=group, topic=topic)
+        arguments.numbers(queue_id=queue_id)
         return self._keeping.offsets.get(group, topic, queue_id)

@@ -27,7 +27,7 @@ from flintmq.storage.dispatch_lock import ExternalClaim, holder
 from flintmq.storage.effects import REAL, Effects, NotOpened
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.where import local_only
-from flintmq.store import geometry, queue_list
+from flintmq.store import arguments, geometry, queue_list
 from flintmq.store.answers import Answers
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.commit_service import CommitService
@@ -353,11 +353,15 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             wait_ms: if the queue has nothing there yet, wait so long for it (RocketMQ's clients wait up to 30000).
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: the store is closed, or its dispatch is left to another process.
 
         Thread: any.
         """
         self._check_dispatched("get")
+        arguments.texts(topic=topic)
+        arguments.numbers(queue_id=queue_id, offset=offset, max_messages=max_messages, wait_ms=wait_ms)
+        arguments.given_text("tags", tags)
         found = self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
         self._counters.got(len(found.messages))
         return found
@@ -381,6 +385,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             dispatch_behind=self._dispatch.behind,
             log_begin=self._files.min_offset,
             pool_buffers_free=self._files.pool.available if self._files.pool is not None else -1,
+            mapped=(len(files := self._files.files), sum(file.size for file in files)),
         )
 
     def wait_dispatched(self, timeout: float | None = None) -> bool:

@@ -16,12 +16,11 @@ from flintmq.format.index import PEER_533
 from flintmq.format.record import CRC_PROPERTY_SIZE, INNER_BATCH, MAX_PROPERTIES, NEED_UNWRAP, TRANSACTION_MASK
 from flintmq.kernels import put as kernel
 from flintmq.kernels.appender import Topic
-from flintmq.message import Message, PutMessageStatus, PutResult
+from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
 from flintmq.store import several
 from flintmq.store.commit_log import Begun, CommitLog
-from flintmq.store.put_checks import encode_properties, message_status, record_size
+from flintmq.store.put_checks import encode_properties, message_rule, record_size, timer_rule
 
-ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 ENTRY = inner_batch.ENTRY.min_size  # bytes of a message in a client's batch besides body and properties
 SHARED = (
     "topic", "queue_id", "sys_flag", "born_timestamp", "born_host", "reconsume_times", "prepared_transaction_offset",
@@ -63,6 +62,7 @@ def put_batch(
 
     Thread: any. Durability: as for a put.
     """
+    messages = [message.copied() for message in messages]
     first = messages[0]
     for name in SHARED:
         if any(getattr(message, name) != getattr(first, name) for message in messages):
@@ -71,40 +71,53 @@ def put_batch(
     if first.topic in log.batch_topics:
         return _put_inner(log, messages, own)
     batch = _checked(log, messages, own if peer == PEER_533 or own is None else b"")
-    if isinstance(batch, PutMessageStatus):
-        return [PutResult(batch)] * len(messages)
+    if isinstance(batch, PutRule):
+        return [refused(batch)] * len(messages)
     closed = [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
     return log.locked(lambda: _append(log, batch), closed)
 
 
-def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> Batch | PutMessageStatus:
+def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> Batch | PutRule:
     """The batch, each message with the properties `own` too, or why it is refused.
 
     Of all messages together, what the sender's batch would have is measured.
     """
     first, config = messages[0], log.config
     topic, hosts = log.known_topic(first.topic), log.hosts_of(first)
-    if topic is None or hosts is None or own is None or len(own) > MAX_PROPERTIES:
-        return ILLEGAL
+    if topic is None:
+        return PutRule.TOPIC
+    if hosts is None:
+        return PutRule.BORN_HOST
+    if own is None:
+        return PutRule.PROPERTY_TEXT
+    if len(own) > MAX_PROPERTIES:
+        return PutRule.BATCH_SIZE
     if first.sys_flag & (TRANSACTION_MASK | INNER_BATCH) or first.prepared_transaction_offset:
-        return ILLEGAL
+        return PutRule.BATCH
+    if timer_rule(first.topic, own) is not None:
+        return PutRule.TIMER
     extra = CRC_PROPERTY_SIZE + 1 if config.enabled_append_prop_crc else 0
     sent = size = 0
     texts = []
     for message in messages:
         text = encode_properties(message)
-        if text is None or message.delay_level > 0 or message_status(message, text, config) is not None:
-            return ILLEGAL
+        if text is None:
+            return PutRule.PROPERTY_TEXT
+        if message.delay_level > 0:
+            return PutRule.BATCH
+        rule = message_rule(message, text, config) or timer_rule(message.topic, text)
+        if rule is not None:
+            return PutRule.BATCH_SIZE if rule is PutRule.PROPERTIES_SIZE else rule  # upstream has one word for a batch
         if several.MARK in text and any(name.startswith("INNER_") for name in names.parse_bytes(text)):
-            return ILLEGAL  # upstream stores them as they are, and so lets a sender name places in queues
+            return PutRule.BATCH  # upstream stores them as they are, and so lets a sender name places in queues
         sent += ENTRY + len(message.body) + len(text)
         text = _joined(text, own)
         if len(text) + extra > MAX_PROPERTIES:
-            return ILLEGAL  # D32: upstream looks at the parts only, and the length wraps
+            return PutRule.BATCH_SIZE  # D32: upstream looks at the parts only, and the length wraps
         size += record_size(message.body, topic.raw, text, hosts, config)
         texts.append(text)
     if sent > config.max_message_size or size + record.BLANK_SIZE > log.files.file_size:
-        return ILLEGAL
+        return PutRule.BATCH_SIZE
     return Batch(messages, texts, topic, hosts, size)
 
 
@@ -143,18 +156,20 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
 def _put_inner(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> list[PutResult]:
     """The batch as one record; its messages have consecutive queue offsets and one place in the log."""
     texts = [encode_properties(message) for message in messages]
-    if own is None or None in texts or any(message.delay_level > 0 for message in messages):
-        return [PutResult(ILLEGAL)] * len(messages)
+    if own is None or None in texts:
+        return [refused(PutRule.PROPERTY_TEXT)] * len(messages)
     first = messages[0]
-    if first.sys_flag & INNER_BATCH or len(messages) > 0x7FFF or any(not isinstance(m.body, bytes) for m in messages):
-        return [PutResult(ILLEGAL)] * len(messages)
+    if first.sys_flag & INNER_BATCH or any(message.delay_level > 0 for message in messages):
+        return [refused(PutRule.BATCH)] * len(messages)
+    if any(timer_rule(first.topic, text) is not None for text in texts if text is not None):
+        return [refused(PutRule.TIMER)] * len(messages)
     entries = [
         inner_batch.Entry(flag=message.flag, body=message.body, properties=text)
         for message, text in zip(messages, texts, strict=True)
         if text is not None
     ]
-    if any(len(text) > MAX_PROPERTIES for text in texts if text is not None):
-        return [PutResult(ILLEGAL)] * len(messages)
+    if len(messages) > 0x7FFF or any(len(text) > MAX_PROPERTIES for text in texts if text is not None):
+        return [refused(PutRule.BATCH_SIZE)] * len(messages)
     pairs = {**names.parse_bytes(own), names.INNER_NUM: str(len(messages))}
     whole = Message(
         first.topic,
@@ -175,6 +190,7 @@ def _put_inner(log: CommitLog, messages: Sequence[Message], own: bytes | None) -
             stored.size,
             stored.store_timestamp,
             stored.store_host,
+            stored.reason,
         )
         for number in range(len(messages))
     ]

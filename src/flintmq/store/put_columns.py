@@ -11,15 +11,16 @@ import logging
 import re
 from array import array
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any, Literal
 
 from flintmq.errors import UsageError
 from flintmq.kernels import put_columns as kernel
 from flintmq.kernels.appender import Place, Topic
-from flintmq.message import ColumnsResult, Message, PutMessageStatus
+from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutRule
 from flintmq.store.commit_log import CommitLog
 from flintmq.store.handed_over import Rows
-from flintmq.store.put_checks import encode_properties, message_status
+from flintmq.store.put_checks import TIMERS, encode_properties, message_rule
 
 log = logging.getLogger("flintmq.commitlog")
 
@@ -35,15 +36,10 @@ WANTED = {
 }
 RESERVED = ("KEYS", "TAGS", "WAIT", "DELA", "TIME", "INNE")  # how names of properties begin that the kernel refuses
 CLOSED = ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
-STATUSES = {
-    kernel.ILLEGAL: PutMessageStatus.MESSAGE_ILLEGAL,
-    kernel.LONG: PutMessageStatus.PROPERTIES_SIZE_EXCEEDED,
-    kernel.RESERVED: PutMessageStatus.MESSAGE_ILLEGAL,
-}
-WHY = {
-    kernel.ILLEGAL: "its body, queue id or record is too large, or a property holds a byte 0, 1 or 2",
-    kernel.LONG: "its property string is longer than 32,767 bytes",
-    kernel.RESERVED: "KEYS and TAGS have columns of their own, WAIT, DELAY, TIMER_* and INNER_* are for single puts",
+RULES = {
+    kernel.ILLEGAL: PutRule.COLUMN_ROW,
+    kernel.LONG: PutRule.PROPERTIES_SIZE,
+    kernel.RESERVED: PutRule.RESERVED_PROPERTY,
 }
 
 
@@ -66,15 +62,17 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     check_schema(batch)
     topic = commit_log.known_topic(name)
     if topic is None:
-        return ColumnsResult(PutMessageStatus.MESSAGE_ILLEGAL)
+        return ColumnsResult(PutRule.TOPIC.status, reason=PutRule.TOPIC)
     if not kernel.COMPILED:
         return _one_by_one(commit_log, topic, name, batch)
     columns = columns_of(topic.raw, batch)
     config, seen = commit_log.config, bytearray(kernel.QUEUES)
     row, what = columns.check(config.max_message_size, commit_log.files.file_size, config.enabled_append_prop_crc, seen)
     if what != kernel.GOOD:
-        log.warning("row %d of %d makes no message: %s", row, columns.rows, WHY[what])
-        return ColumnsResult(STATUSES[what])
+        rule = RULES[what]
+        if what == kernel.RESERVED and _asks_for_timer(batch, row):
+            rule = PutRule.TIMER
+        return _refused(rule, row)
     queue_ids = [found.start() for found in re.finditer(b"\1", seen)]
     return commit_log.locked(lambda: _append(commit_log, topic, columns, queue_ids), CLOSED)
 
@@ -86,7 +84,7 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
     first = {q: place.next for q, place in places.items()}
     topic.places.update(places)
     next_offsets = array("q", bytes(8 * (max(queue_ids, default=0) + 1)))
-    row, begin, status = 0, -1, PutMessageStatus.PUT_OK
+    row, begin, status, changed = 0, -1, PutMessageStatus.PUT_OK, None
     while row < columns.rows:
         file = commit_log.writable_file(AT_ONCE + commit_log.config.max_message_size)
         if file is None:
@@ -108,15 +106,38 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
             file.end_here(columns.behind)
             log.info("%s is full", file.path)
         elif columns.changed != kernel.GOOD:
-            log.warning("row %d of %d was changed while it was put: %s", row, columns.rows, WHY[columns.changed])
-            status = STATUSES[columns.changed]
+            changed = RULES[columns.changed]  # since it was checked
             break
         elif row == before:
             raise AssertionError("a row that was found good did not fit the window that was reserved for it")
     columns.let_go()
+    if changed is not None:
+        refused = _refused(changed, row)
+        if begin < 0:
+            return refused
+        return replace(
+            refused,
+            count=row,
+            physical_offset=begin,
+            end=appender.end,
+            queue_offsets=first,
+            store_timestamp=now,
+            store_host=commit_log.host,
+        )
     if begin < 0:
         return ColumnsResult(status)
     return ColumnsResult(status, row, begin, appender.end, first, now, commit_log.host)
+
+
+def _refused(rule: PutRule, row: int) -> ColumnsResult:
+    """The answer to columns of which this row is refused."""
+    log.warning("row %d makes no message: %s", row, rule)
+    return ColumnsResult(rule.status, reason=rule, row=row)
+
+
+def _asks_for_timer(batch: Any, row: int) -> bool:
+    """Whether a row has a property that asks for a timer."""
+    return any(name in TIMERS for name, _ in batch.column("properties")[row].as_py() or ())
 
 
 def check_schema(batch: Any) -> None:
@@ -188,13 +209,16 @@ def _numbers(batch: Any, name: str, kind: Literal["i", "q"]) -> memoryview | arr
 def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> ColumnsResult:
     """The same by objects, where the kernels are not compiled."""
     checked = []
-    for message in messages_of(name, batch):
+    for row, message in enumerate(messages_of(name, batch)):
         properties = encode_properties(message)
-        if properties is None or any(key.startswith(RESERVED) for key in message.properties or ()):
-            return ColumnsResult(PutMessageStatus.MESSAGE_ILLEGAL)
-        refused = message_status(message, properties, commit_log.config)
-        if refused is not None:
-            return ColumnsResult(refused)
+        if properties is None:
+            return _refused(PutRule.COLUMN_ROW, row)
+        if any(key.startswith(RESERVED) for key in message.properties or ()):
+            timer = any(key in TIMERS for key in message.properties or ())
+            return _refused(PutRule.TIMER if timer else PutRule.RESERVED_PROPERTY, row)
+        rule = message_rule(message, properties, commit_log.config)
+        if rule is not None:
+            return _refused(PutRule.PROPERTIES_SIZE if rule is PutRule.PROPERTIES_SIZE else PutRule.COLUMN_ROW, row)
         checked.append((message, properties))
     return commit_log.locked(lambda: _append_each(commit_log, topic, checked), CLOSED)
 

@@ -39,13 +39,17 @@ class PutStore:
         self._check_open()
         return self._puts.put_async(message, self.quick)
 
-    def put_many(self, messages: Iterable[Message], *, until_refused: bool = False) -> list[PutResult]:
+    def put_many(
+        self, messages: Iterable[Message], *, until_refused: bool = False, delivered: bool = False
+    ) -> list[PutResult]:
         """Store messages in order, with one wait for the disk at the end.
 
         Args:
             messages: any.
             until_refused: stop at the first message that is not stored, so that none behind it is, and all can be put
                 again from there on. Without it each message is tried.
+            delivered: they are copies of what a broker has delivered, so properties TIMER_* are no longer to be kept,
+                and no reason to refuse one.
 
         Returns:
             One result a message, in order; with `until_refused` the last one may be that of the refused message.
@@ -58,7 +62,7 @@ class PutStore:
         self._check_open()
         listed = list(messages)  # may call the store
         self._check_open()
-        return self._puts.put_many(listed, until_refused)
+        return self._puts.put_many(listed, until_refused, delivered)
 
     def put_batch(self, messages: Iterable[Message], properties: Mapping[str, str] | None = None) -> list[PutResult]:
         """Store a batch as RocketMQ does: messages of one queue, all of them or none.

@@ -66,11 +66,11 @@ class Puts:
         done = self.flush.wait_flushed(result.physical_offset + result.size)
         return result if done else self._unflushed(result)
 
-    def put_many(self, messages: list[Message], until_refused: bool) -> list[PutResult]:
+    def put_many(self, messages: list[Message], until_refused: bool, delivered: bool) -> list[PutResult]:
         """Messages in order, with one wait for the disk at the end."""
 
         def append(many: list[Message]) -> list[PutResult]:
-            return self.log.put_many(many, until_refused)
+            return self.log.put_many(many, until_refused, delivered)
 
         return self._settled(messages, self._append_all(messages, append))
 

@@ -10,13 +10,13 @@ from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.text import java_encode, java_int
 from flintmq.message import Message, StoredMessage
-from flintmq.store.put_checks import encode_properties, message_status, topic_status
+from flintmq.store.put_checks import TIMERS, encode_properties, message_rule, topic_status
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
 _REST = 512  # bytes of a record besides body, topic and the sender's properties, generously
 
 
-def scheduled(message: Message, config: StoreConfig) -> Message:
+def scheduled(message: Message, config: StoreConfig) -> Message | None:
     """The message as it waits: under the schedule topic, in its level's queue (the last level's for higher ones).
 
     A message that would be refused anyway, and a transaction's half or its rollback, stay as they are.
@@ -27,13 +27,13 @@ def scheduled(message: Message, config: StoreConfig) -> Message:
     if raw is None or not waits or kind not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
         return message
     topic = java_encode(message.topic)
-    if topic_status(message.topic, topic) or message_status(message, raw, config):
+    if topic_status(message.topic, topic) or message_rule(message, raw, config):
         return message
     size = _REST + len(message.body) + len(topic) + len(raw)
     if properties.VALUE_END in message.topic or size > config.mapped_file_size_commit_log:
-        return Message("")  # is refused; accepted, it could not be delivered
+        return None  # accepted, it could not be delivered
     level = min(message.delay_level, len(config.delay_ms))
-    pairs = properties.parse_bytes(raw)
+    pairs = {name: value for name, value in properties.parse_bytes(raw).items() if name not in TIMERS}
     pairs[properties.DELAY] = str(level)
     pairs[properties.REAL_TOPIC] = message.topic
     pairs[properties.REAL_QID] = str(message.queue_id)

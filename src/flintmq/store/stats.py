@@ -45,6 +45,8 @@ class StoreStats:
         pool_buffers_free: buffers of the transient pool that may be borrowed; -1 without a pool.
         memory_bytes: of the process, without mapped files; 0 where the system does not tell.
         mapped_bytes: pages of mapped files that are in the process's memory.
+        mapped_files: files of the log that are mapped now.
+        mapped_virtual_bytes: what they take of the address space, whether in memory or not.
     """
 
     seconds: float
@@ -64,6 +66,8 @@ class StoreStats:
     pool_buffers_free: int
     memory_bytes: int
     mapped_bytes: int
+    mapped_files: int = 0
+    mapped_virtual_bytes: int = 0
 
     @property
     def put_average_size(self) -> float:
@@ -144,6 +148,7 @@ class Counters:
         dispatch_behind: int,
         log_begin: int,
         pool_buffers_free: int,
+        mapped: tuple[int, int] = (0, 0),
     ) -> StoreStats:
         """The numbers now. What is passed are the store's positions, as log offsets."""
         topics: dict[str, int] = {}
@@ -154,13 +159,13 @@ class Counters:
                 topics[name] = topics.get(name, 0) + count
         puts = sum(topics.values())
         slow = times.counts[1:]
-        memory, mapped = process_memory(self._effects)
+        memory, resident = process_memory(self._effects)
         with self._lock:
             return StoreStats(
                 self._effects.monotonic() - self._opened, puts, dict(self._refused), end - self._end, topics,
                 dict(zip(LABELS, [max(puts - sum(slow), 0), *slow], strict=True)), longest_in_lock_ms,
                 self._found, self._missed, self._messages, max(end - committed, 0), max(end - flushed, 0),
-                dispatch_behind, end - log_begin, pool_buffers_free, memory, mapped,
+                dispatch_behind, end - log_begin, pool_buffers_free, memory, resident, *mapped,
             )  # fmt: skip
 
 

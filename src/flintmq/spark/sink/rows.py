@@ -22,8 +22,10 @@ from flintmq.config_text import short
 from flintmq.errors import FormatError, UsageError
 from flintmq.format import properties as names
 from flintmq.format.message_id import parse_host
+from flintmq.message import Message
 from flintmq.spark.jobs.once import messages_of
 from flintmq.spark.jobs.refusals import why_refused
+from flintmq.store.put_checks import timer_rule
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -98,11 +100,17 @@ def judge(
     bad = dict(_without_a_store(batch, maps))
     good = [row for row in range(batch.num_rows) if row not in bad]
     filled = _filled(batch, maps, good)
-    refused = [why_refused(message, config, inner_topics) for message in messages_of(filled)]
+    refused = [why_refused(message, config, inner_topics) or _timer(message) for message in messages_of(filled)]
     bad |= {row: why for row, why in zip(good, refused, strict=True) if why}
     if any(refused):
         filled = filled.filter(pa.array([not why for why in refused]))
     return filled, sorted(bad.items())
+
+
+def _timer(message: Message) -> str:
+    """Why a message that asks for a timer is refused; empty if it does not. (A replay copies what was delivered.)"""
+    rule = timer_rule(message.topic, message.properties_bytes or b"")
+    return "" if rule is None else f"{rule.status.name}: {rule.text}"
 
 
 def as_json(batch: pa.RecordBatch, row: int, why: str) -> str:

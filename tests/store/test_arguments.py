@@ -1,0 +1,69 @@
+"""What callers give that is of the wrong type: every public method of a store and a consumer says it by name."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+import pytest
+
+from flintmq.message import Message
+from flintmq.store.message_store import MessageStore
+from tests.store.engine import open_small
+
+GOOD: dict[str, dict[str, Any]] = {
+    "get": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "wait_ms": 0, "tags": "t"},
+    "get_batch": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "max_bytes": 100, "wait_ms": 0},
+    "query": {"topic": "T", "key": "k", "begin": 0, "end": 1},
+    "offset_at_time": {"topic": "T", "queue_id": 0, "ms": 5, "boundary": "lower"},
+    "consumer": {"group": "g", "topic": "T", "tags": "t", "start": "earliest", "idle_ms": 1},
+    "create_topic": {"name": "U", "queues": 1, "queue_type": "SimpleCQ"},
+    "commit_offset": {"group": "g", "topic": "T", "queue_id": 0, "offset": 0},
+    "consumer_offset": {"group": "g", "topic": "T", "queue_id": 0},
+    "consumer.poll": {"max_messages": 1, "wait_ms": 0},
+    "consumer.seek": {"queue_id": 0, "where": 0},
+    "consumer.seek_to_time": {"when": 5},
+    "consumer.position": {"queue_id": 0},
+    "consumer.committed": {"queue_id": 0},
+}
+WRONG = {str: [b"T", 5, None, ["T"]], int: ["0", 1.0, True, b"0"]}
+OPTIONAL = {"tags", "begin", "end", "idle_ms"}
+CASES = [
+    (method, name, wrong)
+    for method, arguments in GOOD.items()
+    for name, value in arguments.items()
+    for wrong in WRONG[type(value)]
+    if not (wrong is None and name in OPTIONAL) and not (name == "where" and isinstance(wrong, str))
+]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory):
+    with open_small(tmp_path_factory.mktemp("store")) as opened:
+        opened.put(Message("T", b"1", tags="t", keys="k"))
+        assert opened.wait_dispatched(10)
+        yield opened
+
+
+@pytest.mark.parametrize(("method", "name", "wrong"), CASES, ids=str)
+def test_a_wrong_type_is_said_by_name(store: MessageStore, method: str, name: str, wrong: object):
+    with store.consumer("others", "T", queues=[0]) as consumer:
+        call = operator.attrgetter(method.removeprefix("consumer."))(consumer if "." in method else store)
+        with pytest.raises(TypeError, match=f"^{name} is of type {type(wrong).__name__}; give "):
+            call(**(GOOD[method] | {name: wrong}))
+
+
+@pytest.mark.parametrize("method", GOOD)
+def test_right_types_are_taken(store: MessageStore, method: str):
+    with store.consumer("others", "T", queues=[0]) as consumer:
+        call = operator.attrgetter(method.removeprefix("consumer."))(consumer if "." in method else store)
+        given = call(**GOOD[method])
+        if method == "consumer":
+            given.close()
+
+
+def test_queues_and_offsets_are_numbers(store: MessageStore):
+    with pytest.raises(TypeError, match=r"queues\[1\] is of type str"):
+        store.consumer("g", "T", queues=[0, "1"])  # type: ignore[list-item]
+    with store.consumer("others", "T", queues=[0]) as consumer, pytest.raises(TypeError, match="offset is of type str"):
+        consumer.commit({0: "1"})  # type: ignore[dict-item]
