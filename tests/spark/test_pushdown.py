@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
-from flintmq.spark.pushdown import narrowed
+from flintmq.spark.pushdown import described, narrowed
 from flintmq.store.predicate import Predicate
 
 filters = pytest.importorskip("pyspark.sql.datasource", reason="needs the extra spark")
@@ -70,3 +70,14 @@ def test_what_is_not_known_changes_nothing():
         filters.EqualTo(("properties", "x"), "1"),
     ]
     assert narrowed(EVERYTHING, others) == EVERYTHING
+
+
+def test_what_a_scan_takes_in_words():
+    assert described(Predicate()) == "anything"
+    many = Predicate(topics=frozenset("ABCDEFG"), since=5, until=9, offsets=(("A", 0, 1, 2),), tags=frozenset({"x"}))
+    assert described(many) == (
+        "topic in ('A', 'B', 'C', 'D', 'E', and 2 more), tags in ('x'), queue_offset bounds of 1 queues, "
+        "store_timestamp >= 5, store_timestamp < 9"
+    )
+    one = Predicate(queues=frozenset({("库", 3)}), topic_pattern="a.*")
+    assert described(one) == "(topic, queue_id) in (('\\u5e93', 3)), topic matching 'a.*'"

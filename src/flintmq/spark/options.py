@@ -24,6 +24,7 @@ from flintmq.store.predicate import Predicate
 OWN_NAMES = {
     "path": "the store's directory, or a URL: s3://bucket/store, file:///store",
     "columns": "which columns, in which order, separated by commas",
+    "view": "messages (the default); or queues: a row for each queue, with its offsets and number of messages",
     "subscribe": "topics, separated by commas",
     "subscribePattern": "a regular expression that a whole topic name must match",
     "assign": 'queues of topics: {"topic": [0, 1]}',
@@ -41,6 +42,7 @@ OWN_NAMES = {
     "decompress": "true: bodies as the producer gave them; false: as stored",
     "explode": "true: each message of an inner batch is a row; false: the batch is one row",
     "pushdown": "false: leave filters to Spark, even where the session allows to push them",
+    "verbose": "true: planning says on standard error what is read, and which filters of Spark the scan uses",
     "access": "pread, or map (faster, but a file that shrinks kills the worker)",
     "maxOffsetsPerTrigger": "stream: most messages of a micro-batch",
     "maxBytesPerTrigger": "stream: most bytes of log of a micro-batch",
@@ -70,6 +72,8 @@ class ReadOptions:
         fail_on_data_loss: whether damage fails the job.
         decompress, explode, pushdown: as the options say.
         access: "pread" or "map".
+        view: "messages" or "queues".
+        verbose: whether planning tells what is read.
         config: RocketMQ's keys.
     """
 
@@ -86,6 +90,8 @@ class ReadOptions:
     explode: bool = False
     pushdown: bool = True
     access: str = "pread"
+    view: str = "messages"
+    verbose: bool = False
     config: StoreConfig = field(default_factory=StoreConfig)
 
     @classmethod
@@ -126,6 +132,8 @@ class ReadOptions:
             explode=_flag(given, "explode", False),
             pushdown=_flag(given, "pushdown", True),
             access=_choice(given, "access", ("pread", "map")),
+            view=_view(given),
+            verbose=_flag(given, "verbose", False),
             config=StoreConfig.from_keys(
                 {name: value for name, value in given.items() if name in KEYS or name in S3_KEYS}
             ),
@@ -141,9 +149,14 @@ def named(options: Mapping[str, str]) -> dict[str, str]:
     return {_name_of(name): value.strip() for name, value in _without_table_properties(options).items()}
 
 
+def is_table(options: Mapping[str, str]) -> bool:
+    """Whether these are the properties of a table in Spark's catalog, as CREATE TABLE has them."""
+    return "provider" in options
+
+
 def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
     """Of a table in Spark's catalog: its path and its options, which have a prefix, without what Spark adds."""
-    if "provider" not in options:
+    if not is_table(options):
         return options
     given = {name[len("option.") :]: value for name, value in options.items() if name.startswith("option.")}
     return {**given, **({"path": options["path"]} if "path" in options else {})}
@@ -230,6 +243,26 @@ def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
     if not all(tags):
         raise UsageError(f"option tags: {short(text)} has an empty tag; write A || B")
     return frozenset(tags)
+
+
+def _view(given: Mapping[str, str]) -> str:
+    """Which table; that of queues has columns of its own, and no bounds."""
+    view = _choice(given, "view", ("messages", "queues"))
+    alone = (
+        "path",
+        "view",
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "failOnDataLoss",
+        "verbose",
+        "access",
+        "pushdown",
+    )
+    others = [name for name in given if name in OWN_NAMES and name not in alone] if view == "queues" else []
+    if others:
+        raise UsageError(f"option {others[0]} means nothing for view queues; leave it out")
+    return view
 
 
 def _pattern(text: str) -> str:

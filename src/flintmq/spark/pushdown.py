@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from flintmq.store.narrow import Comparison
     from flintmq.store.predicate import Predicate
 
+NAMED_MOST = 5  # values that a description names
 _EQUAL = ("EqualTo", "EqualNullSafe")
 _ORDER = {"GreaterThan": ">", "GreaterThanOrEqual": ">=", "LessThan": "<", "LessThanOrEqual": "<="}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -50,3 +51,23 @@ def _operators(kind: str) -> tuple[str, ...]:
 def _ns(time: datetime) -> Any:
     moment = time if time.tzinfo else time.astimezone(UTC)
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
+
+
+def described(predicate: Predicate) -> str:
+    """What a scan takes, for people: `topic in ('A', 'B'), store_timestamp >= 5`."""
+    parts = []
+    for column, values in (
+        ("topic", predicate.topics),
+        ("queue_id", predicate.queue_ids),
+        ("(topic, queue_id)", predicate.queues),
+        ("tags", predicate.tags),
+    ):
+        if values is not None:
+            shown = sorted(values)[:NAMED_MOST]
+            more = f", and {len(values) - NAMED_MOST} more" if len(values) > NAMED_MOST else ""
+            parts.append(f"{column} in ({', '.join(f'{value!a}' for value in shown)}{more})")
+    parts += [] if predicate.topic_pattern is None else [f"topic matching {predicate.topic_pattern!a}"]
+    parts += [f"queue_offset bounds of {len(predicate.offsets)} queues"] if predicate.offsets else []
+    parts += [] if predicate.since is None else [f"store_timestamp >= {predicate.since}"]
+    parts += [] if predicate.until is None else [f"store_timestamp < {predicate.until}"]
+    return ", ".join(parts) or "anything"

@@ -25,6 +25,9 @@ SETTINGS = {
     "spark.sql.execution.python.udf.buffer.size": str(1 << 20),
     # Lets the source filter while it scans. Sources that cannot are not affected.
     "spark.sql.python.filterPushdown.enabled": "true",
+    # Workers have this long to start. On a busy machine the 15 seconds that Spark gives are not enough for what they
+    # import, and a query ends with "Python worker failed to connect back".
+    "spark.python.authenticate.socketTimeout": "120s",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
     "spark.ui.enabled": "false",

@@ -11,7 +11,7 @@ This module is imported to find sources by name: it imports nothing that is not 
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +23,9 @@ from pyspark.sql.datasource import (
     DataSourceWriter,
     InputPartition,
 )
+
+from flintmq.errors import UsageError
+from flintmq.spark.failing import from_one_frame, rows_from_one_frame
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -45,19 +48,28 @@ class FlintMQSource(DataSource):
         """What follows `format(` and `USING`."""
         return "flintmq"
 
+    @from_one_frame
     def schema(self) -> StructType:
         """The one schema, or the columns of it that the option `columns` names.
 
         Raises:
-            UsageError: an option is wrong.
+            UsageError: an option is wrong; or CREATE TABLE, of which Spark gives no option to those who read it.
         """
+        from flintmq.spark.options import is_table
+        from flintmq.spark.queue_view import queue_schema
         from flintmq.spark.schema import spark_schema
         from flintmq.spark.stream.options import StreamOptions, is_stream
 
         options = dict(self.options)
+        if is_table(options):
+            raise UsageError(
+                "flintmq makes no tables in Spark's catalog, which keeps their options to itself: use CREATE TEMPORARY "
+                "VIEW ... USING flintmq OPTIONS (path '...')"
+            )
         read = StreamOptions.parse(options).read if is_stream(options) else self._options()
-        return spark_schema(read.columns)
+        return queue_schema() if read.view == "queues" else spark_schema(read.columns)
 
+    @from_one_frame
     def reader(self, schema: StructType) -> DataSourceReader:
         """A reader of these columns.
 
@@ -67,12 +79,17 @@ class FlintMQSource(DataSource):
         from flintmq.spark.schema import check_schema
 
         options = self._options()
+        if options.view == "queues":
+            from flintmq.spark.queue_view import QueueReader
+
+            return QueueReader(options, schema)
         check_schema(schema, options.columns)
         # A reader that takes filters is an error where the session does not offer them; Spark plans with another
         # worker where it does.
         pushes = options.pushdown and PUSHING_WORKER in sys.modules
         return FilteringReader(options, schema) if pushes else Reader(options, schema)
 
+    @from_one_frame
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
         """A reader of micro-batches with these columns.
 
@@ -84,9 +101,12 @@ class FlintMQSource(DataSource):
         from flintmq.spark.stream.reader import StreamReader
 
         options = StreamOptions.parse(dict(self.options))
+        if options.read.view == "queues":
+            raise UsageError("option view: queues is for spark.read; a stream gives messages")
         check_schema(schema, options.read.columns)
         return StreamReader(options, schema)
 
+    @from_one_frame
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """A writer of messages into a store, in batch.
 
@@ -97,6 +117,7 @@ class FlintMQSource(DataSource):
 
         return writer(dict(self.options), schema, overwrite)
 
+    @from_one_frame
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
         """A writer of messages into a store, of micro-batches.
 
@@ -127,6 +148,7 @@ class Reader(DataSourceReader):
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self.wanted = options, schema
 
+    @from_one_frame
     def partitions(self) -> list[InputPartition]:
         """Splits of about equal bytes, two a processor of this machine, at least as many as `minPartitions`.
 
@@ -134,6 +156,7 @@ class Reader(DataSourceReader):
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
             UsageError, StoreError: (failOnDataLoss) a topic, queue, offset or time that the store does not have.
         """
+        from flintmq.spark.pushdown import described
         from flintmq.spark.scan import plan_scan
         from flintmq.spark.splits import cores, estimated_records, files_of, shares, split_count
         from flintmq.store.report import Report
@@ -145,6 +168,11 @@ class Reader(DataSourceReader):
         count = split_count(plan.end - plan.begin, cores(), self.options.least_splits)
         if self.options.most_records is not None:
             count = max(count, -(-estimated_records(plan.log, plan.begin, plan.end) // self.options.most_records))
+        if self.options.verbose:
+            _tell(
+                f"{self.options.path}: {count} splits of log offsets {plan.begin} to {plan.end}; "
+                f"records with {described(plan.options.predicate)}"
+            )
         parts = shares(plan.log, plan.begin, plan.end, count)
         return [Split(replace(plan, log=files_of(plan.log, part)), part) for part in parts]
 
@@ -152,7 +180,8 @@ class Reader(DataSourceReader):
         """What filters make of the predicate: nothing here."""
         return predicate
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    @rows_from_one_frame
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """The rows of one split. May be called again for the same split, and gives the same rows.
 
         Raises:

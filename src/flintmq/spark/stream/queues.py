@@ -187,6 +187,11 @@ class StreamQueues:
         return self._lookup.file_bounds(name) if self._live else self._lookup.bounds(name)
 
     @property
+    def lookup(self) -> QueueLookup:
+        """What answers questions about single messages now."""
+        return self._lookup
+
+    @property
     def log(self) -> LogFiles:
         """The files of the log."""
         return self._lookup.snapshot.log

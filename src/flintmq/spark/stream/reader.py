@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -19,6 +19,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from flintmq.config_text import short
 from flintmq.errors import StoreError, UsageError
 from flintmq.kernels.select import ANY_QUEUE
+from flintmq.spark.failing import from_one_frame, rows_from_one_frame
 from flintmq.spark.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.spark.stream.anchor import Anchor, anchor_in, begin_anchor, is_other_log, made_again, next_anchor
 from flintmq.spark.stream.limits import Span, limited
@@ -63,6 +64,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     # -- what Spark asks -----------------------------------------------------------------------------------------------
 
+    @from_one_frame
     def initialOffset(self) -> dict[str, int]:
         """Where a new query begins.
 
@@ -81,12 +83,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         limits = any((most, self.options.max_bytes, self.options.min_offsets))
         return ReadMaxRows(most or sys.maxsize) if limits else ReadAllAvailable()
 
+    @from_one_frame
     def prepareForTriggerAvailableNow(self) -> None:
         """Fix the end: what is there now."""
         queues = self._look()
         queues.settle(SETTLE_SECONDS)
         self._target = {name: high for name, (_, high) in queues.bounds.items()}
 
+    @from_one_frame
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
         """The end of the next micro-batch; `start` itself if there is nothing to read, or not enough yet.
 
@@ -113,6 +117,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             anchor = next_anchor(queues, spans, anchor)
         return self._flat(self._planned, anchor)
 
+    @from_one_frame
     def reportLatestOffset(self) -> dict[str, int]:
         """What the store has, for the progress of the query: and by how much that is more than was planned so far.
 
@@ -137,6 +142,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         }
         return {**lag, **self._flat(planned | {name: high for name, (_, high) in queues.bounds.items()}, None)}
 
+    @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
         """The tasks of a micro-batch.
 
@@ -153,7 +159,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         spans = self._spans(queues, begin, anchor, self._planned, gone, known=True)
         return [StreamPartition(part) for part in share_out(queues, spans)]
 
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+    @rows_from_one_frame
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """The rows of one part.
 
         Raises:
