@@ -65,3 +65,14 @@ def test_names_in_a_store_are_escaped(run: Run, tmp_path: Path) -> None:
     out = run("inspect", tmp_path).out  # `run` looks for what a terminal would obey
     assert "[bold]markup " in out
     run("inspect", tmp_path, "--json")
+
+
+def test_sparse_files_are_told_as_such(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """As RocketMQ makes queues and index: far larger than what they hold."""
+    root = golden("poison").copy(tmp_path)
+    with (root / "consumequeue" / "large").open("wb") as file:
+        file.truncate(200 << 20)
+    found = {folder["kind"]: folder for folder in run("inspect", root, "--json").rows[0]["folders"]}
+    assert found["consumequeue"]["bytes"] >= 200 << 20 > 100 << 20 > found["consumequeue"]["on_disk"]
+    shown = run("inspect", root).out
+    assert "MiB, on disk " in shown and shown.count("on disk") == 1

@@ -310,3 +310,9 @@ def test_a_full_disk_at_the_roll_over_is_a_status_and_passes(tmp_path: Path):
         assert store.wait_dispatched(10)
     check_derived(tmp_path)
     assert [r.queue_offset for r in records(tmp_path)] == list(range(6))
+
+
+def test_a_store_tells_where_it_is(tmp_path: Path):
+    with MessageStore(tmp_path, dev=True) as store:
+        assert repr(store) == f"<flintmq.MessageStore {str(tmp_path)!r}, open>"
+    assert repr(store) == f"<flintmq.MessageStore {str(tmp_path)!r}, closed>"

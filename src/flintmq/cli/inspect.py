@@ -12,7 +12,7 @@ from flintmq.cli.text import cut, duration, iso, printable, size
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from flintmq.forensics.inspect import GroupSummary, Inspection, LogSummary, QueueSummary, TopicSummary
+    from flintmq.forensics.inspect import Folder, GroupSummary, Inspection, LogSummary, QueueSummary, TopicSummary
 
 EPILOG = examples("flintmq inspect /var/rocketmq/store", "flintmq inspect /var/rocketmq/store --json")
 TOPICS_SHOWN = 100
@@ -21,6 +21,8 @@ QUEUES_SHOWN = 16
 INDEX_SHOWN = 8
 NAMES_SHOWN = 24
 NAME_CHARS = 60
+SPARSE = 16 << 20
+"""Bytes that files must seem larger than they are, to be worth a word."""
 
 
 def command(store: StoreArgument, settings: SetOption = None, as_json: JsonOption = False) -> int:
@@ -76,7 +78,7 @@ def _overview(found: Inspection) -> Table:
         ("log", _log(found.log)),
         ("stored", _times(found.log)),
         ("messages", f"{found.messages} in {queues} queues of {len(found.topics)} topics"),
-        ("files", ", ".join(f"{folder.kind} {folder.files} ({size(folder.bytes)})" for folder in found.folders)),
+        ("files", ", ".join(f"{folder.kind} {folder.files} ({_size(folder)})" for folder in found.folders)),
         ("checkpoint", _checkpoint(found.checkpoint)),
     ]
     if found.timer is not None:
@@ -85,6 +87,12 @@ def _overview(found: Inspection) -> Table:
     for name, value in rows:
         table.add_row(name, _text(value))
     return table
+
+
+def _size(folder: Folder) -> str:
+    """How large files are; where the disk keeps much less (they are sparse), that as well."""
+    sparse = folder.on_disk is not None and folder.bytes - folder.on_disk >= SPARSE
+    return f"{size(folder.bytes)}, on disk {size(folder.on_disk or 0)}" if sparse else size(folder.bytes)
 
 
 def _log(log: LogSummary) -> str:

@@ -38,11 +38,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files of one kind: how many, and their bytes (sparse ones count in full)."""
+    """The files of one kind: how many, their bytes (sparse ones count in full), and those that the disk keeps for them.
+
+    `on_disk` is None on object storage.
+    """
 
     kind: str
     files: int
     bytes: int
+    on_disk: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +265,7 @@ class _Inspector:
 
     def _folders(self) -> Iterator[Folder]:
         log = self.snapshot.log
-        yield Folder(geometry.LOG, len(log.files), sum(file.size for file in log.files))
+        yield self._folder(geometry.LOG, [(file.path, file.size) for file in log.files])
         kinds = (
             geometry.QUEUES,
             geometry.EXT_QUEUES,
@@ -273,15 +277,19 @@ class _Inspector:
         for kind in kinds:
             sizes = list(self._sizes(os.path.join(self.root, kind), 2))
             if sizes:
-                yield Folder(kind, len(sizes), sum(sizes))
+                yield self._folder(kind, sizes)
 
-    def _sizes(self, folder: str, depth: int) -> Iterator[int]:
-        """Bytes of every file in a folder and the folders in it, `depth` levels down."""
+    def _folder(self, kind: str, sizes: list[tuple[str, int]]) -> Folder:
+        on_disk = None if self.effects.remote else sum(_on_disk(path) for path, _ in sizes)
+        return Folder(kind, len(sizes), sum(size for _, size in sizes), on_disk)
+
+    def _sizes(self, folder: str, depth: int) -> Iterator[tuple[str, int]]:
+        """Path and bytes of every file in a folder and the folders in it, `depth` levels down."""
         for name in self._asked("folder", folder, lambda: self.effects.listdir(folder)) or []:
             path = os.path.join(folder, name)
             size = self.effects.size(path)
             if size is not None:
-                yield size
+                yield path, size
             elif depth and self.effects.is_dir(path) and not os.path.islink(path):
                 yield from self._sizes(path, depth - 1)
 
@@ -387,3 +395,11 @@ class _Inspector:
             return None
         check = check or timer.TimerCheck()
         return TimerSummary(len(files), check.log_flushed_position, check.last_read_time, check.queue_offset)
+
+
+def _on_disk(path: str) -> int:
+    """Bytes that a file takes on the disk; 0 where it went away."""
+    try:
+        return os.stat(path, follow_symlinks=False).st_blocks * 512
+    except OSError:
+        return 0

@@ -102,27 +102,17 @@ class RebuildPlan:
 
 
 def plan_rebuild(
-    root: str,
-    into: str,
-    config: StoreConfig | None = None,
-    peer: str = PEER_533,
-    effects: Effects | None = None,
-    own: bool = False,
+    root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects | None = None
 ) -> RebuildPlan:
     """Check that a rebuild can be done, and everything it needs.
 
-    Args:
-        root, into, config, peer, effects: as everywhere.
-        own: the store is the caller's own work and not finished: it may take the result itself.
-
     Raises:
         NotAStoreError, UnsupportedFormatError: root is no store that can be read.
-        UsageError: an unknown peer, or `into` lies in the store or already has what would be made.
+        UsageError: an unknown peer, or `into` lies below the store's root or already has what would be made.
         ConfigError: a geometry that cannot be.
     """
     plan = plan_of(root, into, config, peer, effects)
-    if not own:
-        outside_store(into, root, config)
+    outside_store(into, root, config, root_itself=True)  # whoever makes a store makes its queues in place
     into, disk = plan.into, plan.disk
     taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:
@@ -214,7 +204,7 @@ def rebuild(
     Args:
         root: the store; its `config/topics.json` tells queue types, its own queues and index are not read but for
             the sizes of their files.
-        into: takes the result; a directory outside the store.
+        into: takes the result: a directory outside the store, or its root if that has none of these directories.
         config: RocketMQ's keys for what the files do not tell.
         peer: whose habits to follow, "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
         progress: called now and then with bytes of log done and in all.

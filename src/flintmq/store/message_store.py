@@ -516,6 +516,11 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         if self._external:
             raise UsageError(f'{self.root}: {method} needs queues, which dispatch="external" leaves out; use view()')
 
+    def __repr__(self) -> str:
+        """Where it is, and whether it is open."""
+        state = "closed" if self._closed.is_set() else "open" if self._lock.held else "of another process"
+        return f"<flintmq.MessageStore {self.root!r}, {state}>"
+
     def __enter__(self) -> Self:
         """The store itself."""
         return self

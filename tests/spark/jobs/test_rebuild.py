@@ -74,7 +74,7 @@ def test_damage_is_an_error_and_leaves_nothing(golden, in_process, tmp_path):
     file.write_bytes(data)
     with pytest.raises(CorruptStoreError, match=f"{file.name}, position {row['physical_offset'] - int(file.name)}"):
         in_process(3)(str(path), str(tmp_path / "into"), StoreConfig.from_keys(golden("basic").config))
-    assert [p.name for p in (tmp_path / "into").iterdir()] == [local.STAGING]
+    assert not (tmp_path / "into").exists()
 
 
 def test_what_stands_there_is_not_touched(golden, in_process, tmp_path):

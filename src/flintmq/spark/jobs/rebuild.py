@@ -70,7 +70,6 @@ def rebuild(
     peer: str = PEER_533,
     progress: Progress | None = None,
     access: str = "pread",
-    own: bool = False,
 ) -> Rebuilt:
     """Write `consumequeue/`, `consumequeue_ext/`, `batchconsumequeue/` and `index/` into a directory, from the log.
 
@@ -78,12 +77,11 @@ def rebuild(
         spark: the session.
         root, into, config, peer, access: as flintmq.forensics.rebuild.rebuild.
         progress: called now and then with bytes of log done and in all, about.
-        own: as plan_rebuild.
 
     Raises:
         As flintmq.forensics.rebuild.rebuild; StoreError if Spark gave up.
     """
-    plan = plan_rebuild(absolute(root), os.path.abspath(local_only(into)), config, peer, own=own)
+    plan = plan_rebuild(absolute(root), os.path.abspath(local_only(into)), config, peer)
     report = Report()
     with making(plan):
         os.mkdir(stages_path(plan))

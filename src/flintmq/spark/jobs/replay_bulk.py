@@ -97,7 +97,7 @@ def load(
             os.rename(os.path.join(answer["path"], name), os.path.join(log, name))
     sync_folder(Path(log))
     last = answers[-1]
-    rebuild(spark, root, root, config, peer, own=True)
+    rebuild(spark, root, root, config, peer)
     queues = {name: number for chunk in counted for name, number in chunk.queues.items()}
     write_topics(root, queues, source.queue_counts(), config, peer)
     known = Checkpoint(
