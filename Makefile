@@ -105,6 +105,7 @@ dist: install ## Build sdist, wheel and pure wheel into dist/, check them, and t
 docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.format.docs --write
 	$(BIN)/python -m flintmq.cli.docs --write
+	$(BIN)/python -m flintmq.config_docs --write
 	$(BIN)/python -m tests.pages --write
 
 coverage: install ## Run the tests and tell which lines they miss

@@ -1,8 +1,9 @@
 """RocketMQ's configuration keys, their defaults and meanings.
 
 `StoreConfig` holds every key of the store (and the broker keys that reach it) under its own name in snake case:
-`mappedFileSizeCommitLog` is `mapped_file_size_commit_log`. Defaults are those of RocketMQ 5.3.3 and 5.4.0, which
-agree. `given` names the keys that somebody set: what is on disk wins over a default, and a given key wins over both.
+`mappedFileSizeCommitLog` is `mapped_file_size_commit_log`. Defaults are those of RocketMQ 5.3.3, 5.4.0 and 5.5.0, which
+agree; `config_keys` says what each key does here. `given` names the keys that somebody set: what is on disk wins over a
+default, and a given key wins over both.
 
 RocketMQ spells some keys oddly (`mapperFileSizeBatchConsumeQueue`, `warmMapedFileEnable`); so does FlintMQ.
 """
@@ -200,6 +201,96 @@ class StoreConfig:
     default_topic_queue_nums: int = 8
     flush_consumer_offset_interval: int = 5_000
 
+    # Keys of RocketMQ that StoreConfig knows so that no configuration of it is foreign; config_keys says what of them
+    # acts.
+    access_message_in_memory_hot_ratio: int = 26
+    bottom_most_compression_type_for_consume_queue_store: str = "zstd"
+    check_commit_log_offset_on_recover: bool = False  # 5.5.0
+    clean_rocks_db_dirty_cq_interval_min: int = 60
+    clean_swaped_map_interval: int = 300_000
+    cold_data_flow_control_enable: bool = False
+    cold_data_scan_enable: bool = False
+    combine_assign_offset_cq_type: str = "default"  # 5.4.0
+    combine_cq_enable_check_self: bool = False  # 5.4.0
+    combine_cq_loading_cq_types: str = "default;defaultRocksDB"  # 5.4.0
+    combine_cq_max_extra_search_commit_log_files: int = 3  # 5.4.0
+    combine_cq_prefer_cq_type: str = "default"  # 5.4.0
+    combine_cq_use_rocksdb_for_lmq: bool = False  # 5.5.0
+    commit_log_force_swap_map_interval: int = 43_200_000
+    commit_log_swap_map_interval: int = 3_600_000
+    commit_log_swap_map_reserve_file_num: int = 100
+    compaction_schedule_internal: int = 900_000
+    compaction_thread_num: int = 6
+    correct_logic_min_offset_force_interval: int = 300_000
+    correct_logic_min_offset_sleep_interval: int = 1
+    d_leger_group: str = ""
+    d_leger_peers: str = ""
+    d_leger_self_id: str = ""
+    disappear_time_after_start: int = -1
+    dispatch_cq_cache_num: int = 4_096
+    dispatch_cq_threads: int = 10
+    enable_batch_push: bool = False
+    enable_clean_expired_offset: bool = False
+    enable_d_leger_commit_log: bool = False
+    enable_lmq_quota: bool = False  # 5.5.0
+    enable_log_consume_queue_repeatedly_build_when_recover: bool = False  # 5.4.0
+    enable_rocks_db_log: bool = False
+    enable_schedule_message_stats: bool = True
+    iterator_when_use_rocksdb_consume_queue: bool = True  # 5.5.0
+    logic_queue_force_swap_map_interval: int = 43_200_000
+    logic_queue_swap_map_interval: int = 3_600_000
+    logic_queue_swap_map_reserve_file_num: int = 20
+    logical_disk_space_clean_forcibly_threshold: float = 0.8
+    mapped_file_swap_enable: bool = True
+    max_async_put_message_requests: int = 5_000
+    max_checksum_range: int = 1_073_741_824
+    max_consume_queue_scan: int = 20_000
+    max_offset_map_size: int = 104_857_600
+    max_rocks_db_index_query_days: int = 7  # 5.4.0
+    max_slave_resend_length: int = 268_435_456
+    max_topic_length: int = 127
+    mem_table_flush_interval_ms: int = 3_600_000
+    preferred_leader_id: str = ""
+    put_msg_index_hight_water: int = 600_000
+    real_time_persist_rocks_db_config: bool = True
+    replicas_per_disk_partition: int = 1
+    rocksdb_compression_type: str = "lz4"
+    rocksdb_flush_wal_frequency: int = 1_024
+    rocksdb_wal_file_rolling_threshold: int = 1_073_741_824
+    sample_count_threshold: int = 5_000
+    sample_steps: int = 32
+    schedule_async_deliver_max_pending_limit: int = 2_000
+    schedule_async_deliver_max_resend_num2_blocked: int = 3
+    search_bcq_by_cache_enable: bool = True
+    spin_lock_collision_retreat_optimal_degree: int = 1_000
+    stat_rocks_db_cq_interval_sec: int = 10
+    store_path_broker_identity: str = ""
+    store_path_d_ledger_commit_log: str = ""
+    store_path_epoch_file: str = ""
+    sync_master_flush_offset_when_startup: bool = False
+    timer_cold_data_check_interval_ms: int = 60_000
+    timer_enable_check_metrics: bool = True
+    timer_get_message_thread_num: int = 3
+    timer_intercept_delay_level: bool = False
+    timer_metric_small_threshold: int = 1_000_000
+    timer_progress_log_interval_ms: int = 10_000
+    timer_put_message_thread_num: int = 3
+    timer_recall_to_time_wheel_enable: bool = True  # 5.4.0
+    timer_recall_to_timeline_enable: bool = True  # 5.4.0
+    timer_reput_service_core_pool_size: int = 6  # 5.5.0
+    timer_reput_service_max_pool_size: int = 6  # 5.5.0
+    timer_reput_service_queue_capacity: int = 10_000  # 5.5.0
+    timer_rocks_db_precision_ms: int = 1_000  # 5.4.0
+    timer_rocks_db_roll_interval_hours: int = 1  # 5.4.0
+    timer_rocks_db_roll_max_tps: float = 8_000.0  # 5.4.0
+    timer_rocks_db_roll_range_hours: int = 2  # 5.4.0
+    timer_rocks_db_stop_scan: bool = False  # 5.4.0
+    timer_rocks_db_time_expired_max_tps: float = 200_000.0  # 5.4.0
+    timer_stop_enqueue: bool = False
+    timer_wheel_snapshot_interval_ms: int = 10_000  # 5.4.0
+    trans_write_origin_trans_half_enable: bool = True  # 5.4.0
+    use_separate_store_path_for_rocksdb_cq: bool = False  # 5.5.0
+
     given: frozenset[str] = field(default=frozenset(), kw_only=True)
     s3: S3Options = field(default=S3Options(), kw_only=True)  # the keys `s3.*`
 
@@ -314,8 +405,12 @@ def _value(key: str, value: object) -> object:
         if text not in ("true", "false"):
             raise ConfigError(f"{key}: {short(value)} is neither true nor false")
         return text == "true"
-    low, high = _LIMITS.get(name, (0, I32_MAX))
     text = str(value).strip()
+    if kind is float:
+        if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,19}(\.[0-9]{1,19})?", text):
+            raise ConfigError(f"{key}: {short(value)} is no number, as 0.8")
+        return float(text)
+    low, high = _LIMITS.get(name, (0, I32_MAX))
     number = int(text) if not isinstance(value, bool) and re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
     if number is None or not low <= number <= high:
         raise ConfigError(f"{key}: {short(value)} is no whole number from {low} to {high}")
@@ -350,16 +445,35 @@ _ODD = {
     "trans_rocks_db_enable": "transRocksDBEnable",
     "timer_rocks_db_enable": "timerRocksDBEnable",
     "rocksdb_cq_double_write_enable": "rocksdbCQDoubleWriteEnable",
+    "clean_rocks_db_dirty_cq_interval_min": "cleanRocksDBDirtyCQIntervalMin",
+    "combine_assign_offset_cq_type": "combineAssignOffsetCQType",
+    "combine_cq_enable_check_self": "combineCQEnableCheckSelf",
+    "combine_cq_loading_cq_types": "combineCQLoadingCQTypes",
+    "combine_cq_max_extra_search_commit_log_files": "combineCQMaxExtraSearchCommitLogFiles",
+    "combine_cq_prefer_cq_type": "combineCQPreferCQType",
+    "combine_cq_use_rocksdb_for_lmq": "combineCQUseRocksdbForLmq",
+    "enable_rocks_db_log": "enableRocksDBLog",
+    "max_rocks_db_index_query_days": "maxRocksDBIndexQueryDays",
+    "real_time_persist_rocks_db_config": "realTimePersistRocksDBConfig",
+    "stat_rocks_db_cq_interval_sec": "statRocksDBCQIntervalSec",
+    "timer_rocks_db_precision_ms": "timerRocksDBPrecisionMs",
+    "timer_rocks_db_roll_interval_hours": "timerRocksDBRollIntervalHours",
+    "timer_rocks_db_roll_max_tps": "timerRocksDBRollMaxTps",
+    "timer_rocks_db_roll_range_hours": "timerRocksDBRollRangeHours",
+    "timer_rocks_db_stop_scan": "timerRocksDBStopScan",
+    "timer_rocks_db_time_expired_max_tps": "timerRocksDBTimeExpiredMaxTps",
+    "use_separate_store_path_for_rocksdb_cq": "useSeparateStorePathForRocksdbCQ",
 }
 
 
-def _key_name(name: str) -> str:
+def key_name(name: str) -> str:
+    """RocketMQ's name of a key that is written in snake case; its own names stay what they are."""
     first, *rest = name.split("_")
     return _ODD.get(name) or first + "".join(part.capitalize() for part in rest)
 
 
 _DEFAULTS = StoreConfig()
-KEYS: dict[str, str] = {_key_name(f.name): f.name for f in fields(StoreConfig) if f.name not in ("given", "s3")}
+KEYS: dict[str, str] = {key_name(f.name): f.name for f in fields(StoreConfig) if f.name not in ("given", "s3")}
 _LOWERED = {key.lower(): key for key in KEYS}
 _CHOICES = {
     "flush_disk_type": ("ASYNC_FLUSH", "SYNC_FLUSH"),
@@ -384,4 +498,13 @@ _LIMITS = {
     "transaction_check_interval": (0, I64_MAX),
     "transaction_time_out": (0, I64_MAX),
     "short_polling_time_mills": (0, I64_MAX),
+    "clean_rocks_db_dirty_cq_interval_min": (0, I64_MAX),
+    "clean_swaped_map_interval": (0, I64_MAX),
+    "disappear_time_after_start": (-1, I32_MAX),
+    "max_checksum_range": (0, I64_MAX),
+    "max_slave_resend_length": (0, I64_MAX),
+    "mem_table_flush_interval_ms": (0, I64_MAX),
+    "rocksdb_wal_file_rolling_threshold": (0, I64_MAX),
+    "stat_rocks_db_cq_interval_sec": (0, I64_MAX),
+    "timer_rocks_db_precision_ms": (0, I64_MAX),
 }

@@ -116,9 +116,11 @@ def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
     (tmp_path / "commitlog").mkdir()
     (tmp_path / "consumequeue").mkdir()
     (tmp_path / "consumequeue" / "CURRENT").write_text("MANIFEST-000004\n")
-    result = run("inspect", tmp_path)
+    result = run("recover", tmp_path)
     assert result.code == errors.UnsupportedFormatError.exit_code == 4
     assert "RocksDB" in result.err and len(result.err.splitlines()) == 1
+    looked = run("inspect", tmp_path)
+    assert looked.code == 0 and "note rocksdb: consumequeue/: consume queues in RocksDB" in looked.out
 
 
 @pytest.mark.parametrize(

@@ -45,8 +45,8 @@ class Timer:
         sparse_copy(store.path / "timerwheel", self.wheel)
         self.check_file = self.root / "config" / "timercheck"
 
-    def found(self, unclean: bool = False, end: int = 111) -> Findings:
-        config = config_of(self.store)
+    def found(self, unclean: bool = False, end: int = 111, **keys: int) -> Findings:
+        config = config_of(self.store).with_keys(keys)
         log = list_log(str(self.root), config)
         ground = Ground(Findings(), replay_from=0 if unclean else None)
         disk = Disk(REAL)
@@ -94,6 +94,11 @@ def test_units_that_cannot_be(timer: Timer):
         assert timer.defects().keys() >= {"timer-log"}, (field, value)
     timer.put(50, good)
     assert timer.defects() == {}
+
+
+def test_times_are_multiples_of_the_precision(timer: Timer):
+    assert timer.found(timerPrecisionMs=1000).defect_counts == {}
+    assert timer.found(timerPrecisionMs=700).defect_counts["timer-wheel"] > 0
 
 
 def test_a_link_to_another_slot(timer: Timer):

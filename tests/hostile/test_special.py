@@ -390,11 +390,6 @@ NO_STORES: dict[str, Callable[[Path], object]] = {
     "a link to itself": lambda path: path.symlink_to(path.name),
     "a log directory itself": lambda path: log_file(path.parent / "s", b"x").parent.rename(path),
     "a DLedger store": lambda path: (path / "dledger-n0").mkdir(parents=True),
-    "a RocksDB store": lambda path: (
-        log_file(path, b""),
-        (path / "consumequeue").mkdir(),
-        (path / "consumequeue" / "CURRENT").write_bytes(b"x"),
-    ),
     "commitlog is a file": lambda path: (path.mkdir(), (path / "commitlog").write_bytes(b"x")),
 }
 

@@ -1,18 +1,26 @@
 import os
+import shutil
 
 import pytest
 
 from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError, NotAStoreError, UnsupportedFormatError
+from flintmq.forensics.inspect import inspect
+from flintmq.forensics.verify import verify
+from flintmq.message import Message
 from flintmq.storage.effects import REAL
 from flintmq.store.geometry import (
     IndexGeometry,
     LogDirectory,
     common_size,
+    in_rocksdb,
     index_geometry,
     log_directories,
     open_root,
+    refuse_rocksdb_queues,
 )
+from flintmq.store.message_store import MessageStore
+from flintmq.store.view import open_store
 
 PLAIN = StoreConfig()
 
@@ -50,8 +58,9 @@ def test_kinds_of_stores_that_are_not_read(tmp_path):
     rocks = folders(tmp_path / "rocks", "commitlog", "consumequeue/Topic")
     open_root(rocks, PLAIN)
     (rocks / "consumequeue" / "000012.sst").write_bytes(b"")
+    open_root(rocks, PLAIN)  # readers read the log
     with pytest.raises(UnsupportedFormatError, match="consume queues in RocksDB.* the queues then come from the log"):
-        open_root(rocks, PLAIN)
+        refuse_rocksdb_queues(str(rocks))
     ledger = folders(tmp_path / "ledger", "commitlog", "dledger-n0/data")
     for path in (ledger, ledger / "dledger-n0"):
         with pytest.raises(UnsupportedFormatError, match="dledger-n0: a DLedger log"):
@@ -144,3 +153,54 @@ def test_no_index_file_is_larger_than_what_rocketmq_maps():
     for keys in ({}, {"maxHashSlotNum": 1 << 30}):
         with pytest.raises(ConfigError, match="more than RocketMQ's files have"):
             index_geometry("i", 1 << 31, StoreConfig.from_keys(keys))
+
+
+# Directories and names of files as brokers of 5.4.0 and 5.5.0 made them, with the keys that had them do so.
+ROCKSDB = {
+    "consumequeue": ("CURRENT", "consume queues"),  # storeType=defaultRocksDB
+    "consumequeue_rocksdb": ("MANIFEST-000005", "consume queues"),  # and useSeparateStorePathForRocksdbCQ
+    "rocksdbstore": ("000013.sst", "index, timers or transactions"),  # indexRocksDBEnable, timerRocksDBEnable
+    "config/topics": ("000011.sst", "topics"),  # storeType=defaultRocksDB
+    "config/subscriptionGroups": ("OPTIONS-000007", "groups"),
+    "config/consumerOffsets": ("CURRENT", "committed offsets"),
+    "config/rdb": ("000009.sst", "topics, groups and committed offsets"),  # configManagerVersion=v2
+}
+
+
+@pytest.mark.parametrize("folder", ROCKSDB)
+def test_what_is_in_rocksdb_is_told_and_only_queues_there_hinder_writing(golden, tmp_path, folder, caplog):
+    """A reader gives every message of the log, the engine refuses a store whose queues it would not write."""
+    store, (name, what) = golden("v550"), ROCKSDB[folder]
+    root = store.copy(tmp_path)
+    assert in_rocksdb(str(root)) == {}, "rocksdbstore/ is there, without data"
+    if folder.startswith("consumequeue"):
+        shutil.rmtree(root / "consumequeue")
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / folder / name).write_bytes(b"x")
+    assert in_rocksdb(str(root)) == {folder: f"{what} in RocksDB"}
+    config = StoreConfig.from_keys(store.config)
+    with open_store(root, config=config) as view:
+        assert len(list(view.messages())) == len(store.rows)
+        assert view.get("Orders", 0, 0).topic == "Orders"
+    assert [note.text for note in inspect(root, config).notes if note.code == "rocksdb"] == [
+        f"{folder}/: {what} in RocksDB, which FlintMQ does not read; the log is read"
+    ]
+    assert verify(root, config).exit_code == 0
+    if folder.startswith("consumequeue"):
+        with pytest.raises(UnsupportedFormatError, match="consume queues in RocksDB, which FlintMQ does not write"):
+            MessageStore(root, config)
+        return
+    with caplog.at_level("WARNING", "flintmq.store"), MessageStore(root, config):
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{root / folder}: {what} in RocksDB, which FlintMQ neither reads nor writes"
+    ]
+
+
+def test_a_topic_that_is_named_as_a_file_of_rocksdb(tmp_path):
+    with MessageStore(tmp_path, dev=True) as store:
+        for topic in ("CURRENT", "MANIFEST-1", "OPTIONS-1"):
+            assert store.put(Message(topic, b"x")).outcome == "OK"
+    assert in_rocksdb(str(tmp_path)) == {}
+    with MessageStore(tmp_path, dev=True) as store:
+        assert len(list(store)) == 3

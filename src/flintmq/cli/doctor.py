@@ -3,27 +3,44 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
-from flintmq.cli.options import JsonOption, examples
+import typer
+
+from flintmq.cli.options import JsonOption, SetOption, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import printable
 
 if TYPE_CHECKING:
     from flintmq.forensics.doctor import Diagnosis
 
-EPILOG = examples("flintmq doctor", "flintmq doctor --json")
+EPILOG = examples("flintmq doctor", "flintmq doctor --config broker.conf", "flintmq doctor --json")
 
 
-def command(as_json: JsonOption = False) -> int:
+def command(
+    config: Annotated[
+        str | None,
+        typer.Option("--config", metavar="FILE", show_default=False, help="Look at this broker.conf, too."),
+    ] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
     """Say what this installation can do.
 
     Which versions, kernels, Java and Spark are found, and what to do about what is missing. Tries the kernels on a
     record that Java wrote. Exit code 1 if something must be repaired; what is optional and not there is only said.
+    With --config (and --set) also what of a broker's configuration FlintMQ does not do: what it refuses to write a
+    store with, which is an error, and which keys have no effect.
     """
     from flintmq.forensics.doctor import diagnose
 
-    diagnosis = diagnose(_java)
+    keys = None
+    if config is not None or settings:
+        from flintmq.config import StoreConfig
+        from flintmq.config_text import split_setting
+
+        keys = StoreConfig.of(config, dict(map(split_setting, settings or ())))
+    diagnosis = diagnose(_java, keys)
     output(as_json).result(diagnosis, _render)
     return 0 if diagnosis.healthy else 1
 
@@ -40,7 +57,7 @@ def _render(diagnosis: Diagnosis) -> Iterable[Any]:
     from rich.text import Text
 
     table = Table(box=None, show_header=False, pad_edge=False)
-    styles = {"ok": "green", "missing": "yellow", "slow": "yellow", "broken": "bold red"}
+    styles = {"ok": "green", "missing": "yellow", "slow": "yellow", "no effect": "yellow", "broken": "bold red"}
     for check in diagnosis.checks:
         found = Text(printable(check.found))
         if check.advice:

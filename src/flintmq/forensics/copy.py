@@ -144,6 +144,7 @@ def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]
     into = os.path.normpath(os.path.abspath(local_only(into)))
     config = config or StoreConfig()
     root = geometry.open_root(root, config, effects_for(root, config.s3))
+    geometry.refuse_rocksdb_queues(root, effects_for(root, config.s3))
     outside_store(into, root, config)
     check_target(into)
     return into, root

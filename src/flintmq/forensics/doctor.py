@@ -19,9 +19,11 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from flintmq.config import StoreConfig
+from flintmq.config_keys import not_kept, without_effect
 from flintmq.errors import JavaNotFoundError
 
-OK, OPTIONAL, SLOW, BROKEN = "ok", "missing", "slow", "broken"
+OK, OPTIONAL, SLOW, BROKEN, IDLE = "ok", "missing", "slow", "broken", "no effect"
 """States of a check: fine; an optional part that is not there; works but slowly; must be repaired."""
 
 # Distribution, extra that brings it (none for what is required), what it is for.
@@ -84,17 +86,29 @@ class Diagnosis:
         return all(check.state != BROKEN for check in self.checks)
 
 
-def diagnose(find_java: Callable[[], str] | None = None) -> Diagnosis:
+def diagnose(find_java: Callable[[], str] | None = None, config: StoreConfig | None = None) -> Diagnosis:
     """Look at everything.
 
     Args:
         find_java: tells in a few words which Java Spark would use, or raises JavaNotFoundError; it belongs to the
             Spark side, which this module does not import. Without it Java and Spark's Python are not looked at.
+        config: keys to look at; None for none.
     """
     checks = [_own(), _python(), *_kernels(), _self_test(), *(_package(*package) for package in PACKAGES), _zstd()]
     if find_java is not None and _installed("pyspark") is not None:
         checks += [_java(find_java), *_workers()]
-    return Diagnosis(checks)
+    return Diagnosis(checks + (_keys(config) if config is not None else []))
+
+
+def _keys(config: StoreConfig) -> list[Check]:
+    """What of a configuration a store that FlintMQ writes would not keep, and what has no effect."""
+    idle = without_effect(config)
+    checks = [Check("config", BROKEN, *says.split("; ", 1)) for says in not_kept(config)]
+    if idle:
+        checks.append(Check("config", IDLE, ", ".join(idle), "see docs/configuration.md"))
+    if not checks:
+        checks.append(Check("config", OK, f"{len(config.given)} keys of the store, all of which act"))
+    return checks
 
 
 def _own() -> Check:

@@ -18,6 +18,7 @@ from functools import partial
 from typing import TypeVar
 
 from flintmq.config import StoreConfig
+from flintmq.config_keys import without_effect
 from flintmq.errors import CorruptStoreError, FormatError, StoreAccessError
 from flintmq.format import checkpoint, index, timer
 from flintmq.format.checkpoint import Checkpoint
@@ -197,7 +198,7 @@ def inspect(
 
     Raises:
         NotAStoreError: root is no store.
-        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
+        UnsupportedFormatError: a DLedger log.
         StoreAccessError: the root, a directory or a file of the log may not be read.
     """
     config = config or StoreConfig()
@@ -235,6 +236,10 @@ class _Inspector:
         )
         for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:
             self._note("config", f"{problem.file}, position {problem.position}: {problem.reason}")
+        for folder, what in geometry.in_rocksdb(self.root, self.effects).items():
+            self._note("rocksdb", f"{folder}/: {what}, which FlintMQ does not read; the log is read")
+        if idle := without_effect(self.config):
+            self._note("no-effect", f"keys that have no effect in FlintMQ: {', '.join(idle)}")
         if found.log.ending != "end":
             self._note("log-end", f"the log ends in a {found.log.ending.replace('_', ' ')} at offset {found.log.end}")
         found.notes = self.notes

@@ -89,6 +89,7 @@ def plan_in_place(
     """
     config = config or StoreConfig()
     root = geometry.open_root(local_only(root), config, effects)
+    geometry.refuse_rocksdb_queues(root, effects)
     if dry_run:
         return _plan_dry(root, config, peer, progress, effects)
     lock = StoreLock(root)

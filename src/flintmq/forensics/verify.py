@@ -119,7 +119,7 @@ def verify(
     Raises:
         UsageError: the part's begin lies behind the log, or its state belongs to something else.
         NotAStoreError: root is no store.
-        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
+        UnsupportedFormatError: a DLedger log.
         StoreAccessError: the root or a directory of the log may not be listed.
         ConfigError: given keys contradict each other.
     """

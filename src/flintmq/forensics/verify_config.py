@@ -57,6 +57,7 @@ ROOT_NAMES: Final = frozenset(
     ]
 )
 NOT_CHECKED: Final = {
+    "consumequeue_rocksdb": "the RocksDB store of queues (5.5.0)",
     "rocksdbstore": "the RocksDB store of 5.4.0 and later, empty of data by default",
     "kvStore": "the RocksDB store of the pop consumer service",
 }
@@ -208,6 +209,8 @@ def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effe
             findings.note("abort", "the store is in use, or did not stop cleanly", path)
         elif name not in ROOT_NAMES and not _SNAPSHOT.fullmatch(name) and os.path.normpath(path) not in log_elsewhere:
             findings.note("unknown-file", f"{path} is not known", path)
+    for folder, what in geometry.in_rocksdb(root, effects).items():
+        findings.note("not-checked", f"{folder}/: {what}", os.path.join(root, folder))
     for part in COMPACTION_PARTS:
         if effects.listdir(os.path.join(root, "compaction", part)):
             findings.note(

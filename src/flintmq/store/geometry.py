@@ -31,6 +31,17 @@ LARGEST_FILE = (1 << 31) - 1  # bytes; RocketMQ counts what it maps in 32 bits
 OFFSET_NAME = re.compile(r"[0-9]{20}", re.ASCII)  # name of a file in a queue of files: offset of its first byte
 T = TypeVar("T", bound=tuple[Any, ...])
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-.*|OPTIONS-.*|.*\.sst", re.ASCII)
+_TABLES = re.compile(r".*\.sst", re.ASCII)
+_QUEUES_IN_ROCKSDB = "consume queues in RocksDB"
+_IN_ROCKSDB = (  # directory, what is in it, names of files that tell so; as brokers of 5.4.0 and 5.5.0 made them
+    (QUEUES, _QUEUES_IN_ROCKSDB, _ROCKSDB),
+    ("consumequeue_rocksdb", _QUEUES_IN_ROCKSDB, _ROCKSDB),
+    ("rocksdbstore", "index, timers or transactions in RocksDB", _TABLES),
+    (f"{CONFIG}/topics", "topics in RocksDB", _ROCKSDB),
+    (f"{CONFIG}/subscriptionGroups", "groups in RocksDB", _ROCKSDB),
+    (f"{CONFIG}/consumerOffsets", "committed offsets in RocksDB", _ROCKSDB),
+    (f"{CONFIG}/rdb", "topics, groups and committed offsets in RocksDB", _ROCKSDB),
+)
 
 
 class LogDirectory(NamedTuple):
@@ -51,7 +62,7 @@ def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effect
     Raises:
         UsageError: a URL of a kind that is not read.
         NotAStoreError: nothing is there, or no commit log.
-        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
+        UnsupportedFormatError: a DLedger log.
         StoreAccessError: a directory may not be read.
     """
     root = store_path(path)
@@ -63,7 +74,6 @@ def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effect
     _refuse_dledger(root, names)
     if not effects.is_dir(os.path.join(root, LOG)) and not config.store_path_commit_log.strip():
         raise NotAStoreError(f"{root}: {_why_no_store(names)}")
-    _refuse_rocksdb(root, names, effects)
     return root
 
 
@@ -76,13 +86,32 @@ def _refuse_dledger(root: str, names: list[str]) -> None:
         )
 
 
-def _refuse_rocksdb(root: str, names: list[str], effects: Effects) -> None:
-    folder = os.path.join(root, QUEUES)
-    if QUEUES in names and any(_ROCKSDB.fullmatch(name) for name in effects.listdir(folder)):
-        raise UnsupportedFormatError(
-            f"{folder}: consume queues in RocksDB, which FlintMQ does not read; link {LOG}/ and {CONFIG}/ into an "
-            "empty directory and open that: the queues then come from the log"
+def in_rocksdb(root: str, effects: Effects = REAL) -> dict[str, str]:
+    """What a store keeps in RocksDB, which FlintMQ does not read: directory below the root -> what is in it.
+
+    RocketMQ 5.4.0 and 5.5.0 always make `rocksdbstore/`; it counts once it holds data.
+
+    Raises:
+        StoreAccessError: a directory may not be listed.
+    """
+    return {
+        folder: what
+        for folder, what, marks in _IN_ROCKSDB
+        if any(
+            marks.fullmatch(name) and not effects.is_dir(os.path.join(root, folder, name))  # a topic may be named so
+            for name in effects.listdir(os.path.join(root, folder))
         )
+    }
+
+
+def refuse_rocksdb_queues(root: str, effects: Effects = REAL) -> None:
+    """Raise UnsupportedFormatError where a store that is to be written keeps its queues in RocksDB."""
+    for folder, what in in_rocksdb(root, effects).items():
+        if what == _QUEUES_IN_ROCKSDB:
+            raise UnsupportedFormatError(
+                f"{os.path.join(root, folder)}: {what}, which FlintMQ does not write; link {LOG}/ into an empty "
+                "directory and open that: the queues then come from the log"
+            )
 
 
 def _why_no_store(names: list[str]) -> str:

@@ -18,6 +18,7 @@ from threading import get_ident
 from typing import Self
 
 from flintmq.config import StoreConfig
+from flintmq.config_keys import refuse_to_write, without_effect
 from flintmq.errors import FlintError, StoreError, StoreLockedError, UsageError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.index import checked_peer
@@ -59,7 +60,7 @@ from flintmq.store.stats import Counters, StoreStats
 
 log = logging.getLogger("flintmq.store")
 
-HOUSEKEEPING_S = 1.0
+LEAST_PAUSE_MS = 10  # between two checkpoints, whatever flushIntervalConsumeQueue says
 _main_thread = threading.main_thread().ident  # where Python runs signal handlers
 
 
@@ -95,7 +96,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         StoreLockedError: another process has it open, or dispatches it while `dispatch` is "thread".
         LostLogError: log files are missing that were flushed once; nothing was touched.
         CorruptStoreError: damage that is no tail; nothing was touched.
-        ConfigError: an unknown key or an impossible value.
+        ConfigError: an unknown key or an impossible value, or one that would break a promise (docs/configuration.md).
+        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
         UsageError: `dispatch` is neither, or `peer` is none of these.
         OSError: the disk refused.
 
@@ -122,6 +124,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
         checked_peer(peer)
+        refuse_to_write(self.config)
         self._external, self._services = dispatch == "external", services
         effects.guard(self.root)
         lost_directory(self.root, self.config, effects, accept=accept_lost_log)
@@ -129,6 +132,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         if effects.size(os.path.join(self.root, "checkpoint")) is None:  # or a kill came before the name was on disk
             effects.sync_dir(os.path.dirname(self.root))
         geometry.open_root(self.root, self.config, effects)
+        geometry.refuse_rocksdb_queues(self.root, effects)
         self._lock = effects.lock_store(self.root)
         self._closing = False
         self._closed = threading.Event()
@@ -239,6 +243,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self._puts.put,
             self._retention,
         )
+        self._tell_what_has_no_effect()
         self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
         if self._services:
             self._start()
@@ -267,6 +272,12 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self.effects.unlink(files.files[-1].path)
             files = LogFiles.discover(self._places, effects=self.effects)
         return files
+
+    def _tell_what_has_no_effect(self) -> None:
+        if idle := without_effect(self.config):
+            log.warning("%s: keys that have no effect in FlintMQ: %s", self.root, ", ".join(idle))
+        for folder, what in geometry.in_rocksdb(self.root, self.effects).items():
+            log.warning("%s: %s, which FlintMQ neither reads nor writes", os.path.join(self.root, folder), what)
 
     def _confirmed(self) -> int:
         if self._external:
@@ -487,9 +498,10 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         )
 
     def _keep_house(self) -> None:
-        """Once a second: checkpoint and mark, if the log was flushed since."""
+        """Each flushIntervalConsumeQueue: queues, checkpoint and mark, if the log was flushed since."""
         written = -1
-        while not self._closed.wait(HOUSEKEEPING_S):
+        pause = max(self.config.flush_interval_consume_queue, LEAST_PAUSE_MS) / 1000
+        while not self._closed.wait(pause):
             if not self._is_ours() or self._files.flushed_where == written or self._poison:
                 continue
             try:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from flintmq.config import StoreConfig
+from flintmq.config import StoreConfig, key_name
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.config_files import read_config
@@ -32,13 +32,7 @@ def given_config(
         if isinstance(config, StoreConfig)
         else StoreConfig.from_keys({**(SMALL if dev else {}), **(config or {})})
     )
-    return base.with_keys({camel(name): value for name, value in keys.items()}) if keys else base
-
-
-def camel(name: str) -> str:
-    """RocketMQ's name of a key that is written in snake case; its own names stay what they are."""
-    first, *rest = name.split("_")
-    return first + "".join(word.capitalize() for word in rest)
+    return base.with_keys({key_name(name): value for name, value in keys.items()}) if keys else base
 
 
 def batch_topics(root: str, effects: Effects) -> set[str]:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from flintmq.config import StoreConfig
+from flintmq.config_keys import refuse_to_write
 from flintmq.errors import CorruptStoreError, LostLogError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.effects import REAL, Effects
@@ -417,13 +418,16 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
     """What `recover` would find: where the log ends and what is behind it. Writes nothing and takes no lock.
 
     Raises:
-        NotAStoreError, UnsupportedFormatError: there is no store that can be read.
+        NotAStoreError, UnsupportedFormatError: there is no store that can be read and written.
+        ConfigError: a store that is written with these keys would not keep them.
         LostLogError: log files are missing at the end, or all of them.
         CorruptStoreError: damage that is no tail.
     """
+    refuse_to_write(config)
     root = local_only(root)
     if not lost_directory(root, config, effects, accept=accept_lost):
         root = geometry.open_root(root, config, effects)
+        geometry.refuse_rocksdb_queues(root, effects)
     facts, known = read_facts(root, effects), read_config(root, effects)
     files = without_empty_last(list_log(root, config, effects))
     check_files(files, files.file_size)

@@ -347,7 +347,7 @@ def open_store(
 
     Raises:
         NotAStoreError: nothing is there, or no commit log.
-        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
+        UnsupportedFormatError: a DLedger log.
         StoreAccessError: a directory may not be read.
         ConfigError: an unknown key or an impossible value.
         UsageError: an unknown access.

@@ -55,15 +55,15 @@ def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator
 
     The test fails in its teardown if a store could not be stopped cleanly, or left threads, files or maps behind.
     """
+    from flintmq.config import key_name
     from flintmq.store.message_store import MessageStore
-    from flintmq.store.opening import camel
 
     keys = configuration(request)
     before = set(threading.enumerate())
     stores: list[MessageStore] = []
 
     def opened(path: str | os.PathLike[str] = flintmq_path, **more: object) -> MessageStore:
-        store = MessageStore(path, keys | {camel(key): value for key, value in more.items()}, dev=True)
+        store = MessageStore(path, keys | {key_name(key): value for key, value in more.items()}, dev=True)
         stores.append(store)
         return store
 
@@ -106,14 +106,14 @@ def configuration(request: pytest.FixtureRequest) -> dict[str, object]:
     Raises:
         UsageError: a line that is no KEY=VALUE, a marker with words that are none.
     """
-    from flintmq.store.opening import camel
+    from flintmq.config import key_name
 
     pairs: list[tuple[str, object]] = [split_setting(line) for line in request.config.getini(INI)]
     for marker in reversed(list(request.node.iter_markers("flintmq"))):
         if marker.args:
             raise UsageError(f"pytest.mark.flintmq{marker.args}: give keys, such as flushDiskType='SYNC_FLUSH'")
         pairs += marker.kwargs.items()
-    return {camel(key): value for key, value in pairs}
+    return {key_name(key): value for key, value in pairs}
 
 
 def leaks(roots: list[str], before: set[threading.Thread]) -> list[str]:

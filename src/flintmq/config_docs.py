@@ -1,0 +1,60 @@
+"""Makes docs/configuration.md from config_keys: `python -m flintmq.config_docs --write`; a test has it current."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from flintmq.config import KEYS, StoreConfig
+from flintmq.config_keys import LINES, Effect, Line, text_of
+
+PAGE = Path("docs/configuration.md")
+
+INTRODUCTION = """\
+# RocketMQ's configuration keys
+
+Made from the keys by `python -m flintmq.config_docs --write`; do not edit.
+
+FlintMQ knows each key of RocketMQ's `MessageStoreConfig` (5.3.3, 5.4.0, 5.5.0) and those of `BrokerConfig` that reach a
+store, by the names of `broker.conf`. What it does with a key is one of four things:
+
+| | |
+|---|---|
+| acts | FlintMQ does what RocketMQ does |
+| fixed | FlintMQ does one thing; with another value than the one that says so, a store is not opened for writing |
+| refused | other values ask for what FlintMQ has not; a store is not opened for writing |
+| no effect | accepted, and told: by `flintmq doctor --config FILE`, `flintmq inspect`, and once by the engine's log |
+
+Readers never refuse a store for a key. Other keys of a `broker.conf` (as `namesrvAddr`) are left out.
+"""
+
+TITLES = {
+    Effect.ACTS: "Keys that act",
+    Effect.FIXED: "Fixed",
+    Effect.REFUSED: "Refused",
+    Effect.NO_EFFECT: "Without effect",
+}
+
+
+def page() -> str:
+    """The page's text."""
+    plain = StoreConfig()
+    parts = [INTRODUCTION]
+    for effect, title in TITLES.items():
+        rows = [_row(key, line, text_of(plain, key)) for key, line in LINES.items() if line.effect is effect]
+        parts.append(f"## {title}\n\n{len(rows)} keys.\n\n| Key | Default | FlintMQ |\n|---|---|---|\n" + "".join(rows))
+    assert set(LINES) == set(KEYS)
+    return "\n".join(parts)
+
+
+def _row(key: str, line: Line, default: str) -> str:
+    only = f"; only `{line.only}`" if line.only is not None else ""
+    return f"| `{key}` | {f'`{default}`' if default else ''} | {line.says}{only} |\n"
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--write"]:
+        PAGE.write_text(page(), encoding="utf-8")
+        print(f"{PAGE}: written")
+    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page():
+        raise SystemExit(f"{PAGE} is not current; run python -m flintmq.config_docs --write")
