@@ -1,6 +1,6 @@
 """What each step between a put and the disk costs on this machine: the figures of docs/durability.md.
 
-    .venv/bin/python bench/durability.py [--scratch DIR] [--mib 256]
+    .venv/bin/python bench/durability.py [--scratch DIR] [--mib 256] [--schedulers]
 
 Plain system calls first, then the store. Each figure is a median of at least five; nothing else should run.
 """
@@ -212,11 +212,57 @@ def store(folder: Path) -> Iterator[tuple[str, str]]:
         yield "... 1,000 under way by `put_async`, each", f"{1e6 * statistics.median(both):,.1f} µs"
 
 
+def schedulers(folder: Path, queue: Path) -> Iterator[tuple[str, str]]:
+    """A small write and its sync beside another process's large ones, under each I/O scheduler that may be set."""
+    file = queue / "scheduler"
+    try:
+        names = file.read_text().replace("[", "").replace("]", "").split()
+        before = file.read_text().partition("[")[2].partition("]")[0]
+        file.write_text(before)
+    except OSError as error:
+        yield "I/O schedulers", f"not tried: {error.strerror} ({file}); run it as root, on a disk of the machine's own"
+        return
+    try:
+        for name in names:
+            file.write_text(name)
+            yield f"4 KiB appended and synced beside large writes, I/O scheduler {name}", f"{_beside(folder):,.0f} µs"
+    finally:
+        file.write_text(before)
+
+
+def _beside(folder: Path) -> float:
+    """Median microseconds of a small append and its sync while a thread writes and syncs megabytes."""
+    stop = threading.Event()
+
+    def busy() -> None:
+        with (folder / "large").open("wb", buffering=0) as large:
+            while not stop.is_set():
+                large.seek(0)
+                for _ in range(16):
+                    large.write(bytes(MIB))
+                os.fdatasync(large.fileno())
+
+    other = threading.Thread(target=busy)
+    other.start()
+    try:
+        with (folder / "small").open("wb", buffering=0) as small:
+
+            def append() -> None:
+                small.write(bytes(4096))
+                os.fdatasync(small.fileno())
+
+            return median_us(append, 100)
+    finally:
+        stop.set()
+        other.join()
+
+
 def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--scratch", type=Path, default=Path(tempfile.gettempdir()))
     parser.add_argument("--mib", type=int, default=256)
+    parser.add_argument("--schedulers", action="store_true", help="set each I/O scheduler of the disk for a moment")
     words = parser.parse_args()
     device = os.stat(words.scratch).st_dev
     queue = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/queue")
@@ -234,6 +280,8 @@ def main() -> None:
         for part in (*large, syncs(folder), store(folder)):
             for text, figure in part:
                 print(f"| {text} | {figure} |", flush=True)
+        for text, figure in schedulers(folder, queue) if words.schedulers else [("I/O schedulers", "not tried")]:
+            print(f"| {text} | {figure} |", flush=True)
 
 
 if __name__ == "__main__":

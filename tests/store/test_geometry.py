@@ -200,7 +200,7 @@ def test_what_is_in_rocksdb_is_told_and_only_queues_there_hinder_writing(golden,
 def test_a_topic_that_is_named_as_a_file_of_rocksdb(tmp_path):
     with MessageStore(tmp_path, dev=True) as store:
         for topic in ("CURRENT", "MANIFEST-1", "OPTIONS-1"):
-            assert store.put(Message(topic, b"x")).outcome == "OK"
+            assert store.put(Message(topic, b"x")).outcome == "ok"
     assert in_rocksdb(str(tmp_path)) == {}
     with MessageStore(tmp_path, dev=True) as store:
         assert len(list(store)) == 3
