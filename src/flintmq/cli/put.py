@@ -35,6 +35,9 @@ def command(
     tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tags.")] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEYS", help="Its keys, separated by spaces.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Each line of standard input is a message.")] = False,
+    unique_key: Annotated[
+        bool, typer.Option("--unique-key", help="Give each message a unique key, as RocketMQ's clients do.")
+    ] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -52,7 +55,7 @@ def command(
     if topic_status(topic, java_encode(topic)) is not None:  # before a store is made for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
     out = output(as_json)
-    with flintmq.MessageStore(store, config=store_config(settings)) as opened:
+    with flintmq.MessageStore(store, config=store_config(settings), unique_keys=unique_key) as opened:
         for bodies in _bodies(body, lines):
             messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
             results = opened.put_many(messages, until_refused=True)

@@ -240,6 +240,21 @@ class Effects:
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()
 
+    def random_bytes(self, count: int) -> bytes:
+        """Bytes that nobody can foresee."""
+        return os.urandom(count)
+
+    def own_address(self) -> bytes:
+        """This machine's IPv4 address, 4 bytes; drawn where it has none but its own. Nothing is sent."""
+        import socket  # needed by few, and costs every import of this package
+
+        try:
+            with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
+                way.connect(("192.0.2.1", 9))  # of no machine (RFC 5737): it tells by which address one would be asked
+                return socket.inet_aton(way.getsockname()[0])
+        except OSError:
+            return self.random_bytes(4)
+
     def process_id(self) -> int:
         """Number of this process."""
         return os.getpid()

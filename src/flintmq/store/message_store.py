@@ -57,6 +57,7 @@ from flintmq.store.report import Report
 from flintmq.store.retention import Retention
 from flintmq.store.small_files import StoreFiles
 from flintmq.store.stats import Counters, StoreStats
+from flintmq.store.unique_keys import UniqueKeys
 
 log = logging.getLogger("flintmq.store")
 
@@ -90,6 +91,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         effects: the disk and the clock.
         services: False starts no thread: flushing, dispatching and the rest happen when their steps are called, or when
             a put or `close` needs them. For simulations (`flintmq.testing`), in which everything has one order.
+        unique_keys: give each message that has none a unique key (property UNIQ_KEY), as RocketMQ's client does.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
@@ -116,6 +118,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         accept_lost_log: bool = False,
         effects: Effects = REAL,
         services: bool = True,
+        unique_keys: bool = False,
         **keys: object,
     ) -> None:
         self.root = os.path.abspath(local_only(path))
@@ -126,6 +129,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         checked_peer(peer)
         refuse_to_write(self.config)
         self._external, self._services = dispatch == "external", services
+        self._unique = UniqueKeys(effects) if unique_keys else None
         effects.guard(self.root)
         lost_directory(self.root, self.config, effects, accept=accept_lost_log)
         effects.make_folder(os.path.join(self.root, geometry.LOG))
@@ -210,12 +214,20 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end, self._log.handed_over
         )
         self._puts = Puts(
-            self.config, self._log, self._flush, self._commits, self._dispatch, self._poison, self._counters, peer
+            self.config,
+            self._log,
+            self._flush,
+            self._commits,
+            self._dispatch,
+            self._poison,
+            self._counters,
+            peer,
+            self._unique,
         )
         self.waits = self._flush.sync
         self.follower = self._flush if self._flush.sync else self._commits or self._dispatch
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
-        self.quick = None if slow else self._log.appender
+        self.quick = None if slow or self._unique is not None else self._log.appender
         self._groups: dict[tuple[str, str], Group] = {}
         self._reader = Reader(self._files, self._queues, self.config, self._check_open)
         self._retention = Retention(

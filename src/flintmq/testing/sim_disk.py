@@ -258,6 +258,12 @@ class SimDisk(Effects):
     def process_id(self) -> int:
         return PROCESS
 
+    def random_bytes(self, count: int) -> bytes:
+        return bytes(count)
+
+    def own_address(self) -> bytes:
+        return bytes([127, 0, 0, 1])
+
     def mounting(self, path: str) -> str:
         return ""
 
