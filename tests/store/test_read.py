@@ -222,6 +222,38 @@ def test_a_damaged_record_costs_the_others_of_its_answer_nothing(tmp_path: Path,
         assert store.get("T", 0, 2, 1).status in (S.MESSAGE_WAS_REMOVING, S.FOUND)
 
 
+@pytest.mark.parametrize("light", [False, True])
+def test_a_record_whose_checksum_fails_is_not_handed_out(tmp_path: Path, light: bool, caplog: pytest.LogCaptureFixture):
+    """A bit of the body, through its own queue and through a light one: left out, and told."""
+    keys = {"enableLmq": True, "enableMultiDispatch": True} if light else {}
+    with open_small(tmp_path, **keys) as store:
+        for n in range(3):
+            properties = {"INNER_MULTI_DISPATCH": "%LMQ%a"} if light else {}
+            assert store.put(Message("T", b"%03d" % n + bytes(40), properties=properties)).queue_offset == n
+        assert store.wait_dispatched(10)
+        topic = "%LMQ%a" if light else "T"
+        bodies = [m.body[:3] for m in store.get(topic, 0, 0).messages]
+        assert bodies == [b"000", b"001", b"002"]
+        raw = store.get(topic, 0, 1, 1).messages[0]
+        flip(tmp_path / "commitlog" / ("0" * 20), raw.physical_offset + raw.raw.index(b"001"), 4)
+        got = store.get(topic, 0, 0)
+        assert [m.body[:3] for m in got.messages] == [b"000", b"002"] and got.next_begin_offset == 3
+        assert store.get(topic, 0, 1, 1).status is S.MESSAGE_WAS_REMOVING
+        assert f"at log offset {raw.physical_offset}, is damaged and left out" in caplog.text
+
+
+def test_a_unit_of_another_queue_is_no_light_queues(tmp_path: Path):
+    """A record that stands in light queues stands at these places and no others."""
+    with open_small(tmp_path, enableLmq=True, enableMultiDispatch=True) as store:
+        store.put(Message("T", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
+        assert store.wait_dispatched(10)
+        unit = store._queues.find(b"T", 0).units(0, 1)[0]  # type: ignore[union-attr]
+        reader = store._reader
+        assert reader.record(unit, b"T", 0, 0) and reader.record(unit, b"%LMQ%a", 0, 0)
+        assert not reader.record(unit, b"U", 0, 0) and not reader.record(unit, b"%LMQ%a", 0, 7)
+        assert not reader.record(unit, b"%LMQ%b", 0, 0) and not reader.record(unit, b"T", 1, 0)
+
+
 def test_by_key_and_by_iteration(store: MessageStore):
     filled(store, 70)
     assert [m.queue_offset for m in store.query("T", "k7")] == [7]

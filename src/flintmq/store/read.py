@@ -6,6 +6,7 @@ the one that stands at the offset that was asked for.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from array import array
@@ -13,17 +14,19 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.config import StoreConfig
-from flintmq.errors import FormatError
 from flintmq.format.consume_queue import Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.text import java_encode, java_hash
-from flintmq.kernels import fetch
+from flintmq.kernels import fetch, walk
 from flintmq.kernels.units import unit as unit_bytes
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consume_queues import ConsumeQueues
+from flintmq.store.places import light_places
 from flintmq.store.queues import ExtQueue
 from flintmq.store.running_queue import AnyQueue
+
+log = logging.getLogger("flintmq.store")
 
 Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, where to go on
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
@@ -149,7 +152,11 @@ class Reader:
         return lost, [], following
 
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
-        """The record that a unit leads to, if it is the one that stands there; no checksum is compared."""
+        """The record that a unit leads to, if it is the one that stands there and its checksum holds; else None.
+
+        RocketMQ's broker compares no checksum when it reads. Here what fails is left out, as a record that is gone is,
+        and a line of the log says so.
+        """
         if not unit.is_written or unit.is_pre_blank:
             return None
         raw = self.files.read(unit.physical_offset, unit.size)
@@ -159,11 +166,22 @@ class Reader:
         place = raw, unit.physical_offset, len(raw) + 8, len(raw), topic, queue_id, offset
         if fetch.check(unit_bytes(unit.physical_offset, unit.size, unit.tags_code), 0, 1, *place, self._position)[0]:
             return message
-        try:
-            own = message.fields.topic == topic and message.queue_id == queue_id and message.queue_offset == offset
-        except FormatError:  # damage: this one cannot be given, the others can
+        if not _counts(raw, unit.physical_offset):
+            log.warning(
+                "%r, queue %d: offset %d, at log offset %d, is damaged and left out (see `flintmq verify`)",
+                topic[:100], queue_id, offset, unit.physical_offset,
+            )  # fmt: skip
             return None
-        return message if own or b"INNER_MULTI" in message.fields.properties else None
+        if (message.fields.topic, message.queue_id, message.queue_offset) == (topic, queue_id, offset):
+            return message
+        there = (p for p in light_places(message) if (p.queue_id, p.offset) == (queue_id, offset))
+        return message if any(java_encode(p.topic) == topic for p in there) else None
+
+
+def _counts(raw: bytes, physical_offset: int) -> bool:
+    """Whether these bytes are a record that counts at this log offset: its lengths, its own offset, its checksums."""
+    words = 0, len(raw), len(raw) + 8, 1, physical_offset, 0, len(raw), walk.CHECK_CRC
+    return bool(walk.walk(raw, *words, array("q", [0]))[0])
 
 
 class TagFilter:
