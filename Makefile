@@ -8,12 +8,13 @@
 VENV := .venv
 BIN := $(VENV)/bin
 OLD_SPARK := .venv-spark
+NEWEST := .venv-newest
 KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
 ARGS ?=
 SECONDS ?= 60
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist
+.PHONY: help install compile demo test test-pure test-spark test-newest check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -36,6 +37,12 @@ test-spark: install ## Run the tests of spark/ on the oldest PySpark that is sup
 	test -x $(OLD_SPARK)/bin/python || $(BIN)/python -m venv $(OLD_SPARK)
 	$(OLD_SPARK)/bin/python -m pip install --quiet -e '.[all,dev]' 'pyspark==4.2.*'
 	$(OLD_SPARK)/bin/python -m pytest tests/spark $(ARGS)
+
+test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases of everything (makes .venv-newest)
+	test -x $(NEWEST)/bin/python || $(BIN)/python -m venv $(NEWEST)
+	FLINTMQ_PURE=1 $(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[all,dev]'
+	$(NEWEST)/bin/python -m pip list | grep -iE '^(duckdb|polars|pyarrow|pyspark|pandas|deltalake|typer|rich) '
+	$(NEWEST)/bin/python -m pytest tests/arrow tests/cli $(ARGS)
 
 check: lint types imports test test-pure ## Everything that must be green before a commit lands
 
@@ -132,7 +139,7 @@ clean: ## Remove builds, compiled kernels and caches; .venv stays
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
-	rm -rf $(VENV) $(OLD_SPARK)
+	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST)
 
 debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
 	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \
