@@ -18,7 +18,7 @@ import pyarrow as pa
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreAccessError, StoreError
 from flintmq.format import properties
-from flintmq.message import Message, PutMessageStatus, PutResult, StoredMessage, stored_message
+from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, StoredMessage, stored_message
 from flintmq.spark.jobs.replay_rows import LEAST_MS, Records
 from flintmq.storage.effects import REAL
 from flintmq.store.log import LogWalk
@@ -197,6 +197,9 @@ def messages_of(batch: pa.RecordBatch) -> list[Message]:
     ]
 
 
+_BY_RULE = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)  # however often it is tried
+
+
 def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -> PutResult:
     """Put messages in order; the result of the last.
 
@@ -212,8 +215,9 @@ def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -
     results = store.put_many(messages, until_refused=True, delivered=True)
     for result, name in zip(results, what, strict=False):
         if result.status is not PutMessageStatus.PUT_OK:
-            advice = "the disk is full or the store refuses puts; run the same again when that is over"
-            if result.status in (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED):
-                advice = "too large for maxMessageSize, or its topic or properties cannot be stored; leave it out"
-            raise StoreError(f"{store.root}: {name}: {result.status.name}: {advice}")
+            why = f": {result.reason.text}" if result.reason is not None else ""
+            again = (
+                "" if result.outcome is Outcome.FAILED and result.status in _BY_RULE else "; then run the same again"
+            )
+            raise StoreError(f"{store.root}: {name}: {result.status.name}{why}{again}")
     return results[-1]
