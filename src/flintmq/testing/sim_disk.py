@@ -53,7 +53,7 @@ class SimLock(StoreLock):
     """The lock of a store that nobody else can reach."""
 
     def __init__(self) -> None:
-        self.fd, self.pid = 0, os.getpid()
+        self.fd, self.pid, self.path = 0, os.getpid(), "lock"
 
     def stands(self) -> bool:
         return True
