@@ -73,7 +73,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
+        from flintmq.spark.asked import GO_ON, unknown_topics
+
         queues = self._look()
+        unknown = unknown_topics(queues.lookup, self.options.read.predicate)
+        if unknown:
+            more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
+            tell(f"{str(unknown[0]).removesuffix(GO_ON)}it is read when it comes{more}")
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
 
