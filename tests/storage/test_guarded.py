@@ -53,6 +53,24 @@ def test_each_call_that_changes_a_disk_stays_below_what_it_is_given(deep: str, t
     assert REAL.listdir(inside) == []
 
 
+def test_a_guard_lasts_until_each_who_asked_for_it_is_done(tmp_path: Path) -> None:
+    root, victim = tmp_path / "store", tmp_path / "victim"
+    victim.mkdir()
+    (victim / "file").write_bytes(b"precious")
+    (root / "index").mkdir(parents=True)
+    (root / "index" / "deep").symlink_to(victim)
+    path = str(root / "index" / "deep" / "file")
+    REAL.guard(str(root))
+    REAL.guard(str(root))
+    REAL.guard(str(tmp_path / "st"))  # a name that the other begins with
+    for _ in range(2):
+        with pytest.raises(FlintError, match="symbolic link"):
+            REAL.open_write(path)
+        REAL.unguard(str(root))
+    REAL.unguard(str(root))
+    REAL.close(REAL.open_write(path))
+
+
 def test_guarded_paths_are_made_moved_and_removed_as_others(tmp_path: Path) -> None:
     root = tmp_path / "store"
     REAL.guard(str(root))

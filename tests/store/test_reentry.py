@@ -285,6 +285,9 @@ def test_only_who_comes_back_through_others_code_is_inside() -> None:
     scope["asked"] = lambda: eval("reentered()", {"__name__": "flintmq.store.x", "reentered": reentered})
     assert scope["engine"](lambda: reentered()), "the engine called others' code, which asks"
     assert not reentered()
+    simulated: dict[str, Any] = {"__name__": "flintmq.testing.made_up"}
+    exec("def look(call):\n    return call()", simulated)
+    assert not scope["engine"](lambda: simulated["look"](lambda: reentered())), "a simulation opens stores amid calls"
     lockless(scope["engine"].__code__)
     assert not scope["engine"](lambda: reentered())
 

@@ -44,6 +44,7 @@ class ConsumeQueues:
         self.plain: dict[tuple[bytes, int], RunningQueue | None] = {}
         self.batch: dict[tuple[bytes, int], RunningBatchQueue | None] = {}
         self._rewritten: dict[str, RunningQueue] = {}
+        self._lacking: set[str] = set()  # folders of queues that lost units or files
         self.changed = threading.Condition()
         self.arrivals = 0  # goes up with every block that readers may see
 
@@ -124,6 +125,8 @@ class ConsumeQueues:
             known = before is not None and UnitQueue.leads(before)
             reached = before.physical_offset + before.size if before is not None and known else log_begin
             log.warning("%s lacks a file: units from offset %d on are made again", queue.folder, gap)
+        if written > end or gap is not None:
+            self._lacking.add(queue.folder)
         return reached, written > end or gap is not None
 
     def _load_batch(
@@ -218,7 +221,8 @@ class ConsumeQueues:
                 self._keep_addresses(queue, block.offsets[first])
                 queue.writer.next = block.offsets[first]
                 queue.min_offset = min(queue.min_offset, block.offsets[first])
-                self._rewritten[queue.folder] = queue
+                if self.files.unsure or queue.folder in self._lacking:
+                    self._rewritten[queue.folder] = queue
             elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
                 lacking = True
         return lacking

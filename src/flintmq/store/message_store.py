@@ -130,7 +130,6 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         refuse_to_write(self.config)
         self._external, self._services = dispatch == "external", services
         self._unique = UniqueKeys(effects) if unique_keys else None
-        effects.guard(self.root)
         lost_directory(self.root, self.config, effects, accept=accept_lost_log)
         effects.make_folder(os.path.join(self.root, geometry.LOG))
         if effects.size(os.path.join(self.root, "checkpoint")) is None:  # or a kill came before the name was on disk
@@ -143,6 +142,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._closer: threading.Thread | None = None
         self._claim: ExternalClaim | None = None
         self._index: KeyIndex | None = None
+        effects.guard(self.root)
         try:
             self._settle_dispatch()
             self._open(peer, accept_lost_log)
@@ -167,6 +167,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             if opened is not None:
                 opened.close()
         self._lock.release()
+        self.effects.unguard(self.root)
         if self._claim is not None:
             self._claim.release()
 
@@ -531,7 +532,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             raise UsageError(f"{self.root}: this store {why}; open it again")
         if get_ident() == _main_thread and reentered():
             raise UsageError(
-                f"{self.root}: called by a signal handler amid another call of this store; only `close` may be, so let "
+                f"{self.root}: called by a signal handler amid a call of a store; only `close` may be, so let "
                 "the handler note what is to be done"
             )
 
