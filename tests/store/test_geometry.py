@@ -7,7 +7,7 @@ from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError, NotAStoreError, UnsupportedFormatError
 from flintmq.forensics.inspect import inspect
 from flintmq.forensics.verify import verify
-from flintmq.message import Message
+from flintmq.message import Message, Outcome
 from flintmq.storage.effects import REAL
 from flintmq.store.geometry import (
     IndexGeometry,
@@ -200,7 +200,7 @@ def test_what_is_in_rocksdb_is_told_and_only_queues_there_hinder_writing(golden,
 def test_a_topic_that_is_named_as_a_file_of_rocksdb(tmp_path):
     with MessageStore(tmp_path, dev=True) as store:
         for topic in ("CURRENT", "MANIFEST-1", "OPTIONS-1"):
-            assert store.put(Message(topic, b"x")).outcome == "ok"
+            assert store.put(Message(topic, b"x")).outcome is Outcome.OK
     assert in_rocksdb(str(tmp_path)) == {}
     with MessageStore(tmp_path, dev=True) as store:
         assert len(list(store)) == 3
