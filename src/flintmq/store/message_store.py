@@ -316,12 +316,12 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         """Whether this process is still the only one that may write the store, and what it writes can be found again.
         If not, nothing is written from now on: somebody removed `lock`, and another process may have made it anew and
         write; or a log file in use, whose records nobody can open any more."""
-        reason = f"{self._lock.path} was removed or replaced, so that another process may write this store"
-        if self._lock.stands():
-            gone = self._files.gone()
-            if gone is None:
-                return True
+        if not self._lock.stands():
+            reason = f"{self._lock.path} was removed or replaced, so that another process may write this store"
+        elif (gone := self._files.gone()) is not None:
             reason = f"{gone} was removed or replaced while the store writes it"
+        else:
+            return True
         self._poison.set(reason)
         self._dispatch.halt(StoreLockedError(reason))
         self._keeping.halt()
