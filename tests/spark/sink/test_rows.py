@@ -76,6 +76,7 @@ def test_text_bodies_become_bytes() -> None:
         ({"queue_id": [-1]}, "queue -1: its queue id is negative"),
         ({"sys_flag": [4]}, "transaction"),
         ({"properties": [[("a\x01", "b")]]}, "property"),
+        ({"properties": [[("TIMER_DELAY_SEC", "9")]]}, "WHEEL_TIMER_NOT_ENABLE"),
         ({"tags": ["a\x02"]}, "property 'TAGS'"),
         ({"properties": [[("a", "b" * 33_000)]]}, "PROPERTIES_SIZE"),
     ],
