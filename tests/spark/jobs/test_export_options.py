@@ -167,7 +167,8 @@ def test_the_checkpoint_is_a_copy(golden, mode, tmp_path):
         for row in store.rows:
             name = f"{row['topic']}/{row['queue_id']}"
             ends[name] = max(ends.get(name, 0), row["queue_offset"] + 1)
-        assert told["offsets"] == ends
+        offsets = {key: number for key, number in told["offsets"].items() if not key.startswith("@")}
+        assert offsets == ends
     (copy / "export.json").unlink()
     run(mode, store.path, tmp_path / "out", checkpoint=str(copy))
     assert json.loads((copy / "export.json").read_text()) == told, "made again from the table"
