@@ -11,6 +11,8 @@ import pytest
 from flintmq.errors import MissingExtraError
 from flintmq.spark.session import _is_local
 
+session_module = sys.modules["flintmq.spark.session"]
+
 COUNT = """
     frame = spark.read.format("flintmq").option("columns", "queue_offset").load(sys.argv[1])
     print("rows", frame.count())
@@ -70,6 +72,31 @@ def test_a_broken_package_of_somebody_else_does_not_hide_it(golden, tmp_path):
         PYTHONPATH=str(tmp_path),
     )
     assert text.split("\n")[:3] == ["python True", "sockets true", "rows 3000"]
+
+
+@pytest.mark.parametrize(
+    "given, kept", [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8"), (None, None)]
+)
+def test_java_is_started_where_it_can_read_all_names(monkeypatch, given, kept):
+    """With LC_ALL=C it passes over files whose names are not ASCII, and tells nobody."""
+
+    class Started(Exception):
+        pass
+
+    class Builder:
+        def appName(self, name):
+            raise Started
+
+    fake = type("Fake", (), {"builder": Builder(), "getActiveSession": staticmethod(lambda: None)})
+    monkeypatch.setattr(session_module, "_session_class", lambda: fake)
+    monkeypatch.setattr(session_module, "use_java", lambda: None)
+    monkeypatch.delenv("PYSPARK_GATEWAY_PORT", raising=False)
+    monkeypatch.setattr(os, "environ", {name: value for name, value in os.environ.items() if name != "LC_ALL"})
+    if given:
+        os.environ["LC_ALL"] = given
+    with pytest.raises(Started):
+        session_module.session("x", "local[1]")
+    assert os.environ.get("LC_ALL") == kept
 
 
 @pytest.mark.spark

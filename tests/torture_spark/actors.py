@@ -138,12 +138,17 @@ def whole_lines(path: Path) -> Iterator[dict]:
 class Exporter:
     """`flintmq spark export --stream`, started again from what is there whenever it is gone."""
 
-    def __init__(self, folder: Path, to: str, max_offsets: int) -> None:
+    def __init__(self, folder: Path, to: str, max_offsets: int, partition_by: str) -> None:
         self.folder, self.table = folder, folder / "table"
         self.mark = str(folder.resolve())
         words = [sys.executable, "-m", "flintmq", "spark", "export", str(folder / "store"), "--to", to]
         words += ["--out", str(self.table), "--stream", "--interval", "0.1", "--max-offsets", str(max_offsets)]
-        words += ["--master", "local[2,8]"]  # eight attempts of a task; `local[2]` has one
+        words += [
+            "--partition-by",
+            partition_by,
+            "--master",
+            "local[2,8]",
+        ]  # eight attempts of a task; `local[2]` has one
         self.words = words + [w for key, value in KEYS.items() for w in ("--set", f"{key}={value}")]
         self.process: subprocess.Popen[bytes] | None = None
 

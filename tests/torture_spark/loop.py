@@ -67,8 +67,10 @@ class Round:
         to, by = kind
         self.kind = f"{to}, {by}"
         folder.mkdir(parents=True, exist_ok=True)
-        max_offsets = random.Random(f"{state.seed}/{state.round}").choice((100, 300, 3000))
-        self.exporter = Exporter(folder, to, max_offsets)
+        chance = random.Random(f"{state.seed}/{state.round}")
+        max_offsets = chance.choice((100, 300, 3000))
+        partition_by = chance.choice(("topic_name,date", "topic_name,date", "date", "none"))
+        self.exporter = Exporter(folder, to, max_offsets, partition_by)
         self.writer: Writer = Engine(folder) if by == "flintmq" else Oracle(folder, Java(by, built(by)))
 
     def live(self, kills: int, until: float) -> bool:

@@ -176,7 +176,7 @@ class DeltaTarget(Target):
         base = {*SPARK_SCHEMA.names, RAW, *partition_by}
         wanted = Schema.from_arrow(delta_schema(schema, partition_by)).fields
         missing = [field for field in wanted if field.name not in there]
-        other = [field.name for field in missing if not self._newest or field.name in base]
+        other = [field.name for field in missing if field.name in base]
         other += [f.name for f in wanted if f.name in there and there[f.name].type != f.type]
         other += [f.name for f in there.values() if not f.nullable and f.name not in {each.name for each in wanted}]
         if other:
