@@ -30,7 +30,7 @@ SIZES = {
     "Index header": 40,
     "Index slot": 4,
     "Index item": 20,
-    "Checkpoint": 40,
+    "Checkpoint": 48,
     "Timer wheel slot": 32,
     "Timer log unit": 52,
     "Timer log end": 16,
