@@ -103,7 +103,10 @@ WRONG = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("fields", "error", "name", "said"), WRONG, ids=[str(row[0]).partition(" at 0x")[0] for row in WRONG])
+NAMES = [str(row[0]).partition(" at 0x")[0] for row in WRONG]  # the same in every process
+
+
+@pytest.mark.parametrize(("fields", "error", "name", "said"), WRONG, ids=NAMES)
 def test_what_a_message_cannot_have_is_said_at_once_by_name(fields, error, name: str, said: str):
     with pytest.raises(error) as raised:
         Message(**({"topic": "T"} | fields))
