@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from flintmq.arrow.scan import scan_arrow
 from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import UsageError
 from flintmq.message import COLUMNS, GetMessageStatus, Message
@@ -130,3 +131,20 @@ def test_the_log_may_go_once_the_batch_is_there(tmp_path: Path):
         assert [file._holders for file in store._files.files] == before
         assert store.stats().messages_got == 40 and batch.num_rows == 40 and len(COLUMNS) == batch.num_columns
     assert batch["body"][39].as_py()[:6] == b"000039"
+
+
+@pytest.mark.parametrize("access", ["get_batch", "pread", "map"])
+def test_what_readers_give_is_their_callers_own(tmp_path: Path, access: str):
+    """It stays what it was when the store is closed and its log holds other bytes."""
+    bodies = [b"%d " % n * (n + 1) for n in range(40)]
+    with MessageStore(tmp_path, dev=True) as store:
+        for body in bodies:
+            store.put(Message("T", body, keys="k"))
+        assert store.wait_dispatched(10)
+        given = store.get_batch("T", 0, 0, 100).batch if access == "get_batch" else None
+    if given is None:
+        given = scan_arrow(tmp_path, ["body", "keys"], access=access).read_all()
+    for path in (tmp_path / "commitlog").iterdir():
+        with path.open("rb+") as file:
+            file.write(b"\xff" * 65536)
+    assert given.column("body").to_pylist() == bodies and set(given.column("keys").to_pylist()) == {"k"}
