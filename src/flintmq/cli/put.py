@@ -31,7 +31,9 @@ def command(
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", show_default=False, help="The body; without it, standard input.")
     ] = None,
-    queue_id: Annotated[int, typer.Option("--queue", metavar="N", min=0, help="The queue's number.")] = 0,
+    queue_id: Annotated[
+        int, typer.Option("--queue", metavar="N", min=0, max=0x7FFFFFFF, help="The queue's number.")
+    ] = 0,
     tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tags.")] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEYS", help="Its keys, separated by spaces.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Each line of standard input is a message.")] = False,
