@@ -12,7 +12,7 @@ import pytest
 from flintmq.errors import LostLogError, StoreError
 from flintmq.message import PutMessageStatus
 from flintmq.store.message_store import MessageStore
-from tests.store.engine import FILE_SIZE, message, open_small, put_all
+from tests.store.engine import FILE_SIZE, KEYS, message, open_small, put_all
 
 OK, NOT_AVAILABLE = PutMessageStatus.PUT_OK, PutMessageStatus.SERVICE_NOT_AVAILABLE
 
@@ -97,9 +97,8 @@ def test_the_last_bytes_of_a_full_file_are_flushed_at_the_next_look(tmp_path: Pa
 
 def test_a_checkpoint_that_found_no_space_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """At the next look, though nothing was flushed since."""
-    from flintmq.store import message_store
 
-    monkeypatch.setattr(message_store, "HOUSEKEEPING_S", 0.01)
+    monkeypatch.setitem(KEYS, "flushIntervalConsumeQueue", 10)
     tried: list[int] = []  # how far the log was flushed at each look that wanted to write
     real = MessageStore._checkpoint
 

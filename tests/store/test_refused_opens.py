@@ -21,7 +21,7 @@ from flintmq.store import message_store, queue_writer
 from flintmq.store.dispatch_service import DispatchService
 from flintmq.store.message_store import MessageStore
 from flintmq.store.queue_writer import OpenFiles
-from tests.store.engine import expected_units, message, open_small, put_all, units
+from tests.store.engine import KEYS, expected_units, message, open_small, put_all, units
 
 OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -50,7 +50,7 @@ class Scarce(Effects):
 def test_housekeeping_that_can_open_nothing_tries_again(
     number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(message_store, "HOUSEKEEPING_S", 0.02)
+    monkeypatch.setitem(KEYS, "flushIntervalConsumeQueue", 20)
     disk = Scarce()
     store = open_small(tmp_path, disk, flushIntervalCommitLog=10)
     store._queues.files.most = 2  # so that most files that are dirty are closed
@@ -248,7 +248,7 @@ def test_no_thread_ends_without_a_word(
     service: str, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """What a service promises to those who wait decides: the log's flush poisons, the rest says it and goes on."""
-    monkeypatch.setattr(message_store, "HOUSEKEEPING_S", 0.05)
+    monkeypatch.setitem(KEYS, "flushIntervalConsumeQueue", 20)
     place, thread, keys, judge = SERVICES[service]
     store = open_small(tmp_path, **keys)
     hit = fail_once(*place, error, monkeypatch, thread=thread)
