@@ -161,9 +161,9 @@ def test_line_1_a_sync_ends_well_before_each_answer(tmp_path: Path):
             path = begun[line.split()[0]]
             synced.add(path)
             named = files[-1] if files and path.endswith("/commitlog") else named
-        made = re.search(r'openat\(.*"([^"]*/commitlog/\d{20})", O_RDWR\|O_CREAT', line)
+        made = re.search(r'openat\(\d+<([^>]*/commitlog)>, "(\d{20})", O_RDWR\|O_CREAT', line)
         if made is not None:
-            files.append(made[1])
+            files.append(f"{made[1]}/{made[2]}")
         told = re.search(r'write\(1<.*"\[\\"PUT_OK\\", \\"ok\\", \d+, (\d+)\]', line)
         if told is not None:
             file = f"{root}/commitlog/{int(told[1]) // 4096 * 4096:020d}"
