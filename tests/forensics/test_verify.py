@@ -245,11 +245,19 @@ def test_what_is_no_store(tmp_path: Path):
         verify(tmp_path)
     with pytest.raises(NotAStoreError):
         verify(tmp_path / "nowhere")
-    (tmp_path / "commitlog").mkdir()
-    (tmp_path / "consumequeue").mkdir()
-    (tmp_path / "consumequeue" / "CURRENT").touch()
+    (tmp_path / "dledger-n0" / "data").mkdir(parents=True)
     with pytest.raises(UnsupportedFormatError):
         verify(tmp_path)
+
+
+def test_queues_in_rocksdb_are_noted_and_the_log_is_checked(golden: Callable[[str], Golden], tmp_path: Path):
+    root = golden("basic").copy(tmp_path)
+    shutil.rmtree(root / "consumequeue")
+    (root / "consumequeue").mkdir()
+    (root / "consumequeue" / "CURRENT").write_text("MANIFEST-000004\n")
+    found = verify(root)
+    assert found.records == len(golden("basic").rows)
+    assert found.note_counts["not-checked"] == 1 and "consume queues in RocksDB" in str(found.notes)
 
 
 def test_an_empty_store_is_sound(tmp_path: Path):

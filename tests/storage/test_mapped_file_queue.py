@@ -67,6 +67,8 @@ def test_reading_gives_what_is_written_and_nothing_else(tmp_path: Path):
 
 def test_files_go_to_several_directories_in_turn(tmp_path: Path):
     folders = [str(tmp_path / name) for name in "bac"]
+    for folder in folders:  # a queue makes no directory: one that is missing may be a disk that is not mounted
+        Path(folder).mkdir()
     queue = MappedFileQueue(folders, SIZE, Faulty())
     for number in range(4, 9):
         queue.append_file(number * SIZE)

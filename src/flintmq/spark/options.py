@@ -193,7 +193,7 @@ def _predicate(given: Mapping[str, str]) -> Predicate:
         check_read(f"{side}Offsets", offsets, which)
         by_time = f"{side}Timestamp" in given or f"{side}OffsetsByTimestamp" in given
         bounds[side] = {} if by_time else {queue: n for queue, n in offsets.items() if n >= 0}
-    for queue in bounds["starting"].keys() & bounds["ending"].keys():
+    for queue in sorted(bounds["starting"].keys() & bounds["ending"].keys()):
         if bounds["starting"][queue] > bounds["ending"][queue]:
             raise UsageError(
                 f"topic {short(queue[0])}, queue {queue[1]}: startingOffsets ({bounds['starting'][queue]}) is larger "
