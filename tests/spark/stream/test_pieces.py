@@ -1,5 +1,6 @@
 """What a task reads: light queues, and rare topics, by their units."""
 
+from flintmq.spark.offsets import MARKS
 from flintmq.testing.write_store import write_store
 from tests.spark.stream.drive import Query, in_queues, keys_of
 
@@ -11,7 +12,7 @@ def test_light_queues_are_read_if_named(golden):
     bites = list(query.bites())
     assert [row["physical_offset"] for bite in bites for row in bite] == in_queues(named)
     assert max(map(len, bites)) == 5
-    assert query.offset == {"%LMQ%client0/0": len(named)}
+    assert {name: at for name, at in query.offset.items() if name not in MARKS} == {"%LMQ%client0/0": len(named)}
 
 
 def test_a_rare_topic_is_read_by_its_units(tmp_path, monkeypatch):
