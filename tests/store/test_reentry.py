@@ -14,7 +14,7 @@ import threading
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pytest
@@ -33,6 +33,7 @@ from flintmq.store.keeping import Keeping
 from flintmq.store.message_store import MessageStore
 from flintmq.store.reentry import lockless, reentered
 from flintmq.store.stats import Counters
+from flintmq.store.view import open_store
 from flintmq.store.waiters import Waiters
 from tests.store.engine import FILE_SIZE, open_small
 
@@ -91,6 +92,10 @@ async def _async(store: MessageStore) -> Any:
     return await store.put_async(Message("A", b"x"))
 
 
+def _poll(_: object, consumer: Consumer) -> object:
+    return consumer.poll()
+
+
 Place = tuple[type, str]
 # What is under way, and the function, called by it in its thread, in which the signal or the fork comes.
 AMID: dict[str, tuple[Call, Place]] = {
@@ -128,7 +133,7 @@ def _roll(store: MessageStore) -> None:
         store.put(Message("A", bytes(70_000)))
 
 
-def outcome(call: Call, store: MessageStore, consumer: Consumer) -> str:
+def outcome(call: Callable[[Any, Consumer], Any], store: Any, consumer: Consumer) -> str:
     """What a call did: "works", or the type of what it raised."""
     try:
         call(store, consumer)
@@ -176,12 +181,17 @@ def told(case: str, what: str, root: Path) -> dict[str, Any]:
 
 
 def amid_a_signal(what: str, root: Path) -> dict[str, Any]:
-    """The process: a signal comes amid `what`; its handler calls each method, closing ones last."""
-    store, consumer = opened(root, **keys_of(what))
+    """The process: a signal comes amid `what`; its handler calls each method of another store, then of the same one,
+    closing ones last. The one is SYNC_FLUSH where the other is."""
+    store, consumer = opened(root / "same", **keys_of(what))
+    another = opened(root / "other", **keys_of(what))
     call, place = AMID[what]
     found: dict[str, Any] = {}
+    other: dict[str, Any] = {}
 
     def handler(*_: object) -> None:
+        other.update({name: outcome(method, *another) for name, method in METHODS.items()})
+        other["closed"] = "works" if not (root / "other" / "abort").exists() else "left open"
         for name, method in METHODS.items():
             if name not in CLOSING:
                 found[name] = outcome(method, store, consumer)
@@ -192,9 +202,10 @@ def amid_a_signal(what: str, root: Path) -> dict[str, Any]:
     hook(place, lambda: signal.raise_signal(signal.SIGUSR1))
     interrupted = outcome(call, store, consumer)
     store.close()
-    with open_small(root, **SIZES) as again:
+    with open_small(root / "same", **SIZES) as again:
         end = again.get("A", 0, 0).max_offset
-    return {"found": found, "interrupted": interrupted, "clean": not (root / "abort").exists(), "end": end}
+    clean = not (root / "same" / "abort").exists()
+    return {"found": found, "other": other, "interrupted": interrupted, "clean": clean, "end": end}
 
 
 def amid_a_fork(what: str, root: Path) -> dict[str, Any]:
@@ -263,6 +274,7 @@ def test_a_signal_handler_amid_a_call_never_waits_for_ever(tmp_path: Path) -> No
         assert list(found) == [n for n in METHODS if n not in CLOSING] + CLOSING, f"{what}: the handler did not run"
         assert set(found.values()) <= {"works", "UsageError"}, f"{what}: {found}"
         assert all(found[name] == "works" for name in CLOSING), f"{what}: {found}"
+        assert set(answer["other"].values()) == {"works"}, f"{what}: another store refused: {answer['other']}"
         assert answer["interrupted"] in ("works", "UsageError"), f"{what}: {answer['interrupted']}"
         assert answer["clean"], f"{what}: close in the handler, or the one that follows, has to stop the store cleanly"
         assert answer["end"] >= 5, what
@@ -278,18 +290,54 @@ def test_a_fork_s_child_never_waits_for_a_lock_that_its_parent_had(tmp_path: Pat
             assert done == ("works" if name in CLOSING else "UsageError"), f"{what}: {name} {done}"
 
 
+class Owner(NamedTuple):
+    """What the frames of a store have as `self`."""
+
+    root: str
+
+
 def test_only_who_comes_back_through_others_code_is_inside() -> None:
-    assert not reentered()
+    def asked() -> list[bool]:
+        return [reentered("a"), reentered("b")]
+
+    assert asked() == [False, False]
     scope: dict[str, Any] = {"__name__": "flintmq.store.made_up"}
-    exec("def engine(call):\n    return call()\ndef public():\n    return asked()", scope)
-    scope["asked"] = lambda: eval("reentered()", {"__name__": "flintmq.store.x", "reentered": reentered})
-    assert scope["engine"](lambda: reentered()), "the engine called others' code, which asks"
-    assert not reentered()
+    exec("def method(self, call):\n    return call()\ndef engine(call):\n    return call()", scope)
+    method, engine, a, b = scope["method"], scope["engine"], Owner("a"), Owner("b")
+    assert method(a, asked) == [True, False], "the engine called others' code, which asks"
+    assert method(a, lambda: engine(asked)) == [True, False], "a frame belongs to the store around it"
+    assert method(a, lambda: method(b, asked)) == [True, True], "a handler amid a handler"
+    assert method(a, lambda: method(b, lambda: engine(asked))) == [True, True]
+    assert engine(asked) == [True, True], "nobody knows whose it is"
+    assert engine(lambda: method(a, asked)) == [True, True], "nor this"
+    assert asked() == [False, False]
     simulated: dict[str, Any] = {"__name__": "flintmq.testing.made_up"}
     exec("def look(call):\n    return call()", simulated)
-    assert not scope["engine"](lambda: simulated["look"](lambda: reentered())), "a simulation opens stores amid calls"
-    lockless(scope["engine"].__code__)
-    assert not scope["engine"](lambda: reentered())
+    assert method(a, lambda: simulated["look"](asked)) == [False, False], "a simulation opens stores amid calls"
+    lockless(method.__code__)
+    assert method(a, asked) == [False, False]
+    assert method(a, lambda: engine(asked)) == [True, False], "what a lockless call calls is its store's"
+
+
+def test_a_handler_amid_a_consumer_of_a_view_never_waits_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Consumers of a view have a lock, too; a view of another store goes on."""
+    found: dict[str, str] = {}
+    for name in ("same", "other"):
+        opened(tmp_path / name)[0].close()
+    before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it hangs"))
+    with open_store(tmp_path / "same") as view, open_store(tmp_path / "other") as another:
+        consumers = {"same": view.consumer("g", "A", idle_ms=0), "other": another.consumer("g", "A", idle_ms=0)}
+        monkeypatch.setattr(Group, "queues_of", Group.queues_of)  # taken back at the end
+        hook((Group, "queues_of"), lambda: found.update({n: outcome(_poll, view, c) for n, c in consumers.items()}))
+        signal.alarm(SECONDS)
+        try:
+            assert len(consumers["same"].poll()) == 5
+        finally:
+            signal.alarm(0)
+            signal.signal(signal.SIGALRM, before)
+    assert found == {"same": "UsageError", "other": "works"}
 
 
 def test_messages_may_come_from_the_store_itself(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ import errno
 import mmap
 import os
 import stat as stat_module
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,23 +27,13 @@ _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of an open that a later one may not meet
-_guarding = threading.RLock()
-_guarded: tuple[str, ...] = ()  # roots of stores that this process writes; replaced, never changed
-
-
-def _new_lock() -> None:
-    """In a fork's child: whoever had the old one is not there."""
-    global _guarding
-    _guarding = threading.RLock()
-
-
-os.register_at_fork(after_in_child=_new_lock)
+_guarded: list[str] = []  # roots of stores that this process writes; changed by single calls, so it needs no lock
 
 
 def _base(path: str) -> str | None:
     """The direct sub-directory of a guarded root in which a path lies; None if it lies in none."""
     root = ""
-    for one in _guarded:
+    for one in tuple(_guarded):
         if path.startswith(one) and len(one) > len(root) and path[len(one) : len(one) + 1] == os.sep:
             root = one
     end = path.find(os.sep, len(root) + 1) if root else -1
@@ -323,16 +312,12 @@ class Effects:
     def guard(self, root: str) -> None:
         """A store that will be written: from now on nothing is opened, made, removed or listed behind a symbolic link
         below the direct sub-directories of its root, which may be links, as the root may. Until `unguard`."""
-        global _guarded
-        with _guarding:
-            _guarded = (*_guarded, root)
+        _guarded.append(root)
 
     def unguard(self, root: str) -> None:
         """The store is not written any more, by one of those who guarded it."""
-        global _guarded
-        with _guarding:
-            at = _guarded.index(root) if root in _guarded else len(_guarded)
-            _guarded = _guarded[:at] + _guarded[at + 1 :]
+        with suppress(ValueError):
+            _guarded.remove(root)
 
     @contextmanager
     def _parent(self, path: str, base: str) -> Iterator[int]:

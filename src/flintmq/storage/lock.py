@@ -21,7 +21,7 @@ from contextlib import suppress
 from flintmq.errors import StoreLockedError
 
 _held: set[StoreLock] = set()  # by this process
-_table = threading.Lock()
+_table = threading.RLock()  # a signal handler may open or close another store amid this
 
 _FLOCK = "hhqqi" if struct.calcsize("P") == 8 else "hhlli"  # struct flock of Linux; macOS orders it otherwise
 _OFD = getattr(fcntl, "F_OFD_SETLK", None) if os.uname().sysname == "Linux" and struct.calcsize("P") == 8 else None
@@ -149,7 +149,7 @@ def _lock_byte(fd: int, kind: int = fcntl.F_WRLCK) -> None:
 def _forget() -> None:
     """A fork's child holds nothing: it closes what it got of open files, or their locks would outlive the holder."""
     global _table
-    _table = threading.Lock()  # another thread may have had it at the fork
+    _table = threading.RLock()  # another thread may have had it at the fork
     for lock in _held:
         lock._close()
     _held.clear()

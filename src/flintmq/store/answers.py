@@ -155,7 +155,8 @@ class Answers:
         if queues is not None:
             queues = list(queues)
             arguments.numbers(**{f"queues[{number}]": queue for number, queue in enumerate(queues)})
-        source = StoreSource(topic, self._reader, self._keeping, self._check_open, self.offset_at_time, self._poison)
+        words = self._reader, self._keeping, self._check_open, self.offset_at_time, self._poison
+        source = StoreSource(self.root, topic, *words)
         return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
 
     def view(self) -> StoreView:

@@ -49,6 +49,7 @@ class Consumer:
         """Use `store.consumer`."""
         self.group, self.topic, self.idle_ms = group.name, topic, idle_ms
         self._group, self._member, self._source = group, member, group.source
+        self.root = self._source.root
         self._closed, self._pid = False, os.getpid()
         with group.lock:
             group.join(member, latest)
@@ -71,7 +72,7 @@ class Consumer:
         self._closed = True
         if os.getpid() != self._pid:
             return
-        if reentered():  # this thread may have the lock
+        if reentered(self.root):  # this thread may have the lock
             self._group.leaving.append(self._member)
             return
         with self._group.lock:
@@ -338,7 +339,7 @@ class Consumer:
 
     def _check_caller(self) -> None:
         """Raise UsageError in a fork's child, and in a signal handler amid another call."""
-        if os.getpid() != self._pid or reentered():
+        if os.getpid() != self._pid or reentered(self.root):
             self._source.check()
 
     def _check_mine(self, queue_id: int) -> None:

@@ -21,6 +21,7 @@ from flintmq.store.places import LMQ_PREFIX
 from flintmq.store.poison import Poison
 from flintmq.store.queues import UnitQueue
 from flintmq.store.read import Reader
+from flintmq.store.reentry import refuse_handler
 
 if TYPE_CHECKING:
     from flintmq.store.view import StoreView
@@ -46,10 +47,16 @@ class Taken(NamedTuple):
 
 
 class Source(Protocol):
-    """One topic of a store."""
+    """One topic of a store.
+
+    Attributes:
+        root: of the store.
+    """
+
+    root: str
 
     def check(self) -> None:
-        """Raise UsageError if the store is closed."""
+        """Raise UsageError if the store is closed, or a signal handler asks amid a call of it."""
 
     def queues(self) -> frozenset[int]:
         """The queues that have had a message."""
@@ -84,6 +91,7 @@ class StoreSource:
 
     def __init__(
         self,
+        root: str,
         topic: str,
         reader: Reader,
         keeping: Keeping,
@@ -91,8 +99,8 @@ class StoreSource:
         at_time: Callable[..., int],
         poison: Poison,
     ) -> None:
-        self.topic, self.reader, self.keeping, self.check, self._at_time = topic, reader, keeping, check, at_time
-        self.poison = poison
+        self.root, self.topic, self.reader, self.keeping, self.check = root, topic, reader, keeping, check
+        self._at_time, self.poison = at_time, poison
         self._raw = java_encode(topic)
         self._known: tuple[tuple[int, int], frozenset[int]] = (-1, -1), frozenset()
 
@@ -188,13 +196,14 @@ class ViewSource:
     """One topic of a store that is open for reading only."""
 
     def __init__(self, topic: str, view: StoreView) -> None:
-        self.topic, self.view = topic, view
+        self.root, self.topic, self.view = view.root, topic, view
         self._looks, self._next_look = 0, time.monotonic() + VIEW_POLL_S
         self._bounds: dict[int, tuple[int, int]] | None = None
 
     def check(self) -> None:
         """See Source."""
         _ = self.view.live
+        refuse_handler(self.root)
 
     def _all(self) -> dict[int, tuple[int, int]]:
         if self._bounds is None:

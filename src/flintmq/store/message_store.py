@@ -14,7 +14,6 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from threading import get_ident
 from typing import Self
 
 from flintmq.config import StoreConfig
@@ -52,7 +51,7 @@ from flintmq.store.puts import Puts
 from flintmq.store.read import Reader
 from flintmq.store.recover_store import recover, without_empty_last
 from flintmq.store.recovery import read_facts
-from flintmq.store.reentry import reentered
+from flintmq.store.reentry import in_handler, reentered, refuse_handler
 from flintmq.store.report import Report
 from flintmq.store.retention import Retention
 from flintmq.store.small_files import StoreFiles
@@ -62,16 +61,6 @@ from flintmq.store.unique_keys import UniqueKeys
 log = logging.getLogger("flintmq.store")
 
 LEAST_PAUSE_MS = 10  # between two checkpoints, whatever flushIntervalConsumeQueue says
-_main_thread = threading.main_thread().ident  # where Python runs signal handlers
-
-
-def _is_main() -> None:
-    """A fork's child has one thread, which is its main one."""
-    global _main_thread
-    _main_thread = get_ident()
-
-
-os.register_at_fork(after_in_child=_is_main)
 
 
 class MessageStore(Putter, PutStore, KeptStore, Answers):
@@ -104,7 +93,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         OSError: the disk refused.
 
     Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError; so
-    does each one but `close` in a signal handler that came amid another.
+    does each one but `close` in a signal handler that came amid another of the same store.
     """
 
     def __init__(
@@ -338,7 +327,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         return self._puts.put(message)
 
     def _wait_flushed(self, result: PutResult) -> PutResult:
-        if get_ident() == _main_thread and reentered():  # what the signal came amid may be the flush
+        if in_handler(self.root):  # what the signal came amid may be the flush
             return unflushed(result)
         return self._puts.wait_flushed(result)
 
@@ -446,7 +435,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         """
         if not self._lock.held:
             return
-        amid = reentered()
+        amid = reentered(self.root)
         if amid and not self._closing:
             self._closing, self.quick = True, None
             self._closer = threading.Thread(target=self._close, name="flintmq-close")
@@ -530,11 +519,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         if self._closing or not self._lock.held:
             why = "is closed" if self._closing else "was opened by the process that forked this one"
             raise UsageError(f"{self.root}: this store {why}; open it again")
-        if get_ident() == _main_thread and reentered():
-            raise UsageError(
-                f"{self.root}: called by a signal handler amid a call of a store; only `close` may be, so let "
-                "the handler note what is to be done"
-            )
+        refuse_handler(self.root)
 
     def _check_dispatched(self, method: str) -> None:
         self._check_open()
