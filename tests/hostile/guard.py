@@ -11,6 +11,7 @@ import mmap
 import random
 import struct
 import sys
+import time
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -28,12 +29,14 @@ from flintmq.kernels import (
     runs,
     select,
     texts,
+    unique_keys,
     units,
     walk,
 )
 from flintmq.message import Message, StoredMessage
 from tests.hostile.records import LOG, record_starts
 
+PREFIX = b"0A1B2C3D4E5F60718293"
 _PAGE = mmap.PAGESIZE
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.mmap.restype = ctypes.c_void_p
@@ -334,13 +337,20 @@ class Tries:
         file.attach(self.output.last(file.size))
         made = appender.Appender("stored", bytes(chance.choice((16, 40))), 2000, chance.random() < 0.5, 0, 0)
         made.target = file
+        if chance.random() < 0.5:
+            made.keys = unique_keys.Numbers()
+            begin = int(time.time() * 1000) - 1000
+            made.keys.start(begin, begin + (1 << 31), PREFIX)
         return made, file
 
     def append_message(self) -> None:
         chance, (made, _) = self.chance, self._appender()
         made.topics["T"] = topic = appender.Topic(b"T" * chance.choice((1, 127, 128)))
         topic.places[0] = appender.Place(0)
-        words = [chance.choice(("", "a", "k" * 300, "\x01", "\udc80", "报警" * 20, "DELAY")) for _ in range(4)]
+        words = [
+            chance.choice(("", "a", "k" * 300, "k" * 32_700, "\x01", "\udc80", "报警" * 20, "DELAY", "UNIQ_KEY"))
+            for _ in range(4)
+        ]
         message = Message("T", bytes(chance.randrange(300)), *words[:2], {words[2]: words[3]})
         message.sys_flag, message.born_timestamp = number(chance, 0), number(chance, 0)
         if chance.random() < 0.3:
@@ -365,7 +375,8 @@ class Tries:
         keys = texts(240, rows) if chance.random() < 0.5 else None
         maps = (texts(5, rows), texts(240, 5), texts(240, 5)) if chance.random() < 0.5 else (None, None, None)
         tags = texts(240, rows) if chance.random() < 0.5 else None
-        columns_ = put_columns.Columns(b"T", texts(240, rows), tags, keys, *maps, ids, array("q"))
+        unique = (PREFIX, number(chance, 0)) if chance.random() < 0.5 else ()
+        columns_ = put_columns.Columns(b"T", texts(240, rows), tags, keys, *maps, ids, array("q"), *unique)
         seen = bytearray(put_columns.QUEUES)
         row, what = columns_.check(2000, file.size, chance.random() < 0.5, seen)
         places = {queue_id: appender.Place(0) for queue_id, there in enumerate(seen) if there}
@@ -375,7 +386,8 @@ class Tries:
             room = number(chance, rows) if chance.random() < 0.1 else rows
             numbers, offsets = array("i", bytes(4 << 16)), array("q", bytes(8 << 16))
             out = array("i", bytes(4 * rows)), array("q", bytes(8 * rows)), array("q", bytes(8 * rows))
-            columns_.units(first, end, 0, 0, numbers, offsets, *out, self.output.last(max(0, min(20 * room, 4096))))
+            units = self.output.last(max(0, min(20 * room, 4096)))
+            columns_.units(first, end, 0, 0, numbers, offsets, *out, units, chance.random() < 0.5)
 
 
 def stored_queue(data: memoryview, positions: array[int]) -> tuple[bytes, int] | None:

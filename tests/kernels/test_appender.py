@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pickle
 import threading
 from pathlib import Path
 from typing import Any
@@ -13,15 +14,18 @@ from hypothesis import strategies as st
 
 from flintmq.config import StoreConfig
 from flintmq.format import record
+from flintmq.format.message_id import parse_client_id
 from flintmq.kernels import appender
 from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.storage.effects import REAL
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commit_log import CommitLog, LogState
+from flintmq.store.unique_keys import UniqueKeys
 from tests.storage.faults import Faulty
 
 COMPILED = appender.__file__.endswith(".so")
 FILE_SIZE = 1 << 20
+FIELDS = ("status", "queue_offset", "physical_offset", "size", "store_timestamp", "store_host")
 HOST = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 only_compiled = pytest.mark.skipif(not COMPILED, reason="the fast way is the compiled one")
 
@@ -29,11 +33,13 @@ only_compiled = pytest.mark.skipif(not COMPILED, reason="the fast way is the com
 class Log:
     """A commit log that takes the fast way wherever it can, or (slow=True) never."""
 
-    def __init__(self, root: Path, slow: bool = False, **keys: Any) -> None:
+    def __init__(self, root: Path, slow: bool = False, unique: bool = False, **keys: Any) -> None:
         self.root, self.effects = root, Faulty() if slow else REAL
         config = StoreConfig.from_keys({"mappedFileSizeCommitLog": FILE_SIZE} | keys)
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
-        self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
+        self.log = CommitLog(
+            self.files, config, LogState(0, 0, {}), self.effects, unique=UniqueKeys(self.effects) if unique else None
+        )
 
     @property
     def appender(self) -> appender.Appender:
@@ -74,13 +80,68 @@ def test_a_record_is_what_the_reference_makes(log: Log):
     )  # fmt: skip
 
 
+@only_compiled
+@pytest.mark.parametrize("properties", [None, {}, {"p": "v", "UNIQ_KE": "", "UNIQ_KEY2": "", "uniq_key": "x"}], ids=str)
+def test_a_message_without_a_unique_key_gets_one_behind_its_properties(tmp_path: Path, properties: Any):
+    log = Log(tmp_path, unique=True).warm()
+    at, before = log.log.end, int(REAL.now_ms())
+    result = log.appender.put(Message("T", b"body", tags="a", keys="k", wait=False, properties=properties))
+    own = "".join(f"{name}\1{value}\2" for name, value in (properties or {}).items())
+    wanted = f"{own}UNIQ_KEY\1{result.msg_id}\2KEYS\1k\2TAGS\1a\2WAIT\1false\2"
+    stored = record.check(log.data(), at, at, file_end=FILE_SIZE)
+    assert stored.properties == wanted.encode() and log.log.end == at + stored.size
+    says, keys = parse_client_id(result.msg_id), log.log.unique
+    assert before - 20 <= keys.begin + says.month_ms <= int(REAL.now_ms()) and says.counter == 1, "a coarse clock"
+    assert says.pid == os.getpid() & 0xFFFF and result.msg_id.startswith(keys.prefix.decode())
+    log.files.close()
+
+
+@only_compiled
+@pytest.mark.parametrize("own", ["MINE", "", "报警"])
+def test_a_unique_key_of_its_own_stays_and_is_told(tmp_path: Path, own: str):
+    log = Log(tmp_path, unique=True).warm()
+    at = log.log.end
+    given = [
+        Message("T", b"1", properties={"a": "b", "UNIQ_KEY": own}),
+        Message("T", b"2", properties_bytes=f"UNIQ_KEY\1{own}\2c\1d\2".encode()),
+        Message("T", b"3", properties_bytes=b"a\1b\2"),
+        Message("T", b"4", properties_bytes=b""),
+    ]
+    results = [log.appender.put(message) for message in given]
+    told = [own or None, own or None, None, None]
+    assert [result.msg_id for result in results] == told
+    assert [r.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT).msg_id for r in results] == told
+    assert [pickle.loads(pickle.dumps(r)) == r for r in results] == [True] * 4
+    texts = []
+    for _ in given:
+        texts.append(record.check(log.data(), at, at, file_end=FILE_SIZE).properties.decode())
+        at += record.check(log.data(), at, at, file_end=FILE_SIZE).size
+    assert texts == [f"a\1b\2UNIQ_KEY\1{own}\2", f"UNIQ_KEY\1{own}\2c\1d\2", "a\1b\2", ""]
+    log.files.close()
+
+
+@only_compiled
+def test_another_month_is_started_by_the_slow_way(tmp_path: Path):
+    log = Log(tmp_path, unique=True).warm()
+    message, keys = Message("T", b"x"), log.log.unique
+    assert log.appender.put(message) is not None
+    for begin in (0, 1 << 45):  # it is over; the clock was set back
+        old = b"0" * 20
+        keys.start(begin, begin + 1, old)
+        end = log.log.end
+        assert log.appender.put(message) is None and log.log.end == end
+        assert log.log.put(message).msg_id[:20] != old.decode()
+        assert log.appender.put(message) is not None
+    log.files.close()
+
+
 TEXT = st.text(st.characters(exclude_characters="\0\x01\x02"), max_size=20)
 PLAIN = {
     "topic": st.sampled_from(["T", "报警", "%RETRY%" + "t" * 140]),
     "body": st.binary(max_size=300),
     "tags": st.none() | TEXT,
     "keys": st.none() | TEXT,
-    "properties": st.none() | st.dictionaries(TEXT, TEXT, max_size=4),
+    "properties": st.none() | st.dictionaries(TEXT | st.just("UNIQ_KEY"), TEXT, max_size=4),
     "queue_id": st.sampled_from([0, 3, 0x7FFFFFFF]),
     "flag": st.integers(-(1 << 31), (1 << 31) - 1),
     "wait": st.booleans(),
@@ -91,7 +152,9 @@ PLAIN = {
     "properties_bytes": st.none() | st.binary(max_size=40),
 }
 HARD = {
-    "properties": st.dictionaries(st.sampled_from(["KEYS", "TAGS", "WAIT", "DELAY", "a\x01", "", "\ud800"]), TEXT),
+    "properties": st.dictionaries(
+        st.sampled_from(["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "DELAY", "a\x01", "", "\ud800"]), TEXT
+    ),
     "tags": st.sampled_from(["a\x01", "\x02", "a\0b", "\udfff", "", None]),
     "sys_flag": st.sampled_from([0, 4, 8, 12]),
     "body": st.sampled_from([bytes(70_000), bytes(5_000_000)]),
@@ -103,7 +166,7 @@ HARD = {
 }
 
 
-@pytest.mark.parametrize("crc_property", [False, True])
+@pytest.mark.parametrize(("crc_property", "unique"), [(False, False), (True, False), (False, True)])
 @settings(max_examples=60, deadline=None)
 @given(
     messages=st.lists(
@@ -112,18 +175,27 @@ HARD = {
     ),
     at_once=st.booleans(),
 )
-def test_both_ways_write_the_same_bytes(tmp_path_factory, crc_property, messages, at_once):
+def test_both_ways_write_the_same_bytes(tmp_path_factory, crc_property, unique, messages, at_once):
     root = tmp_path_factory.mktemp("log")
     keys = {"enabledAppendPropCRC": str(crc_property).lower()}
-    fast, slow = Log(root / "fast", **keys), Log(root / "slow", slow=True, **keys)
+    fast, slow = Log(root / "fast", unique=unique, **keys), Log(root / "slow", slow=True, unique=unique, **keys)
     given_messages = [Message(**({"topic": "T"} | fields)) for fields in messages]
+    made: list[tuple[bytes, bytes]] = []
     got = fast.log.put_many(given_messages) if at_once else [fast.log.put(message) for message in given_messages]
     for message, result in zip(given_messages, got, strict=True):
         slow.effects.clock = result.store_timestamp or 1
-        assert slow.log.put(message) == result
+        other = slow.log.put(message)
+        if unique and other.msg_id != result.msg_id:  # each gives its own
+            made += [(result.msg_id.encode(), other.msg_id.encode())]
+            other = PutResult(*(getattr(other, name) for name in FIELDS), other.reason, result.msg_id)
+        assert other == result
     assert fast.log.end == slow.log.end and fast.log.next_offsets == slow.log.next_offsets
     if fast.log.end:
-        assert fast.data() == slow.data()
+        data = fast.data()
+        for ours, theirs in made:
+            assert len(ours) == len(theirs) == 32 and data.count(ours) == 1
+            data = data.replace(ours, theirs)
+        assert data == slow.data()
     fast.files.close()
     slow.files.close()
 

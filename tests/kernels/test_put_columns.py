@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Callable
 from typing import Any
@@ -146,6 +147,95 @@ def test_a_text_that_changes_behind_the_check_spoils_its_row_alone(column: str, 
     assert records[0].properties == b"first\1first\2KEYS\1first\2TAGS\1first\2" and records[0].body == b"first"
     if what == kernel.GOOD:
         assert text in records[1].body + records[1].properties
+
+
+PREFIX = b"0A1B2C3D4E5F60718293"
+KEY = b"UNIQ_KEY\1" + PREFIX + b"%012X\2"
+
+
+def maps_of(*rows: dict[bytes, bytes]) -> dict[str, kernel.Texts]:
+    """The properties of rows."""
+    pairs = [pair for row in rows for pair in row.items()]
+    names, values = texts(*[name for name, _ in pairs]), texts(*[value for _, value in pairs])
+    return {"maps": texts(*[b"-" * len(row) for row in rows]), "names": names, "values": values}
+
+
+def test_rows_without_a_unique_key_get_one_each_by_its_place():
+    rows = {b"a": b"b"}, {b"UNIQ_KEY": b"", b"c": b"d"}, {}, {b"UNIQ_KEY2": b"", b"uniq_key": b"", b"UNIQ_KE": b""}
+    one = columns(
+        bodies=texts(*b"1 2 3 4".split()), **maps_of(*rows), keys=texts(b"", b"k", b"", b""),
+        unique_prefix=PREFIX, unique_first=0xABCDEF,
+    )  # fmt: skip
+    assert [r.properties for r in written(one, {0: Place(0)})] == [
+        b"a\1b\2" + KEY % 0xABCDEF, b"UNIQ_KEY\1\2c\1d\2KEYS\1k\2", KEY % 0xABCDF1,
+        b"UNIQ_KEY2\1\2uniq_key\1\2UNIQ_KE\1\2" + KEY % 0xABCDF2,
+    ]  # fmt: skip
+    with pytest.raises(ValueError):
+        columns(unique_prefix=PREFIX[1:])
+
+
+@pytest.mark.parametrize("crc_property", [False, True])
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("column", ["values", "keys", "tags"])
+def test_a_unique_key_counts_where_a_row_is_measured(column: str, own: bool, crc_property: bool):
+    """The largest row that is taken is 42 bytes smaller where it gets a key."""
+    seen, key = bytearray(kernel.QUEUES), 0 if own else 42
+    room = 32767 - (20 if crc_property else 0) - 42
+    fixed = 10 if own else 0  # the name of its own, with an empty value
+
+    def found(size: int, file_size: int) -> tuple[int, int]:
+        pairs = {b"UNIQ_KEY": b""} if own else {}
+        given = {column: texts(b"x" * (size - 6))} if column != "values" else {}
+        maps = maps_of(pairs | ({b"name": b"x" * (size - 6)} if column == "values" else {}))
+        one = columns(bodies=texts(b"1"), **maps, **given, unique_prefix=PREFIX)
+        return one.check(10, file_size, crc_property, seen)
+
+    most = room + 42 - key - fixed
+    assert found(most, 1 << 20) == (1, kernel.GOOD)
+    assert found(most + 1, 1 << 20)[0] == 0
+    record = 91 + 24 + 1 + 1 + key + fixed + (20 if crc_property else 0)  # hosts of 20 bytes
+    assert found(1000 - 8 - record, 1000) == (1, kernel.GOOD)
+    assert found(1000 - 8 - record + 1, 1000) == (0, kernel.ILLEGAL)
+
+
+@pytest.mark.parametrize("lost", [True, False], ids=["lost", "found"])
+@pytest.mark.parametrize("room", ["", "properties", "file"])
+def test_a_unique_key_that_comes_or_goes_behind_the_check(lost: bool, room: str):
+    """What a row's key was when it was checked says nothing: what is written is measured again."""
+    before, after = (b"UNIQ_KEY", b"OTHERKEY") if lost else (b"OTHERKEY", b"UNIQ_KEY")
+    names = bytearray(before)
+    body = bytes(100) if room != "file" else bytes(4096 - 8 - 91 - 24 - 1 - 10 - (0 if lost else 42))
+    big = b"v" * (32767 - 10 - (0 if lost else 42)) if room == "properties" else b""
+    one = columns(
+        bodies=texts(body), maps=texts(b"1"), values=texts(big),
+        names=kernel.Texts(memoryview(names), array("i", [0, 8]).tobytes(), b"", False, 0, 1), unique_prefix=PREFIX,
+    )  # fmt: skip
+    size = 4096 if room != "properties" else 40_000
+    buffer, file = bytearray(size), Target()
+    file.size = file.reserved = size
+    file.start = file.wrote = 0
+    file.attach(memoryview(buffer))
+    assert one.check(4096, size, False, bytearray(kernel.QUEUES)) == (1, kernel.GOOD)
+    names[:] = after
+    put = one.put(Appender("ok", HOSTS, 4096, False, 0, 0), file, 0, 5, 1 << 20, {0: Place(0)}, array("q", [0]))
+    file.detach()
+    if lost and room == "properties":
+        assert (put, one.changed, file.wrote) == (0, kernel.LONG, 0)
+    elif lost and room == "file":  # 24 bytes are left that hosts of 20 bytes would take
+        assert (put, one.changed, file.wrote) == (0, kernel.ILLEGAL, 0)
+    else:
+        (found,) = [record.check(buffer, 0, 0, file_end=size, max_size=size)]
+        assert put == 1 and found.properties == after + b"\1" + big + b"\2" + (KEY % 0 if lost else b"")
+
+
+def test_units_of_rows_that_got_a_key_are_not_had_where_the_key_is_wanted():
+    one = columns(tags=texts(b"t", b""), unique_prefix=PREFIX)
+    first, second = written(one, {0: Place(0)})
+    units = array("i", [0, 0]), array("q", [0, 0]), array("q", [0, 0]), bytearray(40)
+    assert one.units(0, 2, 0, 5, array("i", [3]), array("q", [7]), *units) == -1
+    assert one.units(0, 2, 0, 5, array("i", [3]), array("q", [7]), *units, False) == first.size
+    wanted = [(0, first.size, ord("t")), (first.size, second.size, 0)]
+    assert units[3] == b"".join(struct.pack(">qiq", *unit) for unit in wanted)
 
 
 def test_what_was_let_go_is_put_no_more_and_still_makes_units():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -80,10 +81,12 @@ def test_no_id_comes_twice():
 def test_every_door_gives_ids_and_keeps_those_that_are_there(tmp_path: Path):
     with MessageStore(tmp_path, KEYS, unique_keys=True) as store:
         plain, given = Message("T", b"1", keys="k"), Message("T", b"2", properties={"UNIQ_KEY": "MINE", "a": "b"})
+        told: list[Any] = []
         for _ in range(2):
-            assert all(store.put_many([plain, given])) and store.put(plain) and store.put(given)
-        assert all(store.put_batch([plain, given]))
-        assert store.put(Message("T", b"3", properties_bytes=b"a\1b\2"))
+            told += [*store.put_many([plain, given]), store.put(plain), store.put(given)]
+        told += store.put_batch([plain, given])
+        told += [store.put(Message("T", b"3", properties_bytes=b"a\1b\2"))]
+        assert all(told)
         bodies = pa.array([b"4", b"5"], pa.binary())
         tags = pa.array(["t", None])
         maps = pa.array([[("UNIQ_KEY", "MINE")], None], MAP)
@@ -93,6 +96,7 @@ def test_every_door_gives_ids_and_keeps_those_that_are_there(tmp_path: Path):
         assert store.wait_dispatched(10)
         found = records(tmp_path)
         ids = [names.parse_bytes(one.properties).get("UNIQ_KEY") for one in found]
+        assert [one.msg_id for one in told] == ids[: len(told)]
         assert [one.properties for one in found if one.body == b"3"] == [b"a\1b\2"]
         made = [key for key in ids if key not in (None, "MINE")]
         assert ids.count("MINE") == 6 and ids.count(None) == 1 and len(made) == len(found) - 7 == len(set(made))
@@ -101,14 +105,39 @@ def test_every_door_gives_ids_and_keeps_those_that_are_there(tmp_path: Path):
     check_derived(tmp_path)
 
 
+def test_columns_without_an_index_have_ids_and_units(tmp_path: Path):
+    """Then dispatch makes the units of the columns, without reading records."""
+    with MessageStore(tmp_path, KEYS | {"messageIndexEnable": False}, unique_keys=True) as store:
+        bodies = pa.array([b"%d" % n for n in range(9)], pa.binary())
+        assert store.put_columns("T", pa.record_batch({"body": bodies, "tags": pa.array(["t"] * 9)}))
+        assert store.wait_dispatched(10)
+        got = store.get("T", 0, 0, 32).messages
+        assert [m.body for m in got] == [b"%d" % n for n in range(9)] and len({m.msg_id for m in got}) == 9
+    check_derived(tmp_path)
+
+
+def test_who_puts_without_waiting_is_told_the_id_and_who_is_refused_none(tmp_path: Path):
+    with MessageStore(tmp_path, KEYS, unique_keys=True) as store:
+        assert store.put(Message("T/", b"1")).msg_id is None
+        assert store.put(Message("T", b"1")).msg_id
+
+        async def put() -> list[Any]:
+            return [await store.put_async(Message("T", b"2", queue_id=q)) for q in (0, 0, 1)]
+
+        told = [result.msg_id for result in asyncio.run(put())]
+    assert [names.parse_bytes(one.properties)["UNIQ_KEY"] for one in records(tmp_path)][1:] == told
+
+
 def test_an_inner_batch_has_an_id_and_each_message_in_it_too(tmp_path: Path):
     with MessageStore(tmp_path, KEYS, unique_keys=True) as store:
         store.create_topic("B", 1, "BatchCQ")
-        assert all(store.put_batch([Message("B", b"x"), Message("B", b"y", properties={"UNIQ_KEY": "MINE"})]))
+        told = store.put_batch([Message("B", b"x"), Message("B", b"y", properties={"UNIQ_KEY": "MINE"})])
+        assert all(told)
         assert store.put(Message("T", b"6", delay_level=18))
     whole, waiting = records(tmp_path)
     assert len(names.parse_bytes(waiting.properties)["UNIQ_KEY"]) == 32, "the one that it is delivered with"
     within = [names.parse_bytes(one.properties)["UNIQ_KEY"] for one in inner_batch.iterate(whole.body)]
+    assert [one.msg_id for one in told] == within
     assert len({*within, names.parse_bytes(whole.properties)["UNIQ_KEY"]}) == 3 and within[1] == "MINE"
 
 

@@ -68,6 +68,16 @@ def offset_msg_id(host: bytes, physical_offset: int) -> str:
         raise FormatError(f"physical_offset {str(physical_offset)[:40]} does not fit i64") from None
 
 
+def unique_key(prefix: bytes, number: int) -> str:
+    """The client message id of these parts: upper-case digits of all that is the same, and month_ms and counter.
+
+    Args:
+        prefix: the digits of address, pid and loader_hash.
+        number: month_ms << 16 | counter.
+    """
+    return f"{prefix.decode('ascii')}{number:012X}"
+
+
 def parse_offset_msg_id(text: str) -> tuple[str, int, int]:
     """(address, port, log offset) of an offset message id, upper or lower case; the address in its short form.
 

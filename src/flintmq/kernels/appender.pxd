@@ -5,6 +5,7 @@ from libc.stdint cimport uint8_t, int32_t, int64_t, uint32_t
 from flintmq.kernels.append cimport crc_property_room, put_record, record_size
 from flintmq.kernels.crc cimport any_below, clock_ms, copy_bytes, find_either, u32be
 from flintmq.kernels.message cimport Message, PutResult
+from flintmq.kernels.unique_keys cimport Numbers, put_unique_key
 
 cdef extern from "Python.h":
     Py_ssize_t PyUnicode_GET_LENGTH(PyObject *text)
@@ -49,17 +50,20 @@ cdef class Appender:
     cdef public Target target
     cdef public bint held, refusing, closed
     cdef public object begun
+    cdef public Numbers keys
     cdef object _stored, _name
     cdef bytes _hosts, _host
     cdef int64_t _host_flags, _max_body, _made_after
     cdef bint _crc_property
     cdef Topic _topic
     cdef uint8_t _scratch[33000]
+    cdef int64_t _number  # of the unique key that the message gets; -1: none
+    cdef PyObject *_own  # the unique key that the message has; NULL: none
     cpdef object put(self, Message message)
     cdef bint _is_open(self) noexcept
     cdef object _put(self, Message m, int64_t now)
     cdef Topic _find(self, object name)
-    cdef int64_t _encode(self, Message m) noexcept
+    cdef int64_t _encode(self, Message m, int64_t now) noexcept
     cdef int64_t _pair(self, int64_t n, const uint8_t *name, int64_t name_size, PyObject *value) noexcept
 
 cdef class Follower:
@@ -71,3 +75,4 @@ cdef class Putter:
     cdef public Follower follower
 
 cdef bint _special(uint32_t word) noexcept nogil
+cdef bint _is_unique_key(const uint8_t *p, int64_t at) noexcept nogil

@@ -17,7 +17,7 @@ if not cython.compiled:  # the fast way is the compiled one
     PyBytes_AS_STRING = PyBytes_CheckExact = PyBytes_GET_SIZE = PyDict_CheckExact = PyDict_Next = None
     PyLong_AsLongLongAndOverflow = PyLong_CheckExact = PyObject = None
     PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = clock_ms = copy_bytes = None
-    crc_property_room = find_either = put_record = record_size = u32be = utf8 = None
+    crc_property_room = find_either = put_record = put_unique_key = record_size = u32be = utf8 = None
 
 CLOCK_SET_BACK_MS = 3_600_000  # from here on a clock behind the last record is believed
 MOST_BODY = 1 << 16  # bytes of the largest body that is copied with the GIL held
@@ -32,6 +32,9 @@ _WAIT = cython.declare(cython.longlong, 0x57414954)
 _DELA = cython.declare(cython.longlong, 0x44454C41)
 _TIME = cython.declare(cython.longlong, 0x54494D45)
 _INNE = cython.declare(cython.longlong, 0x494E4E45)
+_UNIQ = cython.declare(cython.longlong, 0x554E4951)
+_UKEY = cython.declare(cython.longlong, 0x5F4B4559)  # "_KEY"
+_UNIQUE_SIZE = cython.declare(cython.longlong, 42)
 
 _forks = cython.declare(cython.longlong, 0)
 
@@ -107,6 +110,8 @@ class Appender:
         refusing: puts are refused for now, which the slow way says.
         closed: every put is refused.
         begun: an append that a signal broke off and that must be settled first, or None.
+        keys: numbers of the unique keys that messages without one get, a kernels.unique_keys.Numbers; None: they get
+            none.
     """
 
     def __init__(
@@ -124,7 +129,7 @@ class Appender:
         self._host_flags = 0x30 if len(hosts) == 40 else 0
         self._max_body, self._crc_property = max_body, crc_property
         self.end, self.last_time, self.topics = end, last_time, {}
-        self.target = self.begun = self._name = self._topic = None
+        self.target = self.begun = self.keys = self._name = self._topic = None
         self.held = self.refusing = self.closed = False
         self._made_after = _forks
 
@@ -193,8 +198,9 @@ class Appender:
         topic_size: cython.longlong = len(topic.raw)
         properties: cython.pointer(cython.const[cython.uchar]) = self._scratch
         properties_size: cython.longlong
+        self._number, self._own = -1, cython.NULL
         if m.properties_bytes is None:
-            properties_size = self._encode(m)
+            properties_size = self._encode(m, now)
         else:
             properties_size = _ready(m.properties_bytes)
             if properties_size > 0:
@@ -236,6 +242,12 @@ class Appender:
         result.status, result.store_host = self._stored, self._host
         result.queue_offset, result.physical_offset = place.next, file.start + at
         result.size, result.store_timestamp = size, now
+        if self._number >= 0:
+            result._prefix, result._number = self.keys.prefix, self._number
+        elif self._own != cython.NULL:
+            result._own = cython.cast(object, self._own)
+        else:
+            result._own = m.properties_bytes
         place.next += 1
         file.wrote = at + size
         self.last_time, self.end = now, file.start + at + size
@@ -252,8 +264,12 @@ class Appender:
             self._name, self._topic = name, found
         return found
 
-    def _encode(self, m):
-        """The property string into the scratch buffer, as put_checks.encode_properties does; -1: the slow way."""
+    def _encode(self, m, now):
+        """The property string into the scratch buffer, as put_checks.encode_properties does; -1: the slow way.
+
+        Behind the message's own properties stands a unique key, if they have none and the store gives one: its number
+        is in `_number` then. A key of the message's own is in `_own`.
+        """
         n: cython.longlong = 0
         at: cython.Py_ssize_t = 0
         name: cython.pointer(PyObject) = cython.NULL
@@ -270,7 +286,18 @@ class Appender:
                 p = utf8(name, cython.address(size))
                 if p == cython.NULL or (size >= 4 and _special(u32be(p, 0))):
                     return -1
+                if size == 8 and _is_unique_key(p, 0):
+                    self._own = value
                 n = self._pair(n, p, size, value)
+        if n >= 0 and self.keys is not None and self._own == cython.NULL:
+            self._number = self.keys._reserve(now, 1)
+            if self._number < 0 or n > _MOST_PROPERTIES - _UNIQUE_SIZE:
+                return -1
+            put_unique_key(
+                self._scratch, n, cython.cast(cython.pointer(cython.const[cython.uchar]), self.keys.prefix),
+                self._number,
+            )  # fmt: skip
+            n += _UNIQUE_SIZE
         if n >= 0 and _is_given(m.keys):
             n = self._pair(n, b"KEYS", 4, cython.cast(cython.pointer(PyObject), m.keys))
         if n >= 0 and _is_given(m.tags):
@@ -361,6 +388,11 @@ def _is_given(text: object) -> cython.bint:
 def _special(word):
     """Whether a property's name begins like one that does something: KEYS, TAGS, WAIT, DELAY, TIMER_*, INNER_*."""
     return word == _KEYS or word == _TAGS or word == _WAIT or word == _DELA or word == _TIME or word == _INNE
+
+
+def _is_unique_key(p, at):
+    """Whether eight bytes are the name UNIQ_KEY."""
+    return u32be(p, at) == _UNIQ and u32be(p, at + 4) == _UKEY
 
 
 @cython.cfunc

@@ -1,6 +1,7 @@
 from typing import Any, Final
 
 from flintmq.kernels.message import Message, PutResult
+from flintmq.kernels.unique_keys import Numbers
 
 CLOCK_SET_BACK_MS: Final = 3_600_000
 MOST_BODY: Final = 65_536
@@ -34,6 +35,7 @@ class Appender:
     refusing: bool
     closed: bool
     begun: Any
+    keys: Numbers | None
     @property
     def topics(self) -> dict[str, Topic]: ...
     @property

@@ -9,6 +9,8 @@ cdef class Message:
 cdef class PutResult:
     cdef readonly object status
     cdef object _reason
+    cdef object _prefix, _own  # of the unique key; see msg_id
+    cdef long long _number
     cdef readonly bytes store_host
     cdef readonly long long queue_offset, physical_offset, size, store_timestamp
 

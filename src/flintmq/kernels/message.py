@@ -7,7 +7,8 @@ from collections.abc import Mapping
 import cython
 
 from flintmq.errors import PutFailedError, PutUnknownError
-from flintmq.format.message_id import offset_msg_id
+from flintmq.format.message_id import offset_msg_id, unique_key
+from flintmq.format.properties import UNIQ_KEY, parse_bytes
 
 _MESSAGE = (
     "topic", "body", "tags", "keys", "properties", "queue_id", "flag", "wait", "born_timestamp", "sys_flag",
@@ -239,6 +240,8 @@ class PutResult:
         size: bytes of the record; 0 if nothing was stored.
         store_timestamp: store time in ms.
         store_host: raw address and port, for the offset message id.
+        reason: the rule that refused it.
+        msg_id: its unique key, or the whole property string that it stands in, which is read when somebody asks.
     """
 
     def __init__(
@@ -250,8 +253,10 @@ class PutResult:
         store_timestamp: cython.longlong = 0,
         store_host: bytes = b"",
         reason=None,
+        msg_id=None,
     ):
         self.status, self._reason = status, reason
+        self._prefix, self._number, self._own = None, 0, msg_id
         self.queue_offset = queue_offset
         self.physical_offset = physical_offset
         self.size = size
@@ -286,17 +291,28 @@ class PutResult:
         """Store host and physical offset, upper-case hex; empty if nothing was stored."""
         return offset_msg_id(self.store_host, self.physical_offset) if self.physical_offset >= 0 else ""
 
+    @property
+    def msg_id(self):
+        """The unique key that the message is stored with (property UNIQ_KEY): its own, or the one that the store gave;
+        None if it has none, or nothing was stored."""
+        if self._prefix is not None:
+            return unique_key(self._prefix, self._number)
+        found = parse_bytes(self._own).get(UNIQ_KEY) if isinstance(self._own, bytes) else self._own
+        return found or None  # an empty one is none to whoever reads it
+
     def with_status(self, status):
         """The same with another status."""
-        return PutResult(status, *_values(self, _RESULT)[1:])
+        return PutResult(status, *_values(self, _RESULT)[1:], None, self.msg_id)
 
     def __reduce__(self):
         """Pickled and copied by its fields."""
-        return type(self), (*_values(self, _RESULT), self._reason)
+        return type(self), (*_values(self, _RESULT), self._reason, self.msg_id)
 
     def __eq__(self, other):
         """Equal when all fields are."""
-        return _values(self, _RESULT) == _values(other, _RESULT) if type(other) is type(self) else NotImplemented
+        if type(other) is not type(self):
+            return NotImplemented
+        return _values(self, _RESULT) == _values(other, _RESULT) and self.msg_id == other.msg_id
 
     def __hash__(self):
         return hash(_values(self, _RESULT))

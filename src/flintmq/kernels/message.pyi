@@ -54,6 +54,8 @@ class PutResult:
     def outcome(self) -> Any: ...
     @property
     def offset_msg_id(self) -> str: ...
+    @property
+    def msg_id(self) -> str | None: ...
     def __init__(
         self,
         status: Any,
@@ -63,6 +65,7 @@ class PutResult:
         store_timestamp: int = 0,
         store_host: bytes = b"",
         reason: Any = None,
+        msg_id: str | bytes | None = None,
     ) -> None: ...
     @property
     def reason(self) -> Any: ...

@@ -14,11 +14,10 @@ from array import array
 import cython
 
 if not cython.compiled:  # nothing here runs uncompiled
-    from flintmq.kernels.appender import Appender, Place, Target, _special
+    from flintmq.kernels.appender import Appender, Place, Target, _is_unique_key, _special
 
-    all_ascii = any_below = copy_bytes = hash_text = put_blank_record = put_record = put_unit = record_size = u32be = (
-        None
-    )
+    all_ascii = any_below = copy_bytes = hash_text = put_blank_record = put_record = put_unique_key = None
+    put_unit = record_size = u32be = None
 
 COMPILED = cython.compiled
 QUEUES = 65_536  # queue ids below this can be put as a column
@@ -31,6 +30,7 @@ RESERVED = 3  # a property that has a column of its own, or that delays the mess
 
 _MOST_PROPERTIES = cython.declare(cython.longlong, 32767)
 _QUEUES = cython.declare(cython.longlong, 65536)
+_UNIQUE_SIZE = cython.declare(cython.longlong, 42)
 _NO_CODE = cython.declare(cython.longlong, 0x4000000000000000)
 
 
@@ -140,6 +140,8 @@ class Columns:
         names, values: columns of the properties.
         queue_ids: one a row; empty for queue 0.
         born_times: ms, one a row; empty for the store's clock.
+        unique_prefix, unique_first: of unique keys; each row without one gets that of the first row's number and its
+            own place. An empty prefix: they get none.
 
     Attributes:
         rows: their number.
@@ -148,7 +150,7 @@ class Columns:
             changed it meanwhile. GOOD if nothing.
 
     Raises:
-        ValueError: the columns have different numbers of rows.
+        ValueError: the columns have different numbers of rows, or the prefix has not its size.
     """
 
     rows = cython.declare(cython.longlong, visibility="readonly")
@@ -168,6 +170,10 @@ class Columns:
     _queue_ids: cython.pointer(cython.const[cython.int])  # NULL: all rows go to queue 0
     _born_times: cython.pointer(cython.const[cython.longlong])  # NULL: all have the store's time
     _codes: cython.longlong[::1]  # of the tags as they were written; empty where there are none
+    _unique: bytes
+    _unique_p: cython.pointer(cython.const[cython.uchar])
+    _unique_first: cython.longlong
+    _keyed: cython.bint  # rows without a unique key get one
     _plain: cython.bint  # no row has properties
     _good: cython.bint  # `check` has found all rows good
     _last_queue: cython.longlong
@@ -185,10 +191,16 @@ class Columns:
         values,
         queue_ids: cython.const[cython.int][::1],
         born_times: cython.const[cython.longlong][::1],
+        unique_prefix: bytes = b"",
+        unique_first: cython.longlong = 0,
     ) -> None:
         self._topic, self._bodies, self._tags, self._keys = topic, bodies, tags, keys
         self._maps, self._names, self._values = maps, names, values
-        self._plain = tags is None and keys is None and maps is None
+        if len(unique_prefix) not in (0, 20):
+            raise ValueError("a prefix has 20 digits")
+        self._unique, self._unique_first, self._keyed = unique_prefix, unique_first, len(unique_prefix) > 0
+        self._unique_p = cython.cast(cython.pointer(cython.const[cython.uchar]), unique_prefix)
+        self._plain = tags is None and keys is None and maps is None and not self._keyed
         self.rows, self._topic_size, self.changed = bodies._rows, len(topic), 0
         for column in (tags, keys, maps):
             if column is not None and cython.cast(Texts, column)._rows != self.rows:
@@ -271,6 +283,7 @@ class Columns:
         size: cython.longlong = 0
         k: cython.longlong
         n: cython.longlong
+        keyed: cython.bint = self._keyed
         if self._bodies._size(i) > max_body or not 0 <= self._queue_id(i) < _QUEUES:
             return 1
         if self._plain:
@@ -280,11 +293,15 @@ class Columns:
                 n = self._names._size(k)
                 if n >= 4 and _special(u32be(self._names._p, self._names._offset(k))):
                     return 3
+                if n == 8 and _is_unique_key(self._names._p, self._names._offset(k)):
+                    keyed = False
                 size += n + self._values._size(k) + 2
                 if size > _MOST_PROPERTIES:
                     return 2
                 if _is_odd(self._names, k) or _is_odd(self._values, k):
                     return 1
+        if keyed:
+            size += _UNIQUE_SIZE
         if self._keys is not None:
             n = self._keys._size(i)
             size += n + 6 if n > 0 else 0
@@ -309,9 +326,11 @@ class Columns:
     def _encode(self, i: cython.longlong) -> cython.longlong:
         """The property string of a row that was found good, into the scratch buffer; its size.
 
-        -1 if it is not good any more, which `changed` tells. Its sizes are of copies and are what they were.
+        -1 if it is not good any more, which `changed` tells. Its sizes are of copies and are what they were, but for
+        a unique key, which the row may have lost since, and which it gets then.
         """
         n: cython.longlong = 0
+        keyed: cython.bint = self._keyed
         k: cython.longlong
         size: cython.longlong
         self.changed = 0
@@ -321,11 +340,19 @@ class Columns:
                 copy_bytes(self._scratch, n, self._names._p, self._names._offset(k), size)
                 if size >= 4 and _special(u32be(self._scratch, n)):
                     self.changed = 3
+                if size == 8 and _is_unique_key(self._scratch, n):
+                    keyed = False
                 if any_below(self._scratch, n, size, 3):
                     self.changed = 1
                 n += size
                 self._scratch[n] = 1
                 n = self._value(n + 1, self._values, k)
+        if keyed:
+            put_unique_key(self._scratch, n, self._unique_p, self._unique_first + i)
+            n += _UNIQUE_SIZE
+            if n > _MOST_PROPERTIES:
+                self.changed = 2
+                return -1
         if self._keys is not None and self._keys._size(i) > 0:
             copy_bytes(self._scratch, n, cython.cast(cython.pointer(cython.const[cython.uchar]), b"KEYS\x01"), 0, 5)
             n = self._value(n + 5, self._keys, i)
@@ -397,6 +424,7 @@ class Columns:
         bits: cython.int = cython.cast(cython.int, appender._host_flags)
         crc_property: cython.bint = appender._crc_property
         fixed: cython.longlong = record_size(0, topic_size, 20 if crc_property else 0, bits)
+        extra: cython.longlong = 20 if crc_property else 0
         self._fixed = fixed
         at: cython.longlong = file.wrote
         begin: cython.longlong = at
@@ -413,6 +441,9 @@ class Columns:
                 body: cython.longlong = self._bodies._size(row)
                 queue_id: cython.int = self._queue_id(row)
                 size: cython.longlong = body + properties + fixed
+                if self._keyed and (size > file.size - 8 or properties + extra > _MOST_PROPERTIES):
+                    self.changed = 1  # it had a unique key when it was checked
+                    break
                 if size > file.size - 8 - at:
                     put_blank_record(p, at, file.size - at)
                     behind = at + 8
@@ -458,6 +489,7 @@ class Columns:
         unit_offset: cython.longlong[::1],
         unit_time: cython.longlong[::1],
         unit_bytes: cython.uchar[::1],
+        indexed: cython.bint = True,
     ):
         """The consume queue units of rows that `put` wrote one behind the other, without reading their records.
 
@@ -466,9 +498,11 @@ class Columns:
             numbers: the queue's number by queue id.
             next_offsets: by queue id, the queue offset that its first row here got; moved on.
             unit_queue, unit_offset, unit_time, unit_bytes: take the units, see kernels.units.derive.
+            indexed: whether unique keys are wanted too, which are not to be had here.
 
         Returns:
-            Log offset of the last row's record; -1 if a row has a tag that is not ASCII or more than a tag.
+            Log offset of the last row's record; -1 if a row has a tag that is not ASCII or more than a tag, or a
+            unique key where that is wanted.
 
         Raises:
             ValueError: rows that `put` did not write, or arrays that are too small.
@@ -483,16 +517,17 @@ class Columns:
             or len(unit_bytes) < 20 * n
         ):
             raise ValueError("rows that were not written, or arrays that are too small")
-        if self._keys is not None or self._maps is not None:
+        if self._keys is not None or self._maps is not None or (self._keyed and indexed):
             return -1
         k: cython.longlong = 0
         last: cython.longlong = physical_offset
         code: cython.longlong = 0
+        unique: cython.longlong = _UNIQUE_SIZE if self._keyed else 0
         to: cython.p_uchar = cython.address(unit_bytes[0])
         with cython.nogil:
             while row < end:
                 tag: cython.longlong = self._tags._size(row) if self._tags is not None else 0
-                properties: cython.longlong = tag + 6 if tag > 0 else 0
+                properties: cython.longlong = unique + (tag + 6 if tag > 0 else 0)
                 if tag > 0:
                     code = self._codes[row]
                     if code == _NO_CODE:

@@ -36,6 +36,8 @@ class Columns:
         values: Texts | None,
         queue_ids: array[int] | memoryview,
         born_times: array[int] | memoryview,
+        unique_prefix: bytes = b"",
+        unique_first: int = 0,
     ) -> None: ...
     def check(self, max_body: int, file_size: int, crc_property: bool, seen: bytearray) -> tuple[int, int]: ...
     def put(
@@ -61,4 +63,5 @@ class Columns:
         unit_offset: Numbers,
         unit_time: Numbers,
         unit_bytes: bytearray | memoryview,
+        indexed: bool = True,
     ) -> int: ...

@@ -45,6 +45,7 @@ from flintmq.store.put_checks import encode_properties, message_rule, timer_rule
 from flintmq.store.schedule import scheduled
 from flintmq.store.several import Taken
 from flintmq.store.slow_part import SlowPart
+from flintmq.store.unique_keys import UniqueKeys
 
 log = logging.getLogger("flintmq.commitlog")
 
@@ -98,6 +99,7 @@ class CommitLog:
         host: `ip:port` that records carry as store host, and as born host where the message has none.
         batch_topics: topics of type BatchCQ; may grow.
         ours: whether the store is still this process's to write; asked before each new file.
+        unique: gives messages that have none a unique key; None: nobody does.
 
     Attributes:
         appender: where the log ends, and the queues: the state that both ways share.
@@ -114,9 +116,10 @@ class CommitLog:
         host: str = DEFAULT_HOST,
         batch_topics: Container[str] = frozenset(),
         ours: Callable[[], bool] = lambda: True,
+        unique: UniqueKeys | None = None,
     ) -> None:
         self.files, self.config, self.effects, self.batch_topics = files, config, effects, batch_topics
-        self.ours = ours
+        self.ours, self.unique = ours, unique
         self.host = parse_host(host)
         self.hosts = self.host + self.host
         self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
@@ -132,6 +135,7 @@ class CommitLog:
             state.end,
             state.last_time,
         )
+        self.appender.keys = unique
         self._lacking = False
         self._by_raw: dict[bytes, Topic] = {}
         for (raw, queue_id), offset in state.next_offsets.items():
@@ -186,6 +190,8 @@ class CommitLog:
     def _put_slowly(self, message: Message, delivered: bool = False) -> PutResult:
         """The way of every message that is not plain, and of the first one of a queue or a window."""
         message = message.copied()  # by now somebody may have set fields, and may go on to
+        if self.unique is not None:
+            self.unique.add_to(message)
         if message.delay_level == 0 and message.properties:  # as upstream, which knows a delay by its property alone
             level = java_int(message.properties.get(names.DELAY, "")) if message.properties_bytes is None else None
             message.delay_level = max(level or 0, 0)
@@ -343,7 +349,9 @@ class CommitLog:
                 continue
             self.appended(begun, end)
             self.appender.target = file if self.fast else None
-            return PutResult(PutMessageStatus.PUT_OK, took.offset, file.start + at, end - at, now, self.host)
+            return PutResult(
+                PutMessageStatus.PUT_OK, took.offset, file.start + at, end - at, now, self.host, None, took.properties
+            )
         raise AssertionError("a record that fits an empty file did not fit one")
 
     def write(

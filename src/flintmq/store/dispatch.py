@@ -283,6 +283,7 @@ class Dispatcher:
             self.unit_offset,
             self.unit_time,
             self.unit_bytes,
+            self.rules.index,
         )
         if last < 0:
             return None

@@ -188,7 +188,9 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._files = MappedFileQueue.of(self._places, self.config, effects)
         kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
         self._files.load([(f.path, f.start) for f in kept], state.end)
-        self._log = CommitLog(self._files, self.config, state, effects, batch_topics=batches, ours=self._is_ours)
+        self._log = CommitLog(
+            self._files, self.config, state, effects, batch_topics=batches, ours=self._is_ours, unique=self._unique
+        )
         self._log.handed_over = None if self._external else HandedOver()
         self._poison = Poison(self._poisoned)
         self._counters = Counters(state.next_offsets, state.end, effects)
@@ -212,12 +214,11 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self._poison,
             self._counters,
             peer,
-            self._unique,
         )
         self.waits = self._flush.sync
         self.follower = self._flush if self._flush.sync else self._commits or self._dispatch
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
-        self.quick = None if slow or self._unique is not None else self._log.appender
+        self.quick = None if slow else self._log.appender
         self._groups: dict[tuple[str, str], Group] = {}
         self._reader = Reader(self._files, self._queues, self.config, self._check_open)
         self._retention = Retention(

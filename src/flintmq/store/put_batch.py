@@ -67,6 +67,11 @@ def put_batch(
     for name in SHARED:
         if any(getattr(message, name) != getattr(first, name) for message in messages):
             raise UsageError(f"the messages of a batch differ in {name}; put those that do in a batch of their own")
+    if log.unique is not None:
+        for message in messages:
+            log.unique.add_to(message)
+        if first.topic in log.batch_topics:
+            shared = log.unique.shared(shared)  # of the record; each message within has its own
     own = encode_properties(Message(first.topic, properties=dict(shared or {})))
     if first.topic in log.batch_topics:
         return _put_inner(log, messages, own)
@@ -130,8 +135,8 @@ def _joined(text: bytes, own: bytes) -> bytes:
 def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
     """Write the records, which count together. The put lock is held."""
     now, (first, *_), topic = log.settled_time(), batch.messages, batch.topic
-    place = topic.places.get(first.queue_id)
-    offset = place.next if place is not None else 0
+    queue = topic.places.get(first.queue_id)
+    offset = queue.next if queue is not None else 0
     file = log.writable_file(batch.size + record.BLANK_SIZE)
     if file is not None and file.wrote + batch.size + record.BLANK_SIZE > file.size:
         log.roll(file)
@@ -146,7 +151,8 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
         end = log.write(file, at, message, topic, properties, batch.hosts, offset + number, now)
         if end in (kernel.FULL, kernel.REFUSED):
             raise AssertionError("a batch that was measured did not fit")
-        results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, file.start + at, end - at, now, log.host))
+        place = file.start + at, end - at, now, log.host
+        results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *place, None, properties))
         at = end
     log.appended(begun, at)
     log.appender.target = file if log.fast else None
@@ -191,6 +197,7 @@ def _put_inner(log: CommitLog, messages: Sequence[Message], own: bytes | None) -
             stored.store_timestamp,
             stored.store_host,
             stored.reason,
+            text if stored.physical_offset >= 0 else None,
         )
-        for number in range(len(messages))
+        for number, text in enumerate(texts)
     ]

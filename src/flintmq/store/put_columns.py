@@ -12,11 +12,9 @@ import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import replace
-from itertools import accumulate
 from typing import Any, Literal
 
 from flintmq.errors import UsageError
-from flintmq.format.properties import UNIQ_KEY
 from flintmq.kernels import put_columns as kernel
 from flintmq.kernels.appender import Place, Topic
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutRule
@@ -46,14 +44,13 @@ RULES = {
 }
 
 
-def put_columns(commit_log: CommitLog, name: str, batch: Any, unique: UniqueKeys | None = None) -> ColumnsResult:
+def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     """Append the rows of a record batch as messages of one topic.
 
     Args:
         commit_log: the log.
         name: topic.
         batch: a pyarrow.RecordBatch, see MessageStore.put_columns.
-        unique: gives rows that have none a unique key; None: nobody does.
 
     Returns:
         What became of it; see ColumnsResult.
@@ -68,8 +65,8 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any, unique: UniqueKeys
     if topic is None:
         return ColumnsResult(PutRule.TOPIC.status, reason=PutRule.TOPIC)
     if not kernel.COMPILED:
-        return _one_by_one(commit_log, topic, name, batch, unique)
-    columns = columns_of(topic.raw, batch, unique)
+        return _one_by_one(commit_log, topic, name, batch)
+    columns = columns_of(topic.raw, batch, commit_log.unique)
     config, seen = commit_log.config, bytearray(kernel.QUEUES)
     row, what = columns.check(config.max_message_size, commit_log.files.file_size, config.enabled_append_prop_crc, seen)
     if what != kernel.GOOD:
@@ -168,40 +165,18 @@ def columns_of(topic: bytes, batch: Any, unique: UniqueKeys | None = None) -> ke
     """The columns as the kernel takes them, from their buffers."""
     names = set(batch.schema.names)
     maps = batch.column("properties") if "properties" in names else None
-    properties: tuple[kernel.Texts | None, kernel.Texts | None, kernel.Texts | None] = None, None, None
-    if unique is not None:
-        properties = _with_keys(batch.num_rows, maps, unique)
-    elif maps is not None:
-        properties = _offsets(maps), _texts(maps.keys), _texts(maps.items)
     return kernel.Columns(
         topic,
         _texts(batch.column("body")),
         _texts(batch.column("tags")) if "tags" in names else None,
         _texts(batch.column("keys")) if "keys" in names else None,
-        *properties,
+        _offsets(maps) if maps is not None else None,
+        _texts(maps.keys) if maps is not None else None,
+        _texts(maps.items) if maps is not None else None,
         _numbers(batch, "queue_id", "i"),
         _numbers(batch, "born_timestamp", "q"),
+        *(unique.numbers(batch.num_rows) if unique is not None else ()),
     )
-
-
-def _with_keys(rows: int, maps: Any, unique: UniqueKeys) -> tuple[kernel.Texts, kernel.Texts, kernel.Texts]:
-    """The properties of all rows, with a unique key behind those of each that has none."""
-    given = [list(pairs or ()) for pairs in maps.to_pylist()] if maps is not None else [[] for _ in range(rows)]
-    without = [pairs for pairs in given if not any(name == UNIQ_KEY for name, _ in pairs)]
-    for pairs, key in zip(without, unique.take(len(without)), strict=True):
-        pairs.append((UNIQ_KEY, key))
-    flat = [pair for pairs in given for pair in pairs]
-    return (
-        _made([b"-" * len(pairs) for pairs in given]),
-        _made([name.encode() for name, _ in flat]),
-        _made([value.encode() for _, value in flat]),
-    )
-
-
-def _made(values: list[bytes]) -> kernel.Texts:
-    """A column of these values."""
-    ends = array("q", accumulate((len(value) for value in values), initial=0))
-    return kernel.Texts(b"".join(values), memoryview(ends).cast("B"), b"", True, 0, len(values))
 
 
 def _texts(column: Any) -> kernel.Texts:
@@ -233,12 +208,12 @@ def _numbers(batch: Any, name: str, kind: Literal["i", "q"]) -> memoryview | arr
     return _bytes(column.buffers()[1]).cast(kind)[column.offset : column.offset + len(column)]
 
 
-def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any, unique: UniqueKeys | None) -> ColumnsResult:
+def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> ColumnsResult:
     """The same by objects, where the kernels are not compiled."""
     checked = []
     for row, message in enumerate(messages_of(name, batch)):
-        if unique is not None:
-            message = unique.keyed(message)
+        if commit_log.unique is not None:
+            commit_log.unique.add_to(message)
         properties = encode_properties(message)
         if properties is None:
             return _refused(PutRule.COLUMN_ROW, row)

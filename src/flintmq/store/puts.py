@@ -19,7 +19,6 @@ from flintmq.store.poison import Poison
 from flintmq.store.put_batch import put_batch
 from flintmq.store.put_columns import put_columns
 from flintmq.store.stats import Counters
-from flintmq.store.unique_keys import UniqueKeys
 
 OK = PutMessageStatus.PUT_OK
 
@@ -32,7 +31,6 @@ class Puts:
         log, flush, dispatch: its parts.
         commits: its transient pool's committer, if it has one.
         poison, counters: of the store.
-        unique: gives messages that have none a unique key; None: nobody does.
         peer: whose batches, "5.3.3", "5.4.0" or "5.5.0".
 
     Thread: any.
@@ -48,12 +46,10 @@ class Puts:
         poison: Poison,
         counters: Counters,
         peer: str = PEER_533,
-        unique: UniqueKeys | None = None,
     ) -> None:
         self.config, self.log, self.flush, self.commits, self.dispatch = config, log, flush, commits, dispatch
         self.poison, self.counters, self.peer = poison, counters, peer
         self._async: ModuleType | None = None
-        self._unique = unique
 
     def put(self, message: Message) -> PutResult:
         """One message; returns when its flushDiskType has been kept."""
@@ -73,9 +69,6 @@ class Puts:
     def put_many(self, messages: list[Message], until_refused: bool, delivered: bool) -> list[PutResult]:
         """Messages in order, with one wait for the disk at the end."""
 
-        if self._unique is not None:
-            messages = [self._unique.keyed(message) for message in messages]
-
         def append(many: list[Message]) -> list[PutResult]:
             return self.log.put_many(many, until_refused, delivered)
 
@@ -83,11 +76,6 @@ class Puts:
 
     def put_batch(self, messages: list[Message], shared: Mapping[str, str] | None) -> list[PutResult]:
         """A batch, all or none, with one wait for the disk at the end."""
-
-        if self._unique is not None:
-            if messages and messages[0].topic in self.log.batch_topics:
-                shared = self._unique.shared(shared)  # of the record; each message within has its own
-            messages = [self._unique.keyed(message) for message in messages]
 
         def append(batch: list[Message]) -> list[PutResult]:
             return put_batch(self.log, batch, shared, self.peer)
@@ -108,7 +96,7 @@ class Puts:
     def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
         """Arrow columns, with one wait for the disk at the end."""
         refusal = self._refusal()
-        result = put_columns(self.log, topic, batch, self._unique) if refusal is None else ColumnsResult(refusal)
+        result = put_columns(self.log, topic, batch) if refusal is None else ColumnsResult(refusal)
         if result.count and not self.flush.sync:
             self._carry_on(result.end - result.physical_offset)
         elif result.count and not self.flush.wait_flushed(result.end):
@@ -141,8 +129,6 @@ class Puts:
     def _append(self, message: Message) -> PutResult:
         """The message in the log, or why not."""
         refusal = self._refusal()
-        if self._unique is not None and refusal is None:
-            message = self._unique.keyed(message)
         result = self.log.put(message) if refusal is None else PutResult(refusal)
         if result.status is not OK:
             self.counters.refused(result.status.name)

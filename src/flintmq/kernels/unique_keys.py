@@ -1,0 +1,70 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Numbers of unique keys: the state of who gives them, and the one rule by which the next one follows.
+
+A unique key is a prefix of 20 hexadecimal digits and a number of 12: the time since the month began in ms (8) and a
+counter (4). store/unique_keys.py says what stands in them and starts a month; the fast put (kernels/appender.py) takes
+numbers from here while it holds the GIL, everybody else by store/unique_keys.py.
+"""
+
+import cython
+
+if not cython.compiled:
+    from flintmq.kernels._plain import copy_bytes, put64be, put_hex8
+
+_COUNTER = cython.declare(cython.longlong, 16)  # bits of the counter
+_COUNTER_MASK = cython.declare(cython.longlong, 0xFFFF)
+_PREFIX = cython.declare(cython.longlong, 20)
+
+
+@cython.cclass
+class Numbers:
+    """Gives numbers. It has none until the first month was started.
+
+    Attributes:
+        begin, end: when the month began and ends, ms since 1970.
+        last: the last number that was given.
+        prefix: of the month's keys, upper-case hexadecimal digits.
+
+    Thread: compiled, any; else one at a time.
+    """
+
+    def __init__(self) -> None:
+        self.begin = self.end = 0
+        self.last, self.prefix = -1, b""
+
+    def start(self, begin: cython.longlong, end: cython.longlong, prefix: bytes) -> None:
+        """Start a month.
+
+        Raises:
+            ValueError: the prefix has not its size, or the month has more ms than 32 bits count.
+        """
+        if len(prefix) != _PREFIX or not 0 < end - begin <= 0xFFFFFFFF:
+            raise ValueError("a prefix of 20 bytes and a month of fewer than 2**32 ms")
+        self.begin, self.end, self.last, self.prefix = begin, end, -1, prefix
+
+    def reserve(self, now: cython.longlong, count: cython.longlong):
+        """The first of so many numbers, which nobody else gets; -1 if `now` lies in another month.
+
+        A number has the time in its upper bits, unless more than 65,536 were given in a ms: then the time moves on
+        with the counter, which never comes round.
+        """
+        return self._reserve(now, count)
+
+    def _reserve(self, now, count):
+        """See `reserve`."""
+        if now < self.begin or now >= self.end:
+            return -1
+        following: cython.longlong = self.last + 1
+        timed: cython.longlong = (now - self.begin) << _COUNTER | (following & _COUNTER_MASK)
+        first: cython.longlong = timed if timed > following else following
+        self.last = first + count - 1
+        return first
+
+
+def put_unique_key(to, at, prefix, number):
+    """The property UNIQ_KEY, 42 bytes; up to 12 behind them are written over."""
+    copy_bytes(to, at, cython.cast(cython.pointer(cython.const[cython.uchar]), b"UNIQ_KEY\x01"), 0, 9)
+    copy_bytes(to, at + 9, prefix, 0, _PREFIX)
+    put64be(to, at + 46, number << 16)
+    put_hex8(to, at + 29, to, at + 46)
+    to[at + 41] = 2
