@@ -90,7 +90,6 @@ accessMessageInMemoryMaxRatio: percent of the memory within which a message is n
 maxFilterMessageSize: how many queue entries one get with a filter looks at, in bytes
 flushDelayOffsetInterval: how often the offsets of delay levels are saved
 timerPrecisionMs: how verify and explain read the timer wheel
-brokerId: 0 is the master; light queues' offsets
 defaultTopicQueueNums: queues of a topic that is new
 flushConsumerOffsetInterval: how often committed offsets are saved
 """
@@ -187,6 +186,7 @@ rocksdbWalFileRollingThreshold memTableFlushIntervalMs realTimePersistRocksDBCon
 enableRocksDBLog cleanRocksDBDirtyCQIntervalMin: FlintMQ writes no RocksDB
 statRocksDBCQIntervalSec maxRocksDBIndexQueryDays: FlintMQ writes no RocksDB
 flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval: each flush of queues takes all that is new
+brokerId: brokerRole alone says whether puts are taken
 brokerClusterName brokerName: names are what RocketMQ's clients see; the store holds none
 """
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from flintmq.store.message_store import MessageStore
 from tests.store.engine import KEYS, message, open_small, put_all
+from tests.store.test_retention import Disk, filled, log_files
 
 POOL = {"transientStorePoolEnable": "true"}
 FAR = {"commitIntervalCommitLog": 100_000, "commitCommitLogThoroughInterval": 100_000}
@@ -113,3 +115,101 @@ def test_how_far_a_get_with_a_filter_looks(tmp_path: Path, units: int, found: bo
         store.put(message(1))  # the ninth has another tag
         assert store.wait_dispatched(10)
         assert bool(store.get("T", 0, 0, 1, tags="t1").messages) is found
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "folder", "size"),
+    [
+        ("mappedFileSizeCommitLog", 8192, "commitlog", 8192),
+        ("mappedFileSizeCommitLog", 12288, "commitlog", 12288),
+        ("mappedFileSizeConsumeQueue", 100, "consumequeue/T/0", 100),
+        ("mappedFileSizeConsumeQueue", 301, "consumequeue/T/0", 320),  # whole units of 20 bytes
+        ("mapperFileSizeBatchConsumeQueue", 92, "batchconsumequeue/B/0", 92),
+        ("mapperFileSizeBatchConsumeQueue", 184, "batchconsumequeue/B/0", 184),
+        ("maxHashSlotNum", 16, "index", 40 + 4 * 16 + 20 * 32),
+        ("maxHashSlotNum", 24, "index", 40 + 4 * 24 + 20 * 32),
+        ("maxIndexNum", 12, "index", 40 + 4 * 8 + 20 * 12),
+        ("maxIndexNum", 20, "index", 40 + 4 * 8 + 20 * 20),
+    ],
+)
+def test_the_size_of_files(tmp_path: Path, key: str, value: int, folder: str, size: int):
+    """By RocketMQ's layouts; files go on into the next where one is full, and a restart reads all of them."""
+    with open_small(tmp_path, **{key: value}) as store:
+        store.create_topic("B", 1, "BatchCQ")
+        for number in range(40):
+            store.put(message(number, size=600))
+        for _ in range(5):
+            assert store.put_batch([message(1, "B"), message(2, "B")])[0].outcome.name == "OK"
+        assert store.wait_dispatched(10)
+    sizes = {os.path.getsize(file) for file in (tmp_path / folder).iterdir()}
+    assert sizes == {size} and len(list((tmp_path / folder).iterdir())) >= 2
+    with open_small(tmp_path, **{key: value}) as store:
+        assert (store.get("T", 0, 0).max_offset, store.get("B", 0, 0).max_offset) == (40, 10)
+        assert store.query("T", "k39")[0].queue_offset == 39
+
+
+@pytest.mark.parametrize("most", [1, 3, 10])
+def test_how_many_files_go_at_once(tmp_path: Path, most: int):
+    """deleteFileBatchMax, and never the last file; the rest goes the next time."""
+    with filled(tmp_path, Disk(used=86), files=6, deleteFileBatchMax=most) as store:
+        store._retention.clean_once()
+        assert log_files(store) == list(range(min(most, 5), 6))
+        store._retention.clean_once()
+        assert log_files(store) == list(range(min(2 * most, 5), 6))
+
+
+@pytest.mark.parametrize("pause_ms", [0, 250])
+def test_the_pause_between_two_files_that_go(tmp_path: Path, pause_ms: int):
+    """deleteCommitLogFilesInterval: none before the first."""
+    disk = Disk(used=86)
+    with filled(tmp_path, disk, files=4, deleteCommitLogFilesInterval=pause_ms) as store:
+        disk.slept.clear()
+        store._retention.clean_once()
+        assert log_files(store) == [3] and disk.slept == [pause_ms / 1000] * 2
+
+
+@pytest.mark.parametrize("limit_ms", [1000, 9000])
+def test_how_long_a_reader_keeps_a_name(tmp_path: Path, limit_ms: int):
+    """destroyMapedFileIntervalForcibly."""
+    disk = Disk(used=86)
+    with filled(tmp_path, disk, files=3, destroyMapedFileIntervalForcibly=limit_ms) as store:
+        first = store._files.files[0]
+        assert first.hold()
+        disk.ticks = 1000.0
+        store._retention.clean_once()
+        disk.ticks += limit_ms / 1000 - 0.1
+        store._retention.clean_once()
+        assert log_files(store) == [0, 1, 2]
+        disk.ticks += 0.2
+        store._retention.clean_once()
+        assert log_files(store) == [2]
+        first.release()
+
+
+@pytest.mark.parametrize(
+    ("keys", "soon"),
+    [
+        ({"flushIntervalCommitLog": 10, "flushCommitLogLeastPages": 1}, True),
+        ({"flushIntervalCommitLog": 10, "flushCommitLogLeastPages": 100}, False),
+        ({"flushIntervalCommitLog": 100_000, "flushCommitLogLeastPages": 1}, False),
+        ({"flushIntervalCommitLog": 10, "flushCommitLogLeastPages": 100, "flushCommitLogThoroughInterval": 10}, True),
+    ],
+)
+def test_when_the_log_is_flushed(tmp_path: Path, keys: dict[str, Any], soon: bool):
+    far: dict[str, Any] = {"flushCommitLogThoroughInterval": 100_000, "mappedFileSizeCommitLog": 1 << 20}
+    with MessageStore(tmp_path, config=KEYS | far | keys, dispatch="external") as store:
+        time.sleep(0.1)  # its first look is past
+        for number in range(30):
+            store.put(message(number, size=1000))  # seven pages
+        assert within(lambda: store._files.flushed_where > 0, 5 if soon else 0.4) is soon
+
+
+@pytest.mark.parametrize(("pause_ms", "soon"), [(20, True), (100_000, False)])
+def test_how_often_consumer_offsets_are_saved(tmp_path: Path, pause_ms: int, soon: bool):
+    """flushConsumerOffsetInterval."""
+    keys: dict[str, Any] = {"flushConsumerOffsetInterval": pause_ms, "flushDelayOffsetInterval": 100_000}
+    with open_small(tmp_path, **keys) as store:
+        put_all(store, 3)
+        store.commit_offset("g", "T", 0, 2)
+        saved = tmp_path / "config" / "consumerOffset.json"
+        assert within(lambda: saved.exists() and b"T@g" in saved.read_bytes(), 5 if soon else 0.5) is soon
