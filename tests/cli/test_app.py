@@ -42,6 +42,20 @@ def test_help_lists_every_command_and_so_does_no_argument(run: Run) -> None:
         assert f"\n  {name} " in helped.out
 
 
+def test_the_first_page_names_every_command_that_writes_a_store(run: Run) -> None:
+    """Each by its real name, with its option."""
+    said = " ".join(run("--help").out.split())
+    named = said.partition("No command writes to a store that is there but ")[2].partition(". Output")[0]
+    words = [word.strip() for word in named.replace(" and ", " ").split(",")]
+    assert words == [
+        "put", "recover", "salvage --in-place", "spark dispatch", "spark sink --forget", "spark replay (--into)",
+    ]  # fmt: skip
+    for word in words:
+        names = word.replace("(", "").replace(")", "").split()
+        shown = run(*[name for name in names if not name.startswith("-")], "--help").out
+        assert all(name in shown for name in names if name.startswith("-")), word
+
+
 def test_help_starts_fast_and_pulls_in_nothing_heavy() -> None:
     code = "import sys; from flintmq.cli import app; app.run(['--help']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -17,7 +17,7 @@ from tests.forensics.test_salvage import broken
 from tests.interop.java import VERSIONS, Java, home
 
 pytestmark = pytest.mark.slow
-STORES = ("basic", "batch", "cqext", "crc", "delay", "flags", "lmq", "rolled", "v540")
+STORES = ("basic", "batch", "cqext", "crc", "delay", "flags", "lmq", "rolled", "v540", "v550")
 
 
 @pytest.fixture(params=VERSIONS)

@@ -12,7 +12,8 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.store.stats import LABELS, Times, process_memory
 from tests.storage.faults import Faulty
-from tests.store.engine import KEYS, message, open_small, put_all
+from tests.store.engine import FILE_SIZE, KEYS, message, open_small, put_all
+from tests.store.test_retention import Disk
 
 
 def test_puts_are_counted_since_the_store_was_opened(tmp_path: Path):
@@ -95,6 +96,37 @@ def test_every_put_is_in_one_bucket(tmp_path: Path):
         stats = store.stats()
         assert sum(stats.put_times.values()) == stats.puts == 20
         assert sum(store._flush.times.counts) == 20, "each waited for the disk"
+
+
+@pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to look into")
+@pytest.mark.parametrize("access", [{}, {"transientStorePoolEnable": "true", "transientStorePoolSize": "2"}])
+def test_mapped_files_are_those_that_linux_has_mapped(tmp_path: Path, access: dict[str, str]):
+    """Counted anew by each answer: more with each file, fewer once retention has taken some, none of spare files."""
+
+    def mapped(store: MessageStore) -> tuple[int, int]:
+        folder, found = str(tmp_path / "commitlog"), {}
+        for line in Path("/proc/self/maps").read_text().splitlines():
+            places, _, name = line.partition(" ")
+            if folder in name and int(name[-20:]) <= store._files.last.start:
+                begin, end = (int(place, 16) for place in places.split("-"))
+                found[name[-20:]] = found.get(name[-20:], 0) + end - begin
+        return len(found), sum(found.values())
+
+    def told(store: MessageStore) -> tuple[int, int]:
+        stats = store.stats()
+        return stats.mapped_files, stats.mapped_virtual_bytes
+
+    with open_small(tmp_path, Disk(used=86), **access) as store:
+        assert told(store) == (0, 0)
+        for count in (1, 3, 6):
+            while len(store._files.files) < count:
+                put_all(store, 1, size=700)
+            assert told(store) == mapped(store) == (count, count * FILE_SIZE)
+        store.flush()
+        assert store.wait_dispatched(10)
+        store._checkpoint()
+        store._retention.clean_once()
+        assert told(store) == mapped(store) == (1, FILE_SIZE)
 
 
 def test_memory_is_what_linux_says():

@@ -120,9 +120,10 @@ def _root(
     """Look into Apache RocketMQ message stores, and mend them: offline, without Java.
 
     STORE is the directory with commitlog/ in it. Begin with inspect (what is there?) and verify (is it sound?). No
-    command writes to STORE but put, recover, and salvage --in-place. Output is escaped for terminals; --json gives
-    exact values to programs. Exit codes: 0 fine, 1 damage or a mismatch found, 2 wrong use or not a store; `flintmq
-    help exit-codes` lists the others, `flintmq help` what else is told.
+    command writes to a store that is there but put, recover, salvage --in-place, spark dispatch, spark sink --forget,
+    and spark replay (--into). Output is escaped for terminals; --json gives exact values to programs. Exit codes: 0
+    fine, 1 damage or a mismatch found, 2 wrong use or not a store; `flintmq help exit-codes` lists the others, `flintmq
+    help` what else is told.
     """
 
 
