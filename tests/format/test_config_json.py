@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from flintmq.errors import FormatError
@@ -111,6 +111,34 @@ def test_refused(text: str, position: int, words: str) -> None:
     with pytest.raises(FormatError) as caught:
         cj.parse(text.encode())
     assert (caught.value.reason, caught.value.position) == (words, position)
+
+
+@given(st.text(alphabet="{}[]:,\"'\\/* \n0-1.eEtrufalsn\ufeff\x01\x0bé", max_size=40) | st.recursive(
+    st.none() | st.booleans() | st.integers(-(10**20), 10**20) | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner, max_size=3),
+).map(json.dumps))  # fmt: skip
+@example('{"a":' + "9" * 18 + "}")
+@example('{"a":[[1,{"b":[]}],2]}')
+@example('{"a":-0,"a":"\\t\\/"}')
+def test_what_the_standard_library_reads_is_what_is_read_without_it(text: str) -> None:
+    """It takes most files, and must neither take nor read one in another way."""
+    quick = cj._plain(text)
+    if quick is not None:
+        slow = cj._Reader(text).document()
+        assert repr(quick) == repr(slow), "types and order too"
+
+
+@pytest.mark.parametrize(("text", "position", "words"), REFUSED)
+def test_the_standard_library_takes_nothing_that_is_refused(text: str, position: int, words: str) -> None:
+    assert cj._plain(text) is None
+
+
+def test_a_large_file_is_read_by_the_standard_library(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """topics.json as Java writes it: with thousands of topics the other reader takes a second."""
+    data = (golden("config").path / "config" / "topics.json").read_bytes()
+    expected = cj._Reader(data.decode()).document()
+    monkeypatch.setattr(cj, "_Reader", None)
+    assert cj.parse(data) == expected
 
 
 def test_bounds() -> None:

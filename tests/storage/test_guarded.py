@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -51,6 +52,59 @@ def test_each_call_that_changes_a_disk_stays_below_what_it_is_given(deep: str, t
             pytest.fail(f"{name} followed the link")
         assert snapshot(tmp_path) == before, name
     assert REAL.listdir(inside) == []
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.parametrize("entered", ["consumequeue", "consumequeue/T", "consumequeue/T/0"])
+def test_an_entered_directory_is_the_one_that_was_entered(entered: str, tmp_path: Path) -> None:
+    """Whatever takes its place afterwards, a link included; below it links are followed as little as ever."""
+    root, victim, away = tmp_path / "store", tmp_path / "victim", tmp_path / "away"
+    inside = root / "consumequeue/T/0"
+    for folder in (inside, victim / "T/0", victim / "0"):
+        folder.mkdir(parents=True)
+        (folder / "file").write_bytes(b"precious")
+    (victim / "file").write_bytes(b"precious")
+    below, before = str(root / "consumequeue"), descriptors()
+    path = str(inside / "file")
+    with REAL.entered(str(root / entered), below), REAL.entered(str(root / entered), below):
+        assert REAL.listdir(str(inside), below) == ["file"]
+        (root / entered).rename(away)
+        (root / entered).symlink_to(victim)
+        fd = REAL.open_read(path, below)
+        moved = away / Path(path).relative_to(root / entered)
+        assert (moved.stat().st_ino, moved.stat().st_dev) == (os.fstat(fd).st_ino, os.fstat(fd).st_dev)
+        REAL.close(fd)
+        moved.unlink()
+        moved.symlink_to(victim / "file")
+        with pytest.raises(FlintError, match="symbolic link"):
+            REAL.open_read(path, below)
+    if entered != "consumequeue":  # which may be a link
+        with pytest.raises(FlintError, match="symbolic link|Not a directory"):
+            REAL.open_read(path, below)
+    assert descriptors() == before
+
+
+def test_a_directory_that_cannot_be_entered_is_told_of_by_each_call(tmp_path: Path) -> None:
+    victim, below = tmp_path / "victim", tmp_path / "store"
+    victim.mkdir()
+    below.mkdir()
+    (victim / "file").write_bytes(b"precious")
+    (below / "T").symlink_to(victim)
+    with REAL.entered(str(below / "T"), str(below)), REAL.entered(str(below / "none"), str(below)):
+        assert REAL.listdir(str(below / "T"), str(below)) == REAL.listdir(str(below / "none"), str(below)) == []
+        with pytest.raises(FlintError, match="symbolic link|Not a directory"):
+            REAL.open_read(str(below / "T/file"), str(below))
+        with pytest.raises(FileNotFoundError):
+            REAL.open_read(str(below / "none/file"), str(below))
+    (below / "kept").mkdir()
+    (below / "kept/file").write_bytes(b"x")
+    with pytest.raises(KeyError), REAL.entered(str(below / "kept"), str(below)):
+        raise KeyError
+    (below / "kept").rename(below / "gone")
+    assert REAL.listdir(str(below / "kept"), str(below)) == [], "it is not kept behind the block, an error or not"
 
 
 def test_a_guard_lasts_until_each_who_asked_for_it_is_done(tmp_path: Path) -> None:

@@ -85,6 +85,26 @@ def test_units_are_written_again_from_where_the_mark_says(tmp_path: Path, mark: 
     assert begin_of_dispatch(files, Facts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6)) == begin
 
 
+@pytest.mark.parametrize(
+    ("mark", "dispatched", "listed", "begin"),
+    [
+        (SIZE_2 + 100, SIZE_2 + 100, True, SIZE_2 + 100),  # all units are there: none is written
+        (SIZE_2 + 100, FILE_SIZE, True, FILE_SIZE),
+        (SIZE_2 + 100, SIZE_2 + 100, False, SIZE_2),  # a queue without its files would not be missed
+        (SIZE_2 + 100, SIZE_2 + 101, True, SIZE_2),
+        (SIZE_2 + 100, FILE_SIZE - 1, True, SIZE_2),
+        (SIZE_2 + 100, -1, True, SIZE_2),  # others dispatched
+        (None, -1, True, SIZE_2),  # RocketMQ wrote
+    ],
+)
+def test_after_a_clean_stop_units_are_written_again_but_for_those_that_mark_and_list_tell_of(
+    tmp_path: Path, mark: int | None, dispatched: int, listed: bool, begin: int
+):
+    files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
+    facts = Facts(True, mark=mark, dispatched=dispatched)
+    assert begin_of_dispatch(files, facts, Checkpoint(10**6, 10**6), listed) == begin
+
+
 def test_without_a_mark_nothing_is_known_to_be_dispatched(tmp_path: Path):
     files = two_files(tmp_path, some(FILE_SIZE, 3))
     for mark, dispatched in ((None, 1), (0, 1)):

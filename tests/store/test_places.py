@@ -2,7 +2,7 @@ import pytest
 
 from flintmq.format.record import INNER_BATCH, Record, encode
 from flintmq.message import StoredMessage
-from flintmq.store.places import places
+from flintmq.store.places import places, stands_at
 
 
 def message(topic="T", queue_id=3, queue_offset=7, sys_flag=0, **properties):
@@ -64,3 +64,26 @@ def test_light_queues(topic, names, offsets, light):
 
 def test_no_light_queue_without_its_offsets():
     assert len(places(message(INNER_MULTI_DISPATCH="%LMQ%a"))) == 1
+
+
+@pytest.mark.parametrize("flag", [0x0, 0x4, 0x8, 0xC, INNER_BATCH])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"queue_offset": -1},
+        {"topic": "主题"},
+        {"INNER_BASE": "40", "INNER_NUM": "5"},
+        {"INNER_BASE": "7", "INNER_NUM": "5"},
+        {"INNER_BASE": "x", "INNER_NUM": "5"},
+        {"INNER_MULTI_DISPATCH": "%LMQ%a,T", "INNER_MULTI_QUEUE_OFFSET": "4,5"},
+    ],
+    ids=str,
+)
+def test_a_record_stands_where_its_places_are(flag, more):
+    """Without its properties being parsed, where they do not count."""
+    record = message(sys_flag=flag, **more)
+    there = {(place.topic, place.queue_id, place.offset) for place in places(record)}
+    asked = {(t, q, o) for t in ("T", "主题", "%LMQ%a", "S") for q in (0, 3) for o in (-1, 4, 5, 7, 40)}
+    assert there <= asked
+    assert {place for place in asked if stands_at(record, place[0].encode(), *place[1:])} == there

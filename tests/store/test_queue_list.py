@@ -12,6 +12,7 @@ from flintmq.errors import CorruptStoreError
 from flintmq.message import Message
 from flintmq.store import queue_list
 from flintmq.store.message_store import MessageStore
+from flintmq.store.queue_writer import OpenFiles
 from tests.storage.faults import Faulty
 from tests.store.engine import FILE_SIZE, open_small, put_all, tree
 
@@ -46,6 +47,28 @@ LOST = (
     *(f"consumequeue/U/0/{200 * n:020d}" for n in (0, 2, 4)),
     *(f"batchconsumequeue/B/0/{460 * n:020d}" for n in (0, 2, 4)),
 )
+
+
+@pytest.mark.parametrize("lost", ["", *LOST[:3], "consumequeue/T", "flintmq.queues", "last unit", "last file's size"])
+def test_a_clean_start_writes_no_units_unless_some_are_missing(tmp_path: Path, monkeypatch, lost: str):
+    """The mark says that all are on disk, and the list that no queue lost any; without the list nobody knows."""
+    before = made(tmp_path)
+    last = max((tmp_path / "consumequeue/T/0").iterdir())
+    path = tmp_path / lost
+    if lost == "last unit":
+        data = last.read_bytes().rstrip(b"\0")
+        last.write_bytes(data[: (len(data) - 1) // 20 * 20].ljust(200, b"\0"))
+    elif lost == "last file's size":
+        last.write_bytes(b"")
+    elif lost:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    written: list[str] = []
+    write = OpenFiles.write
+    monkeypatch.setattr(OpenFiles, "write", lambda self, path, *rest: (written.append(path), write(self, path, *rest)))
+    with opened(tmp_path) as store:
+        assert tree(tmp_path, *DERIVED) == before
+        assert bool(written) is bool(lost)
+        assert store.put(Message("T", b"next")).queue_offset == 40
 
 
 @pytest.mark.parametrize("lost", LOST)

@@ -7,10 +7,11 @@ trailing comma, a leading byte order mark, unquoted names. Size, depth and numbe
 
 from __future__ import annotations
 
+import json
 import math
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from flintmq.errors import FormatError
 from flintmq.format.text import java_decode, java_encode, java_int
@@ -45,7 +46,43 @@ def parse(data: bytes | bytearray | memoryview) -> JsonObject:
     """
     if len(data) > MAX_BYTES:
         raise FormatError(f"{len(data)} bytes of JSON, more than the {MAX_BYTES} that are read")
-    return _Reader(java_decode(data)).document()
+    text = java_decode(data)
+    plain = _plain(text)
+    return _Reader(text).document() if plain is None else plain
+
+
+def _plain(text: str) -> JsonObject | None:
+    """The object by the standard library, many times faster, where it reads the text as `_Reader` does; else None.
+
+    Left to `_Reader`: what is no JSON or too much of it, numbers of more than 18 digits or with a fraction, and escapes
+    by number, behind which Java and Python differ on half a pair.
+    """
+    if "\\u" in text or text.count(",") + text.count("{") + text.count("[") > MAX_VALUES:
+        return None
+    try:
+        value = _DECODER.decode(text)
+    except (ValueError, RecursionError):
+        return None
+    inside: list[Any] = [value]
+    for _ in range(MAX_DEPTH if isinstance(value, dict) else 0):
+        below = (one.values() if isinstance(one, dict) else one for one in inside)
+        inside = [one for each in below for one in each if isinstance(one, (dict, list))]
+        if not inside:
+            return cast(JsonObject, value)
+    return None
+
+
+def _short_number(digits: str) -> int:
+    if len(digits) > 18:
+        raise ValueError(digits)
+    return int(digits)
+
+
+def _other_number(digits: str) -> float:
+    raise ValueError(digits)
+
+
+_DECODER = json.JSONDecoder(parse_int=_short_number, parse_float=_other_number, parse_constant=_other_number)
 
 
 def integer(value: Any) -> int | None:

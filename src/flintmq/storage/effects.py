@@ -13,6 +13,7 @@ import errno
 import mmap
 import os
 import stat as stat_module
+import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -28,6 +29,7 @@ _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of an open that a later one may not meet
 _guarded: list[str] = []  # roots of stores that this process writes; changed by single calls, so it needs no lock
+_entered = threading.local()  # .folders: what `Effects.entered` keeps open, path -> descriptor, inner ones behind
 
 
 def _base(path: str) -> str | None:
@@ -147,19 +149,40 @@ class Effects:
                 return []
             raise StoreAccessError(f"{path}: {error.strerror}; check its permissions") from error
 
+    @contextmanager
+    def entered(self, path: str, below: str) -> Iterator[None]:
+        """Keep a directory open for the length of a `with` block: what this thread opens, makes or lists inside it is
+        reached from there, and not step by step from `below` (see open_read) each time. No link is followed on the way
+        to it; one that is missing, or cannot be reached so, is not kept, and each call tells of it as ever."""
+        folders: dict[str, int] = _entered.__dict__.setdefault("folders", {})
+        with ExitStack() as stack:
+            if path not in folders:
+                with suppress(OSError):
+                    folders[path] = stack.enter_context(self._folder(path, below))
+                    stack.callback(folders.pop, path)
+            yield
+
     @staticmethod
     @contextmanager
     def _folder(path: str, below: str) -> Iterator[int]:
         """A descriptor of a directory, reached from `below` without following a symbolic link."""
         assert path == below or path.startswith(below + os.sep), f"{path} is not below {below}"
-        fd = os.open(below, _FOLDER)
+        fd, kept = -1, -1
+        for outer in reversed(_entered.__dict__.get("folders", ())):
+            if len(outer) >= len(below) and (path == outer or path.startswith(outer + os.sep)):
+                below, fd = outer, (kept := _entered.folders[outer])
+                break
         try:
+            if fd < 0:
+                fd = os.open(below, _FOLDER)
             for name in filter(None, path[len(below) :].split(os.sep)):
                 parent, fd = fd, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
-                os.close(parent)
+                if parent != kept:
+                    os.close(parent)
             yield fd
         finally:
-            os.close(fd)
+            if fd not in (kept, -1):
+                os.close(fd)
 
     def size(self, path: str) -> int | None:
         """Bytes of a regular file; None when there is none by this name."""

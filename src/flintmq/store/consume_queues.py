@@ -21,7 +21,7 @@ from flintmq.store import geometry
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, Queue
 from flintmq.store.places import LMQ_PREFIX
 from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter, contradicted
-from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, plain_queue, queue_names, zero_behind
+from flintmq.store.queues import AnyUnit, QueueName, UnitQueue, batch_queue, each_queue_name, plain_queue, zero_behind
 from flintmq.store.report import Report
 from flintmq.store.running_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
 from flintmq.store.small_files import ask_disk
@@ -51,9 +51,9 @@ class ConsumeQueues:
     # -- loading ----------------------------------------------------------------------------------------------------
 
     def names(self) -> Iterator[tuple[str, QueueName]]:
-        """(kind, name) of every queue that has a directory."""
+        """(kind, name) of every queue that has a directory; its topic's is open meanwhile."""
         for kind in (geometry.QUEUES, geometry.BATCH_QUEUES):
-            for name in queue_names(self.root, kind, self.effects):
+            for name in each_queue_name(self.root, kind, self.effects):
                 yield kind, name
 
     def ask_disk(self) -> None:
@@ -63,7 +63,7 @@ class ConsumeQueues:
             OSError: the disk refused.
         """
         for kind in (geometry.QUEUES, geometry.BATCH_QUEUES, geometry.EXT_QUEUES):
-            for name in queue_names(self.root, kind, self.effects):
+            for name in each_queue_name(self.root, kind, self.effects):
                 folder = os.path.join(self.root, kind, name.topic, str(name.queue_id))
                 for path in (os.path.join(folder, file) for file in self.effects.listdir(folder)):
                     if size := self.effects.size(path):

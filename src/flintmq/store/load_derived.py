@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 
 from flintmq.store import queue_list
@@ -13,8 +12,8 @@ from flintmq.store.key_index import KeyIndex
 from flintmq.store.log import LogWalk
 from flintmq.store.log_files import LogFiles
 from flintmq.store.log_sources import OWN
-from flintmq.store.places import places
-from flintmq.store.records import record_at
+from flintmq.store.places import stands_at
+from flintmq.store.records import RecordReader, record_at
 from flintmq.store.recovery import Facts
 
 log = logging.getLogger("flintmq.recovery")
@@ -56,16 +55,13 @@ def load_derived(
         How many records were dispatched.
     """
 
-    def stands(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
-        message = record_at(files, physical_offset, end)
-        if message is None:
-            return False
-        return any(
-            os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
-            for place in places(message)
-        )
+    with RecordReader(files) as read:
 
-    dispatched = queues.load(files.min_offset, end, stands)
+        def stands(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
+            message = read.at(physical_offset, end)
+            return message is not None and stands_at(message, topic, queue_id, offset)
+
+        dispatched = queues.load(files.min_offset, end, stands)
     start = min(dispatched, begin)
     lost = queue_list.lost(ends or {}, queues.next_offsets())
     if lost:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from itertools import islice
 
 from flintmq.config import StoreConfig, key_name
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.config_files import read_config
-from flintmq.store.queues import queue_names
+from flintmq.store.queues import each_queue_name, queue_names
 
 SMALL = {  # dev=True: files that fit a laptop's test
     "mappedFileSizeCommitLog": 1 << 20,
@@ -73,6 +74,7 @@ def queue_file_size(root: str, kind: str, default: int, effects: Effects, least:
         StoreAccessError: a directory may not be listed.
     """
     folder = os.path.join(root, kind)
-    paths = [os.path.join(folder, name.topic, str(name.queue_id)) for name in queue_names(root, kind, effects)[:QUEUES]]
+    names = islice(each_queue_name(root, kind, effects), QUEUES)
+    paths = [os.path.join(folder, name.topic, str(name.queue_id)) for name in names]
     files = (os.path.join(path, file) for path in paths for file in effects.listdir(path, folder))
     return geometry.common_size((size for file in files if (size := effects.size(file) or 0) >= least), default)

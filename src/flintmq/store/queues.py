@@ -72,12 +72,20 @@ def queue_names(root: str, kind: str, effects: Effects = REAL, topics: Iterable[
     Raises:
         StoreAccessError: a directory may not be listed.
     """
+    return list(each_queue_name(root, kind, effects, topics))
+
+
+def each_queue_name(
+    root: str, kind: str, effects: Effects = REAL, topics: Iterable[str] | None = None
+) -> Iterator[QueueName]:
+    """The same one by one, with the directory of each queue's topic kept open until the next one is asked for."""
     folder = os.path.join(root, kind)
-    return [
-        QueueName(topic, queue_id)
-        for topic in (effects.listdir(folder) if topics is None else sorted(filter(is_path, topics)))
-        for queue_id in sorted(_queue_ids(effects.listdir(os.path.join(folder, topic), folder)))
-    ]
+    with effects.entered(folder, folder):
+        for topic in effects.listdir(folder) if topics is None else sorted(filter(is_path, topics)):
+            path = os.path.join(folder, topic)
+            with effects.entered(path, folder):
+                for queue_id in sorted(_queue_ids(effects.listdir(path, folder))):
+                    yield QueueName(topic, queue_id)
 
 
 def _queue_ids(names: list[str]) -> Iterator[int]:
@@ -157,17 +165,19 @@ class UnitQueue:
         self.files = self._list() if is_path(name.topic) else ()
         self._starts = [file.start for file in self.files]
         self._held: dict[str, int] | None = None
+        self._last = "", 0, b""  # path, position and bytes of what was read last while files are held
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Open each file once, when it is first read, and keep it open for the length of a `with` block."""
+        """Open each file once, when it is first read, and keep it open for the length of a `with` block. What is read
+        in it may be some milliseconds old: for who alone writes the queue."""
         self._held = {}
         try:
             yield
         finally:
             for fd in self._held.values():
                 self._effects.close(fd)
-            self._held = None
+            self._held, self._last = None, ("", 0, b"")
 
     def _list(self) -> tuple[UnitFile, ...]:
         """The files in order, each cut to whole units and to where the next one begins."""
@@ -350,11 +360,17 @@ class UnitQueue:
 
     def _bytes(self, file: UnitFile, position: int, count: int) -> bytes:
         """Bytes of a file; fewer, or none, if it shrank or vanished."""
+        path, first, data = self._last
+        if path == file.path and first <= position and position + count <= first + len(data):
+            return data[position - first : position - first + count]
         try:
             with self._reading(file) as fd:
-                return self._effects.pread(fd, count, position)
+                data = self._effects.pread(fd, count, position)
         except FileNotFoundError:
             return b""
+        if self._held is not None:
+            self._last = file.path, position, data
+        return data
 
     @contextmanager
     def _reading(self, file: UnitFile) -> Iterator[int]:

@@ -86,14 +86,16 @@ def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
     return files.min_offset
 
 
-def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
-    """From where every unit is written again: after an unclean stop, where queues surely are on disk no more. The mark
-    says so; else it is the last file that the checkpoint knows to have been dispatched to queues that are on disk (D10:
-    the log may have been flushed further than they were)."""
+def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint, listed: bool = False) -> int:
+    """From where every unit is written again: where queues surely are on disk no more. The mark says so, after a clean
+    stop beside the list of where queues ended (`listed`), which tells of those that lost their files; else it is the
+    last file after a clean stop, and after an unclean one the last file that the checkpoint knows to have been
+    dispatched to queues that are on disk (D10: the log may have been flushed further than they were)."""
     begin = begin_of_walk(files, facts, known)
-    if facts.clean:
+    marked = files.min_offset <= facts.dispatched <= (facts.mark or 0)
+    if facts.clean and not (marked and listed):
         return begin
-    if files.min_offset <= facts.dispatched <= (facts.mark or 0):
+    if marked:
         return facts.dispatched
     for file in reversed(files.files):
         first = record_at(files, file.start) if file.start <= begin else None
@@ -373,7 +375,7 @@ def recover(
         small.forget_indexed()
         state = LogState(end, last_time, offsets_of_log(root, files, dispatcher, end))
         return Recovered(state, verdict, recovery.decisions, recovery.lost)
-    begin = begin_of_dispatch(files, recovery.facts, known)
+    begin = begin_of_dispatch(files, recovery.facts, known, bool(ends))
     if index is not None:
         index.recover(end, small, files.min_offset)
     queues.files.unsure = not recovery.facts.clean

@@ -223,6 +223,10 @@ class SimDisk(Effects):
     def listdir(self, path: str, below: str | None = None) -> list[str]:
         return sorted(self.folders.get(path, ()))
 
+    @contextmanager
+    def entered(self, path: str, below: str) -> Iterator[None]:
+        yield
+
     @staticmethod
     @contextmanager
     def _folder(path: str, below: str) -> Iterator[int]:
