@@ -247,9 +247,9 @@ def test_the_end_of_a_large_file_is_found_with_few_looks(written: int, holes: bo
             file.write(bytes(6_000_000 - 20 * written))
     disk = Opens()
     queue = plain_queue(str(tmp_path), QueueName("T", 0), disk)
-    with queue.held():
-        assert queue.end() == written
-        assert queue.first_kept(0, written) == 0
+    with queue.held() as held:
+        assert held.end() == written
+        assert held.first_kept(0, written) == 0
     assert disk.opened == 1
     if holes:
         assert disk.read <= 140_000, "of six million bytes"

@@ -155,12 +155,18 @@ class Effects:
         reached from there, and not step by step from `below` (see open_read) each time. No link is followed on the way
         to it; one that is missing, or cannot be reached so, is not kept, and each call tells of it as ever."""
         folders: dict[str, int] = _entered.__dict__.setdefault("folders", {})
-        with ExitStack() as stack:
-            if path not in folders:
-                with suppress(OSError):
-                    folders[path] = stack.enter_context(self._folder(path, below))
-                    stack.callback(folders.pop, path)
+        folder = None if path in folders else self._folder(path, below)
+        try:
+            if folder is not None:
+                folders[path] = folder.__enter__()
+        except OSError:
+            folder = None
+        try:
             yield
+        finally:
+            if folder is not None:
+                del folders[path]
+                folder.__exit__(None, None, None)
 
     @staticmethod
     @contextmanager

@@ -83,12 +83,10 @@ class ConsumeQueues:
         for kind, name in self.names():
             topic = os.fsencode(name.topic)
             if kind == geometry.QUEUES:
-                units = plain_queue(self.root, name, self.effects)
-                with units.held():
+                with plain_queue(self.root, name, self.effects).held() as units:
                     end, cut = self._load_plain(topic, name, units, log_begin, stands)
             else:
-                units = batch_queue(self.root, name, self.effects)
-                with units.held():
+                with batch_queue(self.root, name, self.effects).held() as units:
                     end, cut = self._load_batch(topic, name, units, log_begin, stands)
             dispatched = max(dispatched, end)
             if cut:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator, Mapping
 
 from flintmq.store import queue_list
@@ -12,7 +13,7 @@ from flintmq.store.key_index import KeyIndex
 from flintmq.store.log import LogWalk
 from flintmq.store.log_files import LogFiles
 from flintmq.store.log_sources import OWN
-from flintmq.store.places import stands_at
+from flintmq.store.places import places
 from flintmq.store.records import RecordReader, record_at
 from flintmq.store.recovery import Facts
 
@@ -59,7 +60,10 @@ def load_derived(
 
         def stands(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
             message = read.at(physical_offset, end)
-            return message is not None and stands_at(message, topic, queue_id, offset)
+            return message is not None and any(
+                os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
+                for place in places(message)
+            )
 
         dispatched = queues.load(files.min_offset, end, stands)
     start = min(dispatched, begin)

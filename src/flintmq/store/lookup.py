@@ -69,6 +69,7 @@ class QueueLookup:
         self._lock = threading.RLock()
         self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
         self._bounds: dict[QueueName, Bounds] = {}
+        self._topics: dict[QueueName, str] = {}  # of the first records, where they were read
         self._misleading = False  # some queue's files tell nothing: the log is asked
 
     # -- which queues there are -------------------------------------------------------------------------------------
@@ -217,10 +218,15 @@ class QueueLookup:
         """What the queue's files say, checked against the log: the messages that are dispatched."""
         with self._lock:
             if name not in self._bounds:
-                self._bounds[name] = self._read_bounds(name)
+                with self.units(name).held() as units:
+                    self._bounds[name] = self._read_bounds(name, units)
             return self._bounds[name]
 
-    def _read_bounds(self, name: QueueName) -> Bounds:
+    def first_topic(self, name: QueueName) -> str | None:
+        """Topic of the first record that the queue's files lead to; None if `file_bounds` did not come upon it."""
+        return self._topics.get(name)
+
+    def _read_bounds(self, name: QueueName, units: UnitQueue) -> Bounds:
         """The last unit that leads to a record of this queue, and the first that points into the log.
 
         Units at or behind the log's end are left over from a cut, and so may be some before it. Where the queue's end
@@ -228,11 +234,14 @@ class QueueLookup:
 
         Files of which a thousand units lead nowhere are not asked any further, and all queues come from the log.
         """
-        units, log = self.units(name), self.snapshot.log
+        log = self.snapshot.log
         if not units.files:
             return Bounds(0, 0)
-        log_end, log_begin = self.snapshot.end, log.min_offset
-        last = units.bisect(lambda u: not units.leads(u) or u.physical_offset < log_end, units.end()) - 1
+        log_end, log_begin, stop = self.snapshot.end, log.min_offset, units.end()
+        unit = units.unit(stop - 1)
+        last = stop - 1
+        if unit is None or not units.leads(unit) or unit.physical_offset >= log_end:  # mostly none of it
+            last = units.bisect(lambda u: not units.leads(u) or u.physical_offset < log_end, stop) - 1
         for number in range(last, units.first - 1, -1):
             if number <= last - UNITS_TRIED:
                 self._mislead()
@@ -257,10 +266,13 @@ class QueueLookup:
         """
         begin = self.snapshot.log.min_offset
         # A hole counts as content: what it lost can still be found in the log.
-        number = units.bisect(lambda u: u.is_written and not (units.leads(u) and u.physical_offset >= begin), last)
+        number, unit = units.first, units.unit(units.first)
+        if unit is None or not units.leads(unit) or unit.physical_offset < begin:  # mostly nothing has expired
+            number = units.bisect(lambda u: u.is_written and not (units.leads(u) and u.physical_offset >= begin), last)
         for at in range(number, min(last + 1, number + UNITS_TRIED)):
             message, first, _ = self._stands(name, units, at)
             if message is not None:
+                self._topics[name] = message.topic
                 return first
             if not units.is_batch:
                 return at

@@ -6,7 +6,6 @@ the record itself tells. RocketMQ appends to its queues instead, which is the sa
 
 from __future__ import annotations
 
-import os
 from typing import NamedTuple
 
 from flintmq.format import properties
@@ -18,7 +17,7 @@ from flintmq.message import StoredMessage
 
 LMQ_PREFIX = "%LMQ%"
 _PLACED = (TRANSACTION_NONE, TRANSACTION_COMMIT)  # prepared and rolled-back records stand nowhere
-_BATCH = properties.INNER_BASE.encode()
+_INNER = b"INNER_"  # begins each property that gives a record more places than its own
 
 
 def split_names(text: str) -> list[str]:
@@ -49,29 +48,14 @@ def places(message: StoredMessage) -> list[Place]:
     Prepared and rolled-back records stand nowhere, and nothing stands at a negative offset. An inner batch fills as
     many offsets as it has messages.
     """
-    if message.sys_flag & TRANSACTION_MASK not in _PLACED:
-        return []
-    offset, messages = messages_of(message.properties, message.queue_offset)
-    own = Place(message.topic, message.queue_id, offset, max(messages, 1))
-    return [*([own] if offset >= 0 else []), *light_places(message)]
-
-
-def stands_at(message: StoredMessage, topic: bytes, queue_id: int, offset: int) -> bool:
-    """Whether a record fills this offset of a queue first, or alone.
-
-    Args:
-        message: the record.
-        topic: the name of the queue's topic, raw.
-        queue_id, offset: of the place.
-    """
     own = message.fields
-    plain = own.sys_flag & TRANSACTION_MASK in _PLACED and _BATCH not in own.properties
-    if plain and offset >= 0 and (own.topic, own.queue_id, own.queue_offset) == (topic, queue_id, offset):
-        return True  # mostly, and no properties were parsed
-    return any(
-        os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
-        for place in places(message)
-    )
+    if own.sys_flag & TRANSACTION_MASK not in _PLACED:
+        return []
+    if _INNER not in own.properties:  # mostly: then they need not be parsed
+        return [Place(message.topic, own.queue_id, own.queue_offset)] if own.queue_offset >= 0 else []
+    offset, messages = messages_of(message.properties, message.queue_offset)
+    first = Place(message.topic, message.queue_id, offset, max(messages, 1))
+    return [*([first] if offset >= 0 else []), *light_places(message)]
 
 
 def light_places(message: StoredMessage) -> list[Place]:

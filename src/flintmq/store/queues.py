@@ -168,16 +168,17 @@ class UnitQueue:
         self._last = "", 0, b""  # path, position and bytes of what was read last while files are held
 
     @contextmanager
-    def held(self) -> Iterator[None]:
-        """Open each file once, when it is first read, and keep it open for the length of a `with` block. What is read
-        in it may be some milliseconds old: for who alone writes the queue."""
-        self._held = {}
+    def held(self) -> Iterator[UnitQueue]:
+        """The same queue, for one thread and the length of a `with` block: it opens each file once, when it is first
+        read, and keeps what it read last, which others may change meanwhile."""
+        held = UnitQueue.__new__(UnitQueue)
+        held.__dict__ |= self.__dict__
+        held._held = {}
         try:
-            yield
+            yield held
         finally:
-            for fd in self._held.values():
+            for fd in held._held.values():
                 self._effects.close(fd)
-            self._held, self._last = None, ("", 0, b"")
 
     def _list(self) -> tuple[UnitFile, ...]:
         """The files in order, each cut to whole units and to where the next one begins."""
@@ -219,8 +220,8 @@ class UnitQueue:
 
     def unit(self, number: int) -> AnyUnit | None:
         """One unit, written or not; None where no file is."""
-        found = self.read(number, 1)
-        return found[0] if found else None
+        data = self.raw(number, 1)
+        return self.layout.unpack(data) if len(data) == self.layout.size else None
 
     def units(self, number: int, stop: int) -> Iterator[tuple[int, AnyUnit]]:
         """(number, unit) of all units in [number, stop) that files hold, zeros and pre-blank ones included."""
@@ -290,8 +291,12 @@ class UnitQueue:
 
     def _data_end(self, file: UnitFile) -> int:
         """A position in a file behind which it is known to hold a hole only; its size if the disk knows of none."""
+        if self._held is None:
+            with self.held() as held:
+                return held._data_end(file)
         low, high, probe = 0, file.size, _PAGE
-        with suppress(FileNotFoundError), self._reading(file) as fd:
+        with suppress(FileNotFoundError):
+            fd = self._held_open(file, self._held)
             while high - low > _PAGE:
                 data = self._effects.next_data(fd, probe)
                 low, high = (low, probe) if data is None else (max(probe, data), high)
@@ -364,24 +369,20 @@ class UnitQueue:
         if path == file.path and first <= position and position + count <= first + len(data):
             return data[position - first : position - first + count]
         try:
-            with self._reading(file) as fd:
-                data = self._effects.pread(fd, count, position)
+            if self._held is None:
+                with self._effects.reading(file.path, self._below) as fd:
+                    return self._effects.pread(fd, count, position)
+            data = self._effects.pread(self._held_open(file, self._held), count, position)
         except FileNotFoundError:
             return b""
-        if self._held is not None:
-            self._last = file.path, position, data
+        self._last = file.path, position, data
         return data
 
-    @contextmanager
-    def _reading(self, file: UnitFile) -> Iterator[int]:
-        """A descriptor of a file, for the length of a `with` block."""
-        if self._held is None:
-            with self._effects.reading(file.path, self._below) as fd:
-                yield fd
-        else:
-            if file.path not in self._held:
-                self._held[file.path] = self._effects.open_read(file.path, self._below)
-            yield self._held[file.path]
+    def _held_open(self, file: UnitFile, held: dict[str, int]) -> int:
+        """A descriptor of a file, opened once."""
+        if file.path not in held:
+            held[file.path] = self._effects.open_read(file.path, self._below)
+        return held[file.path]
 
 
 def plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:

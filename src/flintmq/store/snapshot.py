@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cached_property
 
 from flintmq.config import StoreConfig
@@ -20,7 +22,7 @@ from flintmq.store import geometry
 from flintmq.store.config_files import BrokerConfig, read_config
 from flintmq.store.log import LogEnd, find_end
 from flintmq.store.log_files import LogFiles
-from flintmq.store.records import record_at
+from flintmq.store.records import RecordReader, record_at
 from flintmq.store.recovery import read_facts
 from flintmq.store.report import Report
 
@@ -80,6 +82,7 @@ class Snapshot:
         self._end: LogEnd | None = None
         self._lock = threading.Lock()
         self._told: set[str] = set()
+        self._own = threading.local()  # .reader: see `held`
 
     @property
     def _last(self) -> int | None:
@@ -141,10 +144,20 @@ class Snapshot:
 
     def record(self, physical_offset: int) -> StoredMessage | None:
         """The record that counts at this log offset and lies before the log's end, or None."""
-        message = record_at(self.log, physical_offset)
+        reader: RecordReader | None = getattr(self._own, "reader", None)
+        message = record_at(self.log, physical_offset) if reader is None else reader.at(physical_offset)
         if message is None or physical_offset + message.size <= self._floor:
             return message
         return message if physical_offset + message.size <= self.end else None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the log file open from which this thread took a record last, for the length of a `with` block."""
+        with RecordReader(self.log) as self._own.reader:
+            try:
+                yield
+            finally:
+                self._own.reader = None
 
     @cached_property
     def replay_start(self) -> int | None:

@@ -15,6 +15,8 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterable
+from itertools import groupby
+from operator import attrgetter
 
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.message import StoredMessage
@@ -161,8 +163,15 @@ class StreamQueues:
             self._heights.pop(name, None)
 
     def _look_at(self, names: set[QueueName]) -> None:
+        with self._lookup.snapshot.held():
+            for topic, queues in groupby(sorted(names), key=attrgetter("topic")):
+                below = os.path.join(self.root, geometry.QUEUES)
+                with self._effects.entered(os.path.join(below, topic), below):
+                    self._look_at_each(queues)
+
+    def _look_at_each(self, names: Iterable[QueueName]) -> None:
         begin = self.log.min_offset
-        for name in sorted(names):
+        for name in names:
             low, high, end = self._bounds(name)
             if self._lookup.units(name).files:
                 self._plain.add(name)
@@ -232,10 +241,13 @@ class StreamQueues:
             return True
         if name not in self._light:
             low, high, _ = self._bounds(name)
-            found = self._lookup.next_message(name, low, high)
-            if found is None:
-                return False
-            self._light[name] = found[1].topic != name.topic
+            topic = self._lookup.first_topic(name)
+            if topic is None:
+                found = self._lookup.next_message(name, low, high)
+                if found is None:
+                    return False
+                topic = found[1].topic
+            self._light[name] = topic != name.topic
         return self._light[name]
 
     def of_directories(self) -> bool:
