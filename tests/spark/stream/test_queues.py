@@ -93,7 +93,9 @@ def looks(monkeypatch):
     """The queues whose files were asked for their ends, each time that they were."""
     asked = []
     read = QueueLookup._read_bounds
-    monkeypatch.setattr(QueueLookup, "_read_bounds", lambda lookup, name: (asked.append(name), read(lookup, name))[1])
+    monkeypatch.setattr(
+        QueueLookup, "_read_bounds", lambda lookup, name, *files: (asked.append(name), read(lookup, name, *files))[1]
+    )
     return asked
 
 
