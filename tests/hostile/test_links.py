@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import shutil
 import stat
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from flintmq.cli import app
 from flintmq.errors import FlintError
 from flintmq.message import Message
 from flintmq.storage.effects import REAL
@@ -80,10 +82,8 @@ def engine(root: Path) -> None:
         store._retention.clean_once()
 
 
-@pytest.mark.parametrize("link", LINKS)
-def test_the_engine_follows_no_link_below_a_store(link: str, sound: Path, tmp_path: Path) -> None:
-    root, victim = tmp_path / "store", tmp_path / "victim"
-    shutil.copytree(sound, root)
+def linked(link: str, root: Path, victim: Path) -> None:
+    """Put a link to `victim` in the place of what a store holds there, or would."""
     if link == "index/FILE":
         link = "index/" + sorted(os.listdir(root / "index"))[0]
     place = root / link
@@ -101,16 +101,92 @@ def test_the_engine_follows_no_link_below_a_store(link: str, sound: Path, tmp_pa
         (victim / f"{0:020d}").write_bytes(b"precious")
     place.parent.mkdir(parents=True, exist_ok=True)
     place.symlink_to(victim)
-    before = snapshot(victim) if victim.is_dir() else victim.read_bytes()
+
+
+def content(victim: Path) -> object:
+    return snapshot(victim) if victim.is_dir() else (victim.lstat().st_mode, victim.read_bytes())
+
+
+@pytest.mark.parametrize("link", LINKS)
+def test_the_engine_follows_no_link_below_a_store(link: str, sound: Path, tmp_path: Path) -> None:
+    root, victim = tmp_path / "store", tmp_path / "victim"
+    shutil.copytree(sound, root)
+    linked(link, root, victim)
+    before = content(victim)
     told = ""
     try:
         engine(root)
     except (FlintError, OSError) as error:
         told = str(error)
-    after = snapshot(victim) if victim.is_dir() else victim.read_bytes()
-    assert after == before, told
+    assert content(victim) == before, told
     if link.startswith(("consumequeue", "batchconsumequeue")):
         assert "symbolic link" in told and link.rsplit("/", 1)[0] in told and "\n" not in told
+
+
+SETS = [word for key, value in (KEYS | BATCH).items() for word in ("--set", f"{key}={value}")]
+
+
+def torn(root: Path) -> None:
+    """Leave it as a crash would: a torn last record, the newest units and items not there."""
+    (root / "abort").write_bytes(b"1")
+    files = [file for file in sorted((root / "commitlog").iterdir()) if any(file.read_bytes())]  # no spare one
+    data = files[-1].read_bytes()
+    end = len(data.rstrip(b"\0"))
+    files[-1].write_bytes(data[: end - 20] + bytes(len(data) - end + 20))
+    (root / "flintmq.mark").unlink()
+    (root / "flintmq.queues").unlink()
+
+
+def damaged(root: Path) -> None:
+    """A body, a queue file, the index and the topics say something else; a file of each is not there."""
+    for name, at in ((f"commitlog/{0:020d}", 150), (f"consumequeue/T/0/{0:020d}", 3)):
+        with open(root / name, "r+b") as file:
+            file.seek(at)
+            file.write(b"\xff\xff")
+    for name in os.listdir(root / "index"):
+        with open(root / "index" / name, "r+b") as file:
+            file.seek(45)
+            file.write(b"\xff\xff")
+    (root / "batchconsumequeue" / "B" / "0" / f"{0:020d}").unlink()
+    (root / "config" / "topics.json").write_text("{")
+
+
+COMMANDS: dict[str, tuple[Callable[[Path], None], list[str]]] = {
+    "put": (lambda root: None, ["put", "STORE", "T", "body", "--queue", "0", "--key", "k"]),
+    "recover": (torn, ["recover", "STORE"]),
+    "salvage in place": (damaged, ["salvage", "STORE", "--in-place", "--yes"]),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_no_command_follows_a_link_below_a_store(
+    command: str, sound: Path, tmp_path: Path, capsysbinary: pytest.CaptureFixture[bytes]
+) -> None:
+    """Each link of the table; without one the command does its work, with one it does so or ends with a line."""
+    prepare, words = COMMANDS[command]
+    wrong, codes = {}, {}
+    # The first two are the engine, whose test has all.
+    for number, link in enumerate(["", *(LINKS if "salvage" in command else LINKS[::2])]):
+        root, victim = tmp_path / str(number) / "store", tmp_path / str(number) / "victim"
+        shutil.copytree(sound, root)
+        prepare(root)
+        before_all = snapshot(root)
+        if link:
+            linked(link, root, victim)
+        before = content(victim) if link else None
+        codes[link] = app.run([str(root) if word == "STORE" else word for word in (*words, *SETS)])
+        said = capsysbinary.readouterr()
+        assert b"Traceback" not in said.out + said.err and b"internal error" not in said.err, (link, said)
+        if link and content(victim) != before:
+            wrong[link] = said
+        if codes[link] not in (0, 1) and not said.err.strip():
+            wrong[link] = "not a word"
+        if any(b'"state": "apply"' in journal.read_bytes() for journal in root.glob("quarantine/*/journal.json")):
+            wrong[link] = "half done"
+        if not link:
+            assert snapshot(root) != before_all and codes[link] in (0, 1), said
+    assert wrong == {}
+    assert set(codes.values()) > {codes[""]}, "some link is refused"
 
 
 @pytest.mark.parametrize("link", ["consumequeue/T", "consumequeue/T/0", "consumequeue/T/0/00000000000000000000"])

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.config import StoreConfig
-from flintmq.errors import StoreLockedError, UsageError
+from flintmq.errors import StoreAccessError, StoreLockedError, UsageError
 from flintmq.forensics import salvage_journal as journals
 from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage_covers import LEAST, Range, covers
@@ -41,6 +41,9 @@ from flintmq.store.search import store_times
 from flintmq.store.snapshot import list_log
 
 _PIECE = 1 << 20
+_WITHOUT_LINKS = (
+    geometry.LOG, geometry.QUEUES, geometry.EXT_QUEUES, geometry.BATCH_QUEUES, geometry.INDEX, geometry.CONFIG,
+)  # fmt: skip
 
 
 @dataclass
@@ -90,9 +93,10 @@ def plan_in_place(
     config = config or StoreConfig()
     root = geometry.open_root(local_only(root), config, effects)
     geometry.refuse_rocksdb_queues(root, effects)
+    _refuse_links(root)
     if dry_run:
         return _plan_dry(root, config, peer, progress, effects)
-    lock = StoreLock(root)
+    lock = _taken(root, effects)
     try:
         finished = []
         for journal in journals.Journal.all(root, effects):
@@ -104,8 +108,33 @@ def plan_in_place(
         mending.plan()
         return mending
     except BaseException:
-        lock.release()
+        _let_go(lock, root, effects)
         raise
+
+
+def _refuse_links(root: str) -> None:
+    """A link is no damage, and no mending goes behind it: better to stop before anything is planned or half done."""
+    for name in _WITHOUT_LINKS:
+        for folder, folders, files in os.walk(os.path.join(root, name)):
+            for path in (os.path.join(folder, inside) for inside in sorted(folders + files)):
+                if os.path.islink(path):
+                    raise StoreAccessError(
+                        f"{path}: is a symbolic link, which a store does not hold; put the data itself there, or name "
+                        "the place by a storePath key; nothing was changed"
+                    )
+
+
+def _taken(root: str, effects: Effects) -> StoreLock:
+    """The store's lock; from now on no link below the store is followed."""
+    lock = StoreLock(root)
+    effects.guard(root)
+    return lock
+
+
+def _let_go(lock: StoreLock, root: str, effects: Effects) -> None:
+    if lock.held:
+        lock.release()
+        effects.unguard(root)
 
 
 def _plan_dry(root: str, config: StoreConfig, peer: str, progress: Progress | None, effects: Effects) -> Mending:
@@ -127,7 +156,7 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
         As plan_in_place; UsageError: nothing is to be undone, or the store was written since.
     """
     root = geometry.open_root(local_only(root), config or StoreConfig(), effects)
-    lock = StoreLock(root)
+    lock = _taken(root, effects)
     try:
         undone = []
         for journal in reversed(Journal.all(root, effects)):
@@ -138,7 +167,7 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
             raise UsageError(f"{root}: there is no salvage in place to undo")
         return undone
     finally:
-        lock.release()
+        _let_go(lock, root, effects)
 
 
 class Mending:
@@ -181,7 +210,7 @@ class Mending:
             if self.journal.folder.endswith(".new"):
                 journals.drop(self.journal)
             if self.lock is not None:
-                self.lock.release()
+                _let_go(self.lock, self.root, self.effects)
 
     def plan(self) -> None:
         """Fill the journal; the store stays as it is."""

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from pathlib import Path
 
 import pytest
 
 from flintmq.config import StoreConfig
-from flintmq.errors import ConfigError, CorruptStoreError, StoreLockedError, UsageError
+from flintmq.errors import ConfigError, CorruptStoreError, FlintError, StoreLockedError, UsageError
 from flintmq.forensics.rebuild import rebuild
+from flintmq.message import Message
 from flintmq.spark.jobs.dispatch import dispatch
 from flintmq.storage.dispatch_lock import DispatchLock
 from flintmq.store.view import open_store
 from tests.compat.stores import Golden
+from tests.hostile.test_links import BATCH, LINKS, content, linked, sound  # noqa: F401 - a fixture
 from tests.spark.jobs.dispatching import derived, differing, tasks_as_calls
 from tests.store.engine import KEYS, open_small, put_all
+
+CONFIG = StoreConfig.from_keys(KEYS | BATCH)
 
 
 def settings(store: Golden) -> tuple[StoreConfig, str]:
@@ -57,6 +62,31 @@ def test_a_log_on_object_storage(golden, objects, tmp_path, monkeypatch, name):
     made = dispatch(None, url, str(tmp_path / "into"), there, peer, once=True, max_bytes=1)
     rebuild(str(store.path), str(tmp_path / "local"), config, peer)
     assert differing(tmp_path / "into", tmp_path / "local") == [] and made.rounds > 1
+
+
+def test_no_link_below_the_directory_is_followed(sound, tmp_path, monkeypatch):  # noqa: F811
+    """Each link of the engine's table that a dispatch could meet; a round before made all that is there."""
+    tasks_as_calls(monkeypatch, twice=False)
+    root, made = tmp_path / "store", tmp_path / "made"
+    shutil.copytree(sound, root)
+    run(root, made, CONFIG)
+    with open_small(root, enableConsumeQueueExt="true") as store:
+        put_all(store, 40, 60, size=100)
+        store.put_batch([Message("B", b"x"), Message("B", b"y")])
+    told = {}
+    for number, link in enumerate(["", *(link for link in LINKS if "queue" in link or "index" in link)]):
+        into, victim = tmp_path / str(number) / "into", tmp_path / str(number) / "victim"
+        shutil.copytree(made, into)
+        if link:
+            linked(link, into, victim)
+        before = content(victim) if link else None
+        try:
+            run(root, into, CONFIG)
+        except (FlintError, OSError) as error:
+            told[link] = str(error)
+        assert not link or content(victim) == before, link
+    assert "" not in told and len(told) >= 6, told
+    assert all("link" in text and "\n" not in text for text in told.values()), told
 
 
 def _below(root: Path, kind: str) -> dict[str, bytes]:
