@@ -28,6 +28,7 @@ demo: install ## The whole story: orders, a stream into Delta, kill -9, the coun
 	$(BIN)/python -m flintmq.testing.demo $(ARGS)
 
 test: install ## Run the tests, two files at a time; ARGS="tests/store -k recovery" for some of them
+	$(if $(ARGS),,$(BIN)/python -m tests.class_archive)
 	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile)
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels

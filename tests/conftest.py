@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from flintmq.kernels import _select
-from tests import order
+from tests import class_archive, order, turns
 from tests.compat.stores import GOLDEN_NAMES, Golden
 from tests.objects.server import Server, running
 from tests.one_java import OneJava
@@ -16,18 +16,22 @@ from tests.pages import ENVIRONMENT
 from tests.skips import register
 
 # Spark's Java machines live for seconds here: compiling what is hot a second time, and better, costs each of them half
-# of its processor time. In the environment, so that it holds for processes that tests start too.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
+# of its processor time, and loading classes half of the rest. In the environment, so that it holds for processes that
+# tests start too.
+os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
+os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.QUICK)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """A skip that nobody allowed is a failure; several workers get the longest files first."""
     register(config)
+    turns.agree()
     order.with_several_workers(config)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """The longest files first, with several workers."""
+    """With several workers: one version of RocketMQ a test, the longest files first."""
+    turns.take(config, items)
     order.sort(config, items)
 
 
