@@ -66,6 +66,34 @@ def test_a_signal_amid_the_work(
     assert [signal.getsignal(one) for one in CODES] == before
 
 
+@pytest.mark.parametrize("name", ["sql", "sql --output"])
+def test_a_signal_that_python_drops_amid_a_finalizer(
+    run: Run, golden: Callable[[str], Golden], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    """As where DuckDB lets a stream go: nothing is told of it, and no answer is written."""
+    pytest.importorskip("duckdb", reason="duckdb is not installed")
+    from flintmq.arrow import sql
+
+    real, gone = sql._batch_rows, []
+
+    class Stream:
+        def __del__(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            gone.append(1)
+
+    def let_go(messages: object) -> int:
+        Stream()
+        return real(messages)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(sql, "_batch_rows", let_go)
+    monkeypatch.chdir(tmp_path)
+    hook = sys.unraisablehook
+    found = run("sql", golden("basic").path, *LONG[name])
+    assert gone == [], "the signal came behind the call"
+    assert (found.code, found.out, found.err) == (130, "", "")
+    assert os.listdir(tmp_path) == [] and sys.unraisablehook is hook
+
+
 def test_ignored_signals_stay_ignored(monkeypatch: pytest.MonkeyPatch):
     """As under nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from flintmq.cli import signals
 from flintmq.cli.text import printable
 from flintmq.errors import CorruptStoreError, FlintError
 
@@ -126,12 +127,14 @@ class Output:
 
         Raises:
             PipeClosed: the reader has gone.
+            KeyboardInterrupt: a signal came before the next row, and was dropped on its way.
         """
         block: list[str] = []
         length = 0
         most = 0 if sys.stdout.isatty() else BLOCK_BYTES
         try:
             for row in rows:
+                signals.check()
                 block.append(row)
                 length += len(row)
                 if length >= most:

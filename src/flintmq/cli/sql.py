@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from flintmq.cli import signals
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -150,6 +151,7 @@ def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:
             write_parquet(part, answer)
         else:
             write_lines(part, lines(form, answer))
+        signals.check()
         os.rename(part, target)
     finally:
         if os.path.exists(part):
