@@ -7,21 +7,50 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
+import pytest
+
+from flintmq.config import StoreConfig
 from flintmq.forensics.findings import Findings
 from flintmq.forensics.ground import Ground
+from flintmq.forensics.rebuild import rebuild
 from flintmq.forensics.unit_files import Disk
 from flintmq.forensics.verify import verify
 from flintmq.forensics.verify_queue_set import QueueSet
 from flintmq.storage.effects import REAL
+from flintmq.store import opening
 from flintmq.store.config_files import read_config
+from flintmq.store.message_store import MessageStore
 from tests.compat.stores import Golden
 from tests.forensics.makers import check, codes, config_of, tiny
+from tests.store.engine import KEYS, open_small, put_all
 
 
 def topics(root: Path, *names: str) -> None:
     (root / "config").mkdir(exist_ok=True)
     table = {name: {"topicName": name} for name in names}
     (root / "config" / "topics.json").write_text(json.dumps({"topicConfigTable": table}))
+
+
+def test_engine_rebuild_and_verify_have_one_rule_for_the_size_of_queue_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """What most files of the first queues have, though most of all files have another size."""
+    monkeypatch.setattr(opening, "QUEUES", 3)
+    for topic, queues, size in (("A", 3, 200), ("B", 5, 400)):
+        with open_small(tmp_path / "s", mappedFileSizeConsumeQueue=size) as store:
+            put_all(store, 1, topic=topic, queue_id=0)
+            for queue in range(1, queues):
+                put_all(store, 1, topic=topic, queue_id=queue)
+            assert store.wait_dispatched(10)
+    keys = {name: value for name, value in KEYS.items() if name != "mappedFileSizeConsumeQueue"}
+    with MessageStore(tmp_path / "s", config=keys) as store:
+        assert store.config.mapped_file_size_consume_queue == 200
+    config = StoreConfig.from_keys(keys)
+    rebuild(str(tmp_path / "s"), str(tmp_path / "made"), config)
+    assert {file.stat().st_size for file in (tmp_path / "made/consumequeue").rglob("0" * 20)} == {200}
+    found = [defect for defect in verify(str(tmp_path / "s"), config).defects if defect.code == "queue-file-size"]
+    assert len(found) == 5 and {(defect.expected, defect.found) for defect in found} == {("200 bytes", "400 bytes")}
+    assert all("/consumequeue/B/" in str(defect.file) for defect in found)
 
 
 def test_a_queue_without_files(golden: Callable[[str], Golden], tmp_path: Path):

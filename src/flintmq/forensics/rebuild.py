@@ -16,8 +16,6 @@ from typing import Any
 
 from flintmq.config import StoreConfig
 from flintmq.errors import ConfigError, UsageError
-from flintmq.format.batch_queue import BATCH_UNIT_SIZE
-from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
 from flintmq.format.index import HEADER, PEER_533, checked_peer
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
@@ -35,7 +33,6 @@ from flintmq.store.report import Report
 from flintmq.store.snapshot import list_log
 
 STAGING = ".flintmq-rebuild"
-EXT_LEAST = EXT_UNIT.min_size + FILE_END_ROOM  # bytes of an extension file that can hold a unit
 RESULTS = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
 Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
@@ -142,9 +139,9 @@ def plan_of(
         list_log(root, config, effects),
         read_facts(root, effects),
         DispatchRules.of(config, batch_topics(root, effects), peer),
-        -(-_file_size(root, geometry.QUEUES, UNIT_SIZE, config, effects) // UNIT_SIZE) * UNIT_SIZE,
-        _file_size(root, geometry.EXT_QUEUES, EXT_LEAST, config, effects) if _has_ext(root, config, effects) else 0,
-        _file_size(root, geometry.BATCH_QUEUES, BATCH_UNIT_SIZE, config, effects),
+        -(-_file_size(root, geometry.QUEUES, config, effects) // UNIT_SIZE) * UNIT_SIZE,
+        _file_size(root, geometry.EXT_QUEUES, config, effects) if _has_ext(root, config, effects) else 0,
+        _file_size(root, geometry.BATCH_QUEUES, config, effects),
         slots,
         items,
     )
@@ -157,14 +154,11 @@ _SIZE_KEYS = {
 }
 
 
-def _file_size(root: str, kind: str, least: int, config: StoreConfig, effects: Effects) -> int:
-    """Bytes of a file of this kind: the key if it was given, else what the store's own files have, else the default.
-
-    Files of fewer than `least` bytes, which hold no unit, do not count.
-    """
+def _file_size(root: str, kind: str, config: StoreConfig, effects: Effects) -> int:
+    """Bytes of a file of this kind: the key if it was given, else what the store's own files have, else the default."""
     size = int(str(config.key(_SIZE_KEYS[kind])))
     if _SIZE_KEYS[kind] not in config.given:
-        size = queue_file_size(root, kind, size, effects, least)
+        size = queue_file_size(root, kind, size, effects)
     return size
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -21,6 +21,7 @@ from flintmq.kernels.runs import run_length
 from flintmq.store import geometry
 from flintmq.store.config_files import BrokerConfig
 from flintmq.store.dispatch import BATCH, Block, Dispatcher, DispatchRules, Queue
+from flintmq.store.opening import queue_file_size
 from flintmq.store.places import LMQ_PREFIX
 from flintmq.store.queues import ExtQueue, QueueName, queue_names
 
@@ -107,14 +108,7 @@ class QueueSet:
         if _SIZE_KEYS[kind] in self.config.given:
             plain = kind == geometry.QUEUES
             return self.config.consume_queue_file_size if plain else self.config.mapper_file_size_batch_consume_queue
-        folder, effects = os.path.join(self.root, kind), self.disk.effects
-        sizes: Counter[int] = Counter()
-        for name in self.on_disk[kind]:
-            path = os.path.join(folder, name.topic, str(name.queue_id))
-            sizes.update(effects.size(os.path.join(path, file)) or 0 for file in effects.listdir(path, folder))
-            if sizes.total() > 1000:
-                break
-        return geometry.common_size(sizes.elements(), 0)
+        return queue_file_size(self.root, kind, 0, self.disk.effects) if self.on_disk[kind] else 0
 
     def _has_light_queues(self) -> bool:
         """Nothing but their directories tells that a broker had light queues, if the keys do not."""

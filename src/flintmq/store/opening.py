@@ -7,6 +7,9 @@ from collections.abc import Mapping
 from itertools import islice
 
 from flintmq.config import StoreConfig, key_name
+from flintmq.format.batch_queue import BATCH_UNIT_SIZE
+from flintmq.format.consume_queue import UNIT_SIZE
+from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
 from flintmq.storage.effects import Effects
 from flintmq.store import geometry
 from flintmq.store.config_files import read_config
@@ -45,6 +48,11 @@ def batch_topics(root: str, effects: Effects) -> set[str]:
 
 
 QUEUES = 100  # whose files are asked for their size
+_LEAST = {  # bytes of a file that can hold a unit
+    geometry.QUEUES: UNIT_SIZE,
+    geometry.BATCH_QUEUES: BATCH_UNIT_SIZE,
+    geometry.EXT_QUEUES: EXT_UNIT.min_size + FILE_END_ROOM,
+}
 _SIZES = {
     geometry.QUEUES: "mappedFileSizeConsumeQueue",
     geometry.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
@@ -60,15 +68,16 @@ def with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreCo
     return config
 
 
-def queue_file_size(root: str, kind: str, default: int, effects: Effects, least: int = 20) -> int:
-    """Bytes that most files of this kind have, of the first hundred queues: for engine and rebuild; verify asks all.
+def queue_file_size(root: str, kind: str, default: int, effects: Effects) -> int:
+    """Bytes that most files of this kind have, of the first hundred queues: for engine, rebuild and verify.
+
+    Files that are too short for a unit do not count.
 
     Args:
         root: of the store.
         kind: directory of the queues.
         default: what is given where there are none.
         effects: the disk.
-        least: shorter files hold no unit, and do not count.
 
     Raises:
         StoreAccessError: a directory may not be listed.
@@ -77,4 +86,4 @@ def queue_file_size(root: str, kind: str, default: int, effects: Effects, least:
     names = islice(each_queue_name(root, kind, effects), QUEUES)
     paths = [os.path.join(folder, name.topic, str(name.queue_id)) for name in names]
     files = (os.path.join(path, file) for path in paths for file in effects.listdir(path, folder))
-    return geometry.common_size((size for file in files if (size := effects.size(file) or 0) >= least), default)
+    return geometry.common_size((size for file in files if (size := effects.size(file) or 0) >= _LEAST[kind]), default)
