@@ -13,6 +13,7 @@ from flintmq.forensics.findings import Findings
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.effects import Effects
+from flintmq.storage.where import FOLDERS
 from flintmq.store import config_files, geometry
 from flintmq.store.config_files import BrokerConfig
 
@@ -27,22 +28,15 @@ TABLES: Final = {
     "consumerFilter.json": ("filterDataByTopic",),
     "consumerOrderInfo.json": ("table",),
 }
-# What RocketMQ 5.3.3 to 5.5.0 make in a store's root; `rocksdbstore/` and others are told apart below.
+# What RocketMQ 5.3.3 to 5.5.0 and FlintMQ make in a store's root; `rocksdbstore/` and others are told apart below.
 ROOT_NAMES: Final = frozenset(
     [
+        *FOLDERS,
         "abort",
         "abort.bak",
         "checkpoint",
         "lock",
-        "commitlog",
-        "consumequeue",
-        "consumequeue_ext",
-        "batchconsumequeue",
-        "index",
-        "config",
         "timerwheel",
-        "timerlog",
-        "compaction",
         "epochFileCheckpoint",
         "epochFileCheckpoint.bak",
         "brokerIdentity",
@@ -51,7 +45,6 @@ ROOT_NAMES: Final = frozenset(
         "flintmq.puts",
         "flintmq.queues",
         "flintmq.staged",
-        "quarantine",
         "salvage.jsonl",
         "copy.jsonl",
     ]
