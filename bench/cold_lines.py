@@ -71,7 +71,7 @@ def ours(path: Path, config: dict[str, int], queues: list[tuple[str, int, int]],
     """Microseconds a get."""
     chance = random.Random(19)
     wanted = [(t, q, chance.randrange(end)) for t, q, end in chance.choices(queues, k=count)]
-    with MessageStore(path, config) as store:
+    with MessageStore(path, config, unique_keys=False) as store:
         began = time.perf_counter()
         for topic, queue_id, offset in wanted:
             [message] = store.get(topic, queue_id, offset, 1).messages

@@ -184,7 +184,7 @@ def store(folder: Path) -> Iterator[tuple[str, str]]:
 
     def fresh(**keys: object) -> MessageStore:
         shutil.rmtree(folder / "store", ignore_errors=True)
-        return MessageStore(folder / "store", config={"mappedFileSizeCommitLog": 256 * MIB} | keys)
+        return MessageStore(folder / "store", config={"mappedFileSizeCommitLog": 256 * MIB} | keys, unique_keys=False)
 
     for text, keys in (("put, `ASYNC_FLUSH`", {}), ("... with the transient pool", {"transientStorePoolEnable": True})):
         with fresh(**keys) as made:

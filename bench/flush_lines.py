@@ -45,7 +45,7 @@ def folder(context: Context, name: str) -> Iterator[Path]:
 @contextmanager
 def sync_store(context: Context) -> Iterator[MessageStore]:
     """A store that answers a put when it is on disk, after its first put."""
-    with folder(context, "sync") as path, MessageStore(path, flush_disk_type="SYNC_FLUSH") as store:
+    with folder(context, "sync") as path, MessageStore(path, flush_disk_type="SYNC_FLUSH", unique_keys=False) as store:
         store.put(Message("Bench", BODY))
         yield store
 
@@ -175,7 +175,7 @@ def p8(context: Context) -> list[Result]:
 MEMORY_SCRIPT = """
 import json, sys, time
 from flintmq import Message, MessageStore
-with MessageStore(sys.argv[1]) as store:
+with MessageStore(sys.argv[1], unique_keys=False) as store:
     store.put(Message("Bench", b"x"))
     time.sleep(1)
     idle = store.stats().memory_bytes
@@ -223,7 +223,7 @@ def putting(context: Context, keys: dict[str, Any], change: Callable[[MessageSto
     """Put 1 KB messages over a few files: microseconds a put, processor microseconds of the whole process, and the
     time in ms below which 999 of 1000 puts stayed, warm-up of the first file left out."""
     count = context.mib * 1024 // 4
-    with folder(context, "pages") as path, MessageStore(path, keys, effects=effects) as store:
+    with folder(context, "pages") as path, MessageStore(path, keys, effects=effects, unique_keys=False) as store:
         change(store)
         message = Message("Bench", bytes(1000), tags="TagA")
         store.put(message)

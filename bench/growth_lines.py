@@ -34,7 +34,7 @@ WRITER = """
 import mmap, sys, time
 from flintmq import Message, MessageStore
 root, counter, messages, size = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-with open(counter, "r+b") as file, MessageStore(root) as store:
+with open(counter, "r+b") as file, MessageStore(root, unique_keys=False) as store:
     told = memoryview(mmap.mmap(file.fileno(), 8)).cast("q")
     body, put = bytes(range(256)) * (size // 256), store.put
     began = time.perf_counter()
@@ -197,7 +197,7 @@ def write_orders(path: Path, count: int) -> None:
     """A store of JSON bodies."""
     from flintmq import Message, MessageStore
 
-    with MessageStore(path) as store:
+    with MessageStore(path, unique_keys=False) as store:
         for n in range(count):
             order = {"id": n, "total": n / 8, "name": f"order {n}" + "." * (n % 300), "tags": ["a", "b"][: n % 3]}
             store.put(Message("Orders", json.dumps(order).encode(), queue_id=n & 7))

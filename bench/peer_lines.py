@@ -21,7 +21,7 @@ Peer = Callable[[Context, int, int, bool], float]  # groups, messages of each, d
 def own(context: Context, groups: int, size: int, durable: bool) -> float:
     """Groups of so many messages; if durable, each before the next."""
     disk = "SYNC_FLUSH" if durable else "ASYNC_FLUSH"
-    with folder(context, "own") as path, MessageStore(path, flush_disk_type=disk) as store:
+    with folder(context, "own") as path, MessageStore(path, flush_disk_type=disk, unique_keys=False) as store:
         store.put(Message("Bench", BODY))
         put, began = store.put, time.perf_counter()
         for _ in range(groups):

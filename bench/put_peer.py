@@ -62,7 +62,7 @@ KINDS = {"one": put_one, "timed": put_timed, "four": put_four, "columns": put_co
 
 def main(path: str, kind: str, size: int, count: int, warm: int) -> None:
     kind, _, pool = kind.partition("+")
-    with MessageStore(path, POOL if pool else None) as store:
+    with MessageStore(path, POOL if pool else None, unique_keys=False) as store:
         KINDS[kind](store, size, warm)
         store.wait_dispatched()
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()

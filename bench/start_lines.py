@@ -18,7 +18,7 @@ from rebuild_lines import less
 SCRIPT = """
 import sys
 from flintmq import MessageStore
-with MessageStore(sys.argv[1]) as store:
+with MessageStore(sys.argv[1], unique_keys=False) as store:
     assert store.wait_dispatched()
 """
 

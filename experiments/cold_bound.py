@@ -48,7 +48,7 @@ def main(folder: str, mib: int) -> None:
     """Write, then measure."""
     root = Path(folder) / "store"
     count = mib * (1 << 20) // 4096
-    with MessageStore(root, KEYS) as store:
+    with MessageStore(root, KEYS, unique_keys=False) as store:
         body = os.urandom(BODY)
         results = store.put_many(Message("Cold", body, queue_id=0) for _ in range(count))
         units = [(r.physical_offset, r.size) for r in results]
@@ -64,7 +64,7 @@ def main(folder: str, mib: int) -> None:
         return read(int.from_bytes(unit[:8], "big"), int.from_bytes(unit[8:12], "big"))
 
     def by_store(warm: bool) -> float:
-        with MessageStore(root, KEYS) as store:
+        with MessageStore(root, KEYS, unique_keys=False) as store:
             if warm:
                 for file in (root / "consumequeue").glob("*/*/*"):
                     file.read_bytes()

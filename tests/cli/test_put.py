@@ -22,7 +22,9 @@ def test_a_message_is_stored_and_scanned(run: Run, tmp_path: Path) -> None:
     store = tmp_path / "store"
     result = run("put", store, "Orders", "hello", "--tag", "paid", "--key", "order-1", "--queue", 3)
     assert (result.code, result.err) == (0, "")
-    assert result.out == "PUT_OK  Orders/3/0  @0  125 B  7F00000100002A9F0000000000000000\n"
+    said, msg_id = result.out.removesuffix("\n").rsplit(" ", 1)
+    assert said == "PUT_OK  Orders/3/0  @0  167 B  7F00000100002A9F0000000000000000  msg_id" and len(msg_id) == 32
+    assert run("query", store, "Orders", msg_id).out.count("Orders/3/0") == 1
     row = json.loads(run("scan", store, "--json").out)
     assert (row["topic"], row["queue_id"], row["tags"], row["keys"], row["body"]) == (
         "Orders",
@@ -38,9 +40,17 @@ def test_each_line_is_a_message(run: Run, tmp_path: Path, monkeypatch: pytest.Mo
     feed(monkeypatch, b"one\ntwo\r\n\nfour")
     result = run("put", tmp_path / "store", "T", "--lines", "--json", "--set", "flushDiskType=SYNC_FLUSH")
     assert [row["queue_offset"] for row in result.rows] == [0, 1, 2, 3]
+    told = [row["msg_id"] for row in result.rows]
+    assert [row["msg_id"] for row in run("scan", tmp_path / "store", "--json").rows] == told and len(set(told)) == 4
     assert {row["outcome"] for row in result.rows} == {"ok"} and result.code == 0
     bodies = [json.loads(line)["body"] for line in run("scan", tmp_path / "store", "--json").out.splitlines()]
     assert bodies == ["b25l", "dHdv", "", "Zm91cg=="]
+
+
+def test_no_unique_key_where_none_is_wanted(run: Run, tmp_path: Path) -> None:
+    said = run("put", tmp_path / "store", "T", "x", "--no-unique-key").out
+    assert said == "PUT_OK  T/0/0  @0  93 B  7F00000100002A9F0000000000000000\n"
+    assert run("put", tmp_path / "store", "T", "x", "--no-unique-key", "--json").rows[0]["msg_id"] is None
 
 
 def test_standard_input_is_the_body(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

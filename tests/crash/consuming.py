@@ -121,7 +121,7 @@ def check_all(root: Path, ledger: Path, contract: Callable[[Path, Path], Any]) -
     assert found.wrong == {}, found
     told = read(root.parent / "consumed")
     rest: dict[tuple[str, int], list[int]] = {}
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         for topic in TOPICS:
             with store.consumer(GROUP, topic, idle_ms=0) as consumer:
                 for m in consumer:

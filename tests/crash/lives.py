@@ -148,7 +148,7 @@ def _child(root: Path, ledger: Ledger, life: Life) -> None:
 
 def _open(root: Path, life: Life) -> MessageStore:
     keys = KEYS | {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool}
-    return MessageStore(root, config=keys, effects=Dying(life.at_call, life.kernel_puts))
+    return MessageStore(root, config=keys, effects=Dying(life.at_call, life.kernel_puts), unique_keys=False)
 
 
 def puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: Iterator[int]) -> Outcome | None:

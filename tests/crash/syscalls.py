@@ -92,7 +92,7 @@ def life(root: Path, ledger: Ledger, kind: tuple[str, bool], number: int, goes_o
     where, raised = "open", ""
     keys = KEYS | {"flushDiskType": disk, "transientStorePoolEnable": pool, "flushIntervalCommitLog": 20}
     try:
-        store = MessageStore(root, config=keys)
+        store = MessageStore(root, config=keys, unique_keys=False)
         where = "put"
         for n in range(PUTS):
             answer = puts(store, ledger, Life(number, number + n, disk, pool=pool), 0, iter((n,)))

@@ -45,7 +45,7 @@ def fill(
         try:
             lines, numbers = Ledger(ledger), iter(range(PUTS))
             keys = {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool, "flushIntervalCommitLog": 20}
-            store = MessageStore(root, config=KEYS | keys)
+            store = MessageStore(root, config=KEYS | keys, unique_keys=False)
             first = "ok"
             while first == "ok" and (n := next(numbers, None)) is not None:
                 first = puts(store, lines, life, 0, iter((n,))).value  # type: ignore[union-attr]
@@ -160,7 +160,7 @@ def test_a_sync_that_failed_is_told_and_the_store_works_after_reopening(
         thin.unmount()
         thin.mount()
         thin.write_pages_alone()
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         assert store.wait_dispatched(30)
     forget(root)
     found = judge(root, ledger)

@@ -54,7 +54,7 @@ def live(root: Path, number: int, *, sticky: bool, pool: bool) -> bool:
     keys = {"flushDiskType": "SYNC_FLUSH" if number % 2 else "ASYNC_FLUSH", "transientStorePoolEnable": pool}
     store = None
     try:
-        store = MessageStore(root, config=KEYS | keys, effects=disk)
+        store = MessageStore(root, config=KEYS | keys, effects=disk, unique_keys=False)
         for n in range(12):
             store.put(message(n, size=3000))
         list(store.query("T", "k3"))

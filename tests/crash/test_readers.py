@@ -82,7 +82,9 @@ def test_line_7_a_reader_writes_nothing_and_takes_no_lock(tmp_path: Path, name: 
 def test_the_measure_sees_a_writer(tmp_path: Path):
     assert STRACE is not None
     root, log = tmp_path / "store", tmp_path / "strace.log"
-    code = "import sys; from flintmq import MessageStore; MessageStore(sys.argv[1], dev=True).close()"
+    code = (
+        "import sys; from flintmq import MessageStore; MessageStore(sys.argv[1], dev=True, unique_keys=False).close()"
+    )
     words = [STRACE, "-f", "-y", "-s", "300", "-o", str(log), "-e", f"trace={CHANGES}"]
     subprocess.run([*words, sys.executable, "-c", code, str(root)], check=True, timeout=60)
     lines = [line for line in log.read_text().splitlines() if harm(line, root)]

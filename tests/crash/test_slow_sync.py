@@ -18,7 +18,7 @@ WRITER = r"""
 import json, os, sys, time
 from flintmq import Message, MessageStore
 root, config = sys.argv[1], json.loads(sys.argv[2])
-store = MessageStore(root, config=config)
+store = MessageStore(root, config=config, unique_keys=False)
 
 def put(text, wait=True):
     began = time.monotonic()

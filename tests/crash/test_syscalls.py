@@ -23,7 +23,7 @@ WRITER = r"""
 import json, os, sys
 from flintmq import Message, MessageStore
 root, config, count = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
-store = MessageStore(root, config=config)
+store = MessageStore(root, config=config, unique_keys=False)
 for n in range(count):
     r = store.put(Message("T", b"%06d" % n + bytes(300), keys=f"k{n}"))
     print(json.dumps([r.status.name, r.outcome.value, r.queue_offset, r.physical_offset]), flush=True)
@@ -228,7 +228,7 @@ FULL_DISK = r"""
 import json, os, sys
 from flintmq import Message, MessageStore
 root, config = sys.argv[1], json.loads(sys.argv[2])
-store = MessageStore(root, config=config)
+store = MessageStore(root, config=config, unique_keys=False)
 ok, names = 0, set()
 for n in range(3000):
     r = store.put(Message("T", b"%06d" % n + bytes(5000), keys=f"k{n}"))

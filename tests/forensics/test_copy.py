@@ -54,6 +54,14 @@ def test_at_rest_every_byte_is_the_same(golden: Any, tmp_path: Path) -> None:
     assert not done.live and done.left_out == [] and done.files >= len(expected)
 
 
+def test_a_store_that_never_held_a_message(tmp_path: Path) -> None:
+    with flintmq.MessageStore(tmp_path / "store", config=SMALL):  # its log has no file yet
+        done = copy_whole(str(tmp_path / "store"), str(tmp_path / "copy"), StoreConfig.from_keys(SMALL))
+    assert (done.end, done.damages) == (0, [])
+    with flintmq.MessageStore(tmp_path / "copy", config=SMALL) as store:
+        assert store.put(Message("T", b"first")).physical_offset == 0
+
+
 def test_a_store_that_is_written_meanwhile(tmp_path: Path) -> None:
     """Each copy is a store without defects that holds the log up to one point, and goes on from there."""
     root, stop, told, config = tmp_path / "store", threading.Event(), [], StoreConfig.from_keys(SMALL)

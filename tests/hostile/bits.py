@@ -210,7 +210,7 @@ class Trial:
         shutil.copytree(self.store.roots[stop], copy)
         before = _content(copy / "commitlog")
         try:
-            with MessageStore(copy, config=self.store.keys, effects=Quick()) as store:
+            with MessageStore(copy, config=self.store.keys, effects=Quick(), unique_keys=False) as store:
                 assert store.wait_dispatched(10)
                 self._served(stop, store, copy)
         except CorruptStoreError:

@@ -75,7 +75,7 @@ def make(folder: Path, seed: int) -> Store:
     """Write one; every fifth has whole-record checksums (`enabledAppendPropCRC`)."""
     keys = KEYS | {"enabledAppendPropCRC": seed % 5 == 4, "defaultTopicQueueNums": 2}
     first = folder / "0"
-    with MessageStore(first, config=keys, effects=Quick()) as store:
+    with MessageStore(first, config=keys, effects=Quick(), unique_keys=False) as store:
         for message in messages(seed):
             assert store.put(message).status is PutMessageStatus.PUT_OK
     made = Store({}, _records(first), keys)

@@ -151,7 +151,7 @@ def _engine(root: Path, whole: Whole, stands: list[int], told: bool) -> list[str
     shutil.copytree(root, copy, symlinks=True)
     before = tree(copy, "commitlog")
     try:
-        with MessageStore(copy, config=whole.keys, effects=Clock()) as store:
+        with MessageStore(copy, config=whole.keys, effects=Clock(), unique_keys=False) as store:
             if not store.wait_dispatched(10):
                 return ["dispatch does not end"]
             return _opened(store, copy, whole, stands, told)

@@ -42,7 +42,7 @@ def make(root: Path, count: int = 70, size: int = 700, **keys: Any) -> Whole:
     """A store of some log files, two topics, an index; closed cleanly."""
     keys = KEYS | keys
     chance = random.Random(7)
-    with MessageStore(root, config=keys, effects=Clock()) as store:
+    with MessageStore(root, config=keys, effects=Clock(), unique_keys=False) as store:
         for n in range(count):
             body = chance.randbytes(chance.randrange(size // 2, size))
             store.put(Message("TU"[n % 3 == 0], body, tags=f"t{n % 3}", keys=f"k{n}", queue_id=n % 2))
@@ -245,7 +245,7 @@ def without(folder: Path, whole: Whole, wanted: dict[str, bytes], names: list[st
         for name in names:
             for path in [p for p in [root / DERIVED[name], *(root / DERIVED[name]).rglob("*")] if p.is_file()]:
                 _put(path, 0, bytes(path.stat().st_size)) if spoiled else path.unlink()
-        with MessageStore(root, config=whole.keys, effects=Clock()) as store:
+        with MessageStore(root, config=whole.keys, effects=Clock(), unique_keys=False) as store:
             store.wait_dispatched(10)
         found = tree(root, "consumequeue", "index")
         differing = [n for n in wanted if found.get(n) != wanted[n]]

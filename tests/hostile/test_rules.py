@@ -43,7 +43,7 @@ def test_strangers_stay(tmp_path: Path) -> None:
     for stranger in strangers:
         stranger.write_bytes(b"mine")
     hours = ";".join(map(str, range(24)))
-    with MessageStore(tmp_path, config=KEYS | {"deleteWhen": hours}, effects=Aging()) as store:
+    with MessageStore(tmp_path, config=KEYS | {"deleteWhen": hours}, effects=Aging(), unique_keys=False) as store:
         put_all(store, 40, first=40, size=300)
         store.flush()
         store.wait_dispatched(5)

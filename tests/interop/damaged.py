@@ -45,7 +45,7 @@ REASONS = {
 def make(root: Path, number: int) -> Whole:
     """One store, damaged."""
     chance = random.Random(f"damaged {number}")
-    with MessageStore(root, config=KEYS, effects=Clock()) as store:
+    with MessageStore(root, config=KEYS, effects=Clock(), unique_keys=False) as store:
         for n in range(chance.randrange(20, 60)):
             body = chance.randbytes(chance.choice((0, 20, 300, 900)))
             store.put(Message(chance.choice(TOPICS), body, tags="t", keys=f"k{n}", queue_id=n % 2))
@@ -62,7 +62,7 @@ def make(root: Path, number: int) -> Whole:
 def ours(root: Path) -> tuple[int | None, dict[str, list[Any]]]:
     """(end of the log, units of each queue); None for a store that is refused."""
     try:
-        with MessageStore(root, config=KEYS, effects=Clock()) as store:
+        with MessageStore(root, config=KEYS, effects=Clock(), unique_keys=False) as store:
             assert store.wait_dispatched(10)
             end = store.recovered.state.end
     except CorruptStoreError:

@@ -76,7 +76,7 @@ def _replay(
     """Give FlintMQ what Java got, at the times that Java took; what came in one millisecond is at times put at once."""
     clock = Faulty()
     clock.clock = answers[0].get("store_timestamp") or 1
-    with MessageStore(root, config=KEYS | kind.keys, effects=clock, peer=peer) as store:
+    with MessageStore(root, config=KEYS | kind.keys, effects=clock, peer=peer, unique_keys=False) as store:
         store._keeping.stop()  # nothing is to be delivered: the bare Java store does not
         for topic in kind.batch_topics:
             store.create_topic(topic, 4, "BatchCQ")

@@ -76,7 +76,7 @@ def flint_writes(root: Path, peer: str, killed: bool) -> None:
     """12 messages that wait seconds, 2 that wait long, 10 plain ones of which group G has consumed 4."""
     child = os.fork()
     if child == 0:
-        store = MessageStore(root, config=KEYS, peer=peer)
+        store = MessageStore(root, config=KEYS, peer=peer, unique_keys=False)
         store._keeping.delay.put = lambda message: pytest.fail("delivered too early for this test")
         for n in range(14):
             level = 1 + n % 3 if n < 12 else 4
@@ -121,7 +121,7 @@ def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, ho
         assert made.sys_flag == m.sys_flag and made.reconsume_times == m.reconsume_times
     clock = Faulty()
     clock.clock = waiting[-1].store_timestamp + 3_000_000
-    with MessageStore(root, config=KEYS, peer=java.version, effects=clock) as store:
+    with MessageStore(root, config=KEYS, peer=java.version, effects=clock, unique_keys=False) as store:
         assert store.consumer_offset("G", "Plain", 0) == 10
         store.put(Message("Plain", b"next"))
         with store.consumer("G", "Plain") as consumer:
@@ -145,7 +145,7 @@ def test_flintmq_goes_on_where_a_broker_stopped(tmp_path: Path, version: str, ho
     assert len(waiting) == 8 and arrived == []
     clock = Faulty()
     clock.clock = waiting[0].store_timestamp + WAIT_MS - 1
-    with MessageStore(root, config=KEYS, peer=java.version, effects=clock) as store:
+    with MessageStore(root, config=KEYS, peer=java.version, effects=clock, unique_keys=False) as store:
         store._keeping.delay.deliver_once()
         assert store._keeping.delay.offset(4) == 0, "not early"
         clock.clock = waiting[-1].store_timestamp + WAIT_MS

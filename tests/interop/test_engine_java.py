@@ -81,7 +81,7 @@ def test_one_directory_to_and_fro(tmp_path: Path, java: Java):
         after = rows_after_recovery(root)
         assert after[: len(before)] == before, "Java kept what FlintMQ wrote"
         assert [row[:4] for row in after[len(before) :]] == told, "FlintMQ kept what Java wrote"
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         last_put = store.put(Message("T1", b"the last", keys="last"))
         assert last_put.status is PutMessageStatus.PUT_OK
     found = java("dump", root, KEYS, topics=TOPICS, ask=["T1:last", "T0:j0-3", "T2:j1-5", "T0:nobody"])
@@ -100,7 +100,7 @@ def test_one_directory_to_and_fro(tmp_path: Path, java: Java):
 
 def rows_after_recovery(root: Path) -> list[tuple[Any, ...]]:
     """What the log holds once FlintMQ has recovered it."""
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         assert store.wait_dispatched(30)
     return rows_of(root)
 
@@ -130,7 +130,7 @@ def test_d2_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Ja
     """FlintMQ is killed; Java starts, throws the index away (D2) and is killed before it writes a checkpoint, so that
     FlintMQ's mark still holds beside it. Java itself reads the last log files only, where no record has a key."""
     root, clock = tmp_path / "left", Clock()
-    with MessageStore(tmp_path / "store", config=KEYS, effects=clock) as store:
+    with MessageStore(tmp_path / "store", config=KEYS, effects=clock, unique_keys=False) as store:
         for n in range(200):
             store.put(Message("T1", bytes(300), keys=f"a{n}" if n < 5 else None))
             clock.clock += 1000
@@ -146,7 +146,7 @@ def test_d2_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Ja
     (root / "checkpoint").write_bytes(checkpoint)
     after = read_facts(str(root))
     assert (after.mark, after.dispatched, after.indexed) == (before.mark, -1, None)
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         assert [len(store.query("T1", f"a{n}")) for n in range(5)] == [1] * 5
     wanted = [(key_hash("T1", f"a{n}"), r.physical_offset) for n, r in enumerate(records(root, FILE_SIZE)[:5])]
     assert index_items(root, KEYS["maxHashSlotNum"], KEYS["maxIndexNum"]) == wanted
@@ -200,7 +200,7 @@ def test_the_same_operations_give_the_same_bytes(tmp_path: Path, java: Java):
     clock = Faulty()
     clock.clock = answers[0]["store_timestamp"]
     differing = []
-    with MessageStore(ours, config=KEYS, effects=clock, peer=java.version) as store:
+    with MessageStore(ours, config=KEYS, effects=clock, peer=java.version, unique_keys=False) as store:
         for op, answer in zip(ops, answers, strict=True):
             clock.clock = answer.get("store_timestamp") or clock.clock
             result = store.put(message_of(op))
@@ -223,7 +223,7 @@ def test_the_same_operations_give_the_same_bytes(tmp_path: Path, java: Java):
 def test_each_excludes_the_other(tmp_path: Path, java: Java):
     """T19: while one has the store open the other is refused, and leaves it alone."""
     root = tmp_path / "store"
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         store.put(Message("T0", b"x"))
         with pytest.raises((AssertionError, subprocess.TimeoutExpired), match="lock|Lock|Overlapping|already"):
             java("run", root, KEYS, [{"op": "flush"}], TOPICS)
@@ -236,7 +236,7 @@ def test_each_excludes_the_other(tmp_path: Path, java: Java):
         while not (root / "abort").exists() and time.monotonic() < limit and running.poll() is None:
             time.sleep(0.05)
         with pytest.raises(StoreLockedError):
-            MessageStore(root, config=KEYS)
+            MessageStore(root, config=KEYS, unique_keys=False)
         running.communicate(timeout=60)
     assert rows_after_recovery(root) == before
     assert units(root, "T0", 0)

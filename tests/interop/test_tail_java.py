@@ -32,7 +32,7 @@ def test_a_store_that_java_is_writing(tmp_path: Path):
     if built is None:
         pytest.skip(why)
     java, root = Java("5.3.3", built), tmp_path / "store"
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         store.put(Message("T", b"first"))
     ops = [{"op": "put", "topic": "T", "queue": n % 3, "tags": "a", "body": f"{n}"} for n in range(20)]
     ops += [{"op": "dispatch"}, {"op": "sleep", "ms": 8000}]

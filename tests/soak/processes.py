@@ -74,7 +74,7 @@ def writer(root: Path, ledger_path: Path, number: int, seed: int) -> int:
     hour = ";".join(map(str, range(24)))
     keys = KEYS | {"flushDiskType": disk, "deleteWhen": hour, "deleteCommitLogFilesInterval": 1}
     failures: list[BaseException] = []
-    with MessageStore(root, config=keys, effects=Aging(root)) as store:
+    with MessageStore(root, config=keys, effects=Aging(root), unique_keys=False) as store:
         own = [threading.Thread(target=_guarded, args=(failures, _puts, store, ledger, stop, number, n, seed))
                for n in range(2)]  # fmt: skip
         for thread in own:

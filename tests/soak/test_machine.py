@@ -70,7 +70,7 @@ class Machine(RuleBasedStateMachine):
 
     def _open(self, root: Path) -> None:
         self.root = root
-        self.store = MessageStore(root, config=self.keys, effects=self.clock, services=False)
+        self.store = MessageStore(root, config=self.keys, effects=self.clock, services=False, unique_keys=False)
         self.store.wait_dispatched(5)
 
     def _message(
@@ -153,7 +153,7 @@ class Machine(RuleBasedStateMachine):
         shutil.rmtree(self.root)
         again = self.folder / "again"
         shutil.copytree(left, again)
-        MessageStore(again, config=self.keys, effects=Clock(), services=False).close()
+        MessageStore(again, config=self.keys, effects=Clock(), services=False, unique_keys=False).close()
         self._open(left)
         once = tree(left, "commitlog", "consumequeue")
         twice = tree(again, "commitlog", "consumequeue")

@@ -26,7 +26,7 @@ def test_t13_readers_beside_a_store_that_rolls_and_cleans(tmp_path: Path) -> Non
     assert STRACE is not None
     root = tmp_path / "store"
     keys = KEYS | {"deleteWhen": ";".join(map(str, range(24))), "deleteCommitLogFilesInterval": 1}
-    with MessageStore(root, config=keys, effects=Aging(root)) as store:
+    with MessageStore(root, config=keys, effects=Aging(root), unique_keys=False) as store:
         put_all(store, 200, size=300)
         readers = {}
         for n, kind in enumerate(READERS):
@@ -68,7 +68,7 @@ def test_t13_readers_beside_a_store_that_rolls_and_cleans(tmp_path: Path) -> Non
         lines = _text(tmp_path / kind).splitlines()
         assert [line for line in lines if harm(line, root)] == [], kind
         assert int(_text(tmp_path / f"{kind}.said").split()[-1]) > 0, "and it was given messages"
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         assert store.get("T", 0, number - 1).messages[0].queue_offset == number - 1
 
 

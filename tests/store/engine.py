@@ -24,11 +24,12 @@ KEYS: dict[str, Any] = {  # small files, so that everything rolls over
 }
 
 
-def open_small(root: Path | str, effects: Any = None, dispatch: str = "thread", **keys: Any) -> MessageStore:
-    """A store of small files; further keys by RocketMQ's names."""
-    return MessageStore(
-        root, config=KEYS | keys, dispatch=dispatch, **({} if effects is None else {"effects": effects})
-    )
+def open_small(
+    root: Path | str, effects: Any = None, dispatch: str = "thread", unique_keys: bool = False, **keys: Any
+) -> MessageStore:
+    """A store of small files; keys by RocketMQ's names. No unique keys: its tests count bytes and index items."""
+    more = {} if effects is None else {"effects": effects}
+    return MessageStore(root, config=KEYS | keys, dispatch=dispatch, unique_keys=unique_keys, **more)
 
 
 def message(number: int, topic: str = "T", queue_id: int = 0, size: int = 20) -> Message:

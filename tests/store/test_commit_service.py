@@ -80,7 +80,8 @@ def test_the_files_are_those_of_a_store_without_the_pool(tmp_path: Path, disk: s
     effects = Faulty()
     effects.clock = 1_700_000_000_000
     for name, keys in (("pool", {"transientStorePoolEnable": "true", "transientStorePoolSize": "2"}), ("map", {})):
-        with MessageStore(tmp_path / name, config=KEYS | keys | {"flushDiskType": disk}, effects=effects) as store:
+        given = KEYS | keys | {"flushDiskType": disk}
+        with MessageStore(tmp_path / name, config=given, effects=effects, unique_keys=False) as store:
             for number in range(300):
                 assert store.put(message(number, size=20 + number % 50)).status is OK
     logs = [

@@ -38,7 +38,9 @@ def test_hello(tmp_path: Path):
         )  # fmt: skip
         m = got.messages[0]
         assert (m.topic, m.queue_id, m.queue_offset, m.physical_offset, m.body) == ("orders", 0, 0, 0, b"hello")
-        assert (m.tags, m.keys, m.properties) == ("paid", "order-1", {"KEYS": "order-1", "TAGS": "paid"})
+        assert (m.tags, m.keys, m.msg_id) == ("paid", "order-1", result.msg_id)
+        assert m.properties == {"KEYS": "order-1", "TAGS": "paid", "UNIQ_KEY": result.msg_id}
+        assert [m.body for m in store.query("orders", result.msg_id)] == [b"hello"]
         assert m.store_timestamp == result.store_timestamp and m.size == result.size
         assert [m.body for m in store.query("orders", "order-1")] == [b"hello"]
     assert sorted(os.listdir(tmp_path / "store")) == [

@@ -174,7 +174,7 @@ def test_javas_light_queues_and_inner_batches_are_made_again(
     added = (names.INNER_BASE, names.INNER_MULTI_QUEUE_OFFSET)
     with (
         open_store(golden(name).path) as theirs,
-        MessageStore(tmp_path, config={"mappedFileSizeCommitLog": 65536} | LIGHT) as ours,
+        MessageStore(tmp_path, config={"mappedFileSizeCommitLog": 65536} | LIGHT, unique_keys=False) as ours,
     ):
         if name == "batch":
             ours.create_topic("BatchTopic", 2, "BatchCQ")

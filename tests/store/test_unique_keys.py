@@ -141,10 +141,18 @@ def test_an_inner_batch_has_an_id_and_each_message_in_it_too(tmp_path: Path):
     assert len({*within, names.parse_bytes(whole.properties)["UNIQ_KEY"]}) == 3 and within[1] == "MINE"
 
 
-@pytest.mark.parametrize("switched", [{}, {"unique_keys": False}], ids=str)
-def test_without_the_switch_nothing_is_added(tmp_path: Path, switched: dict[str, Any]):
+@pytest.mark.parametrize(
+    ("switched", "ids"), [({}, 6), ({"unique_keys": True}, 6), ({"unique_keys": False}, 0)], ids=str
+)
+def test_the_switch_is_on_unless_it_is_off(tmp_path: Path, switched: dict[str, Any], ids: int):
     with MessageStore(tmp_path, KEYS, **switched) as store:
-        assert store.put(Message("T", b"1")) and store.put_columns(
-            "T", pa.record_batch({"body": pa.array([b"2"], pa.binary())})
-        )
-    assert [one.properties for one in records(tmp_path)] == [b"", b""]
+        told = [
+            store.put(Message("T", b"1")),
+            *store.put_many([Message("T", b"2")] * 2),
+            *store.put_batch([Message("T")]),
+        ]
+        told.append(store.put(Message("T", delay_level=18)))
+        assert all(told) and store.put_columns("T", pa.record_batch({"body": pa.array([b"2"], pa.binary())}))
+    found = [names.parse_bytes(one.properties).get("UNIQ_KEY") for one in records(tmp_path)]
+    assert [one.msg_id for one in told] == found[:5] and len({one for one in found if one}) == ids
+    assert ids or [one.properties for one in records(tmp_path)[:4]] == [b""] * 4

@@ -87,7 +87,7 @@ def test_an_offset_that_runs_ahead_is_found(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_each_rule_by_itself(tmp_path: Path):
-    with MessageStore(tmp_path / "store", dev=True) as store:
+    with MessageStore(tmp_path / "store", dev=True, unique_keys=False) as store:
         placed = []
         for n in range(3):
             r = store.put(Message("T", b"x", keys=f"m{n}", queue_id=0))

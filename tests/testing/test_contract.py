@@ -15,7 +15,7 @@ from flintmq.testing.contract import SMALL, Book, Ledger, _lacks_bytes, check_co
 def lived(root: Path, count: int = 60) -> Book:
     """A store of one life, and its book."""
     book = Book()
-    with MessageStore(root, config=SMALL) as store:
+    with MessageStore(root, config=SMALL, unique_keys=False) as store:
         for n in range(count):
             identity = f"0-{n}"
             message = Message("T", b"x" * (n * 10), tags="t", keys=identity, queue_id=n % 2)
@@ -69,7 +69,7 @@ def test_what_was_not_promised_may_be_missing_at_the_end_only(tmp_path: Path):
 def test_the_price_of_a_life_lies_where_the_next_one_went_on(tmp_path: Path):
     """Two lives without a look in between: what the first one lost at its end, the second one has written over."""
     book = lived(tmp_path, 5)
-    with MessageStore(tmp_path, config=SMALL) as store:
+    with MessageStore(tmp_path, config=SMALL, unique_keys=False) as store:
         message = Message("T", b"y", keys="1-0", queue_id=0)
         r = store.put(message)
     book.sent |= {"0-99": {"digest": ""}, "1-0": {"digest": digest_of(message)}}
@@ -113,7 +113,7 @@ def test_a_queue_id_that_became_zero_is_a_price_of_what_was_not_promised_only(tm
     book, keys = Book(safe={"0": 0}), SMALL | {"enabledAppendPropCRC": covered}
     sent = Message("T", b"x", keys="0-0", queue_id=3, tags="a", properties={"own": "1"})
     book.sent["0-0"] = {"digest": digest_of(sent)}
-    with MessageStore(tmp_path, config=keys) as store:
+    with MessageStore(tmp_path, config=keys, unique_keys=False) as store:
         r = store.put(Message("T", b"x", keys="0-0", queue_id=0, tags="a", properties={"own": "1"}))
     book.told["0-0"] = {"outcome": "ok", "place": 0, "size": r.size, "time": r.store_timestamp,
                         "queue_offset": 0, "committed": committed}  # fmt: skip
@@ -123,7 +123,7 @@ def test_a_queue_id_that_became_zero_is_a_price_of_what_was_not_promised_only(tm
 
 def test_where_a_checksum_covers_the_whole_record_no_time_is_torn(tmp_path: Path):
     book, keys = Book(), SMALL | {"enabledAppendPropCRC": True}
-    with MessageStore(tmp_path, config=keys) as store:
+    with MessageStore(tmp_path, config=keys, unique_keys=False) as store:
         message = Message("T", b"x", keys="0-0", queue_id=0)
         book.sent["0-0"] = {"digest": digest_of(message)}
         r = store.put(message)

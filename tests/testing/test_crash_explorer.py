@@ -135,7 +135,7 @@ def test_until_the_log_is_cut_abort_tells_of_the_boot_that_ended(monkeypatch: py
     with monkeypatch.context() as patched:
         patched.setattr(LogRecovery, "cut", stop)
         with pytest.raises(OSError, match="stopped"):
-            MessageStore(STORE, config=case.keys, effects=disk, services=False)
+            MessageStore(STORE, config=case.keys, effects=disk, services=False, unique_keys=False)
     assert disk.read_file(f"{STORE}/abort", 100) == before
-    MessageStore(STORE, config=case.keys, effects=disk, services=False)
+    MessageStore(STORE, config=case.keys, effects=disk, services=False, unique_keys=False)
     assert (disk.read_file(f"{STORE}/abort", 100) or b"").endswith(b"boot-1")

@@ -90,14 +90,16 @@ def test_a_store_lives_on_it_and_the_same_seed_gives_the_same_trace(model: str):
     traces = []
     for _ in range(2):
         disk = SimDisk(7, model)
-        with MessageStore(STORE, config=GEOMETRY, effects=disk, services=False) as store:
+        with MessageStore(STORE, config=GEOMETRY, effects=disk, services=False, unique_keys=False) as store:
             told = {store.put(Message("T", b"x" * 900, keys=str(n))).status for n in range(40)}
             assert store.wait_dispatched(1) and len(store.get("T", 0, 0).messages) == 20, "a queue file"
         assert told == {PutMessageStatus.PUT_OK} and disk.held == []
         traces.append((disk.trace, disk.calls))
         image = disk.shown()
     assert traces[0] == traces[1]
-    with MessageStore(STORE, config=GEOMETRY, effects=SimDisk(8, model, image), services=False) as store:
+    with MessageStore(
+        STORE, config=GEOMETRY, effects=SimDisk(8, model, image), services=False, unique_keys=False
+    ) as store:
         assert len(list(store)) == 40
 
 

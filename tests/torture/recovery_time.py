@@ -44,7 +44,7 @@ def grow(root: Path, until: int, keys: str, *, die: bool) -> None:
     """In a child: put until the log ends behind `until`; close, or leave all of it unflushed and die."""
     child = os.fork()
     if child == 0:
-        store = MessageStore(root, config=ASLEEP if die else {})
+        store = MessageStore(root, config=ASLEEP if die else {}, unique_keys=False)
         rows, number = batch(keys), 0
         while store._log.end < until:
             store.put_columns(f"T{number % 4}", rows)
@@ -64,7 +64,7 @@ def opening(root: Path) -> tuple[float, list[str]]:
     child = os.fork()
     if child == 0:
         began = time.monotonic()
-        store = MessageStore(root)
+        store = MessageStore(root, unique_keys=False)
         took = time.monotonic() - began
         os.write(tell, json.dumps([took, store.recovered.decisions]).encode())
         store.close()
@@ -80,7 +80,7 @@ def measured(root: Path, keys: str, mib: int) -> list[Any]:
     """The rest of a row: size of the log behind it, what was not flushed, seconds, records dispatched again."""
     times = []
     for _ in range(TIMES):
-        with MessageStore(root) as store:
+        with MessageStore(root, unique_keys=False) as store:
             end = store._log.end
         grow(root, end + (mib << 20), keys, die=True)
         took, decisions = opening(root)

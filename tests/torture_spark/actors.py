@@ -82,7 +82,7 @@ class Engine:
 
     def close(self) -> None:
         self.kill()
-        with MessageStore(self.folder / "store", config=KEYS) as store:
+        with MessageStore(self.folder / "store", config=KEYS, unique_keys=False) as store:
             assert store.wait_dispatched(STOP_S)
 
     def acknowledged(self) -> Iterator[int]:

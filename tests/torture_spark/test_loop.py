@@ -48,7 +48,7 @@ def exported(tmp_path, monkeypatch):
     monkeypatch.setattr(job, "run_tasks", lambda spark, task, items: [task(item) for item in items])
     store, table = tmp_path / "store", tmp_path / "table"
     places = []
-    with MessageStore(store, config=KEYS) as opened:
+    with MessageStore(store, config=KEYS, unique_keys=False) as opened:
         for n in range(60):
             flag = PREPARED if n % 6 == 5 else 0
             places.append(opened.put(Message("A", b"%d" % n, queue_id=n % 2, sys_flag=flag)).physical_offset)

@@ -38,7 +38,7 @@ def main(root: str, ledger: str, life: str) -> None:
     chance = random.Random(life)
     fd = os.open(ledger, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     os.write(fd, b"\n")  # a line that a kill broke off ends here
-    with MessageStore(root, config=KEYS) as store:
+    with MessageStore(root, config=KEYS, unique_keys=False) as store:
         for number in itertools.count():
             put = message(f"{life}-{number}", chance)
             result = store.put(put)

@@ -37,8 +37,8 @@ def command(
     tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tags.")] = None,
     key: Annotated[str | None, typer.Option("--key", metavar="KEYS", help="Its keys, separated by spaces.")] = None,
     lines: Annotated[bool, typer.Option("--lines", help="Each line of standard input is a message.")] = False,
-    unique_key: Annotated[
-        bool, typer.Option("--unique-key", help="Give each message a unique key, as RocketMQ's clients do.")
+    no_unique_key: Annotated[
+        bool, typer.Option("--no-unique-key", help="Give messages no unique key (msg_id).")
     ] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -57,7 +57,7 @@ def command(
     if topic_status(topic, java_encode(topic)) is not None:  # before a store is made for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
     out = output(as_json)
-    with flintmq.MessageStore(store, config=store_config(settings), unique_keys=unique_key) as opened:
+    with flintmq.MessageStore(store, config=store_config(settings), unique_keys=not no_unique_key) as opened:
         for bodies in _bodies(body, lines):
             messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
             results = opened.put_many(messages, until_refused=True)
@@ -95,6 +95,7 @@ def _fields(result: PutResult) -> dict[str, Any]:
         "size": result.size,
         "store_timestamp": result.store_timestamp,
         "offset_msg_id": result.offset_msg_id,
+        "msg_id": result.msg_id,
     }
 
 
@@ -108,4 +109,5 @@ def _line(result: PutResult, topic: str, queue_id: int) -> str:
     if result.physical_offset < 0:
         return f"{result.status.name}  not stored"
     place = f"{printable(topic)}/{queue_id}/{result.queue_offset}"
-    return f"{result.status.name}  {place}  @{result.physical_offset}  {result.size} B  {result.offset_msg_id}"
+    key = f"  msg_id {result.msg_id}" if result.msg_id else ""
+    return f"{result.status.name}  {place}  @{result.physical_offset}  {result.size} B  {result.offset_msg_id}{key}"

@@ -127,13 +127,13 @@ class ReadOptions:
             lenient_times=strategy == "latest",
             least_splits=number(given, "minPartitions", 1, 1, 1_000_000),
             most_records=most,
-            fail_on_data_loss=_flag(given, "failOnDataLoss", True),
-            decompress=_flag(given, "decompress", False),
-            explode=_flag(given, "explode", False),
-            pushdown=_flag(given, "pushdown", True),
+            fail_on_data_loss=flag(given, "failOnDataLoss", True),
+            decompress=flag(given, "decompress", False),
+            explode=flag(given, "explode", False),
+            pushdown=flag(given, "pushdown", True),
             access=_choice(given, "access", ("pread", "map")),
             view=_view(given),
-            verbose=_flag(given, "verbose", False),
+            verbose=flag(given, "verbose", False),
             config=StoreConfig.from_keys(
                 {name: value for name, value in given.items() if name in KEYS or name in S3_KEYS}
             ),
@@ -275,7 +275,12 @@ def _pattern(text: str) -> str:
     return text
 
 
-def _flag(given: Mapping[str, str], option: str, default: bool) -> bool:
+def flag(given: Mapping[str, str], option: str, default: bool) -> bool:
+    """An option that is true or false.
+
+    Raises:
+        UsageError: it is neither.
+    """
     return _choice(given, option, ("true", "false"), str(default).lower()) == "true"
 
 

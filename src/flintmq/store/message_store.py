@@ -80,7 +80,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         effects: the disk and the clock.
         services: False starts no thread: flushing, dispatching and the rest happen when their steps are called, or when
             a put or `close` needs them. For simulations (`flintmq.testing`), in which everything has one order.
-        unique_keys: give each message that has none a unique key (property UNIQ_KEY), as RocketMQ's client does.
+        unique_keys: give each message that has none a unique key (property UNIQ_KEY), as RocketMQ's client does: its
+            `PutResult.msg_id`, by which `query` finds it. False stores each message as it is: for copies.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
@@ -107,7 +108,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         accept_lost_log: bool = False,
         effects: Effects = REAL,
         services: bool = True,
-        unique_keys: bool = False,
+        unique_keys: bool = True,
         **keys: object,
     ) -> None:
         self.root = os.path.abspath(local_only(path))

@@ -135,8 +135,8 @@ def _joined(text: bytes, own: bytes) -> bytes:
 def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
     """Write the records, which count together. The put lock is held."""
     now, (first, *_), topic = log.settled_time(), batch.messages, batch.topic
-    queue = topic.places.get(first.queue_id)
-    offset = queue.next if queue is not None else 0
+    place = topic.places.get(first.queue_id)
+    offset = place.next if place is not None else 0
     file = log.writable_file(batch.size + record.BLANK_SIZE)
     if file is not None and file.wrote + batch.size + record.BLANK_SIZE > file.size:
         log.roll(file)
@@ -151,8 +151,8 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
         end = log.write(file, at, message, topic, properties, batch.hosts, offset + number, now)
         if end in (kernel.FULL, kernel.REFUSED):
             raise AssertionError("a batch that was measured did not fit")
-        place = file.start + at, end - at, now, log.host
-        results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *place, None, properties))
+        told = file.start + at, end - at, now, log.host, None, properties
+        results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *told))
         at = end
     log.appended(begun, at)
     log.appender.target = file if log.fast else None

@@ -51,7 +51,9 @@ def flintmq_path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator[Callable[..., MessageStore]]:
-    """`flintmq_open(path=flintmq_path, **keys)` opens a store, again or another; all are closed after the test.
+    """`flintmq_open(path=flintmq_path, unique_keys=True, **keys)` opens a store, again or another.
+
+    All are closed after the test.
 
     The test fails in its teardown if a store could not be stopped cleanly, or left threads, files or maps behind.
     """
@@ -62,8 +64,9 @@ def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator
     before = set(threading.enumerate())
     stores: list[MessageStore] = []
 
-    def opened(path: str | os.PathLike[str] = flintmq_path, **more: object) -> MessageStore:
-        store = MessageStore(path, keys | {key_name(key): value for key, value in more.items()}, dev=True)
+    def opened(path: str | os.PathLike[str] = flintmq_path, unique_keys: bool = True, **more: object) -> MessageStore:
+        given = keys | {key_name(key): value for key, value in more.items()}
+        store = MessageStore(path, given, dev=True, unique_keys=unique_keys)
         stores.append(store)
         return store
 

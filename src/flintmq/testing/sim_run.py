@@ -226,7 +226,11 @@ class Run:
             self._consumers = {}
             try:
                 self.store = MessageStore(
-                    STORE, config=config_of(tuple(self.case.keys.items())), effects=self.disk, services=False
+                    STORE,
+                    config=config_of(tuple(self.case.keys.items())),
+                    effects=self.disk,
+                    services=False,
+                    unique_keys=False,  # a seed gives the same bytes each time
                 )
             except (OSError, FlintError) as error:
                 if not self.disk.refused:

@@ -48,7 +48,7 @@ def write(root: str, seed: int) -> None:
     signal.alarm(600)
     signal.signal(signal.SIGTERM, lambda number, _: stop.append(number))
     chance = random.Random(seed)
-    with MessageStore(root, KEYS, dispatch="external") as store:
+    with MessageStore(root, KEYS, dispatch="external", unique_keys=False) as store:
         while not stop:
             for _ in range(BURST):
                 number = chance.randrange(1000)

@@ -22,7 +22,7 @@ def message(number: int, **named: Any) -> Message:
 
 
 def test_the_tail_finds_a_prefix_between_what_others_put(tmp_path: Path) -> None:
-    with MessageStore(tmp_path / "s", dev=True) as store:
+    with MessageStore(tmp_path / "s", dev=True, unique_keys=False) as store:
         store.put(message(0))
         begin = store.put(message(-1)).physical_offset
         put_all(store, [message(1), Message("Other", b"x"), message(2), message(3), Message("T", b"y")], "abcde")
@@ -43,7 +43,7 @@ def test_the_tail_finds_a_prefix_between_what_others_put(tmp_path: Path) -> None
     ],
 )
 def test_a_message_that_differs_is_another(tmp_path: Path, other: dict[str, Any]) -> None:
-    with MessageStore(tmp_path / "s", dev=True) as store:
+    with MessageStore(tmp_path / "s", dev=True, unique_keys=False) as store:
         store.put(message(1))
         assert store.wait_dispatched(10)
         [found] = store.get("T", 1, 0).messages
@@ -67,7 +67,7 @@ def test_the_ledger_keeps_and_forgets(tmp_path: Path) -> None:
 
 
 def test_a_refused_message_is_named(tmp_path: Path) -> None:
-    with MessageStore(tmp_path / "s", dev=True) as store:
+    with MessageStore(tmp_path / "s", dev=True, unique_keys=False) as store:
         with pytest.raises(StoreError, match="the second: MESSAGE_ILLEGAL"):
             put_all(store, [message(1), Message("a/b", b"")], ["the first", "the second"])
 
@@ -96,7 +96,7 @@ def test_a_replay_that_died_is_carried_on_exactly(
     with pytest.raises(KeyboardInterrupt):
         bulk(source, root, live=True)
     monkeypatch.setattr(replay_live, "put_all", real)
-    with MessageStore(root, SMALL) as store:
+    with MessageStore(root, SMALL, unique_keys=False) as store:
         store.put(Message("Foreign", b"between"))
     done = bulk(source, root)
     assert (done.rows, done.total) == (3000 - stop, 3000) and (stop < 700 or done.found < stop)

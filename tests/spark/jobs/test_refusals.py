@@ -58,7 +58,7 @@ def odd_messages(seed: int, count: int) -> list[Message]:
 def test_what_is_refused_is_what_the_store_refuses(tmp_path: Path, keys: dict[str, Any]) -> None:
     """The store's own answers are the measure, over messages at every bound. Transactions only it takes."""
     config, answers = StoreConfig.from_keys({**KEYS, **keys}), Counter[bool]()
-    with MessageStore(tmp_path / "s", config) as store:
+    with MessageStore(tmp_path / "s", config, unique_keys=False) as store:
         real, inner = target_config(str(tmp_path / "s"), config), batches_of(str(tmp_path / "s"))
         for message in odd_messages(20, 400):
             why = why_refused(message, real, inner)
@@ -74,13 +74,15 @@ def test_what_is_refused_is_what_the_store_refuses(tmp_path: Path, keys: dict[st
 def test_the_sizes_are_those_of_the_files(tmp_path: Path) -> None:
     root = str(tmp_path / "s")
     assert target_config(root, StoreConfig()).mapped_file_size_commit_log == 1 << 30
-    with MessageStore(root, StoreConfig.from_keys(KEYS)) as store:
+    with MessageStore(root, StoreConfig.from_keys(KEYS), unique_keys=False) as store:
         store.put(Message("T", b"x"))
     assert target_config(root, StoreConfig()).mapped_file_size_commit_log == FILE
 
 
 def source_with_a_bad_one(root: Path, bad: Message) -> str:
-    with MessageStore(root, StoreConfig.from_keys({**KEYS, "mappedFileSizeCommitLog": 1 << 20})) as store:
+    with MessageStore(
+        root, StoreConfig.from_keys({**KEYS, "mappedFileSizeCommitLog": 1 << 20}), unique_keys=False
+    ) as store:
         for message in (Message("T", b"one"), bad, Message("T", b"three"), Message("T", b"four")):
             assert store.put(message).status is PutMessageStatus.PUT_OK
     return str(root)
@@ -99,7 +101,7 @@ def test_a_replay_with_a_refused_message_puts_nothing_and_never_twice(
     source, root = source_with_a_bad_one(tmp_path / "source", Message("T", bytes(200_000))), tmp_path / "target"
     want = []
     if into == "a store":
-        with MessageStore(root, StoreConfig.from_keys(KEYS)) as store:
+        with MessageStore(root, StoreConfig.from_keys(KEYS), unique_keys=False) as store:
             store.put(Message("T", b"zero"))
         want = [b"zero"]
     config = StoreConfig() if want else StoreConfig.from_keys(KEYS)
@@ -126,7 +128,7 @@ def test_a_bulk_load_leaves_out_what_it_cannot_write(tmp_path: Path, monkeypatch
 
 def test_nothing_behind_a_refused_message_is_stored(tmp_path: Path) -> None:
     """Whatever the looking missed: `put_all` stops, and `put_many` can be told to."""
-    with MessageStore(tmp_path / "s", StoreConfig.from_keys(KEYS)) as store:
+    with MessageStore(tmp_path / "s", StoreConfig.from_keys(KEYS), unique_keys=False) as store:
         given = [
             Message("T", b"a"),
             Message("T", b"b"),
@@ -146,7 +148,7 @@ def test_nothing_behind_a_refused_message_is_stored(tmp_path: Path) -> None:
 def test_no_ledger_says_that_a_refused_replay_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     tasks_as_calls(monkeypatch)
     source = source_with_a_bad_one(tmp_path / "source", Message("T", bytes(200_000)))
-    with MessageStore(tmp_path / "t", StoreConfig.from_keys(KEYS)) as store:
+    with MessageStore(tmp_path / "t", StoreConfig.from_keys(KEYS), unique_keys=False) as store:
         store.put(Message("T", b"zero"))
     with pytest.raises(UsageError):
         bulk(source, tmp_path / "t", StoreConfig())

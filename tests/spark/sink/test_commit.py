@@ -14,22 +14,32 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 import flintmq
 from flintmq.config import StoreConfig
 from flintmq.errors import StoreError, StoreLockedError, UsageError
+from flintmq.format.properties import parse_bytes
 from flintmq.message import Message
 from flintmq.spark.jobs.once import Ledger, Tail
 from flintmq.spark.sink import commit as sink
 from flintmq.spark.sink.commit import STAGED, BadFile, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import tag
-from flintmq.spark.sink.rows import to_schema
+from flintmq.spark.sink.rows import judge, to_schema
+from flintmq.storage.effects import REAL
 from flintmq.store.message_store import MessageStore
+from flintmq.store.unique_keys import UniqueKeys
 from tests.spark.sink.test_rows import rows
 
 CONFIG = StoreConfig.from_keys({"mappedFileSizeCommitLog": 1 << 16, "maxHashSlotNum": 100, "maxIndexNum": 400})
 
 
+def ready(batch: Any, config: StoreConfig) -> Any:
+    """Rows as a task stages them: with unique keys, which are made anew each time."""
+    filled, bad = judge(batch, config, (), UniqueKeys(REAL))
+    assert not bad
+    return filled
+
+
 def staged(root: Path, *bodies: list[bytes]) -> list[str]:
     """Files of a batch, each of a task."""
-    return [stage(str(root), iter([to_schema(rows(topic=["T"] * len(each), body=each), CONFIG)]))[0] for each in bodies]
+    return [stage(str(root), iter([ready(rows(topic=["T"] * len(each), body=each), CONFIG)]))[0] for each in bodies]
 
 
 def options(root: Path, query: str | None = "q") -> SinkOptions:
@@ -39,6 +49,11 @@ def options(root: Path, query: str | None = "q") -> SinkOptions:
 def bodies(root: Path) -> list[bytes]:
     with flintmq.open_store(root, config=CONFIG) as store:
         return [message.body for message in store.messages()]
+
+
+def ids(root: Path) -> list[str | None]:
+    with flintmq.open_store(root, config=CONFIG) as store:
+        return [message.msg_id for message in store.messages()]
 
 
 def left(root: Path) -> list[str]:
@@ -73,6 +88,11 @@ def test_a_commit_that_died_is_finished_from_its_own_files(
 
     monkeypatch.setattr(sink, "put_all", dying)
     first = staged(tmp_path, want)
+    keys = [
+        parse_bytes(m.properties_bytes or b"")["UNIQ_KEY"]
+        for each, _ in sink._rows(str(tmp_path), *first)
+        for m in each
+    ]
     with pytest.raises(KeyboardInterrupt):
         commit(options(tmp_path, query), 3 if query else None, first)
     discard(str(tmp_path), first)  # Spark's abort
@@ -84,8 +104,9 @@ def test_a_commit_that_died_is_finished_from_its_own_files(
         commit(options(tmp_path), 3, staged(tmp_path, want[::-1]))
     else:
         commit(options(tmp_path, "another"), 0, [])
-    found = bodies(tmp_path)
+    found, given = bodies(tmp_path), ids(tmp_path)
     assert found.pop(stop) == b"between" and found == want and left(tmp_path) == []
+    assert given.pop(stop) not in keys and given == keys, "those that were staged first"
 
 
 def test_what_was_staged_in_vain_goes(tmp_path: Path) -> None:
@@ -95,7 +116,7 @@ def test_what_was_staged_in_vain_goes(tmp_path: Path) -> None:
     assert stage(str(tmp_path), iter([])) == ("", 0)
 
     def failing() -> Any:
-        yield to_schema(rows(topic=["T"], body=[b"x"]), CONFIG)
+        yield ready(rows(topic=["T"], body=[b"x"]), CONFIG)
         raise ValueError
 
     with pytest.raises(ValueError):
@@ -121,9 +142,9 @@ def small(root: Path) -> Path:
     return root
 
 
-def unlooked(root: Path, *bodies: list[bytes]) -> list[str]:
+def unlooked(root: Path, *bodies: list[bytes], make: Any = ready) -> list[str]:
     """Files of a batch that were looked at by the rules of another store: with log files of 1 GiB."""
-    given = [to_schema(rows(topic=["T"] * len(each), body=each), StoreConfig()) for each in bodies]
+    given = [make(rows(topic=["T"] * len(each), body=each), StoreConfig()) for each in bodies]
     return [stage(str(root), iter([each]))[0] for each in given]
 
 
@@ -147,7 +168,7 @@ def test_a_refused_row_fails_its_own_commit_and_nobody_elses(tmp_path: Path) -> 
 
 def begun_by_01(root: Path, query: str, stored: list[bytes], *files: str, batch: int | None = 0) -> None:
     """What 0.1 left behind: a ledger that says that a commit runs, and what it stored of it."""
-    with MessageStore(root, StoreConfig.from_keys(SMALL_FILES)) as store:
+    with MessageStore(root, StoreConfig.from_keys(SMALL_FILES), unique_keys=False) as store:  # 0.1 gave none
         begin = store.recovered.state.end
         for body in stored:
             store.put(Message("T", body))
@@ -157,7 +178,7 @@ def begun_by_01(root: Path, query: str, stored: list[bytes], *files: str, batch:
 @pytest.mark.parametrize("stored", [[], [b"small"], [b"small", b"after", b"after"]])
 def test_a_store_that_01_left_stuck_takes_the_batch_anew(tmp_path: Path, stored: list[bytes], capfd: Any) -> None:
     root = small(tmp_path / "s")
-    begun_by_01(root, "q", stored, *unlooked(root, [b"small", BIG, b"after"]))
+    begun_by_01(root, "q", stored, *unlooked(root, [b"small", BIG, b"after"], make=to_schema))
     commit(of(root, "other"), 0, unlooked(root, [b"theirs"]))
     assert "batch 0 of q was begun and cannot be finished: " in capfd.readouterr().err
     for number in (1, 2):
@@ -202,7 +223,7 @@ def test_staged_files_that_a_ledger_names_are_never_swept(tmp_path: Path) -> Non
     os.utime(root / STAGED / files[2], (1, 1))
     begun_by_01(root, "q", [], files[0])
     Ledger(str(root)).set("sink q", {**Ledger(str(root)).of("sink q")["sink q"], "stuck": "told"})
-    schema = to_schema(rows(topic=["T"], body=[b"dead"]), StoreConfig())
+    schema = ready(rows(topic=["T"], body=[b"dead"]), StoreConfig())
     dead, foreign = (stage(str(root), iter([schema]), tag(query))[0] for query in ("mine", "theirs"))
     commit(of(root, "mine"), 0, files[1:2])
     assert sorted(left(root)) == sorted([files[0], foreign]) and dead not in left(root)
@@ -216,7 +237,7 @@ def test_bad_rows_come_out_once_whatever_dies(tmp_path: Path, monkeypatch: pytes
     def attempt() -> None:
         with BadFile(str(root), tag("q")) as file:
             file.write('{"reason": "r"}\n')
-        given = to_schema(rows(topic=["T"], body=[b"a"]), StoreConfig())
+        given = ready(rows(topic=["T"], body=[b"a"]), StoreConfig())
         commit(of(root, bad_rows=str(out)), 0, [stage(str(root), iter([given]), tag("q"))[0]], [file.name])
 
     real = sink.sync_folder

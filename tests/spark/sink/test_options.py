@@ -16,6 +16,8 @@ def test_a_batch_and_a_stream() -> None:
     assert (batch.path, batch.query, batch.batch, batch.config.max_index_num) == ("/s", "q", 7, 400)
     plain = SinkOptions.parse({"path": "file:/s", "peer": "5.4.0"}, stream=False)
     assert (plain.path, plain.query, plain.batch, plain.peer) == ("/s", None, None, "5.4.0")
+    assert plain.unique_keys and SinkOptions.parse({"path": "/s", "uniquekeys": "True"}, stream=True).unique_keys
+    assert not SinkOptions.parse({"path": "/s", "uniqueKeys": "false"}, stream=False).unique_keys
     stream = SinkOptions.parse({"path": "/s", "checkpointlocation": "/ck", "queryname": "n"}, stream=True)
     assert (stream.query, stream.batch, stream.checkpoint, stream.stream) == (None, None, "/ck", True)
     assert SinkOptions.parse({"path": "/s", "queryname": "n"}, stream=True).checkpoint == ""
@@ -33,6 +35,7 @@ def test_a_batch_and_a_stream() -> None:
         ({"path": "/s", "badRowsPath": "s3://b/bad"}, False, "writes to directories only"),
         ({"path": "/s", "queryId": "q", "batchId": "1"}, True, "Spark numbers"),
         ({"path": "/s", "quryId": "q"}, False, "did you mean queryId"),
+        ({"path": "/s", "uniqueKeys": "no"}, False, "uniqueKeys: 'no' is not one of true, false"),
         ({"path": "/s", "peer": "6"}, False, "5.3.3, 5.4.0, 5.5.0"),
     ],
 )

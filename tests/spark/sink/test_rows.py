@@ -18,6 +18,8 @@ from flintmq.config import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.spark.schema import spark_schema
 from flintmq.spark.sink.rows import as_json, check_columns, judge, to_schema
+from flintmq.storage.effects import REAL
+from flintmq.store.unique_keys import UniqueKeys
 
 SMALL = StoreConfig.from_keys({"mappedFileSizeCommitLog": 10_000, "maxMessageSize": 9000})
 
@@ -44,6 +46,23 @@ def test_columns_that_may_be() -> None:
 def test_columns_that_may_not_be(fields: list[tuple[str, Any]], text: str) -> None:
     with pytest.raises(UsageError, match=text):
         check_columns(StructType([StructField(*field) for field in fields]))
+
+
+def test_rows_without_an_id_get_one_each_and_are_measured_with_it() -> None:
+    batch = rows(
+        topic=["T"] * 5, body=[b"x"] * 5, msg_id=["id", None, "", None, None], tags=["t"] * 5,
+        properties=[None, [("a", "b")], None, [("UNIQ_KEY", "own")], [("p", "v" * (32767 - 3 - 42 - 7))]],
+    )  # fmt: skip
+    filled, bad = judge(batch, StoreConfig(), (), UniqueKeys(REAL))
+    found = [dict(pairs) for pairs in filled.column("properties").to_pylist()]
+    ids = [pairs.pop("UNIQ_KEY") for pairs in found]
+    assert (ids[0], ids[3]) == ("id", "own") and [len(one) for one in ids[1:3]] == [32, 32] and ids[1] != ids[2]
+    assert found == [{"TAGS": "t"}, {"a": "b", "TAGS": "t"}, {"TAGS": "t"}, {"TAGS": "t"}] + found[4:]
+    assert not bad and len(found) == 5
+    longer = rows(topic=["T"], body=[b"x"], tags=["t"], properties=[[("p", "v" * (32767 - 3 - 42 - 7 + 1))]])
+    assert judge(longer, StoreConfig())[1] == []
+    [(row, why)] = judge(longer, StoreConfig(), (), UniqueKeys(REAL))[1]
+    assert row == 0 and "PROPERTIES_SIZE_EXCEEDED" in why
 
 
 def test_tags_keys_and_id_go_into_the_properties() -> None:

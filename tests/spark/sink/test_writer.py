@@ -16,6 +16,7 @@ from flintmq.spark.sink.writer import Staged, stream_writer, writer
 from tests.spark.jobs.replaying import KEYS, held, without_offsets
 
 OPTIONS = {key: str(value) for key, value in KEYS.items()}
+COPY = OPTIONS | {"uniqueKeys": "false"}  # a row that has no id is compared with its origin, which has none
 
 
 def without_times(queues: Any) -> Any:
@@ -40,7 +41,7 @@ def test_tasks_without_rows_leave_nothing(tmp_path: Path) -> None:
 def test_a_batch_on_spark(golden: Any, tmp_path: Path, spark: Any) -> None:
     source, root = golden("basic").path, tmp_path / "new"
     frame = spark.read.format("flintmq").option("minPartitions", 3).load(str(source))
-    write = frame.write.format("flintmq").options(**OPTIONS).mode("append").option("queryId", "q")
+    write = frame.write.format("flintmq").options(**COPY).mode("append").option("queryId", "q")
     for batch in (1, 1):
         write.option("batchId", batch).save(str(root))
     assert without_times(held(root)) == without_times(held(source))
@@ -68,7 +69,11 @@ def test_a_frame_for_kafka_and_rows_that_make_no_message(tmp_path: Path, spark: 
         write.option("batchId", 1).save(f"file:{tmp_path}/s")
     [((topic, queue_id), rows)] = held(tmp_path / "s").items()
     assert (topic, queue_id, [row[1] for row in rows]) == ("T", 2, [b"0", b"1", b"2", b"4", b"5"])
-    assert {(row[4], tuple(row[2])) for row in rows} == {("k", (("h", "w"), ("KEYS", "k")))}
+    ids = {dict(row[2])["UNIQ_KEY"] for row in rows}
+    assert len(ids) == 5 and {len(one) for one in ids} == {32}
+    assert {(row[4], tuple(p for p in row[2] if p[0] != "UNIQ_KEY")) for row in rows} == {
+        ("k", (("h", "w"), ("KEYS", "k")))
+    }
     [bad] = spark.read.json(str(tmp_path / "bad rows")).selectExpr("reason", "topic", "unbase64(body) body").collect()
     assert bad.topic == "a/b" and bytes(bad.body) == b"3" and "directory's name" in bad.reason
 
@@ -81,7 +86,7 @@ def test_a_stream_whose_commits_were_lost(golden: Any, tmp_path: Path, spark: An
 
     def run(place: str) -> str:
         frame = spark.readStream.format("flintmq").option("maxOffsetsPerTrigger", 1500).load(str(source))
-        write = frame.writeStream.format("flintmq").options(**OPTIONS).option("checkpointLocation", place)
+        write = frame.writeStream.format("flintmq").options(**COPY).option("checkpointLocation", place)
         query = write.trigger(availableNow=True).start(str(root))
         assert query.awaitTermination(120) and query.exception() is None
         return str(query.id)

@@ -202,7 +202,9 @@ class _Job:
         sweep(self.into, STAGING)
         if not _is_store(self.into):  # what is refused leaves no empty store behind
             self._look(self._puts(self.config), None)
-        with MessageStore(self.into, self.config, peer=self.peer) as store:
+        with MessageStore(
+            self.into, self.config, peer=self.peer, unique_keys=False
+        ) as store:  # a copy stays what it is
             rules = self._puts(store.config)
             ledger = Ledger(self.into)
             at = Position.read(ledger, self.giver)

@@ -80,7 +80,8 @@ def commit(
     giver = _giver(options, batch, query, bool(files or bad))
     if giver is None:
         return
-    with MessageStore(options.path, options.config, peer=options.peer) as store:
+    # What is put is compared with staged rows after a kill; a row got its unique key when it was staged.
+    with MessageStore(options.path, options.config, peer=options.peer, unique_keys=False) as store:
         work = _Work(store, Ledger(options.path), store.recovered.state.end)
         if options.stream and batch is not None and options.query is None:
             take_over(work.ledger, giver, options.checkpoint, batch)

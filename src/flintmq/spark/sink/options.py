@@ -11,7 +11,7 @@ from flintmq.config import KEYS, StoreConfig
 from flintmq.config_text import short
 from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
-from flintmq.spark.options import number
+from flintmq.spark.options import flag, number
 from flintmq.storage.where import local_only, outside_store
 
 NAMES = {
@@ -19,6 +19,7 @@ NAMES = {
     "queryId": "who writes: a batch of it that was written is not written again. A stream's is its checkpoint's id",
     "batchId": "batch: which of the query's batches; rising numbers",
     "badRowsPath": "a directory for rows that make no message; without it such a row ends the query",
+    "uniqueKeys": "true (default): a row without msg_id gets one, as RocketMQ's client gives it; false: it has none",
     "peer": "as which RocketMQ to write: 5.3.3, 5.4.0 or 5.5.0",
     "checkpointLocation": "Spark's own",
     "queryName": "Spark's own",
@@ -40,6 +41,7 @@ class SinkOptions:
         stream: it is a stream's.
         checkpoint: the option checkpointLocation as it is given; empty: none.
         bad_rows: directory for rows that make no message, absolute; empty: such a row is an error.
+        unique_keys: rows without a unique key get one when they are staged.
     """
 
     path: str
@@ -50,6 +52,7 @@ class SinkOptions:
     stream: bool = False
     checkpoint: str = ""
     bad_rows: str = ""
+    unique_keys: bool = True
 
     @classmethod
     def parse(cls, options: Mapping[str, str], stream: bool) -> SinkOptions:
@@ -79,6 +82,7 @@ class SinkOptions:
             stream,
             given.get("checkpointLocation", ""),
             _bad_rows(given["badRowsPath"], path) if given.get("badRowsPath") else "",
+            flag(given, "uniqueKeys", True),
         )
 
 

@@ -26,6 +26,7 @@ from flintmq.message import Message
 from flintmq.spark.jobs.once import messages_of
 from flintmq.spark.jobs.refusals import why_refused
 from flintmq.store.put_checks import timer_rule
+from flintmq.store.unique_keys import UniqueKeys
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType
@@ -87,7 +88,10 @@ def named(batch: pa.RecordBatch, row: int, which: str) -> str:
 
 
 def judge(
-    batch: pa.RecordBatch, config: StoreConfig, inner_topics: Collection[str] = ()
+    batch: pa.RecordBatch,
+    config: StoreConfig,
+    inner_topics: Collection[str] = (),
+    unique: UniqueKeys | None = None,
 ) -> tuple[pa.RecordBatch, BadRows]:
     """The rows that make messages, with all columns of SPARK_SCHEMA, and those that make none.
 
@@ -95,8 +99,13 @@ def judge(
         batch: of columns that `check_columns` took.
         config: of the store, with the sizes that its files have.
         inner_topics: the store's topics that take inner batches.
+        unique: gives rows that have none a unique key; None: nobody does.
     """
     maps = _properties(batch)
+    if unique is not None:
+        without = [pairs for pairs in maps if names.UNIQ_KEY not in pairs]
+        for pairs, key in zip(without, unique.take(len(without)), strict=True):
+            pairs[names.UNIQ_KEY] = key
     bad = dict(_without_a_store(batch, maps))
     good = [row for row in range(batch.num_rows) if row not in bad]
     filled = _filled(batch, maps, good)

@@ -20,6 +20,8 @@ from flintmq.spark.sink.commit import BadFile, checked_by, commit, discard, stag
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import id_in, tag
 from flintmq.spark.sink.rows import WAYS, as_json, check_columns, judge, named
+from flintmq.storage.effects import REAL
+from flintmq.store.unique_keys import UniqueKeys
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -113,13 +115,14 @@ def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Staged:
     config, inner = target_config(options.path, options.config), batches_of(options.path)
     mark = tag(options.query or query)
     bad_file, first = BadFile(options.path, mark), 0
+    unique = UniqueKeys(REAL) if options.unique_keys else None
 
     def rows() -> Iterator[pa.RecordBatch]:
         nonlocal first
         for batch in batches:
             if not batch.num_rows:
                 continue
-            filled, bad = judge(batch, config, inner)
+            filled, bad = judge(batch, config, inner, unique)
             for row, why in bad:
                 if not options.bad_rows:
                     raise UsageError(f"{named(batch, row, f'row {first + row}{part}')}: {why}; {WAYS}")
