@@ -82,6 +82,11 @@ class QueueLookup:
     def _batch_names(self) -> frozenset[QueueName]:
         return frozenset(queue_names(self.snapshot.root, geometry.BATCH_QUEUES, self.snapshot.effects))
 
+    @property
+    def has_files(self) -> bool:
+        """Whether any queue has a directory."""
+        return bool(self._plain_names or self._batch_names)
+
     def file_names(self) -> set[QueueName]:
         """Every queue that has a directory."""
         return {*self._plain_names, *self._batch_names}
@@ -288,7 +293,7 @@ class QueueLookup:
         """
         replay = self.snapshot.replay_start
         most = self.snapshot.end if replay is None else min(replay, self.snapshot.end)
-        end = self._end_among_last() if self.file_names() else None
+        end = self._end_among_last() if self.has_files else None
         self._bounds.clear()  # what was asked before others is older than the answer
         self._files.clear()
         if end is None:

@@ -15,7 +15,12 @@ from tests.compat.stores import GOLDEN_NAMES
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
+from flintmq.spark.offsets import flat
 from flintmq.spark.stream import reader
+from flintmq.spark.stream.anchor import Anchor
+from flintmq.spark.stream.options import StreamOptions
+from flintmq.spark.stream.reader import StreamReader, _apart
+from flintmq.store.queues import QueueName
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
 
 ODD = {"poison", "stale-aligned"}  # Java and a good reader disagree on them; the batch source has tests of its own
@@ -265,3 +270,47 @@ def test_a_checkpoint_of_something_else(golden):
 def test_an_unknown_queue_to_begin_with(golden):
     with pytest.raises(UsageError, match="no queue 9 of topic 'Orders'"):
         Query(golden("basic").path, startingOffsets='{"Orders/9": 5}')
+
+
+# -- many queues: only what differs is worked on -----------------------------------------------------------------------
+
+
+def some_offsets(chance, names):
+    return {name: chance.randrange(3) for name in names if chance.random() < 0.8}
+
+
+def test_offsets_are_written_the_same_whatever_was_written_before():
+    """Names that come, go and change; each time as if nothing had been written yet, the order of keys too."""
+    chance, names = random.Random(5), [QueueName(topic, queue) for topic in "bac" for queue in (2, 10, 1)]
+    writes, offsets = StreamReader(StreamOptions.parse({"path": "unused"}), None), {}
+    for number in range(300):
+        anchor = Anchor(number, 7) if chance.random() < 0.5 else None
+        if chance.random() < 0.7:
+            offsets = offsets | {
+                name: chance.randrange(9) for name in chance.sample(sorted(offsets), len(offsets) // 3)
+            }
+        else:
+            offsets = some_offsets(chance, names)
+        expected = (anchor.marks() if anchor else {}) | flat(offsets)
+        assert list(writes._flat(offsets, anchor).items()) == list(expected.items())
+
+
+def test_what_differs_between_two_offsets():
+    chance, names = random.Random(6), [QueueName("t", queue) for queue in range(6)]
+    for _ in range(300):
+        one, other = some_offsets(chance, names), some_offsets(chance, names)
+        found = _apart(one, other)
+        assert sorted(found) == [name for name in names if one.get(name) != other.get(name)], "each once"
+
+
+def test_what_a_micro_batch_ends_with_is_not_parsed_again(writer, monkeypatch):
+    writer.put_all(30)
+    query = Query(writer.path, columns="body")
+    next(query.bites())
+    monkeypatch.setattr("flintmq.spark.stream.reader.parse_flat", None)
+    query.reader._names.clear()
+    writer.put_all(20)
+    assert len(next(query.bites())) == 20
+    assert flat(query.reader._parse(query.offset)[0]) == {
+        name: number for name, number in query.offset.items() if not name.startswith("@")
+    }

@@ -47,6 +47,7 @@ class StreamQueues:
     Attributes:
         bounds: of every wanted queue that has or had messages: its least queue offset and the one behind the largest.
             The least is that of the last look: `look_at` makes it current.
+        highs: the one behind the largest alone, of the same queues.
         ends: of each of them, no record of it begins at this log offset or later.
 
     Raises:
@@ -108,7 +109,7 @@ class StreamQueues:
     def _take(self, lookup: QueueLookup) -> None:
         """Ask this lookup from now on."""
         self._lookup = lookup
-        self._live = lookup.snapshot.facts.live and bool(lookup.file_names())  # without files the log has to do
+        self._live = lookup.snapshot.facts.live and lookup.has_files  # without files the log has to do
         self._segments = Segments(lookup)
         self._places = {}
         self._looked_at = time.monotonic()
@@ -118,6 +119,7 @@ class StreamQueues:
         self._plain = set(listed)
         self._take(QueueLookup(now, before, frozenset(self._plain)))
         self.bounds: dict[QueueName, tuple[int, int]] = {}
+        self.highs: dict[QueueName, int] = {}
         self.ends: dict[QueueName, int] = {}
         self._begins: dict[QueueName, int] = {}
         self._turn: list[QueueName] = []
@@ -181,9 +183,10 @@ class StreamQueues:
             has_tail = not self._live and bool(self._lookup.tail_runs(name))
             self.ends[name] = self.end if has_tail else end
             if high and self._reads(name):
-                self.bounds[name] = (low, high)
+                self.bounds[name], self.highs[name] = (low, high), high
             else:
                 self.bounds.pop(name, None)
+                self.highs.pop(name, None)
 
     def settle(self, seconds: float) -> None:
         """Wait until all wanted messages that the log has now are dispatched, but not longer than so many seconds."""

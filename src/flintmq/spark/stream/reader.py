@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections import deque
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -61,6 +62,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._gone: set[QueueName] = set()  # queues that were waited for in vain
         self._checked: dict[QueueName, tuple[int, int, int]] = {}  # not made again: offset, anchor, end
         self._names: dict[str, QueueName] = {}  # keys of offsets that were met
+        self._met: deque[tuple[Mapping[str, Any], Offsets]] = deque(maxlen=3)  # ends of the last batches
+        self._last_flat: tuple[Offsets, dict[str, int]] = {}, {}  # offsets, and how they are written
 
     # -- what Spark asks -----------------------------------------------------------------------------------------------
 
@@ -94,7 +97,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Fix the end: what is there now."""
         queues = self._look()
         queues.settle(SETTLE_SECONDS)
-        self._target = {name: high for name, (_, high) in queues.bounds.items()}
+        self._target = dict(queues.highs)
 
     @from_one_frame
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
@@ -105,11 +108,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreAccessError: a file may not be read.
         """
         begin, anchor = self._parse(start)
-        queues = self._settled(begin)
+        queues, apart = self._settled(begin)
         gone = self._gone if queues.of_directories() else set()
-        spans = self._spans(queues, begin, anchor, self._ends(queues), gone)
+        ends = self._ends(queues)
+        spans = self._spans(queues, begin, anchor, ends, gone, apart if self._target is None else _apart(begin, ends))
         begin = {name: number for name, number in begin.items() if name not in gone} if gone else begin
-        begin |= {name: queues.bounds[name][1] for name in _beyond(queues, begin)}  # go on with what comes next
+        if beyond := _beyond(queues, begin, apart):  # go on with what comes next
+            begin = begin | {name: queues.highs[name] for name in beyond}
         if not isinstance(limit, ReadAllAvailable):
             if self._too_few(spans):
                 return start
@@ -121,7 +126,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._last_batch = time.monotonic()
             self._planned = {**begin, **{name: high for name, (_, high) in spans.items()}}
             anchor = next_anchor(queues, spans, anchor)
-        return self._flat(self._planned, anchor)
+        end = self._flat(self._planned, anchor)
+        self._met.append((end, self._planned))
+        return end
 
     @from_one_frame
     def reportLatestOffset(self) -> dict[str, int]:
@@ -131,11 +138,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         queues = self._look()
         planned = self._planned
-        behind = {
-            name: (max(low, planned.get(name, 0)), high)
-            for name, (low, high) in queues.bounds.items()
-            if high > planned.get(name, 0)
-        }
+        apart = [name for name in _apart(planned, queues.highs) if name in queues.highs]
+        spans = {name: (planned.get(name, 0), queues.bounds[name]) for name in apart}
+        behind = {name: (max(low, read), high) for name, (read, (low, high)) in spans.items() if high > read}
         size = sum(queues.places(name).size(*span) for name, span in behind.items())
         lags = [high - low for low, high in behind.values()]
         count = max(1, len(queues.bounds))
@@ -146,7 +151,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             "maxOffsetsBehindLatest": max(lags, default=0),
             "avgOffsetsBehindLatest": sum(lags) // count,
         }
-        return {**lag, **self._flat(planned | {name: high for name, (_, high) in queues.bounds.items()}, None)}
+        return {**lag, **self._flat(planned | queues.highs, None)}
 
     @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
@@ -159,10 +164,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         from flintmq.spark.stream.plan import share_out
 
         self._planned, _ = self._parse(end)
-        queues = self._settled(self._planned)
+        queues, apart = self._settled(self._planned)
         begin, anchor = self._parse(start)
-        gone = _missing(queues, begin) if queues.of_directories() else set()
-        spans = self._spans(queues, begin, anchor, self._planned, gone, known=True)
+        wanted = _apart(begin, self._planned)
+        gone = _missing(queues, begin, {*apart, *wanted}) if queues.of_directories() else set()
+        spans = self._spans(queues, begin, anchor, self._planned, gone, wanted, known=True)
         return [StreamPartition(part) for part in share_out(queues, spans)]
 
     @rows_from_one_frame
@@ -213,8 +219,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._queues.refresh()
         return self._queues
 
-    def _settled(self, known: Offsets) -> StreamQueues:
-        """The queues as they are now, once they have all that was seen before, or do not get it.
+    def _settled(self, known: Offsets) -> tuple[StreamQueues, list[QueueName]]:
+        """The queues as they are now, once they have all that was seen before, or do not get it; and which of them do
+        not end at these offsets.
 
         A writer that starts cuts the ends of its queues and makes them again, which takes a moment. And a queue that
         was read from the log, as long as the store had no queue file at all, gets its own after those of others.
@@ -222,16 +229,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         queues = self._look()
         until = time.monotonic() + GRACE_SECONDS
         while True:
-            gone = _missing(queues, known)
-            late = {*_beyond(queues, known), *(gone - self._gone)}
+            apart = _apart(known, queues.highs)
+            gone = _missing(queues, known, apart)
+            late = {*_beyond(queues, known, apart), *(gone - self._gone)}
             if not late or time.monotonic() > until:
                 self._gone = gone
-                return queues
+                return queues, apart
             time.sleep(0.1)
             queues.refresh(force=True, also=late)
 
     def _parse(self, offset: Mapping[str, Any]) -> tuple[Offsets, Anchor | None]:
-        """Queue offsets and the anchor. Keys that were met before are not parsed again: there may be 10,000."""
+        """Queue offsets, not to be changed, and the anchor. What was met before is not parsed again: there may be
+        10,000 queues."""
+        for met, offsets in self._met:
+            if met == offset:
+                return offsets, anchor_in(offset)
         known = self._names
         try:
             found = {known[key]: number for key, number in offset.items() if key not in MARKS}
@@ -243,9 +255,16 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names |= {f"{name.topic}/{name.queue_id}": name for name in found}
         return found, anchor_in(offset)
 
-    @staticmethod
-    def _flat(offsets: Offsets, anchor: Anchor | None) -> dict[str, int]:
-        return {**(anchor.marks() if anchor is not None else {}), **flat(offsets)}
+    def _flat(self, offsets: Offsets, anchor: Anchor | None) -> dict[str, int]:
+        """Offsets as they are written, from those that were written last: mostly a few numbers differ."""
+        last, text = self._last_flat
+        apart = _apart(offsets, last)
+        if len(offsets) == len(last) and all(name in last and name in offsets for name in apart):
+            text = text | flat({name: offsets[name] for name in apart})
+        else:
+            text = flat(offsets)
+        self._last_flat = offsets, text
+        return {**(anchor.marks() if anchor is not None else {}), **text}
 
     def _starts(self, queues: StreamQueues) -> Offsets:
         """Where a new query begins: at a time, at times of queues, or at offsets; the first of these that is given."""
@@ -293,7 +312,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _ends(self, queues: StreamQueues) -> Offsets:
         """What may be read now, with the target of Trigger.AvailableNow heeded."""
-        ends = {name: high for name, (_, high) in queues.bounds.items()}
+        ends = dict(queues.highs)
         if self._target is None:
             return ends
         return {name: min(high, ends[name]) for name, high in self._target.items() if name in ends}
@@ -305,6 +324,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         anchor: Anchor | None,
         ends: Offsets,
         gone: set[QueueName],
+        apart: Iterable[QueueName],
         known: bool = False,
     ) -> dict[QueueName, Span]:
         """What is to be read from `begin` to `ends`, as far as it is there.
@@ -314,6 +334,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Args:
             gone: the queues of `begin` that are not there any more.
+            apart: those of which `begin` and `ends` differ.
             known: `ends` was there once.
         """
         bounds, spans, lost = queues.bounds, {}, self._lost
@@ -322,10 +343,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         read_to = sys.maxsize if anchor is None else anchor.log_offset
         for name in sorted(gone):
             lost(queues, name, begin[name], "the queue is gone, with its topic or its last messages")
-        queues.look_at({name for name, high in ends.items() if begin.get(name, 0) != high})
-        for name, high in ends.items():
-            low = begin.get(name, 0)
-            end = queues.ends.get(name, 0)
+        names = {name for name in apart if name in ends}
+        queues.look_at(names)
+        names |= {name for name, end in queues.ends.items() if end > read_to and name in ends}
+        for name in sorted(names):
+            low, high, end = begin.get(name, 0), ends[name], queues.ends.get(name, 0)
             if low == high and (end <= read_to or self._checked.get(name) == (high, read_to, end)):
                 continue
             least, most = bounds.get(name, (0, 0))
@@ -405,16 +427,24 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return spans
 
 
-def _beyond(queues: StreamQueues, offsets: Offsets) -> list[QueueName]:
-    """The queues that end before these offsets."""
-    bounds = queues.bounds
-    return [name for name, offset in offsets.items() if name in bounds and offset > bounds[name][1]]
+def _apart(offsets: Offsets, others: Offsets) -> list[QueueName]:
+    """The queues whose offsets differ, or that have one in one place only."""
+    found = [name for name, offset in offsets.items() if others.get(name) != offset]
+    if len(others) + sum(name not in others for name in found) > len(offsets):
+        found += others.keys() - offsets.keys()
+    return found
 
 
-def _missing(queues: StreamQueues, offsets: Offsets) -> set[QueueName]:
-    """The queues that had messages and are not there."""
-    bounds = queues.bounds
-    return {name for name, offset in offsets.items() if offset and name not in bounds and queues.wants(name)}
+def _beyond(queues: StreamQueues, offsets: Offsets, apart: Iterable[QueueName]) -> list[QueueName]:
+    """The queues that end before these offsets, among those that do not end there (`_apart`)."""
+    highs = queues.highs
+    return [name for name in apart if name in highs and offsets.get(name, 0) > highs[name]]
+
+
+def _missing(queues: StreamQueues, offsets: Offsets, apart: Iterable[QueueName]) -> set[QueueName]:
+    """The queues that had messages and are not there, among those that do not end there."""
+    highs = queues.highs
+    return {name for name in apart if name not in highs and offsets.get(name) and queues.wants(name)}
 
 
 def lines_of(report: Any) -> Iterator[str]:
