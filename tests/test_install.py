@@ -9,6 +9,7 @@ import resource
 import shutil
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -30,10 +31,19 @@ def run(*words: object, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A wheel built from a copy of what is in the tree (a build writes into the tree it builds)."""
+    """A wheel built from a copy of what is in the tree (a build writes into the tree it builds).
+
+    Kernels that are compiled already, and not older than their sources, are not compiled again: that takes minutes.
+    """
     folder = tmp_path_factory.mktemp("wheel")
     tree = folder / "tree"
     shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
+    if (ROOT / "build" / "cython").is_dir():
+        shutil.copytree(ROOT / "build" / "cython", tree / "build" / "cython")
+    compiled = tree / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "flintmq" / "kernels"
+    compiled.mkdir(parents=True)
+    for path in (ROOT / "src" / "flintmq" / "kernels").glob("*.so"):
+        shutil.copy2(path, compiled)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree / name)
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, tree, cwd=folder)
