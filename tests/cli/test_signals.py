@@ -32,6 +32,17 @@ LONG = {
 """Commands that work long, each with what else it is told; all of them tell their progress."""
 
 
+@pytest.fixture(autouse=True)
+def as_in_a_process_of_its_own() -> Iterator[None]:
+    """Python's own handlers: a Spark session that a test before made leaves one for SIGINT."""
+    before = {number: signal.getsignal(number) for number in CODES}
+    for number in CODES:
+        signal.signal(number, signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL)
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
 @pytest.mark.parametrize("number", CODES, ids=lambda number: number.name)
 @pytest.mark.parametrize("name", LONG)
 def test_a_signal_amid_the_work(

@@ -11,6 +11,7 @@ from flintmq.format import consume_queue_ext
 from flintmq.format.text import java_hash
 from flintmq.message import GetMessageStatus, Message
 from flintmq.store.message_store import MessageStore
+from flintmq.store.queue_list import FILE_NAME as QUEUE_LIST
 from flintmq.store.queues import ExtQueue, QueueName
 from tests.compat.stores import Golden
 from tests.store.engine import open_small, put_all, records, tree, units
@@ -84,6 +85,7 @@ def test_addresses_rise_also_where_a_hole_was_filled(tmp_path: Path):
     queue = tmp_path / "consumequeue/T/0" / ("0" * 20)
     data = queue.read_bytes()
     queue.write_bytes(data[:80] + bytes(20) + data[100:])  # unit 4
+    (tmp_path / QUEUE_LIST).unlink()  # with it a clean start believes that all units are there
     with open_small(tmp_path, **EXT) as store:
         assert [m.queue_offset for m in store.get("T", 0, 0, tags="t1").messages] == [1, 4, 7]
     found = [consume_queue_ext.position(u.tags_code) for u in units(tmp_path)]

@@ -100,6 +100,8 @@ class MappedFileQueue:
         Durability: the file exists after power loss, before a record is put into it.
         """
         path = self._path(start)
+        if not self.files:  # and never in the thread that makes files: one that goes while it is written stays away
+            self.effects.make_folder(os.path.dirname(path))
         if self.allocation is None:
             file = self.make_file(start)
         else:
@@ -126,8 +128,6 @@ class MappedFileQueue:
         Thread: one at a time.
         """
         path = self._path(start)
-        if not self.files:  # a directory that goes while its log is written is not made again
-            self.effects.make_folder(os.path.dirname(path))
         if path in self._making and self.effects.size(path) is not None:
             self.effects.unlink(path)
         self._making.add(path)
