@@ -77,18 +77,8 @@ class Java:
         config.write_text(json.dumps(parts | (more or {})))
         script.write_text("".join(json.dumps(op) + "\n" for op in ops))
         path = f"{self.built}/target/oracle.jar:{self.built}/lib/*"
-        words = [
-            "java",
-            *SHORT_LIVED,
-            "-cp",
-            path,
-            "flintmq.oracle.Oracle",
-            command,
-            "--store",
-            str(store),
-            "--config",
-            str(config),
-        ]
+        words = ["java", *SHORT_LIVED, "-cp", path, "flintmq.oracle.Oracle"]
+        words += [command, "--store", str(store), "--config", str(config)]
         return [*words, *(["--ops", str(script)] if command in ("run", "broker") else [])]
 
     def __call__(

@@ -317,3 +317,14 @@ def test_what_the_log_has_is_not_removed_at_the_end_whenever_it_comes(tmp_path: 
     assert [path.name for path in (tmp_path / "dropped").iterdir()] == [f"{0:020d}"], "that is its cleaner's to do"
     assert dropped.is_held
     dropped.release()
+
+
+def test_who_makes_files_ahead_makes_no_directory(tmp_path: Path):
+    """The thread may be late: the log's directory may have gone since the first file was asked for."""
+    queue = MappedFileQueue([str(tmp_path / "log")], SIZE, Faulty())
+    with pytest.raises(FileNotFoundError):
+        queue.make_file(0)
+    assert not (tmp_path / "log").exists()
+    queue.append_file(0)
+    assert (tmp_path / "log" / f"{0:020d}").stat().st_size == SIZE
+    queue.close()
