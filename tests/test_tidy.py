@@ -56,6 +56,12 @@ def test_no_path_of_a_developers_machine():
     assert lines_with(r"(?<![\w.~*-])/(root|home|Users|work|farm)/(?!\.\.\.)") == []
 
 
+def test_trees_are_walked_by_one_function():
+    """os.walk leaves out what it cannot list: nobody notices (storage/tree.py)."""
+    found = lines_with(r"\bos\.(walk|fwalk)\(")
+    assert [line.split(":")[0] for line in found if line.startswith("src/")] == ["src/flintmq/storage/tree.py"]
+
+
 def test_no_breakpoints_and_no_merge_marks():
     assert lines_with(r"^(<{7}|>{7}|={7})( |$)|\bbreak" + r"point\(\)") == []
 

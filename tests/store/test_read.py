@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from flintmq.format.consume_queue import UNIT, Unit
 from flintmq.message import GetMessageStatus, Message
 from flintmq.store.message_store import MessageStore
 from flintmq.store.read import wanted_codes
@@ -239,7 +240,62 @@ def test_a_record_whose_checksum_fails_is_not_handed_out(tmp_path: Path, light: 
         got = store.get(topic, 0, 0)
         assert [m.body[:3] for m in got.messages] == [b"000", b"002"] and got.next_begin_offset == 3
         assert store.get(topic, 0, 1, 1).status is S.MESSAGE_WAS_REMOVING
-        assert f"at log offset {raw.physical_offset}, is damaged and left out" in caplog.text
+        assert f"is damaged, at log offset {raw.physical_offset}, and is left out" in caplog.text
+
+
+HIT = 2  # the offset whose unit is written over
+
+
+@pytest.mark.parametrize(
+    ("unit", "words"),
+    [
+        (bytes(20), "has no unit in its queue file"),
+        (UNIT.pack(Unit(1 << 40, 100, 0)), f"has a unit that leads to no record of its size, at log offset {1 << 40}"),
+        (UNIT.pack(Unit(0, 1 << 30, 0)), "has a unit that leads to no record of its size, at log offset 0"),
+        (None, "has a unit that leads to a record of another place, at log offset 0"),
+        (UNIT.pack(Unit(0, 0x7FFFFFFF, 0)), ""),
+    ],
+    ids=["zeros", "behind the log", "no such size", "another record", "pre-blank"],
+)
+@pytest.mark.parametrize("columns", [False, True])
+def test_an_offset_that_is_left_out_is_told(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, unit: bytes | None, words: str, columns: bool
+):
+    """An offset within the bounds without its message: the others are given, and the log says which and why.
+
+    A pre-blank unit is news to nobody: RocketMQ, `rebuild` and the engine write it where nothing stands.
+    """
+    path = tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)
+    with open_small(tmp_path) as store:
+        put_all(store, 5)
+    with open_small(tmp_path) as store:  # a clean start writes no units again: the hole stays
+        data = bytearray(path.read_bytes())
+        data[HIT * 20 : HIT * 20 + 20] = data[:20] if unit is None else unit
+        path.write_bytes(data)
+        offsets, at = [], 0
+        while at < 5:  # a unit of a huge size ends an answer before it
+            if columns:
+                got = store.get_batch("T", 0, at)
+                offsets += got.batch.column("queue_offset").to_pylist()
+            else:
+                got = store.get("T", 0, at)
+                offsets += [m.queue_offset for m in got.messages]
+            assert got.next_begin_offset > at
+            at = got.next_begin_offset
+        assert offsets == [0, 1, 3, 4]
+    told = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
+    expected = f"b'T', queue 0: offset {HIT} {words}, and is left out (see `flintmq verify`)"
+    assert told == ([expected] if words else [])
+
+
+def test_an_offset_whose_record_expired_is_not_told(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    """Retention took it: that is no damage."""
+    with open_small(tmp_path) as store:
+        filled(store, 120)
+        second = next(m.queue_offset for m in store if m.physical_offset >= FILE_SIZE)
+        store._files.files = store._files.files[1:]
+        assert store.get("T", 0, second - 1, 1).status is S.MESSAGE_WAS_REMOVING
+    assert [line.getMessage() for line in caplog.records if "left out" in line.getMessage()] == []
 
 
 def test_a_unit_of_another_queue_is_no_light_queues(tmp_path: Path):

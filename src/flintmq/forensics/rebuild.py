@@ -19,6 +19,7 @@ from flintmq.errors import ConfigError, UsageError
 from flintmq.format.index import HEADER, PEER_533, checked_peer
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import is_live
+from flintmq.storage.tree import walk_tree
 from flintmq.storage.where import effects_for, local_only, outside_store
 from flintmq.store import geometry, index_files
 from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules, each_block
@@ -347,7 +348,7 @@ def making(plan: RebuildPlan) -> Iterator[None]:
 def publish(plan: RebuildPlan) -> None:
     """Make the staged files durable and give them their names; an empty batchconsumequeue/ is dropped."""
     effects = plan.disk
-    for folder, _, names in os.walk(plan.staging):
+    for folder, _, names in walk_tree(plan.staging):
         for name in names:
             fd = effects.open_write(os.path.join(folder, name))
             try:

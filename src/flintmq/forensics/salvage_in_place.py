@@ -28,6 +28,7 @@ from flintmq.format.index import PEER_533
 from flintmq.storage.effects import REAL, Effects
 from flintmq.storage.lock import StoreLock, is_live
 from flintmq.storage.overlay import Overlay
+from flintmq.storage.tree import walk_tree
 from flintmq.storage.where import local_only
 from flintmq.store import geometry
 from flintmq.store.dispatch import Dispatcher, DispatchRules
@@ -115,7 +116,7 @@ def plan_in_place(
 def _refuse_links(root: str) -> None:
     """A link is no damage, and no mending goes behind it: better to stop before anything is planned or half done."""
     for name in _WITHOUT_LINKS:
-        for folder, folders, files in os.walk(os.path.join(root, name)):
+        for folder, folders, files in walk_tree(os.path.join(root, name)):
             for path in (os.path.join(folder, inside) for inside in sorted(folders + files)):
                 if os.path.islink(path):
                     raise StoreAccessError(

@@ -19,6 +19,7 @@ from typing import Any
 
 from flintmq.errors import UsageError
 from flintmq.storage.effects import Effects
+from flintmq.storage.tree import walk_tree
 from flintmq.store.small_files import replace_file
 
 QUARANTINE = "quarantine"
@@ -97,7 +98,7 @@ class Journal:
                 if change["op"] == "swap":
                     os.makedirs(os.path.dirname(os.path.join(self.folder, part, change["file"])), exist_ok=True)
         self._save()
-        for folder, _, names in os.walk(self.folder, topdown=False):
+        for folder, _, names in walk_tree(self.folder, bottom_up=True):
             for name in names:
                 fd = self.effects.open_write(os.path.join(folder, name))
                 try:

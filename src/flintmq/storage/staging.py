@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.storage.effects import REAL
+from flintmq.storage.tree import walk_tree
 
 
 @contextmanager
@@ -76,7 +77,7 @@ def bring_in(staging: str, into: str) -> None:
     Durability: on return.
     """
     root = os.path.join(staging, "store")
-    for folder, _, _ in os.walk(root):
+    for folder, _, _ in walk_tree(root):
         REAL.sync_dir(folder)
     try:
         os.rename(root, into)

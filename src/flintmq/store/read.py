@@ -154,28 +154,40 @@ class Reader:
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
         """The record that a unit leads to, if it is the one that stands there and its checksum holds; else None.
 
-        RocketMQ's broker compares no checksum when it reads. Here what fails is left out, as a record that is gone is,
-        and a line of the log says so.
+        RocketMQ's broker compares no checksum when it reads, and passes over what it does not find. Here, too, such an
+        offset is left out, and a line of the log says so, unless retention took the record or its unit is pre-blank.
         """
-        if not unit.is_written or unit.is_pre_blank:
+        if unit.is_pre_blank:
             return None
+        message, fault = self._stands(unit, topic, queue_id, offset)
+        # Asked after the look: retention may have taken the file meanwhile.
+        expired = unit.is_written and unit.physical_offset < self.files.min_offset
+        if message is None and not expired:
+            log.warning(
+                "%r, queue %d: offset %d %s, and is left out (see `flintmq verify`)",
+                topic[:100], queue_id, offset, fault,
+            )  # fmt: skip
+        return message
+
+    def _stands(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> tuple[StoredMessage | None, str]:
+        """The record; or None and what is wrong with this offset."""
+        if not unit.is_written:
+            return None, "has no unit in its queue file"
         raw = self.files.read(unit.physical_offset, unit.size)
         if raw is None or int.from_bytes(raw[:4], "big") != unit.size:
-            return None
+            return None, f"has a unit that leads to no record of its size, at log offset {unit.physical_offset}"
         message = StoredMessage(raw)
         place = raw, unit.physical_offset, len(raw) + 8, len(raw), topic, queue_id, offset
         if fetch.check(unit_bytes(unit.physical_offset, unit.size, unit.tags_code), 0, 1, *place, self._position)[0]:
-            return message
+            return message, ""
         if not _counts(raw, unit.physical_offset):
-            log.warning(
-                "%r, queue %d: offset %d, at log offset %d, is damaged and left out (see `flintmq verify`)",
-                topic[:100], queue_id, offset, unit.physical_offset,
-            )  # fmt: skip
-            return None
+            return None, f"is damaged, at log offset {unit.physical_offset}"
         if (message.fields.topic, message.queue_id, message.queue_offset) == (topic, queue_id, offset):
-            return message
+            return message, ""
         there = (p for p in light_places(message) if (p.queue_id, p.offset) == (queue_id, offset))
-        return message if any(java_encode(p.topic) == topic for p in there) else None
+        if any(java_encode(p.topic) == topic for p in there):
+            return message, ""
+        return None, f"has a unit that leads to a record of another place, at log offset {unit.physical_offset}"
 
 
 def _counts(raw: bytes, physical_offset: int) -> bool:

@@ -27,6 +27,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.spark.jobs.shape import RAW
 from flintmq.spark.jobs.target import NAMES, Manifest, StagedFile, Target, sync_folder, write_synced
+from flintmq.storage.tree import walk_tree
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -256,7 +257,7 @@ class DeltaTarget(Target):
         What this process has synced and nobody has changed since is left out.
         """
         log = self.root / LOG
-        files = [Path(folder, name) for folder, _, names in os.walk(log) for name in names]
+        files = [Path(folder, name) for folder, _, names in walk_tree(log) for name in names]
         versions = {path: int(match[1]) for path in files if (match := _VERSION.match(path.name))}
         newest = max((version for path, version in versions.items() if ".checkpoint" in path.name), default=0)
         for path in files:

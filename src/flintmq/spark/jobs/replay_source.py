@@ -29,6 +29,7 @@ from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut
 from flintmq.storage.effects import REAL
+from flintmq.storage.tree import walk_tree
 from flintmq.storage.where import local_source
 from flintmq.store.config_files import read_config
 from flintmq.store.predicate import Predicate
@@ -265,12 +266,9 @@ def _delta_files(root: str) -> list[str]:
 
 
 def _parquet_files(folder: str) -> list[str]:
-    def refused(error: OSError) -> None:  # else os.walk leaves out what it may not list, and its messages are missing
-        raise StoreAccessError(f"{error.filename}: {error.strerror}; check its permissions") from error
-
     return [
         os.path.join(place, name)
-        for place, _, names in sorted(os.walk(folder, onerror=refused))
+        for place, _, names in sorted(walk_tree(folder))
         for name in sorted(names)
         if name.endswith(".parquet") and name[0] not in "._"
     ]
