@@ -87,10 +87,15 @@ def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
 
 
 def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint, listed: bool = False) -> int:
-    """From where every unit is written again: where queues surely are on disk no more. The mark says so, after a clean
-    stop beside the list of where queues ended (`listed`), which tells of those that lost their files; else it is the
-    last file after a clean stop, and after an unclean one the last file that the checkpoint knows to have been
-    dispatched to queues that are on disk (D10: the log may have been flushed further than they were)."""
+    """Give the log offset from which every unit is written again; before it, queues are known to be on disk.
+
+    - Where the mark tells how far the log was dispatched to queues on disk: from there. After a clean stop the mark
+      alone is not enough: `listed` says that the list of queues' ends is there too, by which queues that lost their
+      files since are found.
+    - Else, after a clean stop: the last file.
+    - Else the last file whose first record was stored before the checkpoint's time of queues (D10: the log may have
+      been flushed further than they were).
+    """
     begin = begin_of_walk(files, facts, known)
     marked = files.min_offset <= facts.dispatched <= (facts.mark or 0)
     if facts.clean and not (marked and listed):
