@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.errors import StoreLockedError
+from flintmq.errors import StoreAccessError, StoreLockedError
 from flintmq.storage import lock
 from flintmq.storage.lock import StoreLock, is_live
 
@@ -29,7 +29,7 @@ time.sleep(60)
 
 TAKER = """
 import sys
-from flintmq.errors import StoreLockedError
+from flintmq.errors import StoreAccessError, StoreLockedError
 from flintmq.storage.lock import StoreLock, is_live
 try:
     StoreLock(sys.argv[1])
@@ -141,9 +141,39 @@ def test_a_lock_that_java_holds_is_refused(tmp_path: Path) -> None:
 def test_a_lock_file_that_is_a_symbolic_link_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "elsewhere").write_bytes(b"precious")
     (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(OSError):
+    with pytest.raises(StoreAccessError, match="lock: is a symbolic link, which a store does not hold"):
         StoreLock(str(tmp_path))
     assert (tmp_path / "elsewhere").read_bytes() == b"precious"
+
+
+@pytest.mark.parametrize(
+    ("fault", "error", "words"),
+    [
+        (errno.EAGAIN, StoreLockedError, "another process writes this store"),
+        (errno.EACCES, StoreLockedError, "another process writes this store"),
+        (errno.ENOLCK, StoreAccessError, "lock: cannot be locked .*No locks available.*file system with locks"),
+    ],
+)
+def test_a_file_system_without_locks_is_no_other_writer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, fault: int, error: type[Exception], words: str
+) -> None:
+    """NFS without its lock service: nobody is to be stopped, the place is wrong."""
+
+    def refuse(*_: object) -> None:
+        raise OSError(fault, os.strerror(fault))
+
+    monkeypatch.setattr(lock, "_lock_byte", refuse)
+    with pytest.raises(error, match=words):
+        StoreLock(str(tmp_path))
+    monkeypatch.undo()
+    StoreLock(str(tmp_path)).release()
+
+
+@pytest.mark.parametrize("place", ["missing", "file", "file/below"])
+def test_a_place_that_is_no_directory(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(StoreAccessError, match="check the directory"):
+        StoreLock(str(tmp_path / place))
 
 
 def test_where_the_answer_cannot_be_had_a_store_is_not_live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -210,9 +240,8 @@ def test_a_link_to_the_lock_of_another_store_says_nothing_of_this_one(tmp_path: 
     (this / "lock").symlink_to(other / "lock")
     held = StoreLock(str(other))
     assert is_live(str(other)) and not is_live(str(this))
-    with pytest.raises(OSError) as refused:
+    with pytest.raises(StoreAccessError, match="is a symbolic link"):  # and not that this process has it open
         StoreLock(str(this))
-    assert refused.value.errno == errno.ELOOP, "and not that this process has it open"
     held.release()
     with child_that_locks(other / "lock", 0, 1):
         assert is_live(str(other)) and not is_live(str(this))

@@ -608,7 +608,7 @@ class Effects:
 
         Raises:
             StoreLockedError: somebody else has it.
-            OSError: the lock's file cannot be made.
+            StoreAccessError: its file cannot be made or locked, or is a symbolic link.
         """
         return StoreLock(root)
 

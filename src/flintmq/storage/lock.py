@@ -18,7 +18,7 @@ import struct
 import threading
 from contextlib import suppress
 
-from flintmq.errors import StoreLockedError
+from flintmq.errors import StoreAccessError, StoreLockedError
 
 _held: set[StoreLock] = set()  # by this process
 _table = threading.RLock()  # a signal handler may open or close another store amid this
@@ -65,7 +65,7 @@ class StoreLock:
 
     Raises:
         StoreLockedError: another process, or another store object of this one, holds it.
-        OSError: its file cannot be made, or is a symbolic link.
+        StoreAccessError: its file cannot be made or locked, or is a symbolic link.
 
     Thread: any. A child made by fork does not hold it: `held` is False there.
     """
@@ -87,18 +87,30 @@ class StoreLock:
 
     def _take(self, root: str) -> None:
         other = StoreLockedError(f"{root}: another process writes this store; stop it first")
-        self._folder = os.open(root, _FOLDER)
+        try:
+            self._folder = os.open(root, _FOLDER)
+        except OSError as error:
+            raise StoreAccessError(f"{root}: {error.strerror}; check the directory and its permissions") from error
         try:
             fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise other from None
         except OSError:  # not on this file system: `lock` alone has to do
             pass
-        self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        try:
+            self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+        except OSError as error:
+            what = "is a symbolic link, which a store does not hold" if error.errno == errno.ELOOP else error.strerror
+            raise StoreAccessError(f"{self.path}: {what}; check the file's kind and permissions") from error
         try:
             _lock_byte(self.fd)
-        except OSError:
+        except (BlockingIOError, PermissionError):  # POSIX lets a system choose which
             raise other from None
+        except OSError as error:
+            raise StoreAccessError(
+                f"{self.path}: cannot be locked ({error.strerror}), so two processes could write this store; "
+                "keep it on a file system with locks"
+            ) from error
         found = os.fstat(self.fd)
         self.identity = found.st_dev, found.st_ino
 
