@@ -6,7 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,6 +22,7 @@ SMALL = {
     "maxHashSlotNum": 50,
     "maxIndexNum": 200,
 }
+LARGER = {**SMALL, "mappedFileSizeCommitLog": 1 << 20}  # for stores with many messages
 NAMES = (
     "a",
     "Orders",
@@ -99,9 +100,9 @@ def case(name: str, **traits: object) -> Callable[[Maker], Maker]:
     return enter
 
 
-def fill(store: Path, topics: list[str], queues: int, messages: int, **keys: object) -> None:
+def fill(store: Path, topics: list[str], queues: int, messages: int, keys: Mapping[str, object] = SMALL) -> None:
     """Put messages into topics and queues in turn, with tags, keys and bodies of many sizes, and close."""
-    with MessageStore(store, {**SMALL, **keys}) as opened:
+    with MessageStore(store, keys) as opened:
         for number in range(messages):
             topic = topics[number % len(topics)]
             queue_id = number // len(topics) % queues
@@ -126,14 +127,14 @@ def hundred_topics(store: Path) -> None:
     fill(store, [f"topic-{n}" for n in range(100)], 2, 3000)
 
 
-@case("5,000 topics", large=True)
+@case("5,000 topics", keys=LARGER, large=True)
 def five_thousand_topics(store: Path) -> None:
-    fill(store, [f"topic-{n}" for n in range(5000)], 1, 10_000, mappedFileSizeCommitLog=1 << 20)
+    fill(store, [f"topic-{n}" for n in range(5000)], 1, 10_000, LARGER)
 
 
-@case("10,000 queues", large=True)
+@case("10,000 queues", keys=LARGER, large=True)
 def ten_thousand_queues(store: Path) -> None:
-    fill(store, [f"topic-{n}" for n in range(20)], 500, 20_000, mappedFileSizeCommitLog=1 << 20)
+    fill(store, [f"topic-{n}" for n in range(20)], 500, 20_000, LARGER)
 
 
 @case("never a message")
