@@ -12,6 +12,9 @@ NEWEST := .venv-newest
 KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
 ARGS ?=
 SECONDS ?= 60
+# Python keeps the bytecode of what it compiled, also where a container says otherwise: without it each process compiles
+# all tests anew, which took 24 s of processor time instead of 8, and each command of a test its part of the sources.
+export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .PHONY: help install compile demo test test-pure test-spark test-newest check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist
@@ -32,7 +35,7 @@ test: install ## Run the tests, two files at a time; ARGS="tests/store -k recove
 	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile)
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
-	FLINTMQ_PURE=1 $(BIN)/python -m pytest tests/format tests/kernels
+	FLINTMQ_PURE=1 FLINTMQ_TURN=all $(BIN)/python -m pytest -n 2 --dist loadfile tests/format tests/kernels
 
 test-spark: install ## Run the tests of spark/ on the oldest PySpark that is supported (makes .venv-spark)
 	test -x $(OLD_SPARK)/bin/python || $(BIN)/python -m venv $(OLD_SPARK)

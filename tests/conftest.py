@@ -30,16 +30,17 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers: one version of RocketMQ a test, the longest files first."""
+    """With several workers: of families of alike tests those of today, the longest files first."""
     turns.take(config, items)
     order.sort(config, items)
 
 
-def pytest_report_header() -> str:
-    """Say which kernels the tests run on, and complain about compiled ones that are older than their sources."""
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say which kernels the tests run on, complain about compiled ones older than their sources, and tell the turn."""
     stale = ", ".join(_select.stale())
     text = f"flintmq kernels: {'compiled' if _select.compiled() else 'uncompiled'}"
-    return text + (f"; STALE: {stale} (run: make compile)" if stale else "")
+    text += f"; STALE: {stale} (run: make compile)" if stale else ""
+    return [text, *filter(None, [turns.told(config)])]
 
 
 @pytest.fixture(scope="session")

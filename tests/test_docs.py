@@ -15,11 +15,21 @@ from tests.pages import Example, same
 
 
 def parameters() -> list:
-    """pytest's parameters: the examples of each page in its order, named by page and line."""
+    """pytest's parameters: the examples of each page in its order, named by page and line.
+
+    Of the pages that start Spark, but for README.md, some run a day (tests/turns.py), and those that changed, or whose
+    part of the sources did: docs/spark/export.md tells of src/flintmq/spark/jobs/export.py.
+    """
     found = []
-    for example in (example for page in pages.pages() for example in pages.examples(page)):
-        spark = example.kind == "python" and pages.on_spark(example)
-        found.append(pytest.param(example, id=example.where, marks=[pytest.mark.spark] if spark else []))
+    for page in sorted(pages.pages(), key=lambda page: len(page.parts)):  # the tutorial, the longest: beside short ones
+        blocks = list(pages.examples(page))
+        name = str(page.relative_to(pages.ROOT))
+        of = [name, *(f"src/flintmq/spark/{folder}{page.stem[:6]}" for folder in ("", "jobs/"))]
+        turn = [pytest.mark.turn(3, member=name, of=of)] if any(map(pages.on_spark, blocks)) else []
+        for example in blocks:
+            spark = example.kind == "python" and pages.on_spark(example)
+            marks = [*([pytest.mark.spark] if spark else []), *(turn if page.name != "README.md" else [])]
+            found.append(pytest.param(example, id=example.where, marks=marks))
     return found
 
 

@@ -1,17 +1,16 @@
-"""A tenth of the matrix a day, without Spark; FLINTMQ_MATRIX_TURN=0..9 names another (`make matrix`: all of it)."""
+"""A tenth of the matrix a day, without Spark; FLINTMQ_TURN=0..9 names another (`make matrix`: all of it)."""
 
 from __future__ import annotations
 
-import os
-import time
 from pathlib import Path
 
 import pytest
 
+from tests import turns
 from tests.matrix.run import run_share, share
 from tests.matrix.stores import CASES
 
-TURN = int(os.environ.get("FLINTMQ_MATRIX_TURN", time.time() // 86400))
+TURN = turns.day()
 
 for package in ("pyarrow", "duckdb", "polars", "pandas"):
     pytest.importorskip(package, reason=f"{package} is not installed")

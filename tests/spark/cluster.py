@@ -19,6 +19,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests import class_archive
+
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = "physical_offset,topic,queue_id,queue_offset,body"
 LOCAL_CLUSTER = "local-cluster[2,1,1024]"
@@ -37,7 +39,7 @@ def environment() -> dict[str, str]:
         "SPARK_HOME": str(Path(pyspark.__file__).parent),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
-        "JAVA_TOOL_OPTIONS": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # they live for seconds
+        "JAVA_TOOL_OPTIONS": class_archive.options(),  # they live for seconds
         "PYSPARK_PYTHON": sys.executable,
         "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]),
     }

@@ -11,6 +11,7 @@ from tests.spark import cluster
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
+@pytest.mark.turn(2)
 @pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
 def test_batch_export_and_stream(golden, objects, tmp_path, kind):
     store = golden("basic")

@@ -10,6 +10,7 @@ import pytest
 
 from flintmq.errors import MissingExtraError
 from flintmq.spark.session import _is_local
+from tests import class_archive
 
 session_module = sys.modules["flintmq.spark.session"]
 
@@ -128,7 +129,7 @@ def test_a_cluster_with_worker_processes(golden, tmp_path):
         golden("basic").path,
         tmp_path,
         timeout=500,
-        JAVA_TOOL_OPTIONS="-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",  # the executors live for seconds
+        JAVA_TOOL_OPTIONS=class_archive.options(),  # the executors live for seconds
     )
     assert text.split("\n")[:3] == ["rows 3000", "exported 3000 3000", "equal True True"]
 
