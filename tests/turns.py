@@ -7,8 +7,8 @@ run. A file or test that is named runs whole, and so does everything with FLINTM
 `make torture`). FLINTMQ_TURN=0, 1, 2, ... names the day. Families are:
 
 - Tests whose names differ in nothing but RocketMQ's version: one version a day.
-- Tests with the mark `turn(days, member=NAME, of=PATHS)`: of a function's members one in `days`. Without `member` each of
-  the function's parameters is one; tests of the same `member` run together. A member of which a file has changed, by
+- Tests with the mark `turn(days, member=NAME, of=PATHS)`: of a function's members one in `days`. Without `member` each
+  of the function's parameters is one; tests of the same `member` run together. A member of which a file has changed, by
   `git diff` since the commit BASE (main), runs each day: `of` are the beginnings of the paths of its files.
 """
 
