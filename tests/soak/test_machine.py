@@ -1,6 +1,7 @@
 """A state machine against a model in a dict (T16): put, batches, flush, dispatch, clean, crash, reopen, and all reads.
 
-Short in the suite; FLINTMQ_MACHINE=20000 gives so many runs. The store starts no thread, so that a crash, which is a
+Short in the suite, with other runs each day (tests/turns.py: FLINTMQ_TURN names a day's); FLINTMQ_MACHINE=20000 gives so
+many runs, by chance. The store starts no thread, so that a crash, which is a
 copy of its directory, is what `kill -9` leaves at that moment.
 """
 
@@ -14,18 +15,26 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, seed, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from flintmq import open_store
 from flintmq.message import GetMessageStatus, Message, Outcome, PutResult
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.strategies import NAMES
+from tests import turns
 from tests.store.crashed import Clock, small_and_quick
 from tests.store.engine import KEYS, index_items, tree
 
-RUNS = int(os.environ.get("FLINTMQ_MACHINE", "40"))
+RUNS = int(os.environ.get("FLINTMQ_MACHINE", "20"))
 HOURS = ";".join(map(str, range(24)))
 TOPICS = st.sampled_from(["T", "U", "库存"])
 QUEUES = st.integers(0, 1)
@@ -223,6 +232,5 @@ def test_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     small_and_quick(monkeypatch.setattr)
     Machine.TestCase.settings = settings(
         max_examples=RUNS, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck),
-        derandomize=RUNS <= 100,
     )  # fmt: skip
-    Machine.TestCase("runTest").runTest()
+    run_state_machine_as_test(seed(turns.day())(Machine) if RUNS <= 100 else Machine)
