@@ -2,5 +2,5 @@
 
 `stores.py` makes the stores, `truth.py` reads them slowly, `cells.py`, `engine_cells.py` and `spark_cells.py` ask one
 question each in one way, `judge.py` says what is wrong with an answer. `python -m tests.matrix` runs all of it;
-`test_matrix.py` a tenth, another one each day (FLINTMQ_MATRIX_TURN=N names one).
+`test_matrix.py` a tenth, another one each day (FLINTMQ_TURN=N names one).
 """

@@ -21,7 +21,7 @@ STATE = Path("tests/torture/state/matrix.json")
 def main() -> int:
     """Run what the options name; 1 if anything is wrong."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--turn", type=int, help="one tenth of it, 0 to 9")
+    parser.add_argument("--turn", type=int, help="one tenth of it, 0 to 9; of large stores a twentieth, 0 to 19")
     parser.add_argument("--stores", default="", help="only stores whose names hold this")
     parser.add_argument("--cells", default="", help="only cells whose names hold this")
     parser.add_argument("--spark", action="store_true", help="the cells that need Spark, instead of the others")

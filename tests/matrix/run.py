@@ -18,13 +18,14 @@ TENTHS = 10
 def share(turn: int | None, *, spark: bool) -> Iterator[tuple[str, list[str]]]:
     """(store, its cells) of a turn: a tenth of the stores with all cells; everything where `turn` is None.
 
-    Ten turns are all pairs. A store that takes seconds a cell is met every other turn, with a fifth of the cells.
+    Ten turns are all pairs, but for stores that take seconds a cell: one of them is met every other turn, with a fifth
+    of the cells, so that twenty turns are all of theirs.
     """
     for row, name in enumerate(CASES):
         live = CASES[name].state == "live"
         cells = [one for one in CELLS if CELLS[one].spark == spark and (CELLS[one].live or not live)]
         if turn is not None and CASES[name].large:
-            cells = [] if (row + turn) % 2 else cells[turn % TENTHS // 2 :: TENTHS // 2]
+            cells = [] if (turn + 2 * (row % 2)) % 4 else cells[turn % (2 * TENTHS) // 4 :: TENTHS // 2]
         elif turn is not None and row % TENTHS != turn % TENTHS:
             cells = []
         if cells:

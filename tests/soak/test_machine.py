@@ -1,8 +1,8 @@
 """A state machine against a model in a dict (T16): put, batches, flush, dispatch, clean, crash, reopen, and all reads.
 
-Short in the suite, with other runs each day (tests/turns.py: FLINTMQ_TURN names a day's); FLINTMQ_MACHINE=20000 gives so
-many runs, by chance. The store starts no thread, so that a crash, which is a
-copy of its directory, is what `kill -9` leaves at that moment.
+Short in the suite, with other runs each day (tests/turns.py: FLINTMQ_TURN names a day's); FLINTMQ_MACHINE=20000 gives
+so many runs, by chance. The store starts no thread, so that a crash, which is a copy of its directory, is what
+`kill -9` leaves at that moment.
 """
 
 from __future__ import annotations
