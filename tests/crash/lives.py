@@ -19,6 +19,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from flintmq.format.index import PEER_533
 from flintmq.message import Message, Outcome
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import SMALL as KEYS
@@ -44,6 +45,7 @@ class Life:
             ledger's answers tell how far that was.
         power: it ends by a power cut. Under ASYNC_FLUSH an answer then promises only what is flushed, and the ledger's
             answers tell how far that was.
+        peer: the RocketMQ version whose habits it follows.
         kernel_puts: plain messages take the one kernel call (where kernels are compiled); else all go the slow way.
     """
 
@@ -55,6 +57,7 @@ class Life:
     interrupts: int = 0
     pool: bool = False
     power: bool = False
+    peer: str = PEER_533
     kernel_puts: bool = True
 
 
@@ -148,7 +151,8 @@ def _child(root: Path, ledger: Ledger, life: Life) -> None:
 
 def _open(root: Path, life: Life) -> MessageStore:
     keys = KEYS | {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool}
-    return MessageStore(root, config=keys, effects=Dying(life.at_call, life.kernel_puts), unique_keys=False)
+    effects = Dying(life.at_call, life.kernel_puts)
+    return MessageStore(root, config=keys, effects=effects, peer=life.peer, unique_keys=False)
 
 
 def puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: Iterator[int]) -> Outcome | None:

@@ -17,6 +17,7 @@ import sys
 import time
 from pathlib import Path
 
+from flintmq.format.index import PEERS
 from flintmq.testing.contract import Told, check_contract, read_ledger
 from tests.crash.lives import Life, live
 
@@ -38,21 +39,26 @@ COUNTS = (
 HEAD = "| cycles | of them while opening | disk, pool | " + " | ".join(COUNTS) + " | commit |"
 
 
+def kind_of(number: int) -> tuple[str, bool, str]:
+    """(flushDiskType, whether it has the pool, the RocketMQ version it follows) of store number `number`."""
+    return *KINDS[number % len(KINDS)], PEERS[number // len(KINDS) % len(PEERS)]
+
+
 def lives_of(number: int) -> list[Life]:
     """The lives of store number `number`: ended at random moments or at chosen calls, some with interrupts."""
     chance = random.Random(number)
-    disk, pool = KINDS[number % len(KINDS)]
+    disk, pool, peer = kind_of(number)
     found = []
     for n in range(LIVES):
         kind = chance.random()
-        rest = {"pool": pool, "kernel_puts": chance.random() < 0.75}
+        rest = {"pool": pool, "peer": peer, "kernel_puts": chance.random() < 0.75}
         if kind < 0.45:
             found.append(Life(n, number * 100 + n, disk, at_call=int(chance.expovariate(1 / 60)), **rest))
         elif kind < 0.9:
             found.append(Life(n, number * 100 + n, disk, after_s=chance.uniform(0.005, 0.12), **rest))
         else:
             found.append(Life(n, number * 100 + n, disk, after_s=0.1, interrupts=8, **rest))
-    return [*found, Life(LIVES, number * 100 + LIVES, disk, after_s=0.1, pool=pool)]
+    return [*found, Life(LIVES, number * 100 + LIVES, disk, after_s=0.1, pool=pool, peer=peer)]
 
 
 def one_store(number: int, root: Path) -> Told:
@@ -62,7 +68,7 @@ def one_store(number: int, root: Path) -> Told:
     for life in lives_of(number):
         end = live(root / "store", root / "ledger", life)
         assert end == "killed", f"{life}: {end}"
-    return check_contract(root / "store", root / "ledger")
+    return check_contract(root / "store", root / "ledger", peer=kind_of(number)[2])
 
 
 def main() -> int:
@@ -89,8 +95,9 @@ def main() -> int:
         number = state["stores"]
         root = words.state / f"store{number}"
         found = one_store(number, root)
-        disk, pool = KINDS[number % len(KINDS)]
-        sums = state["sums"].setdefault(disk + ", pool" * pool, dict.fromkeys(("cycles", "opening", *COUNTS), 0))
+        disk, pool, peer = kind_of(number)
+        kind = f"{disk}{', pool' * pool}, {peer}"
+        sums = state["sums"].setdefault(kind, dict.fromkeys(("cycles", "opening", *COUNTS), 0))
         sums["cycles"] += LIVES + 1
         sent, _ = read_ledger(root / "ledger")
         sums["opening"] += LIVES + 1 - len({identity.partition("-")[0] for identity in sent})

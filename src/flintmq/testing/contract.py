@@ -18,7 +18,7 @@ from typing import Any
 
 from flintmq.config import StoreConfig
 from flintmq.format import properties, record
-from flintmq.format.index import key_hash, keys_of
+from flintmq.format.index import PEER_533, key_hash, keys_of
 from flintmq.message import GetMessageStatus, Message
 from flintmq.storage.effects import REAL, Effects
 from flintmq.store.message_store import MessageStore
@@ -170,6 +170,7 @@ def check_contract(
     effects: Effects = REAL,
     again: bool = True,
     opened: Callable[[MessageStore], None] = lambda store: None,
+    peer: str = PEER_533,
     **rest: Any,
 ) -> Told:
     """Recover the store, close it, recover it again; compare log, queues, index and answers with the ledger.
@@ -181,6 +182,7 @@ def check_contract(
         effects: the disk that it stands on.
         again: False leaves out the first recovery, and so the comparison of the two.
         opened: called with the store that is compared.
+        peer: the RocketMQ version whose habits the store follows, as in MessageStore.
         rest: further arguments of MessageStore.
 
     Raises:
@@ -188,7 +190,7 @@ def check_contract(
         FlintError, OSError: the store cannot be opened.
     """
     keys = SMALL if keys is None else keys
-    words: dict[str, Any] = {"config": config_of(tuple(keys.items())), "effects": effects, **rest}
+    words: dict[str, Any] = {"config": config_of(tuple(keys.items())), "effects": effects, "peer": peer, **rest}
     book = ledger if isinstance(ledger, Book) else read_book(ledger)
     before: dict[str, bytes] = {}
     if again:
@@ -202,7 +204,7 @@ def check_contract(
         log = slow_read.records(root, keys["mappedFileSizeCommitLog"], effects)
         _compare(log, book, found)
         _queues(root, log, effects, found)
-        _index(root, log, keys, effects, found)
+        _index(root, log, keys, effects, peer, found)
         _served(store, log, found)
         if book.consumed is not None:
             wrong = wrong_offsets(store, placed(log), book.consumed, book.expired)
@@ -229,11 +231,11 @@ def other_properties(pairs: Mapping[str, str]) -> dict[str, str] | None:
 
 
 @lru_cache(maxsize=1 << 14)
-def content_of(r: record.Record) -> tuple[str, str, tuple[int, ...], int]:
+def content_of(r: record.Record, peer: str = PEER_533) -> tuple[str, str, tuple[int, ...], int]:
     """(identity, digest, hashes of its keys, size) of a record, without what the store itself adds."""
     pairs = properties.parse_bytes(r.properties)
     whole = digest(r.topic.decode(), r.queue_id, r.body, pairs.get("TAGS"), other_properties(pairs))
-    hashes = tuple(key_hash(r.topic.decode(), key) for key in keys_of(pairs, r.sys_flag))
+    hashes = tuple(key_hash(r.topic.decode(), key) for key in keys_of(pairs, r.sys_flag, peer))
     return pairs.get("KEYS", ""), whole, hashes, r.size
 
 
@@ -372,11 +374,16 @@ def _queues(root: str | os.PathLike[str], log: list[record.Record], effects: Eff
 
 
 def _index(
-    root: str | os.PathLike[str], log: list[record.Record], keys: Mapping[str, Any], effects: Effects, found: Told
+    root: str | os.PathLike[str],
+    log: list[record.Record],
+    keys: Mapping[str, Any],
+    effects: Effects,
+    peer: str,
+    found: Told,
 ) -> None:
     """Line 5 for the index."""
     begin = slow_read.log_begin(root, effects)
-    items = [(hashed, r.physical_offset) for r in log for hashed in content_of(r)[2]]
+    items = [(hashed, r.physical_offset) for r in log for hashed in content_of(r, peer)[2]]
     there = slow_read.index_items(root, keys["maxHashSlotNum"], keys["maxIndexNum"], effects)
     there = [item for item in there if item[1] >= begin]
     if there != items:
