@@ -1,8 +1,9 @@
 """The order of test files with several workers: the longest first, so that no worker ends long after another.
 
 By itself pytest-xdist hands out the files with the most tests first. Ours that take longest have few: each starts Java
-or other processes, so they came last, one worker busy with them and the other idle. Files that are not in the list come
-behind those that are, the most tests first; a wrong place costs time, nothing else.
+or other processes, so they came last, one worker busy with them and the other idle. In the list those that compute, on
+Spark, and those that mostly wait, beside RocketMQ, stand by turns. Files that are not in the list come behind those that
+are, the most tests first; a wrong place costs time, nothing else.
 """
 
 from __future__ import annotations
@@ -16,26 +17,47 @@ ROOT = Path(__file__).resolve().parent
 
 LONGEST_FIRST = (
     "test_docs.py",
-    "spark/test_session.py",
-    "spark/test_cluster.py",
-    "cli/test_docs.py",
-    "spark/jobs/test_export_stream.py",
-    "spark/jobs/test_dispatch_kills.py",
-    "spark/stream/test_on_spark.py",
-    "spark/stream/test_live_java.py",
-    "spark/jobs/test_replay_bulk.py",
-    "spark/jobs/test_dispatch.py",
-    "spark/jobs/test_replay.py",
-    "spark/jobs/test_export.py",
-    "spark/sink/test_writer.py",
-    "spark/stream/test_queues.py",
-    "torture_spark/test_loop.py",
     "interop/test_broker_java.py",
+    "spark/test_session.py",
+    "testing/test_demo.py",
+    "spark/test_cluster.py",
+    "matrix/test_matrix.py",
+    "torture_spark/test_loop.py",
+    "soak/test_machine.py",
+    "spark/jobs/test_export_stream.py",
+    "interop/test_differential_java.py",
+    "spark/jobs/test_dispatch_kills.py",
+    "interop/test_kinds_java.py",
+    "cli/test_docs.py",
+    "interop/test_copy_java.py",
+    "spark/stream/test_on_spark.py",
     "interop/test_salvage_java.py",
+    "spark/stream/test_live_java.py",
     "interop/test_retention_java.py",
+    "spark/jobs/test_replay_bulk.py",
     "interop/test_engine_java.py",
+    "spark/jobs/test_dispatch.py",
     "interop/test_dispatch_java.py",
+    "spark/jobs/test_replay.py",
     "interop/test_damaged_java.py",
+    "spark/jobs/test_export.py",
+    "interop/test_runbooks_java.py",
+    "spark/sink/test_writer.py",
+    "interop/test_replay_java.py",
+    "spark/stream/test_queues.py",
+    "interop/test_tail_java.py",
+    "spark/stream/test_reader.py",
+    "soak/test_run.py",
+    "spark/test_source.py",
+    "crash/test_leaks.py",
+    "crash/test_any_call.py",
+    "spark/jobs/test_verify.py",
+    "testing/test_crash_explorer.py",
+    "spark/stream/test_kafka_micro_batch.py",
+    "testing/test_sim_faults.py",
+    "store/test_reentry.py",
+    "testing/test_pytest_plugin.py",
+    "mutants/test_mutants.py",
     "hostile/test_special.py",
     "forensics/test_salvage_in_place.py",
     "test_install.py",

@@ -11,8 +11,8 @@ from tests.spark import cluster
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
 
-@pytest.mark.turn(2)
-@pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
+@pytest.mark.turn(2)  # local-cluster on the days on which test_session.py asks none
+@pytest.mark.parametrize("kind", ["standalone", "local-cluster"])
 def test_batch_export_and_stream(golden, objects, tmp_path, kind):
     store = golden("basic")
     url = objects.put(store.path, f"cluster/{kind}")
