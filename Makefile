@@ -4,6 +4,7 @@
 #   PYTHON=python3.12   the interpreter that .venv is made of (default: the first that is there and new enough)
 #   ARGS="-k walk -x"   passed on by test, demo and bench
 #   SECONDS=60          how long fuzz runs
+#   WORKERS=2           how many files of tests run at a time
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -12,6 +13,7 @@ NEWEST := .venv-newest
 KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
 ARGS ?=
 SECONDS ?= 60
+WORKERS ?= 2
 # Python keeps the bytecode of what it compiled, also where a container says otherwise: without it each process compiles
 # all tests anew, which took 24 s of processor time instead of 8, and each command of a test its part of the sources.
 export PYTHONDONTWRITEBYTECODE :=
@@ -30,12 +32,12 @@ compile: $(VENV)/.compiled ## Compile the kernels that changed (install does so 
 demo: install ## The whole story: orders, a stream into Delta, kill -9, the count, Spark, a report (under three minutes)
 	$(BIN)/python -m flintmq.testing.demo $(ARGS)
 
-test: install ## Run the tests, two files at a time; ARGS="tests/store -k recovery" for some of them
+test: install ## Run the tests, WORKERS (2) files at a time; ARGS="tests/store -k recovery" for some of them
 	$(if $(ARGS),,$(BIN)/python -m tests.class_archive)
-	$(BIN)/python -m pytest $(or $(ARGS),-n 2 --dist loadfile)
+	$(BIN)/python -m pytest $(or $(ARGS),-n $(WORKERS) --dist loadfile)
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
-	FLINTMQ_PURE=1 FLINTMQ_TURN=all $(BIN)/python -m pytest -n 2 --dist loadfile tests/format tests/kernels
+	FLINTMQ_PURE=1 FLINTMQ_TURN=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/format tests/kernels
 
 test-spark: install ## Run the tests of spark/ on the oldest PySpark that is supported (makes .venv-spark)
 	test -x $(OLD_SPARK)/bin/python || $(BIN)/python -m venv $(OLD_SPARK)

@@ -2,8 +2,8 @@
 
 By itself pytest-xdist hands out the files with the most tests first. Ours that take longest have few: each starts Java
 or other processes, so they came last, one worker busy with them and the other idle. In the list those that compute, on
-Spark, and those that mostly wait, beside RocketMQ, stand by turns. Files that are not in the list come behind those that
-are, the most tests first; a wrong place costs time, nothing else.
+Spark, and those that mostly wait, beside RocketMQ, stand by turns. Files that are not in the list come behind those
+that are, the most tests first; a wrong place costs time, nothing else.
 """
 
 from __future__ import annotations
