@@ -102,7 +102,7 @@ def test_java_is_started_where_it_can_read_all_names(monkeypatch, given, kept):
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.turn(2)
+@pytest.mark.turn(2, of=["src/flintmq/spark/session.py", "src/flintmq/spark/java.py"])
 def test_a_cluster_with_worker_processes(golden, tmp_path):
     """Source, export and rebuild with two executors, each a process of its own."""
     text = run(

@@ -69,7 +69,7 @@ RUNS = (
         "hostile input", "pytest -q tests/hostile", environment={"FLINTMQ_HOSTILE": "all", "FLINTMQ_LIVE_SECONDS": "60"}
     ),
     Run("beside each RocketMQ", "pytest -q tests/interop tests/spark/stream/test_live_java.py"),
-    Run("all pages, all clusters", "pytest -q tests/test_docs.py tests/cli/test_docs.py tests/spark/test_cluster.py"),
+    Run("all that take turns in make test", "pytest -q -m turn", limit_s=3600),
     Run("the demo at full size", "flintmq.testing.demo --out artifacts/torture/demo"),
     Run("as RocketMQ 5.3.3", "tests.interop.differential --operations 20000 --seed {n}", parts=5),
     Run("as RocketMQ 5.4.0", "tests.interop.differential --operations 20000 --peer 5.4.0 --seed {n}", parts=5),

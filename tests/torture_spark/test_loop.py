@@ -24,6 +24,7 @@ KILLS = 4
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the processes to kill in /proc")
+@pytest.mark.turn(2, of=["src/flintmq/spark/jobs/export", "src/flintmq/spark/jobs/delta", "src/flintmq/spark/stream/"])
 def test_kills_of_all_kinds(tmp_path, monkeypatch):
     """A few kills, in two runs: the second goes on with what the first left."""
     monkeypatch.setattr(loop, "KINDS", loop.KINDS[:1])

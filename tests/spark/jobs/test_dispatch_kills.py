@@ -18,6 +18,7 @@ from tests.spark.jobs.dispatching import differing, tasks_as_calls
 CALLS = ("pwrite", "create", "rename", "unlink", "sync", "sync_dir", "truncate", "allocate", "map_write")
 
 
+@pytest.mark.turn(2, of=["src/flintmq/spark/jobs/dispatch"])  # on the other days those of tests/torture_spark
 def test_kills_of_real_processes(tmp_path: Path) -> None:
     """A driver and a worker of Spark, while the log is written."""
     pytest.importorskip("pyspark", reason="pyspark is not installed")
