@@ -399,7 +399,7 @@ def no_config(store: Path) -> None:
     shutil.rmtree(store / "config")
 
 
-@damaged("config that is no JSON", "sound")
+@damaged("config that is no JSON", "derived")
 def bad_config(store: Path) -> None:
     for path in (store / "config").glob("*.json"):
         path.write_bytes(b"{")
