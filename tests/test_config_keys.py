@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import json
 import logging
 import re
 from functools import cache
 from pathlib import Path
+from typing import get_type_hints
 
 import pytest
 
 from flintmq.config import KEYS, StoreConfig
-from flintmq.config_docs import PAGE, page
+from flintmq.config_docs import PAGE, TYPES, page, types
 from flintmq.config_keys import LINES, Effect, not_kept, refuse_to_write, text_of, without_effect
+from flintmq.config_typed import Settings
 from flintmq.errors import ConfigError
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
@@ -201,3 +204,12 @@ def test_keys_in_snake_case_have_rocketmqs_own_capitals(tmp_path: Path):
 
 def test_the_page_is_current():
     assert (TESTS.parent / PAGE).read_text(encoding="utf-8") == page()
+
+
+def test_editors_know_each_setting_and_its_type():
+    """`MessageStore(path, flush_disk...)` is completed, and checked, by what the file of types says."""
+    assert (TESTS.parent / TYPES).read_text(encoding="utf-8") == types()
+    known = get_type_hints(StoreConfig)
+    assert get_type_hints(Settings) == {name: known[name] for name in KEYS.values()}
+    keys = inspect.signature(MessageStore.__init__).parameters["keys"]
+    assert (keys.kind, keys.annotation) == (inspect.Parameter.VAR_KEYWORD, "Unpack[Settings]")

@@ -1,14 +1,32 @@
-"""Makes docs/configuration.md from config_keys: `python -m flintmq.config_docs --write`; a test has it current."""
+"""Makes docs/configuration.md and config_typed.py from the keys: `python -m flintmq.config_docs --write`.
+
+Tests have both current.
+"""
 
 from __future__ import annotations
 
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 from flintmq.config import KEYS, StoreConfig
 from flintmq.config_keys import LINES, Effect, Line, text_of
 
 PAGE = Path("docs/configuration.md")
+TYPES = Path("src/flintmq/config_typed.py")
+TYPES_HEAD = '''\
+"""The settings that `MessageStore(path, **keys)` takes, with their types: for editors, which complete and check them.
+
+Made from StoreConfig by `python -m flintmq.config_docs --write`; do not edit. Only type checkers read it.
+"""
+
+from typing import TypedDict
+
+
+class Settings(TypedDict, total=False):
+    """RocketMQ's keys in snake case. Defaults and meanings: docs/configuration.md."""
+
+'''
 
 INTRODUCTION = """\
 # RocketMQ's configuration keys
@@ -52,9 +70,16 @@ def _row(key: str, line: Line, default: str) -> str:
     return f"| `{key}` | {f'`{default}`' if default else ''} | {line.says}{only} |\n"
 
 
+def types() -> str:
+    """The text of config_typed.py."""
+    kinds = {field.name: field.type for field in fields(StoreConfig)}
+    return TYPES_HEAD + "".join(f"    {name}: {kinds[name]}\n" for name in KEYS.values())
+
+
 if __name__ == "__main__":
-    if sys.argv[1:] == ["--write"]:
-        PAGE.write_text(page(), encoding="utf-8")
-        print(f"{PAGE}: written")
-    elif not PAGE.exists() or PAGE.read_text(encoding="utf-8") != page():
-        raise SystemExit(f"{PAGE} is not current; run python -m flintmq.config_docs --write")
+    for made, text in ((PAGE, page()), (TYPES, types())):
+        if sys.argv[1:] == ["--write"]:
+            made.write_text(text, encoding="utf-8")
+            print(f"{made}: written")
+        elif not made.exists() or made.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{made} is not current; run python -m flintmq.config_docs --write")

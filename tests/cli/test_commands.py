@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -179,6 +180,9 @@ def test_a_question_that_is_none(run: Run, golden: Callable[[str], Golden]):
 
 def test_times_with_a_zone_reach_python(golden: Callable[[str], Golden]):
     """The extra duckdb brings pytz, which DuckDB needs for them."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text())["project"]
+    extras = project["optional-dependencies"]
+    assert "pytz" in extras["duckdb"] and any("duckdb" in wanted for wanted in extras["all"])
     duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
     import flintmq
 

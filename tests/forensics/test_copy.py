@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import threading
@@ -186,3 +187,17 @@ def test_a_directory_of_the_root_may_lie_on_another_disk(golden: Any, tmp_path: 
     assert not (tmp_path / "into" / "consumequeue").is_symlink()
     with pytest.raises(UsageError, match="lies in the store"):
         copy_whole(str(root), str(tmp_path / "disk" / "copy"))
+
+
+def test_progress_is_told_within_a_log_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A log file has 1 GiB: a bar that jumps from file to file stands still for long."""
+    monkeypatch.setattr(copy, "CHUNK", 16384)
+    with flintmq.MessageStore(tmp_path / "store", config={"mappedFileSizeCommitLog": 1 << 20}) as store:
+        while store.put(Message("T", bytes(1 << 12))).physical_offset < 1 << 19:
+            pass
+    told: list[tuple[int, int]] = []
+    copied = copy_whole(str(tmp_path / "store"), str(tmp_path / "into"), progress=lambda *at: told.append(at))
+    done, totals = zip(*told, strict=True)
+    assert set(totals) == {copied.end} and copied.end > 1 << 19
+    assert list(done) == sorted(done) and done[-1] == copied.end
+    assert max(after - before for before, after in itertools.pairwise(done)) <= 16384 + 4096

@@ -70,18 +70,18 @@ def test_one_directory_to_and_fro(tmp_path: Path, java: Java):
     """FlintMQ killed, Java halted, FlintMQ killed, Java closed, FlintMQ closed: nobody loses or changes anything."""
     root, ledger = tmp_path / "store", tmp_path / "ledger"
     for turn, last in enumerate(({"op": "halt"}, {"op": "flush"})):
-        assert live(root, ledger, Life(turn, turn, after_s=0.15)) == "killed"
-        before = rows_after_recovery(root)
+        assert live(root, ledger, Life(turn, turn, after_s=0.15, peer=java.version)) == "killed"
+        before = rows_after_recovery(root, java.version)
         answers = java("run", root, KEYS, [*java_puts(turn, 40), {"op": "dispatch"}, last], TOPICS)
         assert sum(row["status"] == "PUT_OK" for row in answers if row["op"] == "put") == 40
         told = [
             (row["physical_offset"], row["topic"], row["queue_id"], row["queue_offset"])
             for row in answers if row["op"] == "put"
         ]  # fmt: skip
-        after = rows_after_recovery(root)
+        after = rows_after_recovery(root, java.version)
         assert after[: len(before)] == before, "Java kept what FlintMQ wrote"
         assert [row[:4] for row in after[len(before) :]] == told, "FlintMQ kept what Java wrote"
-    with MessageStore(root, config=KEYS, unique_keys=False) as store:
+    with MessageStore(root, config=KEYS, peer=java.version, unique_keys=False) as store:
         last_put = store.put(Message("T1", b"the last", keys="last"))
         assert last_put.status is PutMessageStatus.PUT_OK
     found = java("dump", root, KEYS, topics=TOPICS, ask=["T1:last", "T0:j0-3", "T2:j1-5", "T0:nobody"])
@@ -98,9 +98,9 @@ def test_one_directory_to_and_fro(tmp_path: Path, java: Java):
     assert sent and all(t["place"] in places for t in told_by_ledger.values() if t["outcome"] == "ok")
 
 
-def rows_after_recovery(root: Path) -> list[tuple[Any, ...]]:
+def rows_after_recovery(root: Path, peer: str) -> list[tuple[Any, ...]]:
     """What the log holds once FlintMQ has recovered it."""
-    with MessageStore(root, config=KEYS, unique_keys=False) as store:
+    with MessageStore(root, config=KEYS, peer=peer, unique_keys=False) as store:
         assert store.wait_dispatched(30)
     return rows_of(root)
 
@@ -109,7 +109,7 @@ def test_java_recovers_what_a_killed_flintmq_left(tmp_path: Path, java: Java):
     """Without FlintMQ's own recovery between: Java loses nothing that was acknowledged."""
     root, ledger = tmp_path / "store", tmp_path / "ledger"
     for number in range(50):
-        assert live(root, ledger, Life(number, number, after_s=0.08)) == "killed"
+        assert live(root, ledger, Life(number, number, after_s=0.08, peer=java.version)) == "killed"
         if number >= 2 and read_ledger(ledger)[1]:  # a busy machine kills some before they have put anything
             break
     # 5.4.0 looks back over 10 files at most: 10 GiB by default, but with these small files less than what a busy
@@ -120,7 +120,7 @@ def test_java_recovers_what_a_killed_flintmq_left(tmp_path: Path, java: Java):
     places = {(row[0], row[3]) for row in entries}
     missing = [t for t in told.values() if t["outcome"] == "ok" and (t["place"], t["queue_offset"]) not in places]
     assert told and missing == []
-    assert check_contract(root, ledger).wrong == {}
+    assert check_contract(root, ledger, peer=java.version).wrong == {}
     ours = rows_of(root)
     assert entries == ours or entries == ours[: len(entries)], "a prefix at least, all of it but for a put under way"
     assert len(ours) - len(entries) <= 1

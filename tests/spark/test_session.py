@@ -55,6 +55,43 @@ def test_found_by_name_alone(golden):
     assert "rows 3000" in text
 
 
+class Asked:
+    """What a session's builder is asked for, instead of a session."""
+
+    def __init__(self):
+        self.settings = {}
+        self.builder = self
+
+    def getActiveSession(self):
+        return self
+
+    def appName(self, name):
+        return self
+
+    master = appName
+
+    def config(self, key, value):
+        self.settings[key] = value
+        return self
+
+    def getOrCreate(self):
+        return self
+
+
+@pytest.mark.parametrize("given", [{}, {"spark.python.authenticate.socketTimeout": "15s", "spark.ui.enabled": True}])
+def test_settings_of_a_session(monkeypatch, given):
+    """Workers have two minutes to start: on a busy machine the 15 s that Spark gives end queries. The user's win."""
+    asked = Asked()
+    monkeypatch.setattr(session_module, "_session_class", lambda: asked)
+    monkeypatch.setattr(session_module, "_quieten", lambda: None)
+    monkeypatch.setattr(session_module, "register", lambda spark: spark)
+    assert session_module.session("x", "local[1]", **given) is asked
+    expected = given or {"spark.python.authenticate.socketTimeout": "120s", "spark.ui.enabled": False}
+    assert {key: asked.settings[key] for key in expected} == {
+        key: str(value).lower() if isinstance(value, bool) else value for key, value in expected.items()
+    }
+
+
 @pytest.mark.spark
 @pytest.mark.slow
 def test_a_broken_package_of_somebody_else_does_not_hide_it(golden, tmp_path):

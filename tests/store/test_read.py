@@ -75,19 +75,22 @@ def test_the_first_message_is_always_given(store: MessageStore, most: int):
     assert len(filled(store, 3).get("T", 0, 0, most).messages) == 1
 
 
-def test_by_default_at_most_32_messages(tmp_path: Path):
-    with open_small(tmp_path, mappedFileSizeConsumeQueue=20 * 100) as store:
+@pytest.mark.parametrize("given", [{}, {"maxTransferCountOnMessageInMemory": 7}])
+def test_by_default_at_most_32_messages(tmp_path: Path, given: dict[str, int]):
+    with open_small(tmp_path, mappedFileSizeConsumeQueue=20 * 100, **given) as store:
         filled(store, 80)
-        assert len(store.get("T", 0, 0, 1000).messages) == 32, "maxTransferCountOnMessageInMemory"
+        assert len(store.get("T", 0, 0, 1000).messages) == given.get("maxTransferCountOnMessageInMemory", 32)
 
 
-def test_at_most_256_kib_in_one_answer(tmp_path: Path):
-    with open_small(tmp_path, mappedFileSizeCommitLog=1 << 20, mappedFileSizeConsumeQueue=2000) as store:
+@pytest.mark.parametrize(("given", "count"), [({}, 2), ({"maxTransferBytesOnMessageInMemory": 400_000}, 3)])
+def test_at_most_256_kib_in_one_answer(tmp_path: Path, given: dict[str, int], count: int):
+    """By default."""
+    with open_small(tmp_path, mappedFileSizeCommitLog=1 << 20, mappedFileSizeConsumeQueue=2000, **given) as store:
         put_all(store, 5, size=100_000)
         store.wait_dispatched(10)
         got = store.get("T", 0, 0)
-        assert [m.queue_offset for m in got.messages] == [0, 1], "maxTransferBytesOnMessageInMemory"
-        assert got.next_begin_offset == 2
+        assert [m.queue_offset for m in got.messages] == list(range(count))
+        assert got.next_begin_offset == count
 
 
 def test_tags_choose(store: MessageStore):

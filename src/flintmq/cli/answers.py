@@ -10,7 +10,6 @@ import binascii
 import csv
 import io
 import math
-import os
 from collections.abc import Iterator
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
@@ -57,7 +56,7 @@ def write_parquet(path: str, answer: pa.RecordBatchReader) -> None:
 
 
 def write_lines(path: str, rows: Iterator[str]) -> None:
-    """Lines as a file in UTF-8, synced.
+    """Lines as a file in UTF-8.
 
     Raises:
         OSError: the disk is full or fails.
@@ -66,8 +65,6 @@ def write_lines(path: str, rows: Iterator[str]) -> None:
     with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         for row in rows:
             file.write(row + "\n")
-        file.flush()
-        os.fsync(file.fileno())
 
 
 def _table(answer: pa.RecordBatchReader) -> Iterator[str]:

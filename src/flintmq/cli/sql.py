@@ -144,15 +144,11 @@ def _check(target: str, store: str, config: StoreConfig) -> None:
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:
     """Write beside the file's place, then put it there: all of the answer or no file."""
     from flintmq.cli.answers import lines, write_lines, write_parquet
+    from flintmq.storage.staging import new_file
 
-    part = f"{target}.{os.getpid()}.part"
-    try:
+    with new_file(target) as part:
         if form == "parquet":
             write_parquet(part, answer)
         else:
             write_lines(part, lines(form, answer))
         signals.check()
-        os.rename(part, target)
-    finally:
-        if os.path.exists(part):
-            os.unlink(part)

@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from flintmq.config import StoreConfig
 from flintmq.config_keys import refuse_to_write, without_effect
@@ -57,6 +57,11 @@ from flintmq.store.retention import Retention
 from flintmq.store.small_files import StoreFiles
 from flintmq.store.stats import Counters, StoreStats
 from flintmq.store.unique_keys import UniqueKeys
+
+if TYPE_CHECKING:
+    from typing import Unpack
+
+    from flintmq.config_typed import Settings
 
 log = logging.getLogger("flintmq.store")
 
@@ -109,7 +114,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         effects: Effects = REAL,
         services: bool = True,
         unique_keys: bool = True,
-        **keys: object,
+        **keys: Unpack[Settings],
     ) -> None:
         self.root = os.path.abspath(local_only(path))
         self.effects = effects

@@ -88,6 +88,20 @@ def test_decompression(golden, mode, tmp_path):
     assert {0x101, 0x201, 0x301} <= kinds and len(kinds) >= 4
 
 
+def test_a_topic_that_is_misspelled(golden, mode, tmp_path, capsys):
+    """Once: refused, and nothing is made. As a stream the topic may come yet: told, and the target has no rows."""
+    store = golden("basic")
+    config = StoreConfig.from_keys(store.config)
+    if mode == "batch":
+        with pytest.raises(UsageError, match="the store has no topic 'Ordres'; did you mean 'Orders'"):
+            run(mode, store.path, tmp_path / "out", config, topics=["Ordres"])
+        assert not (tmp_path / "out").exists()
+    else:
+        run(mode, store.path, tmp_path / "out", config, topics=["Ordres"])
+        assert "no topic 'Ordres'" in capsys.readouterr().err
+        assert list((tmp_path / "out").rglob("*.parquet")) == []
+
+
 @pytest.mark.parametrize("to", ["parquet", "delta"])
 def test_properties_and_text(golden, mode, tmp_path, to):
     store = golden("basic")

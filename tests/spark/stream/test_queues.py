@@ -78,14 +78,35 @@ def test_a_copy_on_object_storage_that_is_replaced_as_it_grows(writer, objects):
 QUEUES = [(f"t{number // 4:03d}", number % 4) for number in range(400)]
 
 
-@pytest.fixture(scope="module")
-def many(tmp_path_factory):
-    """A store of 400 queues, open."""
-    with MessageStore(tmp_path_factory.mktemp("many"), mapped_file_size_consume_queue=20_000) as store:
-        for topic, queue in QUEUES:
+class Many:
+    """A store of 400 queues, open or at rest: then it is opened for each `put` and closed after it."""
+
+    def __init__(self, root, at_rest):
+        self.root = root
+        self.store = None
+        self.put(QUEUES)
+        if not at_rest:
+            self.store = self._open()
+
+    def _open(self):
+        return MessageStore(self.root, mapped_file_size_consume_queue=20_000)
+
+    def put(self, queues):
+        """A message to each queue, dispatched."""
+        store = self.store or self._open()
+        for topic, queue in queues:
             store.put(Message(topic, b"x", queue_id=queue))
         assert store.wait_dispatched(30)
-        yield store
+        if self.store is None:
+            store.close()
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["open", "at rest"])
+def many(request, tmp_path_factory):
+    made = Many(tmp_path_factory.mktemp("many"), request.param)
+    yield made
+    if made.store is not None:
+        made.store.close()
 
 
 @pytest.fixture
@@ -106,9 +127,7 @@ def test_a_micro_batch_looks_at_what_has_something_new(many, looks, options):
     assert len(looks) < (8 if options else 2 * len(QUEUES)), "one topic of many costs what it has"
     changed = random.Random(7).sample(QUEUES, 10) + [("t007", 3)]
     for _ in range(3):
-        for topic, queue in changed:
-            many.put(Message(topic, b"new", queue_id=queue))
-        assert many.wait_dispatched(10)
+        many.put(changed)
         looks.clear()
         rows = [row for bite in query.bites() for row in bite]
         assert sorted({(row["topic"], row["queue_id"]) for row in rows}) == sorted(
@@ -155,7 +174,7 @@ def test_a_queue_without_news_that_is_gone_is_noticed(many, tmp_path, monkeypatc
     monkeypatch.setattr(queues, "QUIET_SECONDS", 0.0)
     path = tmp_path / "copy"
     shutil.copytree(many.root, path)
-    (path / "abort").unlink()  # as after a clean stop: nothing of the log is asked
+    (path / "abort").unlink(missing_ok=True)  # as after a clean stop: nothing of the log is asked
     seen = queues.StreamQueues(ReadOptions(str(path)))
     shutil.rmtree(path / "consumequeue" / "t050")
     before = set(seen.bounds)

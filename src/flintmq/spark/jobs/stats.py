@@ -23,6 +23,7 @@ from flintmq.spark.jobs.tally import BEHIND, COLUMNS, Tally
 from flintmq.spark.options import ReadOptions
 from flintmq.spark.scan import Plan, plan_scan, scan_range
 from flintmq.spark.splits import LogRange, cut, split_count
+from flintmq.storage.staging import new_file
 from flintmq.storage.where import local_source, outside_store
 from flintmq.store.predicate import Predicate
 from flintmq.store.recovery import read_facts
@@ -142,13 +143,5 @@ def check_target(out: str, root: str, config: StoreConfig | None = None) -> None
 
 def _write(out: str, text: str) -> None:
     """Write the page beside its place, then put it there."""
-    path = os.path.realpath(out)
-    part = f"{path}.{os.getpid()}.part"
-    try:
-        with open(part, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(part, path)
-    except OSError:
-        if os.path.exists(part):
-            os.remove(part)
-        raise
+    with new_file(os.path.realpath(out)) as part, open(part, "w", encoding="utf-8") as file:
+        file.write(text)
