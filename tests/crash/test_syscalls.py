@@ -105,7 +105,7 @@ def test_a_file_that_gets_no_blocks_is_an_answer_and_passes(tmp_path: Path):
 
 
 def test_the_log_is_synced_by_fdatasync_and_never_by_msync(tmp_path: Path):
-    """reliability B6: mmap.flush holds the interpreter; one failing call less to think of."""
+    """mmap.flush holds the interpreter; one failing call less to think of."""
     assert STRACE is not None
     log = tmp_path / "strace.log"
     config = json.dumps(CONFIG | {"flushDiskType": "SYNC_FLUSH"})

@@ -42,7 +42,7 @@ def test_a_flush_that_spans_a_roll_over_leaves_nothing_to_a_power_cut(tmp_path: 
 
 
 def test_allocated_bytes_have_blocks(tmp_path: Path):
-    """reliability B5: a store to a map of a sparse file ends the process when the disk is full."""
+    """A store to a map of a sparse file ends the process when the disk is full."""
     fd = REAL.create(str(tmp_path / "file"), 1 << 20)
     REAL.allocate(fd, 0, 1 << 20)
     assert os.fstat(fd).st_blocks * 512 >= os.fstat(fd).st_size == 1 << 20
@@ -116,7 +116,7 @@ def test_a_chain_that_leads_upwards_ends(tmp_path: Path):
 
 
 def test_a_record_that_landed_at_another_s_place_is_not_read(tmp_path: Path):
-    """reliability B12: as whole as any, stored in the same millisecond, of the same queue; only its place is wrong."""
+    """As whole as any, stored in the same millisecond, of the same queue; only its place is wrong."""
     effects = Faulty()
     effects.clock = 1_700_000_000_000
     with open_small(tmp_path, effects) as store:

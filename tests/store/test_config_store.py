@@ -116,7 +116,7 @@ def test_a_refusing_disk_costs_nothing(tmp_path, disk, call):
 
 
 def test_d20_the_order_of_a_safe_replacement(tmp_path, disk):
-    """Data synced before the name, the name before it counts (reliability B8)."""
+    """Data synced before the name, the name before it counts."""
     holding(tmp_path, JAVA)
     file = opened(tmp_path, disk)
     change(file)

@@ -49,7 +49,7 @@ def test_hello(tmp_path: Path):
 
 
 def test_offset_at_time(tmp_path: Path):
-    """Rows of store behaviour 13: before, at and after the messages' times."""
+    """RocketMQ's rules: before, at and after the messages' times."""
     disk = Faulty()
     with open_small(tmp_path, disk) as store:
         for disk.clock in (1000, 2000, 2000, 3000):

@@ -139,7 +139,7 @@ def test_query(golden):
 
 @pytest.mark.parametrize("bare", [False, True], ids=["with queues", "log alone"])
 def test_offset_at_time(golden, tmp_path, bare):
-    """RocketMQ's rules (store behaviour 13): an equal run gives its first or last, a gap the next later or earlier."""
+    """RocketMQ's rules: an equal run gives its first or last, a gap the next later or earlier."""
     store = golden("rolled")
     path = store.path
     if bare:

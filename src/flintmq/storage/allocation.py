@@ -1,4 +1,4 @@
-"""Make log files ahead of the writer. Source: upstream AllocateMappedFileService; store behaviour 3.
+"""Make log files ahead of the writer. Source: upstream AllocateMappedFileService.
 
 A writer that needs a file asks for it and for the one behind it. It waits for the first; the second is made meanwhile,
 so that the next roll-over finds it ready. One thread makes files, lowest offset first: a crash may leave files that are

@@ -3,7 +3,7 @@
 Everything above calls these functions and nothing of `os` that touches a disk, so that a simulated disk can take their
 place. The real backend is thin: each method is one system call or a few.
 
-Reading rules (reliability: a reader harms nobody): files are opened read-only, without following a symbolic link at
+Reading rules, so that a reader harms nobody: files are opened read-only, without following a symbolic link at
 the last step, without blocking on a FIFO, and only if they are regular files.
 """
 
@@ -525,7 +525,7 @@ class Effects:
         """Told after a store into a map of this file. Nothing to do on a real disk."""
 
     def drop_cache(self, fd: int, position: int, count: int) -> None:
-        """Forget clean pages of a file, so that the next read comes from the disk (reliability B4)."""
+        """Forget clean pages of a file, so that the next read comes from the disk."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(fd, position, count, os.POSIX_FADV_DONTNEED)
 

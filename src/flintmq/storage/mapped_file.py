@@ -3,7 +3,7 @@
 `wrote` is behind the last byte put, `committed` behind the last byte that the file has, `flushed` behind the last byte
 that is on disk. The first two differ only while the file has a buffer of the transient pool: records are stored there
 and come into the file by `commit`. No byte outside an allocated window is ever stored to, so a full disk is an error of
-`reserve` and not the death of the process. Source: upstream DefaultMappedFile; reliability B4 to B8.
+`reserve` and not the death of the process. Source: upstream DefaultMappedFile.
 """
 
 from __future__ import annotations

@@ -108,7 +108,7 @@ class MappedFileQueue:
             self.allocation.used(start)  # an interrupt may have come between the last lines of an earlier call
             file = self.allocation.file_at(start)
             if not self.effects.is_named(file.fd, path):
-                # RocketMQ, started beside a running store, removes it before it finds out (reliability B13).
+                # RocketMQ, started beside a running store, removes it before it finds out.
                 log.warning("%s was removed by somebody and is made again", path)
                 self._making.discard(path)
                 self.allocation.used(start + self.file_size)

@@ -1,4 +1,4 @@
-"""Calls about mapped memory that Python's mmap does not have, or has with the GIL held (reliability B6).
+"""Calls about mapped memory that Python's mmap does not have, or has with the GIL held.
 
 They go to libc by ctypes, which gives the GIL up. Each raises OSError where the system refuses or does not know it.
 """

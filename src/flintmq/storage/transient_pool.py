@@ -1,4 +1,4 @@
-"""Buffers for new records, as large as a log file each. Source: upstream TransientStorePool; store behaviour 5.
+"""Buffers for new records, as large as a log file each. Source: upstream TransientStorePool.
 
 With the pool a put stores into memory of its own, and `CommitService` brings that to the file. The put path then meets
 neither page faults of the file nor its write-back. The price: what is not committed dies with the process.

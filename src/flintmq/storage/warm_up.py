@@ -1,5 +1,4 @@
-"""Make a log file's pages present before records are stored into them. Source: upstream warmMappedFile;
-store behaviour 4.
+"""Make a log file's pages present before records are stored into them. Source: upstream warmMappedFile.
 
 Two ways. *Warm-up* (`warmMapedFileEnable`) prepares a whole file before its first use and locks it in memory, as
 RocketMQ does. *Populating ahead* follows a fast writer through the file and keeps the next tenth of a second of its

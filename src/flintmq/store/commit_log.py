@@ -1,6 +1,6 @@
 """Append to the commit log: queue offset, record, roll-over.
 
-Source: upstream CommitLog.asyncPutMessage; store behaviour 6.
+Source: upstream CommitLog.asyncPutMessage.
 
 One lock, the put lock, covers the choice of the queue offset and the bytes of the record. (Upstream has a second one
 per queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A record's queue

@@ -1,6 +1,6 @@
 """The configuration files that a running store keeps in config/: read once, changed in memory, replaced as a whole.
 
-Source: upstream ConfigManager; store format 11, store behaviour 15. A file is kept as the object that it held, so
+Source: upstream ConfigManager; store format 11. A file is kept as the object that it held, so
 fields that FlintMQ does not know go back to the disk as they came. Upstream overwrites a file in place and can lose it
 to a power cut (D20); here temporary file, sync, rename and sync of the directory leave either the old or the new one,
 and what was there before stands in `.bak`, as upstream has it.

@@ -1,7 +1,7 @@
 """What a consumer reads: one topic of the running store, or of a read-only view of a store that somebody else writes.
 
 Both answer the same questions, so that there is one consumer. Queue offsets that no longer exist are dealt with here,
-as RocketMQ's clients deal with a broker's statuses (store behaviour 13): below the first message on to it, beyond the
+as RocketMQ's clients deal with a broker's statuses: below the first message on to it, beyond the
 last one back to its end.
 """
 

@@ -1,5 +1,5 @@
 """Delay levels: messages that can be read only after a while. Source: upstream ScheduleMessageService,
-HookUtils.transformDelayLevelMessage; store behaviour 14.
+HookUtils.transformDelayLevelMessage.
 
 A delayed message is put under the schedule topic, in the queue of its level, with its real topic and queue as
 properties; the unit of such a record holds the time of delivery. All messages of a queue wait equally long, so the

@@ -55,7 +55,7 @@ class Queue:
 
 
 def path_name(topic: bytes) -> str | None:
-    """A topic as a directory's name: raw UTF-8, as RocketMQ makes it; None if it cannot be one (reliability E)."""
+    """A topic as a directory's name: raw UTF-8, as RocketMQ makes it; None if it cannot be one."""
     if topic in (b"", b".", b"..") or b"/" in topic or b"\0" in topic or len(topic) > 255:
         return None
     return topic.decode("utf-8", "surrogateescape")

@@ -1,6 +1,5 @@
 """Let queues and index begin where the log begins, after its first files were deleted. Source: upstream
-ConsumeQueue.deleteExpiredFile, correctMinOffset, ConsumeQueueExt.truncateByMinAddress, IndexService.deleteExpiredFile;
-store behaviour 9 and 12.
+ConsumeQueue.deleteExpiredFile, correctMinOffset, ConsumeQueueExt.truncateByMinAddress, IndexService.deleteExpiredFile.
 
 Whole files go; the last one of a queue and of the index stays, so that offsets go on where they were.
 """

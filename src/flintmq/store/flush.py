@@ -1,4 +1,4 @@
-"""Make the log durable. Source: upstream FlushRealTimeService, GroupCommitService; store behaviour 7; reliability A.
+"""Make the log durable. Source: upstream FlushRealTimeService, GroupCommitService.
 
 One thread flushes. Under ASYNC_FLUSH it does so every 500 ms if four pages wait, and everything every 10 s. Under
 SYNC_FLUSH puts hand in requests and wait (`waiters`); one flush answers everybody who appended before it began. With

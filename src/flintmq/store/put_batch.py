@@ -1,5 +1,5 @@
 """Put a batch: messages of one queue that are stored all or none, one after the other in one file. Source: upstream
-CommitLog.asyncPutMessages, MessageExtEncoder.encode(MessageExtBatch), SendMessageProcessor; store behaviour 6.
+CommitLog.asyncPutMessages, MessageExtEncoder.encode(MessageExtBatch), SendMessageProcessor.
 
 Into a topic of type BatchCQ the batch goes as one record (an inner batch), as RocketMQ's broker stores it.
 """

@@ -1,5 +1,5 @@
 """What a put is refused for before anything is touched. Source: upstream HookUtils.checkBeforePutMessage and
-MessageExtEncoder; store behaviour 6."""
+MessageExtEncoder."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Read a running store: by queue and offset with every status of RocketMQ, by key, by time, by place in the log.
 
-Source: upstream DefaultMessageStore.getMessage; store behaviour 13. A unit is a hint: a record is given only if it is
+Source: upstream DefaultMessageStore.getMessage. A unit is a hint: a record is given only if it is
 the one that stands at the offset that was asked for.
 """
 

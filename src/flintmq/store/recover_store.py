@@ -205,8 +205,7 @@ class LogRecovery:
         return time
 
     def _reread(self, begin: int) -> None:
-        """Ask the disk and not the page cache, which behind the durable mark may show what never arrived
-        (reliability B4)."""
+        """Ask the disk and not the page cache, which behind the durable mark may show what never arrived."""
         mark = max(self.facts.mark or 0, begin)
         for file in self.files.files:
             if file.start + file.size <= begin:

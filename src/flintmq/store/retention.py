@@ -1,5 +1,4 @@
-"""Delete what is old, and what a full disk needs. Source: upstream CleanCommitLogService, CleanConsumeQueueService;
-store behaviour 12.
+"""Delete what is old, and what a full disk needs. Source: upstream CleanCommitLogService, CleanConsumeQueueService.
 
 The rules, for the log's files, oldest first, never the last one, at most ten a step:
 

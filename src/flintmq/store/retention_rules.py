@@ -1,6 +1,6 @@
 """When which file of the log goes: RocketMQ's keys as decisions, for the engine that deletes and for whoever explains.
 
-Source: upstream CleanCommitLogService; store behaviour 12. `retention` tells the rules in words.
+Source: upstream CleanCommitLogService. `retention` tells the rules in words.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 """What a message with a delay level is stored as, and what becomes of it when its time has come. Source: upstream
-HookUtils.transformDelayLevelMessage, ScheduleMessageService; store behaviour 14.
+HookUtils.transformDelayLevelMessage, ScheduleMessageService.
 """
 
 from __future__ import annotations

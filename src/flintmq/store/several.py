@@ -1,5 +1,5 @@
 """Messages that take more than one queue offset: inner batches, and those for light queues. Source: upstream
-BatchConsumeQueue.assignQueueOffset, CommitLog.handlePropertiesForLmqMsg, LmqDispatch; store behaviour 6.
+BatchConsumeQueue.assignQueueOffset, CommitLog.handlePropertiesForLmqMsg, LmqDispatch.
 
 The offsets stand in the record's properties, so its property string is made anew under the put lock, in the order in
 which upstream writes it.

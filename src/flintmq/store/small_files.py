@@ -20,7 +20,7 @@ from flintmq.storage.effects import Effects
 
 
 def replace_file(path: str, data: bytes, effects: Effects) -> None:
-    """Write a file as a whole: temporary file, sync, rename, sync of the directory (reliability B8).
+    """Write a file as a whole: temporary file, sync, rename, sync of the directory.
 
     Raises:
         OSError: the old file is untouched then.
@@ -88,7 +88,7 @@ def _page_cache_of_abort(root: str, effects: Effects) -> str:
 
 def ask_disk(path: str, position: int, count: int, effects: Effects) -> None:
     """Make sure that what is read of a file from now on stands on the disk: after a sync that failed the page cache may
-    show what never arrived, and tells nobody (reliability B4).
+    show what never arrived, and tells nobody.
 
     Raises:
         OSError: the disk refused.
@@ -208,7 +208,7 @@ class StoreFiles:
     def doubt(self) -> None:
         """Say that what is stored now may not be on disk, though this machine runs on: a sync failed.
 
-        The page cache shows it all the same, and a later sync may return as if nothing had been (reliability B4). So
+        The page cache shows it all the same, and a later sync may return as if nothing had been. So
         the next start is to ask the disk, as after a power cut: what names this page cache in `abort` loses its last
         byte. That is a store into a map, as a disk that just refused would refuse a write, too, and it need only be
         known as long as this page cache is: after a power cut there is another one anyway.

@@ -2,8 +2,8 @@
 
 The body's checksum covers neither topic nor properties. A process that is killed inside a put leaves the rest of the
 record as zeros, and so does a disk that lost power before it wrote all sectors, because a log file begins as zeros and
-whatever is cut is zeroed. So a record is torn if there is a zero byte in its topic or properties: `put` refuses those
-(reliability B9). More can be missing than this record only where a sector of the file never arrived, and that one is
+whatever is cut is zeroed. So a record is torn if there is a zero byte in its topic or properties: `put` refuses those.
+More can be missing than this record only where a sector of the file never arrived, and that one is
 zeros from its first byte on; then what lies behind goes with it. Before other records a zero anywhere else is damage.
 """
 

@@ -1,4 +1,4 @@
-"""Puts that wait for the disk. Source: upstream GroupCommitService and FlushDiskWatcher; store behaviour 7.
+"""Puts that wait for the disk. Source: upstream GroupCommitService and FlushDiskWatcher.
 
 Two lists: one takes new requests while the flush for the other runs, then they are swapped. One flush answers
 everybody who had appended before it began. A thread waits on a latch of its own; puts of an event loop are collected

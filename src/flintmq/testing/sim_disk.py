@@ -1,6 +1,6 @@
 """A disk wholly in memory that knows what a power cut could leave of it; a second backend of `storage/effects.py`.
 
-Three models of what is legal (reliability C): `journal` (XFS; names in order), `ext4` (the same, and stores to a page
+Three models of what is legal: `journal` (XFS; names in order), `ext4` (the same, and stores to a page
 whose sync failed never reach the disk), `posix` (names in any order; after a failed sync the old bytes are shown).
 `sim_states` tells the states. Everything is drawn from a seed: the same calls give the same `trace`.
 """

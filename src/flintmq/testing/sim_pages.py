@@ -1,7 +1,7 @@
 """The pages of a file on the simulated disk: what the kernel shows, what is durable, and every version in between.
 
 A version of a 4 KiB page is its content after a store since the last successful sync of the page; version 0 is the
-durable content. A power cut may leave any version of each page, whatever it leaves of the others (reliability C).
+durable content. A power cut may leave any version of each page, whatever it leaves of the others.
 """
 
 from __future__ import annotations
