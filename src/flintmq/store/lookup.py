@@ -268,6 +268,9 @@ class QueueLookup:
         """The queue offset of the first unit that points into the log, as its record says.
 
         If that is damaged, a plain unit still says it by its place; in a batch queue the next one that is right counts.
+
+        A queue's first files go when all that they lead to has expired, so the first unit that is left leads to what
+        has expired, or to what the log begins with. Where it does not, a file may be missing: the log is asked.
         """
         begin = self.snapshot.log.min_offset
         # A hole counts as content: what it lost can still be found in the log.
@@ -278,10 +281,19 @@ class QueueLookup:
             message, first, _ = self._stands(name, units, at)
             if message is not None:
                 self._topics[name] = message.topic
+                if at == units.first > 0:
+                    return self._before_files(name, first, message.physical_offset)
                 return first
             if not units.is_batch:
                 return at
         return number
+
+    def _before_files(self, name: QueueName, first: int, stop: int) -> int:
+        """The least offset of a queue below `first` that a record before log offset `stop` stands at; else `first`."""
+        log = self.snapshot.log
+        message = find_from(log, name, 0, first, log.min_offset, stop)
+        found = places(message) if message is not None else ()
+        return min((place.offset for place in found if (place.topic, place.queue_id) == name), default=first)
 
     # -- what is not dispatched ---------------------------------------------------------------------------------------
 

@@ -20,6 +20,7 @@ from flintmq.message import stored_message
 from flintmq.spark.scan import BATCH_BYTES, rows_of
 from flintmq.spark.stream.pieces import light_pieces, pieces_of
 from flintmq.spark.stream.plan import Part
+from flintmq.spark.stream.unreached import Unreached
 from flintmq.store.log import LogWalk, Piece
 from flintmq.store.log_map import stands_at
 from flintmq.store.lookup import QueueLookup
@@ -52,12 +53,16 @@ def read_part(
     """
     options = part.options
     of_rows = Predicate(tags=options.predicate.tags)
-    wanted = Wanted(part)
+    wanted, unreached = Wanted(part), Unreached(part)
     try:
-        pieces = wanted.of(pieces_of(part, report, options.fail_on_data_loss))
+        pieces = wanted.of(pieces_of(part, report, options.fail_on_data_loss), unreached)
         yield from rows_of(pieces, options, schema, of_rows, report, batch_bytes, apart)
     except CorruptStoreError as error:
         raise _with_place(part, error) from None
+    for line in unreached.lost():
+        if options.fail_on_data_loss:
+            raise StoreError(f"{part.root}: {line}: {MAKE_AGAIN}")
+        report.note("lost", f"{line}: {MAKE_AGAIN}")
     missing = _missing(part) if wanted.filled != wanted.full else {}
     yield from rows_of(_light(part, missing, report), options, schema, of_rows, report)
     if not missing:
@@ -87,12 +92,19 @@ class Wanted:
         self._of_firsts: Selector | None = None
         self.filled, self.full = 0, sum(high - low for low, high in spans.values())
 
-    def of(self, pieces: Iterable[Piece]) -> Iterator[Piece]:
-        """The pieces. Prepared and rolled-back records are in no queue, whatever they say of themselves."""
+    def of(self, pieces: Iterable[Piece], unreached: Unreached | None = None) -> Iterator[Piece]:
+        """The pieces. Prepared and rolled-back records are in no queue, whatever they say of themselves.
+
+        Args:
+            unreached: takes note of the records that are not wanted.
+        """
         for piece in pieces:
             strangers = self._strangers(piece) if self._firsts else None
+            walked: Any = numpy.array(piece.positions[: piece.count], numpy.int64)
             count = self._selector.select(piece)
             positions: Any = numpy.frombuffer(piece.positions, numpy.int64, count)
+            if unreached is not None and count < len(walked):
+                unreached.look(replace(piece, positions=memoryview(walked)), positions)
             flags = numpy.frombuffer(piece.data, numpy.uint8)[positions + SYS_FLAG_LAST]
             queued = flags & TRANSACTION_PREPARED == 0
             if strangers:
@@ -194,4 +206,5 @@ def _with_place(part: Part, error: CorruptStoreError) -> CorruptStoreError:
     return CorruptStoreError(error.file, error.position, f"{hit[0]}: {error.reason}", SKIP)
 
 
+MAKE_AGAIN = "`flintmq rebuild` makes queues again from the log; failOnDataLoss=false goes on without it"
 SKIP = "`flintmq verify` tells more; failOnDataLoss=false goes on without it"

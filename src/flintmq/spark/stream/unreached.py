@@ -1,0 +1,142 @@
+"""Find messages that a walk of the log meets and no queue leads to: files of their queue were lost.
+
+A stream learns from the queues which messages there are, so a queue whose directory was lost, or whose files were cut
+short, would be passed over in silence. The log still has its records. A task that walks them compares: a record that
+is wanted by the options, is dispatched, and has no unit is told. Of each queue the first one of these is looked at that
+stands before what the task reads of it, and the first one that stands after; the walk costs little more for it.
+
+A deleted topic looks alike. It is told apart where that is possible: RocketMQ removes it from `config/topics.json` and
+removes all of its queues, and where it was made again, its old records stand in the log before its new ones.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy
+
+from flintmq.config_text import short
+from flintmq.format.text import java_decode
+from flintmq.spark.stream.plan import Part
+from flintmq.store import geometry
+from flintmq.store.dispatch import Dispatcher, DispatchRules
+from flintmq.store.log import Piece
+from flintmq.store.lookup import QueueLookup
+from flintmq.store.predicate import Predicate, Selector
+from flintmq.store.queues import QueueName, is_path
+from flintmq.store.snapshot import Snapshot
+
+GRACE_SECONDS = 5.0  # how long a running writer may take until a record before others' units has its own
+_UNIT = numpy.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+
+
+class Place(NamedTuple):
+    """A record: its queue, its offset there, and its log offset."""
+
+    queue: QueueName
+    queue_offset: int
+    physical_offset: int
+
+    def __str__(self) -> str:
+        return f"topic {short(self.queue.topic)}, queue {self.queue.queue_id}, offset {self.queue_offset}"
+
+
+class Unreached:
+    """The records that a task walks and does not read.
+
+    Args:
+        part: what the task reads.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, part: Part) -> None:
+        self._part = part
+        asked = part.options.predicate
+        self._asked = Predicate(asked.topics, asked.topic_pattern, asked.queue_ids, asked.queues)
+        self._selector = Selector(self._asked) if self._asked.asks_topics else None
+        self._dispatcher: Dispatcher | None = None
+        self._first: dict[tuple[QueueName, bool], Place] = {}
+
+    def look(self, piece: Piece, wanted: Any) -> None:
+        """Take note of records that the task does not read.
+
+        Args:
+            piece: all records that were walked; its positions are overwritten.
+            wanted: int64 array, positions in it of the records that the task reads.
+        """
+        count = piece.count if self._selector is None else self._selector.select(piece)
+        if count == len(wanted):
+            return
+        rest: Any = numpy.setdiff1d(numpy.array(piece.positions[:count], numpy.int64), wanted, assume_unique=True)
+        if self._dispatcher is None:
+            self._dispatcher = Dispatcher(DispatchRules(self._part.options.config.delay_ms, index=False))
+        for block in self._dispatcher.blocks(replace(piece, positions=memoryview(rest), count=len(rest))):
+            units = numpy.frombuffer(block.units, numpy.uint8)
+            for number, first, stop in block.queues:
+                queue = self._dispatcher.queues.keys[number]
+                found = units[20 * first : 20 * stop].view(_UNIT)["physical"]
+                name = QueueName(java_decode(queue.topic), queue.queue_id)
+                self._note(name, numpy.array(block.offsets[first:stop], numpy.int64), found)
+
+    def _note(self, name: QueueName, offsets: Any, physical: Any) -> None:
+        low = self._part.spans.get(name, (0, 0))[0]
+        for before in (True, False):
+            at = numpy.flatnonzero((offsets < low) == before)
+            if len(at) and (name, before) not in self._first:
+                self._first[name, before] = Place(name, int(offsets[at[0]]), int(physical[at[0]]))
+
+    def lost(self) -> Iterator[str]:
+        """One line for each queue that lost files.
+
+        Raises:
+            StoreAccessError: a file may not be read.
+        """
+        until = time.monotonic() + GRACE_SECONDS
+        lookup = self._lookup()
+        open_places = [place for place in self._first.values() if not _has_unit(lookup, place)]
+        while open_places and lookup.snapshot.facts.live and time.monotonic() < until:
+            time.sleep(0.1)
+            lookup = self._lookup()
+            open_places = [place for place in open_places if not _has_unit(lookup, place)]
+        told: set[QueueName] = set()
+        for place in open_places:
+            why = "" if place.queue in told else self._why(lookup, place)
+            if why:
+                told.add(place.queue)
+                yield f"{place}: {why}"
+
+    def _lookup(self) -> QueueLookup:
+        return QueueLookup(Snapshot(self._part.root, self._part.options.config, None, self._part.log.effects))
+
+    def _why(self, lookup: QueueLookup, place: Place) -> str:
+        """Why a record without a unit counts as lost; nothing if it is not dispatched, or was deleted."""
+        if not lookup.has_files or place.physical_offset >= lookup.dispatched_end():
+            return ""
+        live, units = lookup.snapshot.facts.live, lookup.units(place.queue)
+        found = lookup.file_bounds(place.queue) if live else lookup.bounds(place.queue)  # as the planner has it
+        if not units.files:
+            return "the log has it, and its queue has no files" if self._has_topic(lookup, place.queue.topic) else ""
+        if place.queue_offset < found.min and found.min < found.max:
+            return f"the log has it, and its queue's files begin at offset {found.min}"
+        if place.queue_offset >= found.max and place.physical_offset >= found.physical_end:
+            return f"the log has it, and its queue's files end at offset {found.max}"
+        return ""
+
+    def _has_topic(self, lookup: QueueLookup, topic: str) -> bool:
+        """Whether a topic is there, as far as its configuration or other queues of it tell."""
+        snapshot = lookup.snapshot
+        below = os.path.join(snapshot.root, geometry.QUEUES)
+        queues = snapshot.effects.listdir(os.path.join(below, topic), below) if is_path(topic) else []
+        return topic in snapshot.broker.topics or bool(queues)
+
+
+def _has_unit(lookup: QueueLookup, place: Place) -> bool:
+    """Whether the unit at a record's place leads to it."""
+    units = lookup.units(place.queue)
+    unit = units.unit(units.number_of(place.queue_offset))
+    return unit is not None and units.leads(unit) and unit.physical_offset == place.physical_offset

@@ -1,0 +1,143 @@
+"""Queues whose files were lost while the log still has their messages: a stream never passes them over in silence."""
+
+import json
+import shutil
+
+import pytest
+
+from flintmq import Message, MessageStore
+from flintmq.errors import StoreError
+from tests.spark.stream.drive import Query, place
+
+pytest.importorskip("pyspark", reason="needs the extra spark")
+
+UNITS = 100  # of a queue file
+KEYS = {"mappedFileSizeCommitLog": 64 * 1024, "mappedFileSizeConsumeQueue": 20 * UNITS}
+EACH = 250  # messages of each queue
+
+
+def directory(queue):
+    shutil.rmtree(queue)
+
+
+def topic(queue):
+    shutil.rmtree(queue.parent)
+
+
+def link(queue):
+    elsewhere = queue.parents[3] / "elsewhere"
+    queue.rename(elsewhere)
+    queue.symlink_to(elsewhere)
+
+
+def first_file(queue):
+    min(queue.iterdir()).unlink()
+
+
+def last_file(queue):
+    max(queue.iterdir()).unlink()
+
+
+def end_of_last_file(queue):
+    file = max(queue.iterdir())
+    file.write_bytes(file.read_bytes()[: 20 * (EACH % UNITS // 2)])
+
+
+LOST = {
+    directory: "queue 1, offset 0: the log has it, and its queue has no files",
+    topic: "queue 1, offset 0: the log has it, and its queue has no files",
+    link: "queue 1, offset 0: the log has it, and its queue has no files",
+    last_file: f"queue 1, offset {2 * UNITS}: the log has it, and its queue's files end at offset {2 * UNITS}",
+    end_of_last_file: "queue 1, offset 225: the log has it, and its queue's files end at offset 225",
+}
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+    """A store of two topics; B is there so that not everything is lost."""
+    path = tmp_path_factory.mktemp("whole") / "store"
+    with MessageStore(path, KEYS) as store:
+        for number in range(EACH):
+            for name, queue in (("B", 0), ("A", 1)):
+                store.put(Message(name, b"%d" % number, queue_id=queue))
+        store.put(Message("B", b"the last one", queue_id=0))
+    return path
+
+
+@pytest.fixture
+def damaged(whole, tmp_path, request):
+    """A copy of the store, damaged by what the test names."""
+    path = tmp_path / "store"
+    shutil.copytree(whole, path)
+    request.param(path / "consumequeue" / "A" / "1")
+    return path
+
+
+def keys():
+    return {name: str(value) for name, value in KEYS.items()}
+
+
+@pytest.mark.parametrize(
+    ("damaged", "text"), LOST.items(), indirect=["damaged"], ids=lambda one: getattr(one, "__name__", "")
+)
+@pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": 120}], ids=["at once", "in bites"])
+def test_strict_fails_and_lenient_tells(damaged, text, limit, capsys):
+    with pytest.raises(StoreError, match=f"topic 'A', {text}: `flintmq rebuild`"):
+        list(Query(damaged, **limit, **keys()).bites())
+    capsys.readouterr()
+    rows = [row for bite in Query(damaged, failOnDataLoss="false", **limit, **keys()).bites() for row in bite]
+    assert {(row["topic"], row["queue_offset"]) for row in rows} >= {("B", number) for number in range(EACH)}
+    assert f"topic 'A', {text}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damaged", [first_file], indirect=True)
+@pytest.mark.parametrize("more", [{}, {"subscribe": "A"}])
+def test_the_first_files_of_a_queue_are_made_up_for_by_the_log(damaged, more):
+    rows = [row for bite in Query(damaged, **more, **keys()).bites() for row in bite]
+    assert sorted(place(row)[2] for row in rows if row["topic"] == "A") == list(range(EACH))
+
+
+@pytest.mark.parametrize("lose", [directory, last_file, end_of_last_file], ids=lambda one: one.__name__)
+def test_what_the_log_ends_with_is_its_own(whole, tmp_path, lose):
+    """Of a store at rest, records after the last dispatched one are read from the log, and so is a hole before them."""
+    path = tmp_path / "store"
+    shutil.copytree(whole, path)
+    with MessageStore(path, KEYS) as store:
+        store.put(Message("A", b"the last one", queue_id=1))
+    lose(path / "consumequeue" / "A" / "1")
+    if lose is directory:
+        with pytest.raises(StoreError, match="queue 1, offset 0: the log has it, and its queue has no files"):
+            list(Query(path, **keys()).bites())
+        return
+    for limit in {}, {"maxOffsetsPerTrigger": 120}:
+        rows = [row for bite in Query(path, **limit, **keys()).bites() for row in bite]
+        assert sorted(place(row)[2] for row in rows if row["topic"] == "A") == list(range(EACH + 1))
+
+
+@pytest.mark.parametrize("damaged", [directory], indirect=True)
+def test_what_nobody_asked_for_is_not_told(damaged, capsys):
+    rows = [row for bite in Query(damaged, subscribe="B", **keys()).bites() for row in bite]
+    assert len(rows) == EACH + 1 and "queue" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("damaged", [topic], indirect=True)
+def test_a_topic_that_rocketmq_deleted_is_no_loss(damaged, capsys):
+    """It leaves no queues and no entry in topics.json, and its records stay in the log until they expire."""
+    config = damaged / "config" / "topics.json"
+    told = json.loads(config.read_text())
+    del told["topicConfigTable"]["A"]
+    config.write_text(json.dumps(told))
+    rows = [row for bite in Query(damaged, **keys()).bites() for row in bite]
+    assert len(rows) == EACH + 1 and "lost" not in capsys.readouterr().err
+
+
+def test_what_is_not_dispatched_yet_is_no_loss(tmp_path):
+    """A writer that is behind with one queue, for a moment: the stream waits, and fails only if no unit comes."""
+    path = tmp_path / "store"
+    with MessageStore(path, KEYS) as store:
+        for number in range(EACH):
+            store.put(Message("A", b"%d" % number, queue_id=number % 3))
+            if number % 50 == 49:
+                query = Query(path, **keys())
+                seen = [row for bite in query.bites() for row in bite]
+                assert len({place(row) for row in seen}) == len(seen) <= number + 1
