@@ -175,7 +175,9 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Runs a command as a user with a terminal of 100 columns does; its errors among its output unless told."""
     path = os.pathsep.join([str(bin_folder or Path(sys.executable).parent), os.environ["PATH"]])
-    kept = {name: value for name, value in os.environ.items() if bin_folder is None or name != "PYTHONPATH"}
+    # A page's own pytest knows nothing of the options that this one was started with.
+    left_out = {"PYTEST_ADDOPTS", *(["PYTHONPATH"] if bin_folder is not None else [])}
+    kept = {name: value for name, value in os.environ.items() if name not in left_out}
     return subprocess.run(
         words,
         cwd=folder,
