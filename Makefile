@@ -30,10 +30,10 @@ install: $(VENV)/.compiled ## Make .venv with everything in it: extras, tools, J
 compile: $(VENV)/.compiled ## Compile the kernels that changed (install does so too)
 
 demo: install ## The whole story: orders, a stream into Delta, kill -9, the count, Spark, a report (under three minutes)
-	$(BIN)/python -m flintmq.testing.demo $(ARGS)
+	$(BIN)/python -m examples.demo $(ARGS)
 
 test: install ## Run the tests, WORKERS (2) files at a time; ARGS="tests/store -k recovery" for some of them
-	$(if $(ARGS),,$(BIN)/python -m tests.class_archive)
+	$(if $(ARGS),,$(BIN)/python -m tests.support.class_archive)
 	$(BIN)/python -m pytest $(or $(ARGS),-n $(WORKERS) --dist loadfile)
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
@@ -53,14 +53,14 @@ test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases 
 check: lint types imports test test-pure ## Everything that must be green before a commit lands
 
 mutants: install ## Put each known fault into a copy of the sources: do its tests fail? ARGS="3 17", ARGS="--changed main"
-	$(BIN)/python -m tests.mutants $(ARGS)
+	$(BIN)/python -m tests.robustness.mutants $(ARGS)
 
-mutmut: install ## Let mutmut change format, storage and recovery; goes on where it stopped; docs/reliability.md (hours)
-	$(BIN)/python -m tests.mutants.scores $(ARGS)
-	$(BIN)/python -m tests.mutants.scores --write >/dev/null
+mutmut: install ## Let mutmut change format, storage and recovery; goes on where it stopped; docs/internals/reliability.md (hours)
+	$(BIN)/python -m tests.robustness.mutants.scores $(ARGS)
+	$(BIN)/python -m tests.robustness.mutants.scores --write >/dev/null
 
-branches: install ## Branches of format, storage and recovery that their own tests take; docs/reliability.md
-	$(BIN)/python -m tests.mutants.branches --write
+branches: install ## Branches of format, storage and recovery that their own tests take; docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.mutants.branches --write
 
 lint: install ## Find mistakes and unformatted files (changes nothing)
 	$(BIN)/ruff check .
@@ -71,7 +71,7 @@ format: install ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 
 types: install ## Check the types, strictly
-	$(BIN)/mypy --strict src
+	$(BIN)/mypy --strict src examples
 
 imports: install ## Check that imports point one way (the layers in pyproject.toml)
 	NO_COLOR=1 $(BIN)/lint-imports
@@ -80,37 +80,37 @@ bench: install ## Measure the ratios; writes bench/results.json and bench/RESULT
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
 	$(BIN)/python bench/run.py $(ARGS)
 
-crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on where it stopped; docs/reliability.md
-	$(BIN)/python -m tests.crash.loop --cycles $(or $(CYCLES),1000) --report docs/reliability.md
+crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on where it stopped; docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.crash.loop --cycles $(or $(CYCLES),1000) --report docs/internals/reliability.md
 
-power-cuts: install ## Cut the power of ext4 and XFS under a store CUTS (1000) times, as root; docs/reliability.md
-	$(BIN)/python -m tests.crash.cuts --cuts $(or $(CUTS),1000) --report docs/reliability.md
+power-cuts: install ## Cut the power of ext4 and XFS under a store CUTS (1000) times, as root; docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.crash.cuts --cuts $(or $(CUTS),1000) --report docs/internals/reliability.md
 
-syscalls: install ## Fail every system call of a store's life, with each error; goes on; docs/reliability.md
-	$(BIN)/python -m tests.crash.syscalls --report docs/reliability.md
+syscalls: install ## Fail every system call of a store's life, with each error; goes on; docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.crash.syscalls --report docs/internals/reliability.md
 
-torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on where it stopped; docs/reliability.md
-	nice $(BIN)/python -m tests.torture --report docs/reliability.md $(ARGS)
+torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on where it stopped; docs/internals/reliability.md
+	nice $(BIN)/python -m tests.robustness.torture --report docs/internals/reliability.md $(ARGS)
 
-soak: install ## Puts, readers, retention, restarts and kills for MINUTES (30); docs/reliability.md
-	$(BIN)/python -m tests.soak.run --minutes $(or $(MINUTES),30) --report docs/reliability.md
+soak: install ## Puts, readers, retention, restarts and kills for MINUTES (30); docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.soak.run --minutes $(or $(MINUTES),30) --report docs/internals/reliability.md
 
-matrix: install ## Ask every command, job and reader about every kind of real store (an hour); docs/reliability.md
-	$(BIN)/python -m tests.matrix --report docs/reliability.md
-	$(BIN)/python -m tests.matrix --spark --report docs/reliability.md
+matrix: install ## Ask every command, job and reader about every kind of real store (an hour); docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.matrix --report docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.matrix --spark --report docs/internals/reliability.md
 
 damage: install ## Flip every bit of records, lose pages, cut files to every length (half an hour); goes on
-	$(BIN)/python -m tests.hostile.bits --report docs/reliability.md
-	$(BIN)/python -m tests.hostile.pages --report docs/reliability.md
+	$(BIN)/python -m tests.robustness.hostile.bits --report docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.hostile.pages --report docs/internals/reliability.md
 
 power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
-	$(BIN)/python -m tests.crash.power --seeds $(or $(SEEDS),20)
+	$(BIN)/python -m tests.robustness.crash.power --seeds $(or $(SEEDS),20)
 
-crash-sim: install ## Up to STATES (2000000) power cuts on a simulated disk, JOBS (1) at a time; goes on; docs/reliability.md
-	$(BIN)/python -m flintmq.testing.crash --states $(or $(STATES),2000000) --jobs $(or $(JOBS),1) --state-file tests/torture/state/crash-sim.json --report docs/reliability.md
+crash-sim: install ## Up to STATES (2000000) power cuts on a simulated disk, JOBS (1) at a time; goes on; docs/internals/reliability.md
+	$(BIN)/python -m flintmq.testing.sim.crash --states $(or $(STATES),2000000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim.json --report docs/internals/reliability.md
 
-torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/reliability.md
-	$(BIN)/python -m tests.torture_spark.loop --kills $(or $(KILLS),300) --report docs/reliability.md
+torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.torture_spark.loop --kills $(or $(KILLS),300) --report docs/internals/reliability.md
 
 dist: install ## Build sdist, wheel and pure wheel into dist/, check them, and try each in an empty environment
 	.ci/dist $(BIN)/python
@@ -118,17 +118,17 @@ dist: install ## Build sdist, wheel and pure wheel into dist/, check them, and t
 docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.format.docs --write
 	$(BIN)/python -m flintmq.cli.docs --write
-	$(BIN)/python -m flintmq.config_docs --write
-	$(BIN)/python -m tests.pages --write
+	$(BIN)/python -m flintmq.config.docs --write
+	$(BIN)/python -m tests.support.pages --write
 
 coverage: install ## Run the tests and tell which lines they miss
 	$(BIN)/python -m pytest --cov=flintmq --cov-report=term-missing:skip-covered $(ARGS)
 
 fuzz: install ## Fuzz every parser for SECONDS=60; a find is kept, with the command that replays it
-	$(BIN)/python -m tests.fuzz $(SECONDS) $(ARGS)
+	$(BIN)/python -m tests.robustness.fuzz $(SECONDS) $(ARGS)
 
 hostile: install ## Try every command on every kind of damage, and larger bombs (ten minutes)
-	FLINTMQ_HOSTILE=all FLINTMQ_LIVE_SECONDS=20 $(BIN)/python -m pytest tests/hostile $(ARGS)
+	FLINTMQ_HOSTILE=all FLINTMQ_LIVE_SECONDS=20 $(BIN)/python -m pytest tests/robustness/hostile $(ARGS)
 
 # A copy of the sources, so that the kernels in use stay as they are.
 sanitize: install ## Run kernels built with gcc's address and undefined-behaviour sanitizers (five minutes)
@@ -137,12 +137,12 @@ sanitize: install ## Run kernels built with gcc's address and undefined-behaviou
 	cd build/sanitize && FLINTMQ_MUST_COMPILE=1 CFLAGS="-fsanitize=address,undefined -fno-sanitize=alignment -g -O1" \
 	  $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" PYTHONPATH=build/sanitize/src:. \
-	  ASAN_OPTIONS=detect_leaks=0,handle_segv=0 UBSAN_OPTIONS=halt_on_error=1 $(BIN)/python -m tests.hostile.guard all 1 20000
+	  ASAN_OPTIONS=detect_leaks=0,handle_segv=0 UBSAN_OPTIONS=halt_on_error=1 $(BIN)/python -m tests.robustness.hostile.guard all 1 20000
 
 clean: ## Remove builds, compiled kernels and caches; .venv stays
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage
 	rm -f src/flintmq/kernels/*.so $(VENV)/.compiled
-	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
 	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST)

@@ -47,7 +47,7 @@ class BareReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # What flintmq's own source does, too: it saves both the same garbage collection after each task.
-        from flintmq.spark.jobs.run import freeze_once
+        from flintmq.spark.worker import freeze_once
 
         freeze_once()
         first, end = partition.value

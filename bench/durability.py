@@ -1,4 +1,4 @@
-"""What each step between a put and the disk costs on this machine: the figures of docs/durability.md.
+"""What each step between a put and the disk costs on this machine: the figures of docs/internals/durability.md.
 
     .venv/bin/python bench/durability.py [--scratch DIR] [--mib 256] [--schedulers]
 
@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from flintmq import Message, MessageStore
-from flintmq.storage import memory
+from flintmq.storage import libc_memory
 
 MIB = 1 << 20
 ROUNDS = 5
@@ -126,7 +126,7 @@ def syncs(folder: Path) -> Iterator[tuple[str, str]]:
             with new_file(folder, **keys) as fd, mmap.mmap(fd, size) if keys["size"] else mmap.mmap(-1, 1) as map_:
                 if how == "random":
                     os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-                    memory.advise(map_, 0, size, memory.MADV_RANDOM)
+                    libc_memory.advise(map_, 0, size, libc_memory.MADV_RANDOM)
                 before = disk_bytes()
                 for n in range(calls):
                     began = time.perf_counter()
@@ -160,11 +160,11 @@ def pages(folder: Path, mib: int) -> Iterator[tuple[str, str]]:
             fresh.append(through(map_))
             present.append(through(map_))
         with new_file(folder, mib * MIB) as fd, mmap.mmap(fd, mib * MIB) as map_:
-            populate.append(seconds(lambda: memory.advise(map_, 0, len(map_), memory.MADV_POPULATE_WRITE)))
+            populate.append(seconds(lambda: libc_memory.advise(map_, 0, len(map_), libc_memory.MADV_POPULATE_WRITE)))
             ahead.append(through(map_))
             try:
-                locked.append(seconds(lambda: memory.lock(map_)))
-                memory.unlock(map_)
+                locked.append(seconds(lambda: libc_memory.lock(map_)))
+                libc_memory.unlock(map_)
             except OSError:
                 locked.clear()
         with new_file(folder, mib * MIB) as fd:

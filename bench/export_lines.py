@@ -11,7 +11,7 @@ from spark_session import load, session
 
 def s5(context: Context) -> list[Result]:
     """Both write every column with snappy; the job also parts by topic and date and publishes in one step."""
-    from flintmq.spark.jobs.export import export
+    from flintmq.spark.jobs.export.job import export
 
     spark, results = session(context), []
     out = context.scratch / "exported"

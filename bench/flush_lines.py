@@ -25,7 +25,7 @@ import java
 from harness import Context, Result, Unavailable
 
 from flintmq import Message, MessageStore
-from flintmq.storage.effects import Effects
+from flintmq.storage.filesystem import Effects
 
 BODY = bytes(100)
 

@@ -101,7 +101,7 @@ def written(counter: Path) -> int:
 
 def s10(context: Context) -> list[Result]:
     """The stream source into a sink that throws rows away, and the streaming export to Parquet and to Delta."""
-    from flintmq.spark.jobs.export_stream import export_stream
+    from flintmq.spark.jobs.export.stream import export_stream
 
     spark = session(context)
 
@@ -149,7 +149,7 @@ def s11(context: Context) -> list[Result]:
     """The same files by topic and date, with bodies as they are and as JSON, by the job and by Spark's own writer."""
     from pyspark.sql import functions as f
 
-    from flintmq.spark.jobs.export import export
+    from flintmq.spark.jobs.export.job import export
 
     spark, out = session(context), context.scratch / "s11"
     plain, orders = sized(context, "1KB").path, context.scratch / "s11-json"
@@ -205,8 +205,8 @@ def write_orders(path: Path, count: int) -> None:
 
 def s12(context: Context) -> list[Result]:
     """The same job on a log and on one of seven times its size: bytes a second."""
-    from flintmq.spark.jobs.export import export
-    from flintmq.spark.jobs.export_stream import export_stream
+    from flintmq.spark.jobs.export.job import export
+    from flintmq.spark.jobs.export.stream import export_stream
 
     spark, stores, out = session(context), grown(context), context.scratch / "s12"
     columns = "topic,queue_id,queue_offset,size"

@@ -105,7 +105,7 @@ def sql(written: Written, out: Path) -> list[dict[str, object]]:
 def export(written: Written, out: Path) -> list[dict[str, object]]:
     """`flintmq spark export` in this process's session, its workers watched."""
     from flintmq.spark import session
-    from flintmq.spark.jobs.export import export as run
+    from flintmq.spark.jobs.export.job import export as run
 
     spark = session("flintmq memory", master="local[2]")
     began = time.perf_counter()

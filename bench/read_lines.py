@@ -10,8 +10,8 @@ from data import SIZES, Memcpy, sized
 from harness import Context, Result, figures, measure
 
 from flintmq import scan_arrow
-from flintmq.store.log import LogWalk
-from flintmq.store.log_files import LogFiles
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.walk import LogWalk
 
 # A scan that maps is compared with a copy that maps too.
 PEERS = {"map": "memcpy mapping anew", "pread": "memcpy"}

@@ -37,7 +37,7 @@ class ReadyReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         # What flintmq's own source does, too: it saves both the same garbage collection after each task.
-        from flintmq.spark.jobs.run import freeze_once
+        from flintmq.spark.worker import freeze_once
 
         freeze_once()
         with pa.memory_map(partition.value) as mapped:

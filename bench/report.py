@@ -67,7 +67,8 @@ def render(known: dict[str, Any]) -> str:
     lines = [
         "# Results",
         "",
-        "Made by `make bench` (bench/run.py); what each line means stands in docs/bench.md. Every ratio was taken",
+        "Made by `make bench` (bench/run.py); what each line means stands in docs/internals/bench.md. Every ratio was "
+        "taken",
         "within one run, in interleaved rounds, and is a ratio of medians. Do not compare seconds across lines.",
         "",
         f"{len(known) - len(missed)} of {len(known)} bars hold"

@@ -1,7 +1,7 @@
 """Measure the ratios that FlintMQ must reach: `python bench/run.py [--only P9b,S1] [--quick]`.
 
 Writes bench/results.json and bench/RESULTS.md; lines that were not measured keep what an earlier run found. See
-docs/bench.md for what each line means and needs. Exit code 1 if a measured bar is missed.
+docs/internals/bench.md for what each line means and needs. Exit code 1 if a measured bar is missed.
 """
 
 from __future__ import annotations

@@ -21,11 +21,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.scan import plan_scan
+from flintmq.lake.splits import cores, shares, split_count
 from flintmq.spark import session
-from flintmq.spark.options import ReadOptions
-from flintmq.spark.scan import plan_scan
-from flintmq.spark.splits import cores, shares, split_count
-from flintmq.store.report import Report
+from flintmq.store.commitlog.report import Report
 from flintmq.testing import Written, write_store
 
 HERE = Path(__file__).resolve().parent

@@ -22,8 +22,8 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from flintmq import scan_arrow
-from flintmq.store.log import LogWalk
-from flintmq.store.log_files import LogFiles
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.walk import LogWalk
 
 
 def ready(store: str) -> tuple[memoryview, float]:

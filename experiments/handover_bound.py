@@ -26,10 +26,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.spark.options import ReadOptions
-from flintmq.spark.scan import plan_scan, scan_range
-from flintmq.spark.splits import cut
-from flintmq.store.report import Report
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.scan import plan_scan, scan_range
+from flintmq.lake.splits import cut
+from flintmq.store.commitlog.report import Report
 
 Batches = Iterator[pa.RecordBatch]
 

@@ -97,8 +97,8 @@ def rows(folder: Path, units: bool = False) -> None:
     """Columns into a new mapped file, and nothing around."""
     import pyarrow as pa
 
-    from flintmq.kernels.appender import Appender, Place, Target
-    from flintmq.store.put_columns import columns_of
+    from flintmq.kernels.fast_append import Appender, Place, Target
+    from flintmq.store.append.columns import columns_of
 
     batch = pa.record_batch({"body": pa.array([bytes(100)] * ROWS, pa.binary())})
     appender, nexts, numbers = Appender(None, bytes(16), 1 << 20, False, 0, 0), array("q", [0]), array("i", [0])
@@ -160,9 +160,9 @@ def bare(name: str, folder: Path) -> None:
     """One case in this process. Imports are not counted."""
     import pyarrow
 
-    from flintmq.store import put_columns
+    from flintmq.store.append import columns
 
-    put_columns.columns_of(b"Bench", pyarrow.record_batch({"body": pyarrow.array([b""])}))  # this imports, too
+    columns.columns_of(b"Bench", pyarrow.record_batch({"body": pyarrow.array([b""])}))  # this imports, too
     before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
     late = BARE[name](folder)
     seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)

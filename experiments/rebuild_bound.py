@@ -7,7 +7,7 @@ The kernels work on arrays that are used again, so nothing of the store's object
 Printed are the least wall clock and the least processor time of the rounds, in ms.
 
     validate   kernels.walk: the walk that rebuild needs, checksums of bodies included
-    derive     and units and keys of each record, kernels.units
+    derive     and units and keys of each record, kernels.derive
     insert     and the units sorted by queue, and the keys put into the slots and items of an index file in memory
     write      and the bytes of all queue and index files, made before, written once into new files and synced
     rebuild    flintmq's own, with its second thread, by `access="map"`
@@ -29,14 +29,15 @@ from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import RESULTS, rebuild
 from flintmq.format import index
-from flintmq.kernels import index as index_kernel
-from flintmq.kernels import runs, units, walk
-from flintmq.store.dispatch import Dispatcher, DispatchRules
-from flintmq.store.log import PIECE_BYTES, LogWalk
-from flintmq.store.log_files import LogFiles
+from flintmq.kernels import derive as derive_kernel
+from flintmq.kernels import group_units, walk
+from flintmq.kernels import index_insert as index_kernel
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.walk import PIECE_BYTES, LogWalk
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 
 SLOTS, WINDOW = 5_000_000, 1 << 17  # maxHashSlotNum; items of a window that is used again and again
 
@@ -72,15 +73,15 @@ class Kernels:
         d, given = self.dispatcher, self.dispatcher.given
         if not count:
             return
-        done, why, made, keys = units.derive(
+        done, why, made, keys = derive_kernel.derive(
             data, base, self.positions, 0, count, d.queues.slots, d.queues.table, d.queues.names, d.delays, d.flags,
             d.unit_queue, d.unit_offset, d.unit_time, d.unit_bytes, 0,
             given.key_hashes, given.key_offsets, given.key_times, 0,
         )  # fmt: skip
-        assert (done, why) == (count, units.DONE), "a log of plain records, as the bench has them"
+        assert (done, why) == (count, derive_kernel.DONE), "a log of plain records, as the bench has them"
         if insert:
             starts = array("q", bytes(8 * (len(d.queues.keys) + 1)))
-            runs.group(
+            group_units.group(
                 d.unit_queue, d.unit_offset, d.unit_time, d.unit_bytes, made, starts, given.offset, given.time,
                 given.bytes,
             )  # fmt: skip

@@ -27,8 +27,8 @@ import numpy
 
 from flintmq.kernels import walk
 from flintmq.storage import touch_ahead
-from flintmq.store.log import LogWalk
-from flintmq.store.log_files import LogFiles
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.walk import LogWalk
 
 NEVER = 1 << 62
 

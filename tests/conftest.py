@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from flintmq.kernels import _select
-from tests import class_archive, order, turns
 from tests.compat.stores import GOLDEN_NAMES, Golden
-from tests.objects.server import Server, running
-from tests.one_java import OneJava
-from tests.pages import ENVIRONMENT
-from tests.skips import register
+from tests.support import class_archive, order, turns
+from tests.support.object_server import Server, running
+from tests.support.one_java import OneJava
+from tests.support.pages import ENVIRONMENT
+from tests.support.skips import register
 
 # Spark's Java machines live for seconds here: compiling what is hot a second time, and better, costs each of them half
 # of its processor time, and loading classes half of the rest. In the environment, so that it holds for processes that

@@ -1,4 +1,5 @@
-"""The examples of README.md and docs/ are run, and must print what the pages say: `tests/pages.py` tells the rules."""
+"""The examples of README.md and docs/ are run, and must print what the pages say: `tests/support/pages.py` tells the
+rules."""
 
 from __future__ import annotations
 
@@ -9,22 +10,22 @@ from pathlib import Path
 
 import pytest
 
-from tests import pages
-from tests.one_java import OneJava
-from tests.pages import Example, same
+from tests.support import pages
+from tests.support.one_java import OneJava
+from tests.support.pages import Example, same
 
 
 def parameters() -> list:
     """pytest's parameters: the examples of each page in its order, named by page and line.
 
-    Of the pages that start Spark, but for README.md, some run a day (tests/turns.py), and those that changed, or whose
-    part of the sources did: docs/spark/export.md tells of src/flintmq/spark/jobs/export.py.
+    Of the pages that start Spark, but for README.md, some run a day (tests/support/turns.py), and those that changed,
+    or whose part of the sources did: docs/spark/export.md tells of src/flintmq/spark/jobs/export/ and lake/export.py.
     """
     found = []
     for page in sorted(pages.pages(), key=lambda page: len(page.parts)):  # the tutorial, the longest: beside short ones
         blocks = list(pages.examples(page))
         name = str(page.relative_to(pages.ROOT))
-        of = [name, *(f"src/flintmq/spark/{folder}{page.stem[:6]}" for folder in ("", "jobs/"))]
+        of = [name, *(f"src/flintmq/{folder}{page.stem[:6]}" for folder in ("spark/", "spark/jobs/", "lake/"))]
         turn = [pytest.mark.turn(3, member=name, of=of)] if any(map(pages.on_spark, blocks)) else []
         for example in blocks:
             spark = example.kind == "python" and pages.on_spark(example)
@@ -65,7 +66,7 @@ def check(example: Example, folder: Path, one_java: OneJava) -> None:
         if example.kind == "console" or example.output is not None:
             assert same(command.output, found), (
                 f"{example.where}: {command.code}\nprints:\n{found}\nif that is right: "
-                f"python -m tests.pages --write {example.where.partition(':')[0]}"
+                f"python -m tests.support.pages --write {example.where.partition(':')[0]}"
             )
 
 

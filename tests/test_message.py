@@ -13,7 +13,7 @@ from flintmq.errors import FormatError
 from flintmq.message import COLUMNS, StoredMessage, stored_message
 from tests.compat.stores import Golden
 
-# The schema's order is part of the contract (docs/cli/json.md).
+# The schema's order is part of the contract (docs/operations/json.md).
 ORDER = """
     topic queue_id queue_offset body tags keys properties msg_id offset_msg_id born_timestamp born_host
     store_timestamp store_host physical_offset size magic flag sys_flag reconsume_times

@@ -18,7 +18,7 @@ NOT_BUILT = {15, 16, 17, 18, 19, 24, 26}
 
 
 def page(name: str) -> str:
-    return (ROOT / "docs" / name).read_text(encoding="utf-8")
+    return (ROOT / "docs" / "internals" / name).read_text(encoding="utf-8")
 
 
 def rows(text: str, first: str) -> dict[str, str]:

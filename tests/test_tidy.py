@@ -13,7 +13,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "flintmq"
-FOLDERS = ("src", "tests", "bench", "docs", "experiments", ".ci")
+FOLDERS = ("src", "tests", "bench", "docs", "examples", "experiments", ".ci")
 TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".sh", ".in", ".yml", ".yaml", ""}
 
 
@@ -57,7 +57,8 @@ def test_no_path_of_a_developers_machine():
 
 
 def test_no_reference_leads_out_of_the_repository():
-    """Notes that the first authors had, and nobody else: "store format 3.1" is mapped by docs/format/README.md."""
+    """Notes that the first authors had, and nobody else: "store format 3.1" is mapped by
+    docs/internals/format/README.md."""
     assert lines_with(r"store beha" + r"viour \d|\breliab" + r"ility [A-E]\d*\b") == []
 
 
@@ -77,10 +78,26 @@ def test_every_folder_of_sources_has_a_folder_of_tests():
     assert {path.as_posix() for path in folders if not list((ROOT / "tests" / path).glob("test_*.py"))} == set()
 
 
+def test_each_folder_lists_its_files():
+    """`__init__.py` is a table of contents: it names each file and each folder beside it."""
+    left_out = [
+        path.relative_to(SOURCE).as_posix()
+        for contents in SOURCE.glob("*/**/__init__.py")
+        for path in [
+            *contents.parent.glob("[!_]*.py"),
+            *(inner.parent for inner in contents.parent.glob("*/__init__.py")),
+        ]
+        if not re.search(rf"^(.*, )?{path.stem}[ ,]", contents.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+    assert left_out == []
+
+
 def test_every_folder_is_on_the_map():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = [f"{path.name}/" for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").is_file()]
-    folders += [f"{name}/" for name in ("src", "tests", "bench", "docs", "experiments") if (ROOT / name).is_dir()]
+    folders += [
+        f"{name}/" for name in ("src", "tests", "bench", "docs", "examples", "experiments") if (ROOT / name).is_dir()
+    ]
     assert [folder for folder in folders if f"`{folder}`" not in text and f"/{folder}`" not in text] == []
     assert len(text.splitlines()) <= 200
 

@@ -32,9 +32,9 @@ from flintmq.errors import (
 
 if TYPE_CHECKING:
     from flintmq.arrow.dataset import dataset
-    from flintmq.arrow.lazy import scan_polars
+    from flintmq.arrow.polars import scan_polars
     from flintmq.arrow.scan import scan_arrow
-    from flintmq.config import StoreConfig
+    from flintmq.config.keys import StoreConfig
     from flintmq.message import (
         COLUMNS,
         ColumnsResult,
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         PutRule,
         StoredMessage,
     )
-    from flintmq.store.consumer import Consumer
+    from flintmq.store.consumer.consumer import Consumer
     from flintmq.store.message_store import MessageStore
     from flintmq.store.view import StoreView, open_store
 
@@ -93,7 +93,7 @@ __all__ = [
 ]
 
 _LAZY = {
-    "StoreConfig": "flintmq.config",
+    "StoreConfig": "flintmq.config.keys",
     **dict.fromkeys(
         (
             "COLUMNS",
@@ -110,13 +110,13 @@ _LAZY = {
         ),
         "flintmq.message",
     ),
-    "Consumer": "flintmq.store.consumer",
+    "Consumer": "flintmq.store.consumer.consumer",
     "MessageStore": "flintmq.store.message_store",
     "open_store": "flintmq.store.view",
     "StoreView": "flintmq.store.view",
     "dataset": "flintmq.arrow.dataset",
     "scan_arrow": "flintmq.arrow.scan",
-    "scan_polars": "flintmq.arrow.lazy",
+    "scan_polars": "flintmq.arrow.polars",
 }
 
 

@@ -205,7 +205,7 @@ def stored_message(data: bytes | bytearray | memoryview, at: int) -> StoredMessa
 
 
 class Outcome(Enum):
-    """What is certain about a put (docs/durability.md): stored, not stored, or neither."""
+    """What is certain about a put (docs/internals/durability.md): stored, not stored, or neither."""
 
     OK = "ok"
     FAILED = "failed"

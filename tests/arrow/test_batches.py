@@ -11,10 +11,10 @@ import pytest
 from flintmq.arrow.batches import record_batches
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
 from flintmq.errors import CorruptStoreError
-from flintmq.store.predicate import Predicate
-from flintmq.store.report import Report
-from tests.arrow.rows import messages_of, pieces_of, row_of, rows_of, store_of
-from tests.kernels.records import COUNTING, HOST6, LONG_WINDED
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import Report
+from tests.support.arrow_rows import messages_of, pieces_of, row_of, rows_of, store_of
+from tests.support.kernel_records import COUNTING, HOST6, LONG_WINDED
 
 lz4 = pytest.importorskip("lz4.frame", reason="lz4 is not installed")
 BOMB = zlib.compress(bytes(3 << 20))

@@ -11,12 +11,12 @@ from flintmq.arrow.scan import batches, scan_arrow
 from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import FlintError, UsageError
 from flintmq.format import record
-from flintmq.store.log_files import LogFiles
-from flintmq.store.recovery import Facts, read_facts
-from flintmq.store.report import Report
-from tests.arrow.rows import rows_of, store_of
+from flintmq.store.commitlog.end_of_log import Facts, read_facts
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
-from tests.kernels.records import COUNTING, records
+from tests.support.arrow_rows import rows_of, store_of
+from tests.support.kernel_records import COUNTING, records
 
 Outcome = tuple[list[dict[str, Any]], str, Report]
 

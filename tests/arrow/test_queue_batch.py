@@ -13,8 +13,8 @@ from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import UsageError
 from flintmq.message import COLUMNS, GetMessageStatus, Message
 from flintmq.store.message_store import MessageStore
-from tests.arrow.rows import row_of, rows_of
-from tests.store.engine import FILE_SIZE, message, open_small, put_all
+from tests.support.arrow_rows import row_of, rows_of
+from tests.support.engine import FILE_SIZE, message, open_small, put_all
 
 S = GetMessageStatus
 

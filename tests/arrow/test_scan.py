@@ -16,10 +16,10 @@ import flintmq
 from flintmq.arrow.scan import batches, scan_arrow
 from flintmq.arrow.schema import SCHEMA, narrow
 from flintmq.errors import ConfigError, CorruptStoreError, LostLogError, NotAStoreError, UsageError
-from flintmq.store.log_files import LogFiles
-from flintmq.store.report import Report
-from tests.arrow.rows import java_differs, rows_of
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
+from tests.support.arrow_rows import java_differs, rows_of
 
 Rows = list[dict[str, Any]]
 

@@ -322,11 +322,13 @@ def test_shells_get_their_script_and_their_answers(shell: str) -> None:
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes_by_the_line_of_the_manual(tmp_path: Path) -> None:
-    """As a user has it: the command on the path, the line of docs/cli.md, then Tab."""
+    """As a user has it: the command on the path, the line of docs/operations/cli.md, then Tab."""
     command = tmp_path / "flintmq"
     command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flintmq "$@"\n')
     command.chmod(0o755)
-    line = re.search(r"^    (eval .*)$", (Path(__file__).parents[2] / "docs/cli.md").read_text(), re.MULTILINE)
+    line = re.search(
+        r"^    (eval .*)$", (Path(__file__).parents[2] / "docs" / "operations" / "cli.md").read_text(), re.MULTILINE
+    )
     assert line is not None
     code = (
         f"{line[1]}\nCOMP_WORDS=(flintmq retention ex); COMP_CWORD=2\n"

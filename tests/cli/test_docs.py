@@ -1,4 +1,5 @@
-"""docs/cli.md is what the commands say, its examples run, and docs/cli/json.md lists the keys that there are."""
+"""docs/operations/cli.md is what the commands say, its examples run, and docs/operations/json.md lists the keys that
+there are."""
 
 from __future__ import annotations
 
@@ -15,14 +16,14 @@ import pytest
 from flintmq import errors
 from flintmq.cli import docs
 from flintmq.message import COLUMNS
-from tests import pages
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
-from tests.one_java import OneJava
+from tests.support import pages
+from tests.support.one_java import OneJava
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / docs.PAGE).read_text(encoding="utf-8")
-JSON_PAGE = (ROOT / "docs" / "cli" / "json.md").read_text(encoding="utf-8")
+JSON_PAGE = (ROOT / "docs" / "operations" / "json.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^    (flintmq .*(?<!\[OPTIONS\]))$", PAGE, re.MULTILINE)
 
 
@@ -31,7 +32,7 @@ def test_the_page_is_what_the_commands_say() -> None:
 
 
 def test_check_and_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "operations").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
     assert docs.main(["--check"]) == 1 and "--write" in capsys.readouterr().err
     assert docs.main(["--write"]) == 0 and docs.main(["--check"]) == 0
@@ -96,7 +97,7 @@ def test_there_are_examples_for_every_command() -> None:
 
 
 def keys(heading: str, table: str = "key") -> list[str]:
-    """The first column of a table of docs/cli/json.md."""
+    """The first column of a table of docs/operations/json.md."""
     section = re.split(r"^## ", JSON_PAGE, flags=re.MULTILINE)
     [text] = [part for part in section if part.splitlines()[0] == heading]
     rows = text.partition(f"| {table} | value |\n|---|---|\n")[2].partition("\n\n")[0]
@@ -172,16 +173,16 @@ def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path)
     assert list(found) == keys("`doctor`")
     assert list(found["checks"][0]) == ["name", "state", "found", "advice"]
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    from flintmq.spark.jobs.dispatch import Dispatched
-    from flintmq.spark.jobs.export import Exported
-    from flintmq.spark.jobs.replay import Replayed
+    from flintmq.lake.export import Exported
+    from flintmq.spark.jobs.dispatch.job import Dispatched
+    from flintmq.spark.jobs.replay.job import Replayed
 
     assert list(Exported().as_dict()) == keys("`spark export`")
     assert list(Replayed("bulk", "store").as_dict()) == keys("`spark replay`")
     assert list(Dispatched().as_dict()) == keys("`spark dispatch`")
     pytest.importorskip("pandas", reason="pandas is not installed")
-    from flintmq.spark.jobs.figures import statistics
-    from flintmq.spark.jobs.tally import Tally
+    from flintmq.spark.jobs.stats.accumulate import Tally
+    from flintmq.spark.jobs.stats.statistics import statistics
 
     assert list(statistics(Tally(), []).as_dict()) == keys("`spark stats`")
 

@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.forensics.explain.kinds import KINDS, by_path
+from flintmq.forensics.explain.file_kinds import KINDS, by_path
 from flintmq.format import docs
 from flintmq.format.record import RECORD
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
-from tests.forensics.makers import flip
+from tests.support.makers import flip
 
 LOG = "00000000000000000000"
 

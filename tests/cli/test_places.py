@@ -13,9 +13,9 @@ import pytest
 import typer
 
 from flintmq.cli import app
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.storage.where import outside_store
+from flintmq.storage.store_url import outside_store
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 

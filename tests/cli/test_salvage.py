@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.conftest import Run
-from tests.forensics.makers import flip
+from tests.support.makers import flip
 
 
 def damaged(golden: Any, tmp_path: Path) -> Path:

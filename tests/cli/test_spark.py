@@ -1,5 +1,5 @@
 """`flintmq spark ...`: the commands with the jobs replaced. The jobs are tested in tests/spark, and run for real by the
-examples of docs/cli.md (test_docs.py)."""
+examples of docs/operations/cli.md (test_docs.py)."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import pytest
 
 from flintmq.errors import CorruptStoreError
 from flintmq.forensics.rebuild import Rebuilt
-from flintmq.forensics.verify import Verification
+from flintmq.forensics.verify.run import Verification
 from tests.cli.conftest import Run
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from flintmq.spark.jobs.export import Exported
+from flintmq.lake.export import Exported
 
 
 class Calls:
@@ -45,7 +45,7 @@ class Calls:
 def spark(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
     monkeypatch.setattr("flintmq.spark.session", calls.session)
-    for name in ("export.export", "export_stream.export_stream", "rebuild.rebuild", "verify.verify"):
+    for name in ("export.job.export", "export.stream.export_stream", "rebuild.rebuild", "verify.verify"):
         monkeypatch.setattr(f"flintmq.spark.jobs.{name}", calls.job)
     return calls
 

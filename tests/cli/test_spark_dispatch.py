@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from flintmq.spark.jobs.dispatch import Dispatched
+from flintmq.spark.jobs.dispatch.job import Dispatched
 
 DONE = Dispatched(0, 4096, 2, 10, 9, 20, 4, 1, 4096, {"hole": 2})
 
@@ -53,7 +53,7 @@ class Job:
 def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
     job = Job()
     monkeypatch.setattr("flintmq.spark.session", job.session)
-    monkeypatch.setattr("flintmq.spark.jobs.dispatch.dispatch", job.dispatch)
+    monkeypatch.setattr("flintmq.spark.jobs.dispatch.job.dispatch", job.dispatch)
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     yield job
     for number, handler in before.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.spark.jobs.replay import Replayed
+from flintmq.spark.jobs.replay.job import Replayed
 from tests.cli.conftest import Run
 from tests.cli.test_spark import Calls
 
@@ -15,7 +15,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 def spark(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
     monkeypatch.setattr("flintmq.spark.session", calls.session)
-    monkeypatch.setattr("flintmq.spark.jobs.replay.replay", calls.job)
+    monkeypatch.setattr("flintmq.spark.jobs.replay.job.replay", calls.job)
     return calls
 
 

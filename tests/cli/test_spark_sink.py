@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra arrow")
 
 from flintmq import MessageStore
-from flintmq.spark.jobs.once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import Ledger
 from tests.cli.conftest import Run
 
 

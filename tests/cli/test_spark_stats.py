@@ -11,9 +11,9 @@ from tests.cli.conftest import Run
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from flintmq.spark.jobs.consumer_lag import Lag
-from flintmq.spark.jobs.figures import Statistics, statistics
-from flintmq.spark.jobs.tally import BEHIND, Tally
+from flintmq.spark.jobs.stats.accumulate import BEHIND, Tally
+from flintmq.spark.jobs.stats.lag import Lag
+from flintmq.spark.jobs.stats.statistics import Statistics, statistics
 
 
 @pytest.fixture
@@ -36,7 +36,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return statistics(tally, [Lag("A\x1b", "g", 2, 12, 12)])
 
     monkeypatch.setattr("flintmq.spark.session", lambda *_args, **_conf: Session())
-    monkeypatch.setattr("flintmq.spark.jobs.stats.stats", job)
+    monkeypatch.setattr("flintmq.spark.jobs.stats.job.stats", job)
     return calls
 
 

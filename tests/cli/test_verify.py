@@ -11,8 +11,8 @@ import pytest
 
 from flintmq.cli.output import Console, Json
 from flintmq.cli.verify import print_verification
-from flintmq.forensics.findings import Defect, Note
-from flintmq.forensics.verify import Verification
+from flintmq.forensics.verify.findings import Defect, Note
+from flintmq.forensics.verify.run import Verification
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 import flintmq
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.forensics import copy
 from flintmq.forensics.copy import copy_some, copy_whole
-from flintmq.forensics.verify import verify
+from flintmq.forensics.verify.run import verify
 from flintmq.message import Message
-from flintmq.store.predicate import Predicate
+from flintmq.store.commitlog.predicate import Predicate
 from tests.compat.stores import Golden
-from tests.forensics.makers import config_of
-from tests.forensics.test_salvage import messages, same
+from tests.forensics.salvage.test_into import messages, same
+from tests.support.makers import config_of
 
 SMALL = {"mappedFileSizeCommitLog": 65536, "mappedFileSizeConsumeQueue": 2000, "maxHashSlotNum": 50, "maxIndexNum": 400}
 

@@ -14,7 +14,7 @@ import pytest
 from flintmq.errors import NotAStoreError, UnsupportedFormatError
 from flintmq.forensics.inspect import Inspection, OffsetSummary, inspect
 from tests.compat.stores import Golden
-from tests.forensics.makers import config_of
+from tests.support.makers import config_of
 
 # Where RocketMQ is not the measure: it reads stale units, takes back a stale tail, stops at a record it cannot read.
 JAVA_IS_WRONG = {"stale", "stale-aligned", "poison"}

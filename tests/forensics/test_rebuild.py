@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError
 from flintmq.forensics.rebuild import RESULTS, STAGING, Builder, rebuild
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
-from flintmq.store import dispatch
+from flintmq.store.dispatch import dispatcher
 from tests.compat.stores import Golden
 
 QUEUES = ("consumequeue", "consumequeue_ext", "batchconsumequeue")
@@ -72,7 +72,7 @@ def test_many_blocks_are_written_while_the_next_ones_are_made(golden, tmp_path: 
 
     take = Builder.take
     monkeypatch.setattr(Builder, "take", dawdling)
-    monkeypatch.setattr(dispatch, "ENOUGH_UNITS", 1)
+    monkeypatch.setattr(dispatcher, "ENOUGH_UNITS", 1)
     store = golden("basic")
     rebuild(str(bare(store, tmp_path / "bare")), str(tmp_path / "into"), config(store), store.peer)
     assert len(taken) >= 4

@@ -11,7 +11,7 @@ from flintmq.forensics import topic_tail
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.message import Message
 from flintmq.store.view import open_store
-from tests.store.engine import KEYS, open_small
+from tests.support.engine import KEYS, open_small
 
 
 def offsets(messages):

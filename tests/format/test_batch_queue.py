@@ -9,7 +9,7 @@ import pytest
 from flintmq.format import batch_queue as bq
 from flintmq.format.text import java_hash
 from tests.compat.stores import Golden
-from tests.format.logs import queue_files
+from tests.support.golden_logs import queue_files
 
 
 @pytest.mark.parametrize(

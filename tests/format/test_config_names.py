@@ -10,7 +10,7 @@ import pytest
 from flintmq.format import config_names
 from flintmq.format.config_names import FILES, KEYS, meaning
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "format" / "config.md").read_text(encoding="utf-8")
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "internals" / "format" / "config.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(

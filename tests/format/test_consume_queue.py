@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.format import consume_queue as cq
 from tests.compat.stores import Golden
-from tests.format.logs import queue_files
+from tests.support.golden_logs import queue_files
 
 DELAY_MS = StoreConfig().delay_ms
 PLAIN = [

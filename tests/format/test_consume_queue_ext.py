@@ -13,7 +13,7 @@ from flintmq.format import consume_queue as cq
 from flintmq.format import consume_queue_ext as ext
 from flintmq.format.text import java_hash
 from tests.compat.stores import Golden
-from tests.format.logs import queue_files
+from tests.support.golden_logs import queue_files
 
 
 @pytest.mark.parametrize(

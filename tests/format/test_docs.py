@@ -1,4 +1,4 @@
-"""The pages of docs/format: tables as generated, links that lead somewhere, claims that the code holds."""
+"""The pages of docs/internals/format: tables as generated, links that lead somewhere, claims that the code holds."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from flintmq.format import docs
 from flintmq.format.record import Record
 from tests.format.test_record import PROTECTED
 
-FOLDER = Path(__file__).resolve().parents[2] / "docs" / "format"
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "internals" / "format"
 PAGES = sorted(FOLDER.glob("*.md"))
 
 
@@ -64,8 +64,8 @@ def test_links(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     for target in re.findall(r"\]\(([^)#]+)\)", text):
         assert (page.parent / target).is_file(), f"{page.name} links to {target}"
-    for code in re.findall(r"`(?:format|kernels|store)/\w+\.py`", text):
-        assert (FOLDER.parents[1] / "src" / "flintmq" / code.strip("`")).is_file(), f"{page.name} names {code}"
+    for code in re.findall(r"`(?:format|kernels|store)/[\w/]+\.py`", text):
+        assert (FOLDER.parents[2] / "src" / "flintmq" / code.strip("`")).is_file(), f"{page.name} names {code}"
 
 
 def test_the_overview_lists_every_page() -> None:
@@ -92,7 +92,8 @@ def test_what_the_command_takes(capsys: pytest.CaptureFixture[str], monkeypatch:
         docs.main(["--help"])
     said = capsys.readouterr().out
     assert said.startswith(
-        "usage: python -m flintmq.format.docs [-h] (--check | --write) [folder]\n\nByte tables of docs/format.\n\n"
+        "usage: python -m flintmq.format.docs [-h] (--check | --write) [folder]\n\nByte tables of "
+        "docs/internals/format.\n\n"
     )
     assert re.search(r"^  --check +say which pages are old; change nothing$", said, re.MULTILINE)
     assert re.search(r"^  --write +write the tables of all pages$", said, re.MULTILINE)
@@ -105,7 +106,7 @@ def test_the_pages_of_the_current_folder_whatever_its_encoding(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are UTF-8, read and written as that where the user's language has no such character."""
-    page = tmp_path / "docs" / "format" / "one.md"
+    page = tmp_path / "docs" / "internals" / "format" / "one.md"
     page.parent.mkdir(parents=True)
     page.write_bytes("é <!-- layout: Index slot -->\n<!-- end -->\n".encode())
     monkeypatch.chdir(tmp_path)
@@ -117,8 +118,8 @@ def test_the_pages_of_the_current_folder_whatever_its_encoding(
         locale.setlocale(locale.LC_CTYPE, before)
     said = capsys.readouterr().out.splitlines()
     assert said[:2] == [
-        "docs/format/one.md: written",
-        "docs/format: no page holds the table of Batch consume queue unit; add its markers to one",
+        "docs/internals/format/one.md: written",
+        "docs/internals/format: no page holds the table of Batch consume queue unit; add its markers to one",
     ]
     assert len(said) == len(docs.LAYOUTS)
     assert page.read_bytes().startswith("é <!-- layout: Index slot -->\n4 bytes.\n".encode())

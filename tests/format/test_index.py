@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.format import index
 from flintmq.format.text import java_hash
 from tests.compat.stores import Golden

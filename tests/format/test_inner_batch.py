@@ -14,8 +14,8 @@ from flintmq.format import inner_batch as ib
 from flintmq.format.properties import parse_bytes
 from flintmq.format.record import COMPRESSED, INNER_BATCH, decode
 from tests.compat.stores import Golden
-from tests.format.logs import records
-from tests.format.strategies import values
+from tests.support.golden_logs import records
+from tests.support.layout_values import values
 
 ENTRIES = [ib.Entry(flag=-1, body=b"ab", properties=b"K\x01v\x02"), ib.Entry()]
 BODY = bytes.fromhex(

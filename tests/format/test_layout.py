@@ -12,7 +12,7 @@ from flintmq.errors import FormatError
 from flintmq.format.consume_queue import UNIT
 from flintmq.format.docs import LAYOUTS
 from flintmq.format.layout import HEX, HOST, TIME, Bits, Counted, Int, Layout, Piece, Sized, Total, bit_names
-from tests.format.strategies import values
+from tests.support.layout_values import values
 
 ALL = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 

@@ -12,7 +12,7 @@ from flintmq.errors import FormatError
 from flintmq.format import message_id as ids
 from flintmq.format.record import decode
 from tests.compat.stores import Golden
-from tests.format.logs import records
+from tests.support.golden_logs import records
 
 
 def test_golden_ids(golden_store: Golden) -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from flintmq.format.properties import encode, java_order, parse, parse_bytes
 from flintmq.format.record import decode
 from tests.compat.stores import Golden
-from tests.format.logs import records
+from tests.support.golden_logs import records
 
 
 @pytest.mark.parametrize(

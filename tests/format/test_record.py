@@ -15,10 +15,11 @@ from flintmq.format.message_id import parse_host
 from flintmq.format.text import java_decode
 from flintmq.kernels import walk
 from tests.compat.stores import Golden
-from tests.format.logs import records
-from tests.format.strategies import values
+from tests.support.golden_logs import records
+from tests.support.layout_values import values
 
-# Written by hand from the table in docs/format/commit-log.md. CRC-32 of "123456789" is the well-known CBF43926.
+# Written by hand from the table in docs/internals/format/commit-log.md. CRC-32 of "123456789" is the well-known
+# CBF43926.
 V1 = r.Record(
     body_crc=0x4BF43926,
     queue_id=3,
@@ -148,7 +149,8 @@ def test_every_prefix_before_zeros() -> None:
     assert kind(bytes(4096)) == "ZERO"
 
 
-# Fields of which a flipped bit is seen. docs/format/unprotected.md lists the others; test_docs.py holds it to this.
+# Fields of which a flipped bit is seen. docs/internals/format/unprotected.md lists the others; test_docs.py holds it to
+# this.
 PROTECTED = {"size", "magic", "body_crc", "physical_offset", "body_length", "body", "topic_length", "properties_length"}
 
 

@@ -12,7 +12,7 @@ from flintmq.errors import FormatError
 from flintmq.format import timer
 from flintmq.format.text import java_hash
 from tests.compat.stores import Golden
-from tests.format.logs import queue_files
+from tests.support.golden_logs import queue_files
 
 SLOT = (timer.WheelSlot(1700000000, 52, 104, 2), "000000006553f100 0000000000000034 0000000000000068 00000002 00000000")
 UNIT = (

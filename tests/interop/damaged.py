@@ -24,17 +24,17 @@ from flintmq.format import record
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.damage import random_damage
-from tests.hostile.judge import Whole, written
 from tests.interop.java import VERSIONS, Java, home
-from tests.store.crashed import Clock, small_and_quick
-from tests.store.engine import units
-from tests.torture import report
+from tests.robustness.hostile.judge import Whole, written
+from tests.robustness.torture import report
+from tests.support.crashed import Clock, small_and_quick
+from tests.support.engine import units
 
 KEYS: dict[str, Any] = {
     "mappedFileSizeCommitLog": 8192, "mappedFileSizeConsumeQueue": 400, "maxHashSlotNum": 8, "maxIndexNum": 64
 }  # fmt: skip
 TOPICS = ("T", "U")
-STATE = Path("tests/torture/state/damaged.json")
+STATE = Path("tests/robustness/torture/state/damaged.json")
 REASONS = {
     "same": "the same end and the same queues",
     "refused": "damage with records behind it: FlintMQ refuses, RocketMQ cuts there and deletes later files",

@@ -22,8 +22,8 @@ from flintmq.message import PutResult
 from flintmq.store.message_store import MessageStore
 from tests.interop.java import VERSIONS, Java, home
 from tests.interop.operations import KEYS, KINDS, Kind, last, message_of, put
-from tests.storage.faults import Faulty
-from tests.store.engine import log_bytes, tree
+from tests.support.engine import log_bytes, tree
+from tests.support.faults import Faulty
 
 
 @dataclass

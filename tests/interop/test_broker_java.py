@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 
 from flintmq.message import Message, StoredMessage
-from flintmq.store.config_files import read_config
-from flintmq.store.delay import delivered
+from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
+from flintmq.store.services.delay import delivered
 from flintmq.store.view import open_store
 from tests.interop.java import Java, home
-from tests.storage.faults import Faulty
+from tests.support.faults import Faulty
 
 pytestmark = pytest.mark.slow
 

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 import flintmq
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.forensics.copy import Copied, copy_some, copy_whole
-from flintmq.forensics.verify import verify
-from flintmq.store.predicate import Predicate
+from flintmq.forensics.verify.run import verify
+from flintmq.store.commitlog.predicate import Predicate
 from tests.forensics.test_copy import log_of
 from tests.interop.java import VERSIONS, Java, home
-from tests.torture_spark.actors import Oracle
-from tests.torture_spark.writer import KEYS, TOPICS
+from tests.robustness.torture_spark.actors import Oracle
+from tests.robustness.torture_spark.writer import KEYS, TOPICS
 
 pytestmark = pytest.mark.slow
 TURNS = 60  # of 15 messages, with breaks

@@ -1,4 +1,4 @@
-"""The short form of tests/interop/damaged.py. The long one's figures stand in docs/reliability.md."""
+"""The short form of tests/interop/damaged.py. The long one's figures stand in docs/internals/reliability.md."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from tests.interop.damaged import _passes, make, run
 from tests.interop.java import VERSIONS, Java, home
-from tests.store.crashed import small_and_quick
+from tests.support.crashed import small_and_quick
 
 pytestmark = pytest.mark.slow
 

@@ -1,4 +1,4 @@
-"""The short form of tests/interop/differential.py. The long one's figures stand in docs/reliability.md."""
+"""The short form of tests/interop/differential.py. The long one's figures stand in docs/internals/reliability.md."""
 
 from __future__ import annotations
 

@@ -9,13 +9,13 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import rebuild
-from flintmq.spark.jobs.dispatch import dispatch
+from flintmq.spark.jobs.dispatch.job import dispatch
 from tests.interop.java import VERSIONS, Java, home
-from tests.spark.jobs.dispatching import derived, differing, tasks_as_calls
-from tests.torture_spark.actors import Oracle
-from tests.torture_spark.writer import KEYS
+from tests.robustness.torture_spark.actors import Oracle
+from tests.robustness.torture_spark.writer import KEYS
+from tests.spark.jobs.dispatch.dispatching import derived, differing, tasks_as_calls
 
 pytestmark = pytest.mark.slow
 TURNS = 40  # of 15 messages, with breaks

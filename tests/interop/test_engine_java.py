@@ -18,14 +18,14 @@ import pytest
 from flintmq.errors import StoreLockedError
 from flintmq.format.index import key_hash
 from flintmq.message import Message, PutMessageStatus
+from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
-from flintmq.store.recovery import read_facts
-from flintmq.testing.contract import check_contract, read_ledger
-from tests.crash.lives import FILE_SIZE, KEYS, Life, live
+from flintmq.testing.sim.contract import check_contract, read_ledger
 from tests.interop.java import VERSIONS, Java, home
-from tests.storage.faults import Faulty
-from tests.store.crashed import Clock
-from tests.store.engine import index_items, log_bytes, records, tree, units
+from tests.robustness.crash.lives import FILE_SIZE, KEYS, Life, live
+from tests.support.crashed import Clock
+from tests.support.engine import index_items, log_bytes, records, tree, units
+from tests.support.faults import Faulty
 
 pytestmark = pytest.mark.slow
 TOPICS = ("T0", "T1", "T2")

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.config import StoreConfig
-from flintmq.forensics.verify import verify
+from flintmq.config.keys import StoreConfig
+from flintmq.forensics.verify.run import verify
 from flintmq.store.message_store import MessageStore
 from tests.interop.java import VERSIONS, Java, home
 from tests.interop.operations import KEYS, KINDS, last, put

@@ -9,11 +9,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from tests.interop.java import VERSIONS, Java, home
 from tests.interop.test_engine_java import dumped
-from tests.spark.jobs.replaying import KEYS, bulk, held, tasks_as_calls
-from tests.store.engine import records
+from tests.spark.jobs.replay.replaying import KEYS, bulk, held, tasks_as_calls
+from tests.support.engine import records
 
 pytestmark = pytest.mark.slow
 

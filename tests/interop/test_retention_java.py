@@ -8,8 +8,8 @@ import pytest
 
 from flintmq.message import Message
 from tests.interop.java import VERSIONS, Java, home
-from tests.store.engine import FILE_SIZE, KEYS, open_small
-from tests.store.test_retention import Disk, filled
+from tests.store.services.test_retention import Disk, filled
+from tests.support.engine import FILE_SIZE, KEYS, open_small
 
 pytestmark = pytest.mark.slow
 

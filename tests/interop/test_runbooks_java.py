@@ -1,4 +1,5 @@
-"""What docs/runbooks/ say of Apache RocketMQ: which store it refuses, where it cuts one, what it serves once mended."""
+"""What docs/operations/runbooks/ say of Apache RocketMQ: which store it refuses, where it cuts one, what it serves once
+mended."""
 
 from __future__ import annotations
 
@@ -7,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from flintmq.forensics.salvage_in_place import plan_in_place
+from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.testing import damage
 from tests.compat.stores import Golden
 from tests.interop.java import Java, home
-from tests.scenes import SCENES
+from tests.support.scenes import SCENES
 
 pytestmark = pytest.mark.slow
 

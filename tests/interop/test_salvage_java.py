@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from flintmq.forensics.salvage import salvage_into
-from flintmq.forensics.salvage_in_place import plan_in_place
+from flintmq.forensics.salvage.in_place import plan_in_place
+from flintmq.forensics.salvage.into import salvage_into
 from flintmq.format.record import split
 from tests.compat.stores import Golden
-from tests.forensics.salvaging import config_of, records, try_java
-from tests.forensics.test_salvage import broken
+from tests.forensics.salvage.test_into import broken
 from tests.interop.java import VERSIONS, Java, home
+from tests.support.salvaging import config_of, records, try_java
 
 pytestmark = pytest.mark.slow
 STORES = ("basic", "batch", "cqext", "crc", "delay", "flags", "lmq", "rolled", "v540", "v550")

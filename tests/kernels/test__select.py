@@ -66,7 +66,7 @@ from flintmq.kernels import _select
 for name in _select.state():
     assert importlib.import_module(f"flintmq.kernels.{name}").__file__.endswith(".py"), name
 assert sys.modules["cython"] is None and "Cython.Shadow" not in sys.modules
-from flintmq.forensics.doctor import diagnose
+from flintmq.cli.installation import diagnose
 print([check.state for check in diagnose().checks if check.name == "self-test"])
 """
 

@@ -8,7 +8,7 @@ from array import array
 import pytest
 
 from flintmq.kernels import index_check
-from tests.kernels.guard import guarded
+from tests.support.guarded_memory import guarded
 
 SLOTS = 5
 TIME = 1_700_000_000_000

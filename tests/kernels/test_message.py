@@ -168,5 +168,5 @@ def test_a_reason_survives_and_makes_no_other_result():
     assert PutResult(PutMessageStatus.MESSAGE_ILLEGAL).reason is PutRule.ILLEGAL
     assert len({rule.id for rule in PutRule}) == len(PutRule)
     assert all(rule.status is not PutMessageStatus.PUT_OK and "\n" not in str(rule) for rule in PutRule)
-    page = (Path(__file__).parents[2] / "docs" / "engine.md").read_text()
+    page = (Path(__file__).parents[2] / "docs" / "guide" / "engine.md").read_text()
     assert all(f"| `{rule.id}` | `{rule.status.name}` | {rule.text} |" in page for rule in PutRule)

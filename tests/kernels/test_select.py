@@ -7,8 +7,8 @@ from array import array
 import pytest
 
 from flintmq.kernels import select as kernel
-from tests.kernels.guard import guarded
-from tests.kernels.records import HOST6, LONG_WINDED, ODD, records
+from tests.support.guarded_memory import guarded
+from tests.support.kernel_records import HOST6, LONG_WINDED, ODD, records
 
 LEAST, MOST = -(2**63), 2**63 - 1
 ANY = (kernel.ANY_QUEUE, LEAST, MOST)

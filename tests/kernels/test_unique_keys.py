@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.format.message_id import ClientId, client_id, unique_key
-from flintmq.kernels import put_columns
-from flintmq.kernels.appender import Place
+from flintmq.kernels import append_columns
+from flintmq.kernels.fast_append import Place
 from flintmq.kernels.unique_keys import Numbers
 
 PREFIX = b"0A1B2C3D4E5F60718293"
@@ -45,10 +45,10 @@ def test_numbers_rise_carry_the_time_and_never_come_twice(begin: int, steps: lis
     assert numbers.reserve(begin + MONTH - 1, 1) >= 0
 
 
-@pytest.mark.skipif(not put_columns.COMPILED, reason="this kernel runs compiled only")
+@pytest.mark.skipif(not append_columns.COMPILED, reason="this kernel runs compiled only")
 @pytest.mark.parametrize("number", [0, 1, 0x0123_4567_89AB, (1 << 48) - 1, MONTH << 16], ids=hex)
 def test_a_key_that_a_kernel_writes_is_the_one_that_python_says(number: int):
-    from tests.kernels.test_put_columns import columns, texts, written
+    from tests.kernels.test_append_columns import columns, texts, written
 
     one = columns(bodies=texts(b"1"), unique_prefix=PREFIX, unique_first=number)
     (record,) = written(one, {0: Place(0)})

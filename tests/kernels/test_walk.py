@@ -15,7 +15,7 @@ import pytest
 from flintmq.format import record
 from flintmq.kernels import walk
 from tests.compat.stores import Golden
-from tests.store.logs import SIZE, make
+from tests.support.small_logs import SIZE, make
 
 BOTH = walk.CHECK_CRC | walk.CHECK_TIME
 

@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.errors import StoreError, UsageError
 from flintmq.spark.source import FlintMQSource
-from tests.spark.reading import offsets, partitions, read
+from tests.support.spark_reading import offsets, partitions, read
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 

@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 from flintmq.spark.pushdown import described, narrowed
-from flintmq.store.predicate import Predicate
+from flintmq.store.commitlog.predicate import Predicate
 
 filters = pytest.importorskip("pyspark.sql.datasource", reason="needs the extra spark")
 

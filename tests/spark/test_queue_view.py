@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.errors import UsageError
 from flintmq.spark.source import FlintMQSource
-from tests.spark.reading import partitions
+from tests.support.spark_reading import partitions
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 

@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.errors import MissingExtraError
 from flintmq.spark.session import _is_local
-from tests import class_archive
+from tests.support import class_archive
 
 session_module = sys.modules["flintmq.spark.session"]
 
@@ -146,9 +146,9 @@ def test_a_cluster_with_worker_processes(golden, tmp_path):
         """
         import os, sys
         import flintmq.spark
-        from flintmq.config import StoreConfig
+        from flintmq.config.keys import StoreConfig
         from flintmq.forensics import rebuild as local
-        from flintmq.spark.jobs.export import export
+        from flintmq.spark.jobs.export.job import export
         from flintmq.spark.jobs.rebuild import rebuild
         spark = flintmq.spark.session("test", master="local-cluster[2,1,1024]")
         store, out = sys.argv[1:]

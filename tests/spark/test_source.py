@@ -8,7 +8,7 @@ from collections import Counter
 
 import pytest
 
-from flintmq.store.predicate import Predicate
+from flintmq.store.commitlog.predicate import Predicate
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 pytestmark = pytest.mark.spark

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.storage.allocation import AllocationService
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.transient_pool import TransientStorePool
-from tests.storage.faults import Faulty
+from tests.support.faults import Faulty
 
 SIZE = 16384
 

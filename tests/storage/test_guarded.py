@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.errors import FlintError
-from flintmq.storage.effects import REAL
+from flintmq.storage.filesystem import REAL
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:

@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.storage import mapped_file
 from flintmq.storage.mapped_file import MappedFile
-from tests.storage.faults import Faulty
+from tests.support.faults import Faulty
 
 SIZE = 8192
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from tests.storage.faults import Faulty
+from tests.support.faults import Faulty
 
 SIZE = 4096
 

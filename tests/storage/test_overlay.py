@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage.effects import REAL
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.overlay import Overlay
 
 

@@ -10,9 +10,9 @@ import pytest
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.storage import staging as module
-from flintmq.storage.effects import REAL
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, new_file, staging_for, sweep
-from tests.storage.faults import Faulty
+from tests.support.faults import Faulty
 
 
 def test_one_at_a_time_and_nothing_stays(tmp_path: Path) -> None:

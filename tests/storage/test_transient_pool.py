@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.transient_pool import TransientStorePool
-from tests.storage.faults import Faulty
+from tests.support.faults import Faulty
 
 SIZE = 16384
 

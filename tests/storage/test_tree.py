@@ -12,11 +12,11 @@ import pytest
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.copy import copy_whole
 from flintmq.forensics.rebuild import rebuild
-from flintmq.forensics.salvage_in_place import plan_in_place
+from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.storage.tree import walk_tree
 from tests.compat.stores import Golden
-from tests.forensics.makers import config_of
-from tests.forensics.test_salvage_in_place import hurt
+from tests.forensics.salvage.test_in_place import hurt
+from tests.support.makers import config_of
 
 FAULTS = [errno.EMFILE, errno.EIO, errno.EACCES]
 

@@ -13,7 +13,7 @@ import pytest
 from flintmq.storage import mapped_file, warm_up
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.warm_up import AHEAD_S, PAGE, STEP, Ahead, WarmUp
-from tests.storage.faults import Faulty
+from tests.support.faults import Faulty
 
 SIZE = 3 * STEP
 

@@ -1,4 +1,5 @@
-"""Keys that change what the store does: another value of the key, another result (all: tests/test_config_keys.py)."""
+"""Keys that change what the store does: another value of the key, another result (all:
+tests/config/test_key_effects.py)."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from typing import Any
 import pytest
 
 from flintmq.store.message_store import MessageStore
-from tests.store.engine import KEYS, message, open_small, put_all
-from tests.store.test_retention import Disk, filled, log_files
+from tests.store.services.test_retention import Disk, filled, log_files
+from tests.support.engine import KEYS, message, open_small, put_all
 
 POOL = {"transientStorePoolEnable": "true"}
 FAR = {"commitIntervalCommitLog": 100_000, "commitCommitLogThoroughInterval": 100_000}

@@ -7,7 +7,7 @@ import pytest
 
 from flintmq import Message
 from flintmq.errors import MissingExtraError, UsageError
-from tests.store.engine import open_small
+from tests.support.engine import open_small
 
 
 def test_by_key_by_order_and_by_view(tmp_path: Path):

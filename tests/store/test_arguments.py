@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
-from tests.store.engine import open_small
+from tests.support.engine import open_small
 
 GOOD: dict[str, dict[str, Any]] = {
     "get": {"topic": "T", "queue_id": 0, "offset": 0, "max_messages": 1, "wait_ms": 0, "tags": "t"},

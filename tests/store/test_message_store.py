@@ -17,10 +17,10 @@ from flintmq.errors import ConfigError, StoreLockedError, UsageError
 from flintmq.format import checkpoint
 from flintmq.message import GetMessageStatus, Message, Outcome, PutMessageStatus
 from flintmq.storage.lock import is_live
+from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
-from flintmq.store.recovery import read_facts
-from tests.storage.faults import Faulty
-from tests.store.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
+from tests.support.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
+from tests.support.faults import Faulty
 
 OK = PutMessageStatus.PUT_OK
 

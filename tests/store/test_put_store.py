@@ -10,8 +10,8 @@ import pytest
 from flintmq.errors import UsageError
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.message_store import MessageStore
-from tests.storage.faults import Faulty
-from tests.store.engine import FIRST_LOG, open_small
+from tests.support.engine import FIRST_LOG, open_small
+from tests.support.faults import Faulty
 
 
 @pytest.mark.parametrize(

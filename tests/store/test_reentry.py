@@ -23,19 +23,19 @@ from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.storage.allocation import AllocationService
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store.commit_log import CommitLog
-from flintmq.store.commit_service import CommitService
-from flintmq.store.consumer import Consumer
-from flintmq.store.consumer_group import Group
-from flintmq.store.dispatch_service import DispatchService
-from flintmq.store.flush import FlushService
-from flintmq.store.keeping import Keeping
+from flintmq.store.append.commit_log import CommitLog
+from flintmq.store.append.flush import FlushService
+from flintmq.store.append.group_commit import Waiters
+from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.stats import Counters
+from flintmq.store.consumer.consumer import Consumer
+from flintmq.store.consumer.group import Group
 from flintmq.store.message_store import MessageStore
 from flintmq.store.reentry import lockless, reentered
-from flintmq.store.stats import Counters
+from flintmq.store.services.dispatch_service import DispatchService
+from flintmq.store.services.housekeeping import Keeping
 from flintmq.store.view import open_store
-from flintmq.store.waiters import Waiters
-from tests.store.engine import FILE_SIZE, open_small
+from tests.support.engine import FILE_SIZE, open_small
 
 SECONDS = 60  # from here on it hangs; the machine may be slow
 BIG = b"x" * 70_000  # more than the fast way takes

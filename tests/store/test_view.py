@@ -17,7 +17,7 @@ from flintmq.errors import (
     UnsupportedFormatError,
     UsageError,
 )
-from flintmq.store.report import Report
+from flintmq.store.commitlog.report import Report
 from flintmq.store.view import QueueInfo, open_store
 
 BASIC_FILE = 131072

@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.message import Message
 from flintmq.store.view import open_store
-from tests.store.engine import KEYS, open_small
+from tests.support.engine import KEYS, open_small
 
 
 @pytest.mark.parametrize("ahead", [0, 150])

@@ -118,7 +118,7 @@ def test_maps_and_threads_of_others_are_no_leaks(tmp_path: Path):
 
 
 def test_the_page_shows_what_runs(tmp_path: Path):
-    page = (ROOT / "docs" / "testing.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "guide" / "testing.md").read_text(encoding="utf-8")
     blocks = re.findall(r"^```pytest\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     [ini] = re.findall(r"^```ini\n\[pytest\]\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     assert blocks

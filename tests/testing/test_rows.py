@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.format import record
-from flintmq.kernels import append
+from flintmq.kernels import encode
 from flintmq.testing.rows import Column, Rows
 from flintmq.testing.strategies import messages
 
@@ -27,9 +27,9 @@ def test_any_message_comes_back_from_the_reference_codec(given_messages: list[di
     for message in given_messages:
         rows.add(**message)
     out = bytearray(10_000)
-    flags = append.CRC_PROPERTY if with_crc else 0
+    flags = encode.CRC_PROPERTY if with_crc else 0
     count, end, status = rows.append(out, 0, 20_000, 0, flags=flags)
-    assert (count, status) == (len(given_messages), append.DONE)
+    assert (count, status) == (len(given_messages), encode.DONE)
     at = 0
     for row, message in enumerate(given_messages):
         assert rows.physical_offsets[row] == at

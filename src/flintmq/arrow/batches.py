@@ -17,17 +17,17 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.arrow.block import Block
-from flintmq.arrow.envelope import envelope_of
-from flintmq.arrow.layout import MAP_PARTS, Layout, Rates
+from flintmq.arrow.column_block import Block
+from flintmq.arrow.column_layout import MAP_PARTS, Layout, Rates
+from flintmq.arrow.ipc_template import envelope_of
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
 from flintmq.format.message_id import host_text
-from flintmq.kernels import columns as kernel
+from flintmq.kernels import gather as kernel
 from flintmq.message import StoredMessage, stored_message
-from flintmq.store.log import Piece
-from flintmq.store.predicate import Predicate, Selector
-from flintmq.store.report import Report
+from flintmq.store.commitlog.predicate import Predicate, Selector
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.walk import Piece
 
 BATCH_BYTES = 8 << 20  # about: what a batch's columns take
 MAX_ROWS = 65_536

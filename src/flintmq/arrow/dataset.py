@@ -18,10 +18,10 @@ import pyarrow.dataset as ds
 from flintmq.arrow.expression import comparisons, tree_of
 from flintmq.arrow.scan import Queue, open_reader, predicate_of
 from flintmq.arrow.schema import SCHEMA, narrow
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
-from flintmq.store.narrow import narrowed
-from flintmq.store.report import Report
+from flintmq.store.commitlog.pushdown import narrowed
+from flintmq.store.commitlog.report import Report
 
 
 def dataset(

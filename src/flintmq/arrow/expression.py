@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.store.narrow import SETS, TIME, Comparison
+from flintmq.store.commitlog.pushdown import SETS, TIME, Comparison
 
 _LINE = re.compile(r"^([a-z_]+): '(.*)'$", re.MULTILINE)
 _ORDER = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<="}

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from flintmq.arrow.batches import LARGEST_BATCH, Gatherer, Oddities, joined
-from flintmq.arrow.layout import Rates
+from flintmq.arrow.column_layout import Rates
 from flintmq.arrow.schema import narrow
 from flintmq.errors import UsageError
 from flintmq.format.text import java_encode
 from flintmq.message import GetBatchResult
-from flintmq.store.read import Reader
-from flintmq.store.read_pieces import PieceReader
-from flintmq.store.report import Report
+from flintmq.store.commitlog.report import Report
+from flintmq.store.read.get import Reader
+from flintmq.store.read.get_batch import PieceReader
 
 
 def get_batch(

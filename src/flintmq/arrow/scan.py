@@ -12,19 +12,19 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 
 from flintmq.arrow.batches import BATCH_BYTES, MAX_ROWS, record_batches
-from flintmq.arrow.layout import Rates
+from flintmq.arrow.column_layout import Rates
 from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches
 from flintmq.arrow.schema import narrow
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.storage.where import effects_for
-from flintmq.store.geometry import open_root
-from flintmq.store.log import ACCESS, LogWalk, Piece
-from flintmq.store.log_files import LogFiles
-from flintmq.store.predicate import LEAST, MOST, Predicate
-from flintmq.store.recovery import Facts, read_facts
-from flintmq.store.report import Report
-from flintmq.store.snapshot import list_log
+from flintmq.storage.store_url import effects_for
+from flintmq.store.commitlog.end_of_log import Facts, read_facts
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.walk import ACCESS, LogWalk, Piece
+from flintmq.store.layout.directories import open_root
 
 Queue = int | tuple[str, int] | tuple[str, int, int, int | None]
 """A queue id of any topic; a topic and a queue id; or these, the least queue offset and the one to stop before."""

@@ -1,8 +1,9 @@
 """The command `flintmq`: its commands, and what becomes of errors.
 
 Start-up is lean: a command module imports what it works with only when it runs, so `flintmq --help` costs little more
-than Python itself. `main` owns the promises that hold for every command: an exit code from the table in docs/cli.md,
-one line for an error, never a traceback (but with FLINTMQ_DEBUG=1), and silence where the reader of a pipe has gone.
+than Python itself. `main` owns the promises that hold for every command: an exit code from the table in
+docs/operations/cli.md, one line for an error, never a traceback (but with FLINTMQ_DEBUG=1), and silence where the
+reader of a pipe has gone.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from flintmq.errors import FlintError, StoreAccessError, UsageError
 EXIT_INTERNAL = 10
 """A bug of FlintMQ itself."""
 COMPLETE = "_FLINTMQ_COMPLETE"
-"""Set by shells that ask what may come next, and to ask for what makes them do so; see docs/cli.md."""
+"""Set by shells that ask what may come next, and to ask for what makes them do so; see docs/operations/cli.md."""
 EXIT_INTERRUPTED = 130
 """Ctrl-C, as shells count it."""
 EXIT_TERMINATED = 143

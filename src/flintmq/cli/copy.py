@@ -24,7 +24,7 @@ from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
     from flintmq.forensics.copy import Copied
-    from flintmq.forensics.salvage import Salvaged
+    from flintmq.forensics.salvage.into import Salvaged
 
 EPILOG = examples(
     "flintmq copy /var/rocketmq/store --into /tmp/copied",
@@ -72,7 +72,7 @@ def command(
         out.result(done, _whole)
         return 1 if done.damages else 0
     from flintmq.forensics.copy import copy_some
-    from flintmq.store.predicate import Predicate
+    from flintmq.store.commitlog.predicate import Predicate
 
     predicate = Predicate(topics=frozenset(topic) if topic else None, since=first, until=end)
     with out.progress("copy") as progress:

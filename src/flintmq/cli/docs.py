@@ -1,4 +1,5 @@
-"""Makes docs/cli.md from the commands themselves: `python -m flintmq.cli.docs --write`, or `--check` for tests.
+"""Makes docs/operations/cli.md from the commands themselves: `python -m flintmq.cli.docs --write`, or `--check` for
+tests.
 
 The reference cannot drift: synopsis, options and examples come from the declarations that parse the command line, the
 exit codes from the error classes.
@@ -19,13 +20,13 @@ from flintmq.cli.app import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_TERMINATED, ap
 from flintmq.cli.options import PAGES
 from flintmq.errors import FlintError
 
-PAGE = Path("docs/cli.md")
+PAGE = Path("docs/operations/cli.md")
 
 INTRODUCTION = """\
 # The command `flintmq`
 
 Made from the commands by `python -m flintmq.cli.docs --write`; do not edit. What `--json` gives is in
-[cli/json.md](cli/json.md).
+[json.md](json.md).
 
     pip install flintmq
 
@@ -103,7 +104,7 @@ All of it, and what verify finds (verify.md): {PAGES}/cli.md"""
 
 
 def page() -> str:
-    """The whole of docs/cli.md."""
+    """The whole of docs/operations/cli.md."""
     root: Any = typer.main.get_command(app)
     parts = [INTRODUCTION.replace("{times}", TIMES), "## Commands\n", *_contents(root), ""]
     for name, command in _commands(root):

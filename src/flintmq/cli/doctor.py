@@ -12,7 +12,7 @@ from flintmq.cli.output import output
 from flintmq.cli.text import printable
 
 if TYPE_CHECKING:
-    from flintmq.forensics.doctor import Diagnosis
+    from flintmq.cli.installation import Diagnosis
 
 EPILOG = examples("flintmq doctor", "flintmq doctor --config broker.conf", "flintmq doctor --json")
 
@@ -32,12 +32,12 @@ def command(
     With --config (and --set) also what of a broker's configuration FlintMQ does not do: what it refuses to write a
     store with, which is an error, and which keys have no effect.
     """
-    from flintmq.forensics.doctor import diagnose
+    from flintmq.cli.installation import diagnose
 
     keys = None
     if config is not None or settings:
-        from flintmq.config import StoreConfig
-        from flintmq.config_text import split_setting
+        from flintmq.config.keys import StoreConfig
+        from flintmq.config.text import split_setting
 
         keys = StoreConfig.of(config, dict(map(split_setting, settings or ())))
     diagnosis = diagnose(_java, keys)

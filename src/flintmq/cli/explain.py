@@ -118,7 +118,7 @@ BOLD, FAINT, RED, CYAN = "1", "2", "1;31", "36"
 
 
 def _text(found: Explained, paint: _Paint) -> Iterator[str]:
-    from flintmq.forensics.explain.kinds import KINDS
+    from flintmq.forensics.explain.file_kinds import KINDS
 
     place = found.place
     yield _fact("file", found.path, paint)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from flintmq.cli.bodies import Bodies
+from flintmq.cli.body_option import Bodies
 from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, examples, store_config
 from flintmq.cli.output import output
 from flintmq.errors import MessageNotFoundError, UsageError
@@ -40,7 +40,7 @@ def command(
     if raw and sys.stdout.isatty():
         raise UsageError("--raw writes unescaped bytes, which a terminal may obey; send them to a file or a program")
     import flintmq
-    from flintmq.cli.rows import details, json_line
+    from flintmq.cli.message_lines import details, json_line
     from flintmq.forensics.topic_tail import must_have
 
     with flintmq.open_store(store, config=store_config(settings)) as view:

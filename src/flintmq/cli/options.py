@@ -13,7 +13,7 @@ from flintmq.cli.text import iso, parse_time
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
-    from flintmq.config import StoreConfig
+    from flintmq.config.keys import StoreConfig
 
 PAGES = "https://github.com/flintmq/flintmq/blob/main/docs"
 """Where the documentation is for those who have the package alone; pyproject.toml has the same."""
@@ -60,7 +60,7 @@ TagOption = Annotated[
 
 
 class Access(enum.StrEnum):
-    """How a log is read (flintmq.store.log.ACCESS)."""
+    """How a log is read (flintmq.store.commitlog.walk.ACCESS)."""
 
     pread = "pread"
     map = "map"
@@ -98,7 +98,7 @@ def store_config(settings: Sequence[str] | None) -> StoreConfig:
     Raises:
         ConfigError: a word without `=`, an unknown key, or a value that the key cannot have.
     """
-    from flintmq.config import from_settings
+    from flintmq.config.keys import from_settings
 
     return from_settings(settings or ())
 

@@ -52,7 +52,7 @@ def command(
         raise UsageError("--lines reads standard input; leave BODY out")
     import flintmq
     from flintmq.format.text import java_encode
-    from flintmq.store.put_checks import topic_status
+    from flintmq.store.append.checks import topic_status
 
     if topic_status(topic, java_encode(topic)) is not None:  # before a store is made for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()

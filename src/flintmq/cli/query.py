@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from flintmq.cli.bodies import Bodies
+from flintmq.cli.body_option import Bodies
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -43,7 +43,7 @@ def command(
     RocketMQ compares hashes, and may answer with strangers. No message with the key is no error.
     """
     import flintmq
-    from flintmq.cli.rows import json_line, line
+    from flintmq.cli.message_lines import json_line, line
     from flintmq.forensics.topic_tail import must_have
 
     begin, end = time_range(since, until)

@@ -77,7 +77,7 @@ def command(
     """
     if master is not None and engine is not Engine.spark:
         raise UsageError("--master belongs to --engine spark")
-    from flintmq.storage.where import outside_store
+    from flintmq.storage.store_url import outside_store
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, store, config)  # before Spark starts

@@ -39,17 +39,17 @@ def command(
     """
     out, config = output(as_json), store_config(settings)
     if dry_run:
-        from flintmq.store.recover_store import preview
+        from flintmq.store.recovery.recover import preview
 
         found = preview(store, config, accept_lost=accept_lost_log)
     else:
         import flintmq
-        from flintmq.storage.where import local_only
-        from flintmq.store import geometry
-        from flintmq.store.lost_log import lost_directory
+        from flintmq.storage.store_url import local_only
+        from flintmq.store.layout import directories
+        from flintmq.store.recovery.lost_log import lost_directory
 
         if not lost_directory(local_only(store), config, accept=accept_lost_log):
-            geometry.open_root(local_only(store), config)  # recovering makes no store where none is
+            directories.open_root(local_only(store), config)  # recovering makes no store where none is
         with flintmq.MessageStore(store, config=config, accept_lost_log=accept_lost_log) as opened:
             found = opened.recovered.as_dict()
     out.result(found, _render)

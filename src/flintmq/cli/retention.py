@@ -15,7 +15,7 @@ from flintmq.cli.output import output
 from flintmq.cli.text import cut, duration, iso, parse_time, printable, size
 
 if TYPE_CHECKING:
-    from flintmq.forensics.retention import FileFate, Plan, Unread
+    from flintmq.forensics.retention_plan import FileFate, Plan, Unread
 
 HELP = "What is deleted when it is old or the disk is full."
 EPILOG = examples(
@@ -59,9 +59,9 @@ def command(
     its broker.conf where it changes them. A topic that no group has committed an offset for has group "-". Nothing is
     deleted by this command.
     """
-    from flintmq.config import StoreConfig
-    from flintmq.config_text import split_setting
-    from flintmq.forensics.retention import explain
+    from flintmq.config.keys import StoreConfig
+    from flintmq.config.text import split_setting
+    from flintmq.forensics.retention_plan import explain
 
     keys = StoreConfig.of(config, dict(map(split_setting, settings or ())))
     at_ms = None if at is None else parse_time(at, time.time_ns() // 1_000_000, "--at")

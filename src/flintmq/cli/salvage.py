@@ -15,9 +15,9 @@ from flintmq.cli.text import printable, size
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
-    from flintmq.config import StoreConfig
-    from flintmq.forensics.salvage import Salvaged
-    from flintmq.forensics.salvage_in_place import Mended
+    from flintmq.config.keys import StoreConfig
+    from flintmq.forensics.salvage.in_place import Mended
+    from flintmq.forensics.salvage.into import Salvaged
 
 EPILOG = examples(
     "flintmq salvage /var/rocketmq/store --into /tmp/saved",
@@ -56,7 +56,7 @@ def command(
         raise UsageError("--dry-run belongs to --in-place, --yes to --in-place and --undo")
     out, config = output(as_json), store_config(settings)
     if into is not None:
-        from flintmq.forensics.salvage import salvage_into
+        from flintmq.forensics.salvage.into import salvage_into
 
         with out.progress("salvage") as progress:
             done = salvage_into(store, into, config, peer.value, progress)
@@ -66,7 +66,7 @@ def command(
 
 
 def _in_place(store: str, config: StoreConfig, peer: str, dry_run: bool, yes: bool, out: Output) -> int:
-    from flintmq.forensics.salvage_in_place import plan_in_place
+    from flintmq.forensics.salvage.in_place import plan_in_place
 
     with out.progress("looking") as progress:
         mending = plan_in_place(store, config, peer, progress, dry_run=dry_run)
@@ -82,7 +82,7 @@ def _in_place(store: str, config: StoreConfig, peer: str, dry_run: bool, yes: bo
 
 
 def _undo(store: str, config: StoreConfig, yes: bool, out: Output) -> int:
-    from flintmq.forensics.salvage_in_place import undo_in_place
+    from flintmq.forensics.salvage.in_place import undo_in_place
 
     if not yes:
         _ask(f"bring {printable(store)} back as it was, with its damage")

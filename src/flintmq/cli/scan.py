@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flintmq.cli.bodies import Bodies
+from flintmq.cli.body_option import Bodies
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -28,10 +28,10 @@ from flintmq.cli.output import Output, Progress, no_progress, output
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
-    from flintmq.config import StoreConfig
+    from flintmq.config.keys import StoreConfig
     from flintmq.message import StoredMessage
-    from flintmq.store.predicate import Predicate
-    from flintmq.store.report import Report
+    from flintmq.store.commitlog.predicate import Predicate
+    from flintmq.store.commitlog.report import Report
 
 EPILOG = examples(
     "flintmq scan /var/rocketmq/store --topic Orders --since -15m",
@@ -89,12 +89,12 @@ class Scan:
         lenient: bool = False,
         progress: Progress = no_progress,
     ) -> None:
-        from flintmq.storage.where import effects_for
-        from flintmq.store.geometry import open_root
-        from flintmq.store.log import LogWalk
-        from flintmq.store.recovery import read_facts
-        from flintmq.store.report import Report
-        from flintmq.store.snapshot import list_log
+        from flintmq.storage.store_url import effects_for
+        from flintmq.store.commitlog.end_of_log import read_facts
+        from flintmq.store.commitlog.report import Report
+        from flintmq.store.commitlog.snapshot import list_log
+        from flintmq.store.commitlog.walk import LogWalk
+        from flintmq.store.layout.directories import open_root
 
         self.selection, self.bodies, self.progress = selection, bodies, progress
         self.found = 0
@@ -106,7 +106,7 @@ class Scan:
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
         from flintmq.message import stored_message
-        from flintmq.store.predicate import Selector
+        from flintmq.store.commitlog.predicate import Selector
 
         selector, grep, log = Selector(self.selection.predicate), self.selection.grep, self.walk.log
         has_key, body_of = self.selection.has_key, self.bodies.of
@@ -162,7 +162,7 @@ def command(
     schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after what
     lies before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
     """
-    from flintmq.store.predicate import Predicate
+    from flintmq.store.commitlog.predicate import Predicate
 
     write = writer(template, as_json)
     first, end = time_range(since, until)
@@ -204,7 +204,7 @@ def writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, byte
     Raises:
         UsageError: both are wanted, or the template has unknown fields.
     """
-    from flintmq.cli.rows import json_line, line
+    from flintmq.cli.message_lines import json_line, line
 
     if template is None:
         return json_line if as_json else line

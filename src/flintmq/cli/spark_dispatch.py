@@ -25,7 +25,7 @@ from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import printable, size
 
 if TYPE_CHECKING:
-    from flintmq.spark.jobs.dispatch import Dispatched
+    from flintmq.spark.jobs.dispatch.job import Dispatched
 
 EPILOG = examples(
     "flintmq spark dispatch /var/rocketmq/store --into /tmp/derived --once",
@@ -60,8 +60,8 @@ def command(
     until SIGINT or SIGTERM, which ends it after one more round; stopped or killed, the next run goes on where the last
     round ended. DIR may be STORE itself if the engine was opened with dispatch="external", or if nobody writes it.
     """
-    from flintmq.spark.jobs.dispatch import dispatch
-    from flintmq.storage.where import outside_store
+    from flintmq.spark.jobs.dispatch.job import dispatch
+    from flintmq.storage.store_url import outside_store
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, store, config, root_itself=True)  # before Spark starts

@@ -27,8 +27,8 @@ from flintmq.errors import UsageError
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from flintmq.config import StoreConfig
-    from flintmq.spark.jobs.export import Exported
+    from flintmq.config.keys import StoreConfig
+    from flintmq.lake.export import Exported
 
 EPILOG = examples(
     "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
@@ -130,7 +130,7 @@ def export_command(
     Files by topic and date; a second run adds only what is new. All files of a run, or of a micro-batch with --stream,
     appear at once or none. The columns are those of the schema.
     """
-    from flintmq.storage.where import outside_store
+    from flintmq.storage.store_url import outside_store
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, store, config)  # before Spark starts
@@ -156,7 +156,7 @@ def export_command(
         if stream:
             done = _stream(out, spark, store, into, config, once, interval, max_offsets, choices)
         else:
-            from flintmq.spark.jobs.export import export
+            from flintmq.spark.jobs.export.job import export
 
             done = export(spark, store, into, config, progress=progress, **choices)
     out.result(done, lambda value: _render_export(value, into))
@@ -183,7 +183,7 @@ def _stream(
     choices: Mapping[str, Any],
 ) -> Exported:
     """Run a streaming export until it ends or a signal asks for it."""
-    from flintmq.spark.jobs.export_stream import export_stream
+    from flintmq.spark.jobs.export.stream import export_stream
 
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

@@ -22,7 +22,7 @@ from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import printable, size
 
 if TYPE_CHECKING:
-    from flintmq.spark.jobs.replay import Replayed
+    from flintmq.spark.jobs.replay.job import Replayed
 
 EPILOG = examples(
     "flintmq spark replay /var/rocketmq/store --into /tmp/replayed --where \"topic = 'Orders' and tags = 'TagA'\"",
@@ -80,8 +80,8 @@ def command(
     of them. The same replay once more adds only what is new in the source, also after it was killed. --set is for the
     store that is written.
     """
-    from flintmq.spark.jobs.replay import replay
-    from flintmq.storage.where import outside_store
+    from flintmq.spark.jobs.replay.job import replay
+    from flintmq.storage.store_url import outside_store
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, source)  # before Spark starts

@@ -23,7 +23,7 @@ from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import iso, printable, size
 
 if TYPE_CHECKING:
-    from flintmq.spark.jobs.figures import Statistics
+    from flintmq.spark.jobs.stats.statistics import Statistics
 
 EPILOG = examples(
     "flintmq spark stats /var/rocketmq/store --out report.html",
@@ -56,7 +56,7 @@ def command(
     Keys and producers too. Counts in one pass over the log, at rest or while it is written. The page opens without a
     network.
     """
-    from flintmq.spark.jobs.stats import check_target, stats
+    from flintmq.spark.jobs.stats.job import check_target, stats
 
     printer, config = output(as_json), store_config(settings)
     first, end = time_range(since, until)
@@ -79,7 +79,7 @@ def command(
 
 
 def _render(found: Statistics, out: str | None) -> Iterator[Any]:
-    from flintmq.spark.jobs.figures import ms_text
+    from flintmq.spark.jobs.stats.statistics import ms_text
 
     rate, latency = found.rate, found.latency
     yield f"store     {printable(found.store)}{', being written' if found.live else ''}"

@@ -29,7 +29,7 @@ from flintmq.errors import UsageError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from flintmq.config import StoreConfig
+    from flintmq.config.keys import StoreConfig
 
 EPILOG = examples(
     'flintmq sql /var/rocketmq/store "select topic, count(*) from messages group by 1"',
@@ -86,7 +86,7 @@ def command(
     first, end = time_range(since, until)
     from flintmq.arrow.dataset import dataset
     from flintmq.arrow.sql import ask
-    from flintmq.store.report import Report
+    from flintmq.store.commitlog.report import Report
 
     out, report = output(form == "json"), Report()
     with out.progress("reading") as progress:
@@ -104,7 +104,7 @@ def command(
         )
         with ask(messages, question, limit) as answer:
             if target is None:
-                from flintmq.cli.answers import lines
+                from flintmq.cli.sql_output import lines
 
                 out.lines(lines(form, answer))
             else:
@@ -113,7 +113,7 @@ def command(
 
 
 def _form(kind: str | None, target: str | None, as_json: bool) -> str:
-    from flintmq.cli.answers import FORMATS
+    from flintmq.cli.sql_output import FORMATS
 
     if as_json and kind not in (None, "json"):
         raise UsageError(f"--json and --format {kind} exclude each other; leave one out")
@@ -131,7 +131,7 @@ def _form(kind: str | None, target: str | None, as_json: bool) -> str:
 
 def _check(target: str, store: str, config: StoreConfig) -> None:
     """Look whether the file may be made, before the work."""
-    from flintmq.storage.where import outside_store
+    from flintmq.storage.store_url import outside_store
 
     outside_store(target, store, config)
     path = os.path.realpath(target)
@@ -143,7 +143,7 @@ def _check(target: str, store: str, config: StoreConfig) -> None:
 
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:
     """Write beside the file's place, then put it there: all of the answer or no file."""
-    from flintmq.cli.answers import lines, write_lines, write_parquet
+    from flintmq.cli.sql_output import lines, write_lines, write_parquet
     from flintmq.storage.staging import new_file
 
     with new_file(target) as part:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flintmq.cli.bodies import Bodies
+from flintmq.cli.body_option import Bodies
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,

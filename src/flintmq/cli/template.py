@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flintmq.cli.rows import properties_json
+from flintmq.cli.message_lines import properties_json
 from flintmq.cli.text import cut, iso, printable, printable_bytes
 from flintmq.errors import UsageError
 from flintmq.message import COLUMNS

@@ -17,11 +17,11 @@ from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, Sto
 from flintmq.cli.output import Output, dumps, output, stderr
 from flintmq.cli.text import cut, printable
 from flintmq.errors import UnfinishedError, UsageError
-from flintmq.forensics.mends import in_place, mend
+from flintmq.forensics.verify.repair_hints import in_place, mend
 
 if TYPE_CHECKING:
-    from flintmq.forensics.findings import Defect, Findings, Note
-    from flintmq.forensics.verify import Verification
+    from flintmq.forensics.verify.findings import Defect, Findings, Note
+    from flintmq.forensics.verify.run import Verification
 
 EPILOG = examples(
     "flintmq verify /var/rocketmq/store",
@@ -107,9 +107,9 @@ def command(
     --to and --max-seconds end a run early, and --resume goes on there: together the runs find what one would. --from
     alone judges as if the log before it had expired.
     """
-    from flintmq.forensics.findings import Findings
-    from flintmq.forensics.verify import verify
-    from flintmq.forensics.verify_part import OUT_OF_TIME, Part
+    from flintmq.forensics.verify.findings import Findings
+    from flintmq.forensics.verify.part import OUT_OF_TIME, Part
+    from flintmq.forensics.verify.run import verify
 
     out, config, findings = output(as_json), store_config(settings), Findings()
     part = Part(_place("--from", begin), _place("--to", end), max_seconds, resume)

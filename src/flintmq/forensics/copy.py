@@ -17,29 +17,29 @@ from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, StoreError
 from flintmq.forensics import rebuild
 from flintmq.forensics.rebuild import Progress
-from flintmq.forensics.salvage import Salvage, Salvaged, check_target
-from flintmq.forensics.verify_config import ROOT_NAMES
+from flintmq.forensics.salvage.into import Salvage, Salvaged, check_target
+from flintmq.forensics.verify.small_files import ROOT_NAMES
 from flintmq.format.index import PEER_533
-from flintmq.storage.effects import REAL
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
-from flintmq.storage.where import effects_for, is_remote, local_only, outside_store
-from flintmq.store import geometry
-from flintmq.store.log import find_end, refuse_damaged_ends
-from flintmq.store.log_files import LogFiles, file_start
+from flintmq.storage.store_url import effects_for, is_remote, local_only, outside_store
+from flintmq.store.commitlog.end_of_log import LOST, Facts, read_facts
+from flintmq.store.commitlog.files import LogFiles, file_start
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.walk import find_end, refuse_damaged_ends
+from flintmq.store.layout import directories
 from flintmq.store.message_store import MessageStore
-from flintmq.store.predicate import Predicate
-from flintmq.store.recovery import LOST, Facts, read_facts
-from flintmq.store.report import Report
-from flintmq.store.snapshot import list_log
 
 STAGING = "copy"
 REPORT = "copy.jsonl"
 CHUNK = 1 << 20
-DERIVED = (geometry.QUEUES, geometry.EXT_QUEUES, geometry.BATCH_QUEUES, geometry.INDEX)
+DERIVED = (directories.QUEUES, directories.EXT_QUEUES, directories.BATCH_QUEUES, directories.INDEX)
 NOT_OURS = ("lock", "abort", "quarantine")
 """What belongs to the process that has the store, or is no part of what a broker reads."""
 
@@ -143,8 +143,8 @@ def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]
     """Where the copy goes, absolute, and the store's root; both looked at."""
     into = os.path.normpath(os.path.abspath(local_only(into)))
     config = config or StoreConfig()
-    root = geometry.open_root(root, config, effects_for(root, config.s3))
-    geometry.refuse_rocksdb_queues(root, effects_for(root, config.s3))
+    root = directories.open_root(root, config, effects_for(root, config.s3))
+    directories.refuse_rocksdb_queues(root, effects_for(root, config.s3))
     outside_store(into, root, config)
     check_target(into)
     return into, root
@@ -168,9 +168,9 @@ class _Whole:
     def run(self) -> Copied:
         """Small files, log, queues and index, in this order; then the copy is settled if that is needed."""
         before = read_facts(self.root, self.effects)
-        os.makedirs(os.path.join(self.out, geometry.LOG))
+        os.makedirs(os.path.join(self.out, directories.LOG))
         log = list_log(self.root, self.config, self.effects)
-        logs = {geometry.LOG} | {os.path.relpath(os.path.dirname(file.path), self.root) for file in log.files}
+        logs = {directories.LOG} | {os.path.relpath(os.path.dirname(file.path), self.root) for file in log.files}
         self._tree("", skip={*logs, *DERIVED, *NOT_OURS})
         self._log()
         for name in DERIVED:
@@ -201,7 +201,7 @@ class _Whole:
             count = min(end - file.start, file.size)
             if count <= 0:
                 continue
-            target = os.path.join(self.out, geometry.LOG, os.path.basename(file.path))
+            target = os.path.join(self.out, directories.LOG, os.path.basename(file.path))
             told = self._progress(file.start - log.min_offset, end - log.min_offset)
             if not self._file(file.path, target, count, file.size, told):
                 raise StoreError(f"{file.path}: it went away while it was copied (retention); copy again")

@@ -17,21 +17,22 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
 
-from flintmq.config import StoreConfig
-from flintmq.config_keys import without_effect
+from flintmq.config.key_effects import without_effect
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FormatError, StoreAccessError
 from flintmq.format import checkpoint, index, timer
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.storage.effects import Effects
-from flintmq.storage.where import effects_for
-from flintmq.store import config_files, geometry, index_files
-from flintmq.store.config_files import BrokerConfig
-from flintmq.store.lookup import Bounds, QueueLookup
-from flintmq.store.queues import QueueName
-from flintmq.store.records import record_at
-from flintmq.store.search import next_record
-from flintmq.store.snapshot import Snapshot
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.store_url import effects_for
+from flintmq.store.commitlog.records import record_at
+from flintmq.store.commitlog.resync import next_record
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.index import reader
+from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.queue_lookup import Bounds, QueueLookup
 
 MOST_PROBLEMS = 20  # notes of a kind
 T = TypeVar("T")
@@ -58,7 +59,7 @@ class LogSummary:
         directories: where its files lie.
         files: how many; file_size: bytes of one.
         begin, end: log offsets of the first byte and behind the last record.
-        ending: what stands at the end (the names of recovery.Verdict, in lower case).
+        ending: what stands at the end (the names of end_of_log.Verdict, in lower case).
         first_time, last_time: store time in ms of the first and the last record; None without records.
     """
 
@@ -203,7 +204,7 @@ def inspect(
     """
     config = config or StoreConfig()
     effects = effects or effects_for(root, config.s3)
-    return _Inspector(geometry.open_root(root, config, effects), config, effects).run()
+    return _Inspector(directories.open_root(root, config, effects), config, effects).run()
 
 
 class _Inspector:
@@ -236,7 +237,7 @@ class _Inspector:
         )
         for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:
             self._note("config", f"{problem.file}, position {problem.position}: {problem.reason}")
-        for folder, what in geometry.in_rocksdb(self.root, self.effects).items():
+        for folder, what in directories.in_rocksdb(self.root, self.effects).items():
             self._note("rocksdb", f"{folder}/: {what}, which FlintMQ does not read; the log is read")
         if idle := without_effect(self.config):
             self._note("no-effect", f"keys that have no effect in FlintMQ: {', '.join(idle)}")
@@ -258,7 +259,7 @@ class _Inspector:
             first = record_at(log, at) if at is not None else None
         last = record_at(log, end.last) if end.last is not None else None
         return LogSummary(
-            directories=[place.path for place in geometry.log_directories(self.root, self.config, self.effects)],
+            directories=[place.path for place in directories.log_directories(self.root, self.config, self.effects)],
             files=len(log.files),
             file_size=log.file_size,
             begin=log.min_offset,
@@ -270,14 +271,14 @@ class _Inspector:
 
     def _folders(self) -> Iterator[Folder]:
         log = self.snapshot.log
-        yield self._folder(geometry.LOG, [(file.path, file.size) for file in log.files])
+        yield self._folder(directories.LOG, [(file.path, file.size) for file in log.files])
         kinds = (
-            geometry.QUEUES,
-            geometry.EXT_QUEUES,
-            geometry.BATCH_QUEUES,
-            geometry.INDEX,
+            directories.QUEUES,
+            directories.EXT_QUEUES,
+            directories.BATCH_QUEUES,
+            directories.INDEX,
             "timerlog",
-            geometry.CONFIG,
+            directories.CONFIG,
         )
         for kind in kinds:
             sizes = list(self._sizes(os.path.join(self.root, kind), 2))
@@ -321,7 +322,7 @@ class _Inspector:
             if bounds is not None:
                 self.bounds[name] = bounds
                 found.append(QueueSummary(name.queue_id, bounds.min, bounds.max, bounds.max - bounds.min))
-        kind = config_files.BATCH_TYPE if broker.is_batch(topic) else config_files.SIMPLE_TYPE
+        kind = config_reader.BATCH_TYPE if broker.is_batch(topic) else config_reader.SIMPLE_TYPE
         if names:
             kind = self._asked("queues", topic, lambda: self.lookup.type_of(topic)) or kind
         configured = topic in broker.topics if broker.topics else None
@@ -355,8 +356,8 @@ class _Inspector:
     # -- small files -----------------------------------------------------------------------------------------------
 
     def _index(self) -> Iterator[IndexSummary]:
-        folder = os.path.join(self.root, geometry.INDEX)
-        files = self._asked("index", folder, lambda: index_files.discover(self.root, self.config, self.effects))
+        folder = os.path.join(self.root, directories.INDEX)
+        files = self._asked("index", folder, lambda: reader.discover(self.root, self.config, self.effects))
         for file in files or ():
             header = self._asked("index", file.path, file.header)
             if header is None:
@@ -365,7 +366,7 @@ class _Inspector:
             yield self._index_file(file, header)
 
     @staticmethod
-    def _index_file(file: index_files.IndexFile, header: index.Header) -> IndexSummary:
+    def _index_file(file: reader.IndexFile, header: index.Header) -> IndexSummary:
         return IndexSummary(
             os.path.basename(file.path),
             file.size,
@@ -387,7 +388,7 @@ class _Inspector:
         return None if found is None else found._asdict()
 
     def _timer(self) -> TimerSummary | None:
-        path = os.path.join(self.root, geometry.CONFIG, "timercheck")
+        path = os.path.join(self.root, directories.CONFIG, "timercheck")
 
         def read() -> timer.TimerCheck | None:
             data = self.effects.read_file(path, timer.TIMER_CHECK_SIZE)

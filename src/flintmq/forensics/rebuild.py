@@ -14,24 +14,26 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, UsageError
 from flintmq.format.index import HEADER, PEER_533, checked_peer
-from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
+from flintmq.storage.store_url import effects_for, local_only, outside_store
 from flintmq.storage.tree import walk_tree
-from flintmq.storage.where import effects_for, local_only, outside_store
-from flintmq.store import geometry, index_files
-from flintmq.store.dispatch import BATCH, PLAIN, Block, Dispatcher, DispatchRules, each_block
-from flintmq.store.index_builder import IndexFileBuilder
-from flintmq.store.index_writer import IndexWriter
-from flintmq.store.log import LogWalk
-from flintmq.store.log_files import LogFiles
-from flintmq.store.opening import batch_topics, queue_file_size
-from flintmq.store.queue_writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
-from flintmq.store.recovery import Facts, read_facts
-from flintmq.store.report import Report
-from flintmq.store.snapshot import list_log
+from flintmq.store.commitlog.end_of_log import Facts, read_facts
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.consumequeue.writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.dispatch.dispatcher import Block, Dispatcher, DispatchRules, each_block
+from flintmq.store.index import reader
+from flintmq.store.index.builder import IndexFileBuilder
+from flintmq.store.index.writer import IndexWriter
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import BATCH, PLAIN
+from flintmq.store.layout.store_config import batch_topics, queue_file_size
 
 STAGING = ".flintmq-rebuild"
 RESULTS = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
@@ -132,7 +134,7 @@ def plan_of(
     checked_peer(peer)
     into = local_only(into)
     effects = effects or effects_for(root, config.s3)
-    root = geometry.open_root(root, config, effects)
+    root = directories.open_root(root, config, effects)
     slots, items = _index_geometry(root, config, effects)
     return RebuildPlan(
         root,
@@ -140,18 +142,18 @@ def plan_of(
         list_log(root, config, effects),
         read_facts(root, effects),
         DispatchRules.of(config, batch_topics(root, effects), peer),
-        -(-_file_size(root, geometry.QUEUES, config, effects) // UNIT_SIZE) * UNIT_SIZE,
-        _file_size(root, geometry.EXT_QUEUES, config, effects) if _has_ext(root, config, effects) else 0,
-        _file_size(root, geometry.BATCH_QUEUES, config, effects),
+        -(-_file_size(root, directories.QUEUES, config, effects) // UNIT_SIZE) * UNIT_SIZE,
+        _file_size(root, directories.EXT_QUEUES, config, effects) if _has_ext(root, config, effects) else 0,
+        _file_size(root, directories.BATCH_QUEUES, config, effects),
         slots,
         items,
     )
 
 
 _SIZE_KEYS = {
-    geometry.QUEUES: "mappedFileSizeConsumeQueue",
-    geometry.EXT_QUEUES: "mappedFileSizeConsumeQueueExt",
-    geometry.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
+    directories.QUEUES: "mappedFileSizeConsumeQueue",
+    directories.EXT_QUEUES: "mappedFileSizeConsumeQueueExt",
+    directories.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
 }
 
 
@@ -164,13 +166,13 @@ def _file_size(root: str, kind: str, config: StoreConfig, effects: Effects) -> i
 
 
 def _has_ext(root: str, config: StoreConfig, effects: Effects) -> bool:
-    return config.enable_consume_queue_ext or effects.is_dir(os.path.join(root, geometry.EXT_QUEUES))
+    return config.enable_consume_queue_ext or effects.is_dir(os.path.join(root, directories.EXT_QUEUES))
 
 
 def _index_geometry(root: str, config: StoreConfig, effects: Effects) -> tuple[int, int]:
     """Slots and items: the keys where given, else as the first of the store's own index files that tells, else the
     defaults."""
-    files = index_files.discover(root, config, effects)
+    files = reader.discover(root, config, effects)
     if not files or {"maxHashSlotNum", "maxIndexNum"} <= config.given:
         return config.max_hash_slot_num, config.max_index_num
     unknown: ConfigError | None = None

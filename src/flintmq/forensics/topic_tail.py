@@ -10,10 +10,10 @@ import heapq
 import threading
 from collections.abc import Collection, Iterable, Iterator
 
-from flintmq.config_text import short
+from flintmq.config.text import short
 from flintmq.errors import MessageNotFoundError
 from flintmq.message import StoredMessage
-from flintmq.store.places import places
+from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.view import QueueInfo, StoreView
 
 AT_ONCE = 256  # messages of a queue that are read at a time

@@ -10,5 +10,6 @@ message_id      offset ids, client ids, hosts as text
 consume_queue   units of 20 bytes, tags codes
 consume_queue_ext, batch_queue, index, checkpoint, timer, flintmq_mark    one kind of file each
 config_json     the JSON dialects of config/
-docs            the tables of docs/format, made from the declarations
+config_names    what its files are for, and what their keys mean
+docs            the tables of docs/internals/format, made from the declarations
 """

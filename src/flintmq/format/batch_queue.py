@@ -1,6 +1,7 @@
 """A unit of a batch consume queue: 46 bytes that point at a record of one or more messages.
 
-Bytes and rules: docs/format/batch-queue.md. Topics of type BatchCQ have such queues, and so has the compaction log.
+Bytes and rules: docs/internals/format/batch-queue.md. Topics of type BatchCQ have such queues, and so has the
+compaction log.
 Upstream: BatchConsumeQueue, SparseConsumeQueue, CompactionLog.
 """
 

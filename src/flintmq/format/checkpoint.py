@@ -1,4 +1,4 @@
-"""The file `checkpoint`: what its writer believed to be on disk (docs/format/checkpoint.md).
+"""The file `checkpoint`: what its writer believed to be on disk (docs/internals/format/checkpoint.md).
 
 Upstream: StoreCheckpoint.
 """

@@ -1,4 +1,4 @@
-"""The JSON of config/, as Java's two dialects have it (docs/format/config.md).
+"""The JSON of config/, as Java's two dialects have it (docs/internals/format/config.md).
 
 Maps with integer keys are written with unquoted keys, which is not JSON. The reader takes what either version of
 upstream takes (fastjson 1.2.83 and fastjson2 2.0.43): integer keys with and without quotes, single quotes, comments, a

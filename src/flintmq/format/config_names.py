@@ -1,4 +1,5 @@
-"""What the files of config/ are for and what their keys mean: for docs/format/config.md and for the command `explain`.
+"""What the files of config/ are for and what their keys mean: for docs/internals/format/config.md and for the command
+`explain`.
 
 Upstream: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager and their kin; store format 11.2.
 """

@@ -1,4 +1,4 @@
-"""A unit of a consume queue: 20 bytes that point into the log (docs/format/consume-queue.md).
+"""A unit of a consume queue: 20 bytes that point into the log (docs/internals/format/consume-queue.md).
 
 Upstream: ConsumeQueue; the tags code is computed in CommitLog.checkMessageAndReturnSize.
 """

@@ -1,4 +1,4 @@
-"""A unit of a consume queue's extension file: what does not fit 20 bytes (docs/format/consume-queue-ext.md).
+"""A unit of a consume queue's extension file: what does not fit 20 bytes (docs/internals/format/consume-queue-ext.md).
 
 With enableConsumeQueueExt the tags field of a consume queue unit holds the address of such a unit. Upstream:
 ConsumeQueueExt, BitsArray.

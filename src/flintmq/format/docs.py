@@ -1,4 +1,5 @@
-"""The tables in docs/format, made from the declarations: `python -m flintmq.format.docs --check` or `--write`.
+"""The tables in docs/internals/format, made from the declarations: `python -m flintmq.format.docs --check` or
+`--write`.
 
 A page marks the place of a table with `<!-- layout: NAME -->` and `<!-- end -->`, likewise
 `<!-- bits: LAYOUT FIELD -->` for what the bits of a field mean and `<!-- names: WHAT -->` for names with a meaning.
@@ -147,11 +148,13 @@ def layouts_in(text: str) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     """Check or write the pages; 1 if --check finds one that is not as generated, or a layout without a page."""
-    parser = argparse.ArgumentParser(prog="python -m flintmq.format.docs", description="Byte tables of docs/format.")
+    parser = argparse.ArgumentParser(
+        prog="python -m flintmq.format.docs", description="Byte tables of docs/internals/format."
+    )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true", help="say which pages are old; change nothing")
     what.add_argument("--write", action="store_true", help="write the tables of all pages")
-    parser.add_argument("folder", nargs="?", type=Path, default=Path("docs/format"))
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("docs/internals/format"))
     options = parser.parse_args(arguments)
     missing = set(_BY_NAME)
     old = []

@@ -1,4 +1,4 @@
-"""The file `flintmq.mark` in a store's root: FlintMQ's own durable mark (docs/format/flintmq-mark.md).
+"""The file `flintmq.mark` in a store's root: FlintMQ's own durable mark (docs/internals/format/flintmq-mark.md).
 
 Upstream neither writes nor reads it. It says exactly how far the log was synced, where the checkpoint only knows store
 times. It is void when the checkpoint's physic time is neither of its two copies: another program has written the store
@@ -6,7 +6,7 @@ since. It is written before the checkpoint, so it has the time that the checkpoi
 
 It says besides how far queues and index came, on disk. Of the index that is a copy of the newest file's header: where
 that file is gone, or has other items, RocketMQ (or a person) has worked on the index, and what the mark says of it is
-void (`store/index_mark.py`).
+void (`store/index/durable_point.py`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An index file: header, hash slots, items chained through their slot (docs/format/index.md).
+"""An index file: header, hash slots, items chained through their slot (docs/internals/format/index.md).
 
 Slot and item numbers are not stored; they come from the configuration. Upstream: IndexFile, IndexHeader, IndexService.
 """
@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Annotated, Final, NamedTuple
 
-from flintmq.config_text import short
+from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.format import properties as names
 from flintmq.format.layout import TIME, Int, Layout

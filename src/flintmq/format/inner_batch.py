@@ -1,7 +1,7 @@
 """The body of an inner batch: messages back to back, each with its own flag, body and properties.
 
-A record is one where its system flag has the bit INNER_BATCH (docs/format/inner-batch.md). A compressed body is
-decompressed first. Upstream: MessageDecoder.encodeMessage, decodeMessage.
+A record is one where its system flag has the bit INNER_BATCH (docs/internals/format/inner-batch.md). A compressed body
+is decompressed first. Upstream: MessageDecoder.encodeMessage, decodeMessage.
 """
 
 from __future__ import annotations

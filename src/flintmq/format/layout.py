@@ -1,4 +1,4 @@
-"""One declaration per layout: the codec, the sizes and the tables of docs/format all come from it.
+"""One declaration per layout: the codec, the sizes and the tables of docs/internals/format all come from it.
 
 A layout is declared as a NamedTuple whose fields carry, as `Annotated` metadata, what stands on disk:
 
@@ -14,8 +14,8 @@ earlier fields tell. `Counted` is bytes behind a length of their own. Everything
 ByteBuffer writes it.
 
 A declaration carries what its bytes mean in words, and how a value is shown to people (`shows`, `bits`): the tables of
-docs/format and the command `explain` say the same because they read the same. `Layout.pieces` gives the fields of bytes
-that may be anything, one by one, as far as they make sense.
+docs/internals/format and the command `explain` say the same because they read the same. `Layout.pieces` gives the
+fields of bytes that may be anything, one by one, as far as they make sense.
 
 Nothing here trusts a length: each is compared with what is left of the buffer before it is used. Bytes that do not form
 the value raise FormatError, and nothing else.

@@ -1,4 +1,4 @@
-"""Message ids and hosts as text (docs/format/message-id.md).
+"""Message ids and hosts as text (docs/internals/format/message-id.md).
 
 Two kinds of id share one look, 32 or 56 hexadecimal digits: the offset id, which a store derives from its own host and
 the record's place, and the client's own id in the property UNIQ_KEY. Upstream: MessageDecoder.createMessageId,

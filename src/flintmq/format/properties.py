@@ -1,4 +1,4 @@
-"""The property string of a message: `name 01 value 02` for each pair (docs/format/properties.md).
+"""The property string of a message: `name 01 value 02` for each pair (docs/internals/format/properties.md).
 
 Upstream: MessageDecoder.string2messageProperties, messageProperties2String, MessageConst.
 """

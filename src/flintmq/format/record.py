@@ -1,4 +1,4 @@
-"""A record of the commit log: declaration, codec and the rule of when one counts (docs/format/commit-log.md).
+"""A record of the commit log: declaration, codec and the rule of when one counts (docs/internals/format/commit-log.md).
 
 This is the slow and clear reference. `kernels/walk.py` does the same many times faster and is tested against it.
 Upstream: MessageExtEncoder (writes), CommitLog.checkMessageAndReturnSize and MessageDecoder (read).

@@ -1,4 +1,4 @@
-"""Text, hashes and numbers as Java reads and writes them (docs/format/text.md).
+"""Text, hashes and numbers as Java reads and writes them (docs/internals/format/text.md).
 
 Topics, properties and keys are UTF-8 on disk, but what counts is what Java makes of bytes that are not: index keys,
 tags codes and topic names are taken from its reading. Upstream: java.lang.String, MessageDecoder, IndexFile.

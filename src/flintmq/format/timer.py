@@ -1,4 +1,4 @@
-"""The timer store: wheel slots, log units and the file `config/timercheck` (docs/format/timer.md).
+"""The timer store: wheel slots, log units and the file `config/timercheck` (docs/internals/format/timer.md).
 
 A timer message waits under the topic `rmq_sys_wheel_timer`; the wheel has a slot for each moment of 14 days, a slot
 heads a chain of log units, a unit points at the message. Upstream: TimerWheel, Slot, TimerLog, TimerCheckpoint.

@@ -2,7 +2,7 @@
 cimport cython
 from libc.stdint cimport uint8_t, int32_t, int64_t
 from flintmq.kernels.crc cimport any_below, i32be, i64be, prefetch_lines, same_bytes, u16be
-from flintmq.kernels.parts cimport locate
+from flintmq.kernels.record_parts cimport locate
 from flintmq.kernels.walk cimport _record
 
 cdef bytes _copy(const uint8_t *p, int64_t at, int64_t n)

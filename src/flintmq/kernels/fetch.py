@@ -10,7 +10,7 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import any_below, i32be, i64be, prefetch_lines, same_bytes, u16be
-    from flintmq.kernels.parts import locate
+    from flintmq.kernels.record_parts import locate
     from flintmq.kernels.walk import _record
 
 UNIT = 20  # bytes of a plain queue's unit (store format 6.1)

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
 """Compare an index file's items with the keys that the log gives, and follow its chains (store format 9).
 
-The twin of `index.py` for readers: where that one makes an item, this one says whether the item is the one that would
-be made. The heads of the chains, one for each slot, are simulated in `heads`, so that every link is checked in one pass
-over the items and no chain is ever walked.
+The twin of `index_insert.py` for readers: where that one makes an item, this one says whether the item is the one that
+would be made. The heads of the chains, one for each slot, are simulated in `heads`, so that every link is checked in
+one pass over the items and no chain is ever walked.
 """
 
 import cython

@@ -12,7 +12,7 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import i32be, i64be, same_bytes, seeded_hash
-    from flintmq.kernels.parts import locate, split
+    from flintmq.kernels.record_parts import locate, split
 
 # Why a call ended.
 DONE = 0

@@ -2,8 +2,8 @@
 """Numbers of unique keys: the state of who gives them, and the one rule by which the next one follows.
 
 A unique key is a prefix of 20 hexadecimal digits and a number of 12: the time since the month began in ms (8) and a
-counter (4). store/unique_keys.py says what stands in them and starts a month; the fast put (kernels/appender.py) takes
-numbers from here while it holds the GIL, everybody else by store/unique_keys.py.
+counter (4). store/append/unique_keys.py says what stands in them and starts a month; the fast put
+(kernels/fast_append.py) takes numbers from here while it holds the GIL, everybody else by store/append/unique_keys.py.
 """
 
 import cython

@@ -1,4 +1,4 @@
-"""Filters that Spark offers before it reads, as the comparisons of flintmq.store.narrow.
+"""Filters that Spark offers before it reads, as the comparisons of flintmq.store.commitlog.pushdown.
 
 Every filter goes back to Spark, which applies it as well.
 """
@@ -9,13 +9,13 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from flintmq.store import narrow
+from flintmq.store.commitlog import pushdown
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
 
-    from flintmq.store.narrow import Comparison
-    from flintmq.store.predicate import Predicate
+    from flintmq.store.commitlog.predicate import Predicate
+    from flintmq.store.commitlog.pushdown import Comparison
 
 NAMED_MOST = 5  # values that a description names
 _EQUAL = ("EqualTo", "EqualNullSafe")
@@ -28,7 +28,7 @@ def narrowed(predicate: Predicate, filters: Iterable[Filter]) -> Predicate:
 
     Filters on other columns, and of kinds not known here, change nothing.
     """
-    return narrow.narrowed(predicate, (one for item in filters for one in _comparisons(item)))
+    return pushdown.narrowed(predicate, (one for item in filters for one in _comparisons(item)))
 
 
 def _comparisons(item: Filter) -> Iterator[Comparison]:
@@ -37,10 +37,10 @@ def _comparisons(item: Filter) -> Iterator[Comparison]:
     if value is None or not isinstance(attribute, tuple) or len(attribute) != 1:
         return
     column = attribute[0]
-    if column in narrow.SETS and (kind in _EQUAL or kind == "In"):
+    if column in pushdown.SETS and (kind in _EQUAL or kind == "In"):
         values = value if kind == "In" else [value]
         yield column, "in", frozenset(one for one in values if one is not None)
-    elif column == narrow.TIME and isinstance(value, datetime):
+    elif column == pushdown.TIME and isinstance(value, datetime):
         yield from ((column, operator, _ns(value)) for operator in _operators(kind))
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from flintmq.spark.options import ReadOptions
+    from flintmq.lake.options import ReadOptions
 
 COLUMNS = "topic string, queue_id int, min_offset bigint, max_offset bigint, messages bigint"
 """Of the view, as DDL: max_offset is the offset behind the last message, messages their number."""
@@ -55,7 +55,7 @@ class QueueReader(DataSourceReader):
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from flintmq.spark.asked import unknown_topics
+        from flintmq.lake.asked import unknown_topics
         from flintmq.spark.stream.queues import StreamQueues
 
         queues = StreamQueues(self.options)

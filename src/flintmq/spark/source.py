@@ -32,10 +32,10 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
-    from flintmq.spark.options import ReadOptions
-    from flintmq.spark.scan import Plan
-    from flintmq.spark.splits import LogRange
-    from flintmq.store.predicate import Predicate
+    from flintmq.lake.options import ReadOptions
+    from flintmq.lake.scan import Plan
+    from flintmq.lake.splits import LogRange
+    from flintmq.store.commitlog.predicate import Predicate
 
 PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -55,7 +55,7 @@ class FlintMQSource(DataSource):
         Raises:
             UsageError: an option is wrong; or CREATE TABLE, of which Spark gives no option to those who read it.
         """
-        from flintmq.spark.options import is_table
+        from flintmq.lake.options import is_table
         from flintmq.spark.queue_view import queue_schema
         from flintmq.spark.schema import spark_schema
         from flintmq.spark.stream.options import StreamOptions, is_stream
@@ -129,7 +129,7 @@ class FlintMQSource(DataSource):
         return stream_writer(dict(self.options), schema, overwrite)
 
     def _options(self) -> ReadOptions:
-        from flintmq.spark.options import ReadOptions
+        from flintmq.lake.options import ReadOptions
 
         return ReadOptions.parse(dict(self.options))
 
@@ -156,10 +156,10 @@ class Reader(DataSourceReader):
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
             UsageError, StoreError: (failOnDataLoss) a topic, queue, offset or time that the store does not have.
         """
+        from flintmq.lake.scan import plan_scan
+        from flintmq.lake.splits import cores, estimated_records, files_of, shares, split_count
         from flintmq.spark.pushdown import described
-        from flintmq.spark.scan import plan_scan
-        from flintmq.spark.splits import cores, estimated_records, files_of, shares, split_count
-        from flintmq.store.report import Report
+        from flintmq.store.commitlog.report import Report
 
         report = Report()
         plan = plan_scan(self.options, report, self._narrowed)
@@ -188,10 +188,10 @@ class Reader(DataSourceReader):
             CorruptStoreError: damage in the split, unless failOnDataLoss=false.
             StoreAccessError, StoreError: a file cannot be read or was deleted.
         """
-        from flintmq.spark.jobs.run import freeze_once
-        from flintmq.spark.scan import scan_range
+        from flintmq.lake.scan import scan_range
         from flintmq.spark.schema import check_schema
-        from flintmq.store.report import Report
+        from flintmq.spark.worker import freeze_once
+        from flintmq.store.commitlog.report import Report
 
         if not isinstance(partition, Split):  # of an empty plan Spark makes InputPartition(None)
             return

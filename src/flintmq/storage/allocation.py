@@ -13,7 +13,7 @@ import logging
 import threading
 from collections.abc import Callable
 
-from flintmq.storage.effects import Effects
+from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.transient_pool import TransientStorePool
 from flintmq.storage.warm_up import Ahead, WarmUp

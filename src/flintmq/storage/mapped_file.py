@@ -12,8 +12,8 @@ import os
 import threading
 from collections.abc import Callable
 
-from flintmq.kernels.appender import Target
-from flintmq.storage.effects import REAL, Effects
+from flintmq.kernels.fast_append import Target
+from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.transient_pool import PoolBuffer
 
 WINDOW = 64 << 20  # bytes of log that are allocated at once

@@ -6,9 +6,9 @@ import logging
 import os
 from bisect import bisect_right
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.storage.allocation import AllocationService
-from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.transient_pool import TransientStorePool
 from flintmq.storage.warm_up import Ahead, WarmUp

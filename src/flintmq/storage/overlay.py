@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from bisect import insort
 
-from flintmq.storage.effects import Effects
+from flintmq.storage.filesystem import Effects
 
 
 class Overlay(Effects):

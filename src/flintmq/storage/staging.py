@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.storage.effects import REAL
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.tree import walk_tree
 
 

@@ -11,7 +11,7 @@ import mmap
 import threading
 from collections import deque
 
-from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.filesystem import REAL, Effects
 
 log = logging.getLogger("flintmq.pool")
 

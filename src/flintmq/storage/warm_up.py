@@ -11,7 +11,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from flintmq.storage.effects import REAL, Effects
+from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mapped_file import WINDOW, MappedFile
 
 log = logging.getLogger("flintmq.warmup")

@@ -6,18 +6,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from importlib import import_module
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import MissingExtraError
 from flintmq.message import GetBatchResult, StoredMessage
-from flintmq.storage.effects import Effects
+from flintmq.storage.filesystem import Effects
 from flintmq.store import arguments
-from flintmq.store.consumer import Consumer, new_consumer
-from flintmq.store.consumer_group import Group
-from flintmq.store.consumer_source import StoreSource
-from flintmq.store.keeping import Keeping
-from flintmq.store.poison import Poison
-from flintmq.store.read import Reader
-from flintmq.store.stats import Counters
+from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.stats import Counters
+from flintmq.store.consumer.consumer import Consumer, new_consumer
+from flintmq.store.consumer.group import Group
+from flintmq.store.consumer.source import StoreSource
+from flintmq.store.read.get import Reader
+from flintmq.store.services.housekeeping import Keeping
 from flintmq.store.view import StoreView, open_store
 
 

@@ -16,52 +16,54 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
-from flintmq.config import StoreConfig
-from flintmq.config_keys import refuse_to_write, without_effect
+from flintmq.config.key_effects import refuse_to_write, without_effect
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, StoreError, StoreLockedError, UsageError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.index import checked_peer
-from flintmq.kernels.appender import Putter
+from flintmq.kernels.fast_append import Putter
 from flintmq.message import GetResult, Message, PutResult
 from flintmq.storage.dispatch_lock import ExternalClaim, holder
-from flintmq.storage.effects import REAL, Effects, NotOpened
+from flintmq.storage.filesystem import REAL, Effects, NotOpened
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.storage.where import local_only
-from flintmq.store import arguments, geometry, queue_list
+from flintmq.storage.store_url import local_only
+from flintmq.store import arguments
 from flintmq.store.answers import Answers
-from flintmq.store.commit_log import CommitLog
-from flintmq.store.commit_service import CommitService
-from flintmq.store.consume_queues import ConsumeQueues
-from flintmq.store.consumer_group import Group
-from flintmq.store.consumer_offsets import bring_back
-from flintmq.store.dispatch import Dispatcher, DispatchRules
-from flintmq.store.dispatch_service import DispatchService
-from flintmq.store.expiry import Expiry
-from flintmq.store.flush import FlushService, unflushed
-from flintmq.store.handed_over import HandedOver
-from flintmq.store.keeping import Keeping, KeptStore
-from flintmq.store.key_index import KeyIndex
-from flintmq.store.log_files import LogFiles
-from flintmq.store.log_tail import LogTail
-from flintmq.store.lost_log import lost_directory
-from flintmq.store.opening import batch_topics, given_config, with_queue_size
-from flintmq.store.poison import Poison
+from flintmq.store.append.commit_log import CommitLog
+from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.flush import FlushService, unflushed
+from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.service import Puts
+from flintmq.store.append.stats import Counters, StoreStats
+from flintmq.store.append.unique_keys import UniqueKeys
+from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.own_log import LogTail
+from flintmq.store.commitlog.report import Report
+from flintmq.store.consumequeue import known_ends
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumer.group import Group
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+from flintmq.store.dispatch.handover import HandedOver
+from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.layout import directories
+from flintmq.store.layout.small_files import StoreFiles
+from flintmq.store.layout.store_config import batch_topics, given_config, with_queue_size
 from flintmq.store.put_store import PutStore
-from flintmq.store.puts import Puts
-from flintmq.store.read import Reader
-from flintmq.store.recover_store import recover, without_empty_last
-from flintmq.store.recovery import read_facts
+from flintmq.store.read.get import Reader
+from flintmq.store.recovery.lost_log import lost_directory
+from flintmq.store.recovery.recover import recover, without_empty_last
 from flintmq.store.reentry import in_handler, reentered, refuse_handler
-from flintmq.store.report import Report
-from flintmq.store.retention import Retention
-from flintmq.store.small_files import StoreFiles
-from flintmq.store.stats import Counters, StoreStats
-from flintmq.store.unique_keys import UniqueKeys
+from flintmq.store.services.consumer_offsets import bring_back
+from flintmq.store.services.dispatch_service import DispatchService
+from flintmq.store.services.expire_derived import Expiry
+from flintmq.store.services.housekeeping import Keeping, KeptStore
+from flintmq.store.services.retention import Retention
 
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from flintmq.config_typed import Settings
+    from flintmq.config.typed import Settings
 
 log = logging.getLogger("flintmq.store")
 
@@ -93,7 +95,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         StoreLockedError: another process has it open, or dispatches it while `dispatch` is "thread".
         LostLogError: log files are missing that were flushed once; nothing was touched.
         CorruptStoreError: damage that is no tail; nothing was touched.
-        ConfigError: an unknown key or an impossible value, or one that would break a promise (docs/configuration.md).
+        ConfigError: an unknown key or an impossible value, or one that would break a promise
+        (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
         UsageError: `dispatch` is neither, or `peer` is none of these.
         OSError: the disk refused.
@@ -126,11 +129,11 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self._external, self._services = dispatch == "external", services
         self._unique = UniqueKeys(effects) if unique_keys else None
         lost_directory(self.root, self.config, effects, accept=accept_lost_log)
-        effects.make_folder(os.path.join(self.root, geometry.LOG))
+        effects.make_folder(os.path.join(self.root, directories.LOG))
         if effects.size(os.path.join(self.root, "checkpoint")) is None:  # or a kill came before the name was on disk
             effects.sync_dir(os.path.dirname(self.root))
-        geometry.open_root(self.root, self.config, effects)
-        geometry.refuse_rocksdb_queues(self.root, effects)
+        directories.open_root(self.root, self.config, effects)
+        directories.refuse_rocksdb_queues(self.root, effects)
         self._lock = effects.lock_store(self.root)
         self._closing = False
         self._closed = threading.Event()
@@ -169,7 +172,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
     def _open(self, peer: str, accept_lost: bool) -> None:
         """Load, recover and start. The lock is held."""
         effects = self.effects
-        self._places = [p.path for p in geometry.log_directories(self.root, self.config, effects) if p.writable]
+        self._places = [p.path for p in directories.log_directories(self.root, self.config, effects) if p.writable]
         files = without_empty_last(LogFiles.discover(self._places, effects=effects))
         if files.files and "mappedFileSizeCommitLog" not in self.config.given:
             self.config = self.config.with_keys({"mappedFileSizeCommitLog": files.file_size})
@@ -183,7 +186,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         batches = batch_topics(self.root, effects)
         dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
         # Where others write queues, or wrote them, the list of where they ended says nothing.
-        ends = {} if self._external or facts.mark is None else queue_list.read(self.root, effects)
+        ends = {} if self._external or facts.mark is None else known_ends.read(self.root, effects)
         self.recovered = recover(
             self.root, files, facts, self._small, self.config, None if self._external else self._queues, index,
             dispatcher, effects, ends, accept_lost=accept_lost,
@@ -285,7 +288,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
     def _tell_what_has_no_effect(self) -> None:
         if idle := without_effect(self.config):
             log.warning("%s: keys that have no effect in FlintMQ: %s", self.root, ", ".join(idle))
-        for folder, what in geometry.in_rocksdb(self.root, self.effects).items():
+        for folder, what in directories.in_rocksdb(self.root, self.effects).items():
             log.warning("%s: %s, which FlintMQ neither reads nor writes", os.path.join(self.root, folder), what)
 
     def _confirmed(self) -> int:
@@ -474,7 +477,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
                     self._index.close()
                 self._checkpoint(closing=True)
                 if not self._external:
-                    queue_list.write(self.root, self._queues.next_offsets(), self.effects)
+                    known_ends.write(self.root, self._queues.next_offsets(), self.effects)
                 self._keeping.save_once()
                 self._small.remove_abort()
         except OSError as error:

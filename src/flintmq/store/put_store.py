@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Iterable, Mapping
 from typing import Any
 
-from flintmq.kernels.appender import Appender
+from flintmq.kernels.fast_append import Appender
 from flintmq.message import ColumnsResult, Message, PutResult
-from flintmq.store.puts import Puts
+from flintmq.store.append.service import Puts
 from flintmq.store.reentry import lockless
 
 

@@ -14,26 +14,26 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self
 
-from flintmq.config import StoreConfig
-from flintmq.config_text import short
+from flintmq.config.keys import StoreConfig
+from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError, UsageError
 from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.message import StoredMessage, stored_message
-from flintmq.storage.effects import REAL, Effects
-from flintmq.storage.where import effects_for
-from flintmq.store import geometry
-from flintmq.store.config_files import BrokerConfig
-from flintmq.store.key_query import KeyQuery
-from flintmq.store.log import ACCESS, LogWalk
-from flintmq.store.lookup import QueueLookup
-from flintmq.store.queue_batch import LogMaps, QueueBatch, read_batch
-from flintmq.store.queues import QueueName
-from flintmq.store.report import Report
-from flintmq.store.search import first_record
-from flintmq.store.snapshot import Snapshot
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.store_url import effects_for
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.resync import first_record
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import ACCESS, LogWalk
+from flintmq.store.layout import directories
+from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.batch import LogMaps, QueueBatch, read_batch
+from flintmq.store.read.key_query import KeyQuery
+from flintmq.store.read.queue_lookup import QueueLookup
 
 if TYPE_CHECKING:
-    from flintmq.store.consumer import Consumer
+    from flintmq.store.consumer.consumer import Consumer
 
 BOUNDARIES = ("lower", "upper")
 
@@ -64,7 +64,7 @@ class StoreView:
     """
 
     def __init__(self, root: str, config: StoreConfig, access: str = "pread", effects: Effects = REAL) -> None:
-        """Use `open_store`. `root` has passed geometry.open_root."""
+        """Use `open_store`. `root` has passed directories.open_root."""
         self.root, self.config, self.access = root, config, access
         self._effects = effects
         self._lookup: QueueLookup | None = QueueLookup(Snapshot(root, config, None, effects))
@@ -259,8 +259,8 @@ class StoreView:
         Raises:
             UsageError: as for MessageStore.consumer; and by `commit`.
         """
-        from flintmq.store.consumer import new_consumer  # the engine, which looking into a store does not need
-        from flintmq.store.consumer_source import ViewSource
+        from flintmq.store.consumer.consumer import new_consumer  # the engine, which looking into a store does not need
+        from flintmq.store.view_source import ViewSource
 
         return new_consumer({}, ViewSource(topic, self), group, topic, queues, tags, start, idle_ms)
 
@@ -356,4 +356,4 @@ def open_store(
         raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
     settings = StoreConfig.of(config, set)
     effects = effects or effects_for(path, settings.s3)
-    return StoreView(geometry.open_root(path, settings, effects), settings, access, effects)
+    return StoreView(directories.open_root(path, settings, effects), settings, access, effects)

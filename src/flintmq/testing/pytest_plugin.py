@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from flintmq.config_text import split_setting
+from flintmq.config.text import split_setting
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator
 
     The test fails in its teardown if a store could not be stopped cleanly, or left threads, files or maps behind.
     """
-    from flintmq.config import key_name
+    from flintmq.config.keys import key_name
     from flintmq.store.message_store import MessageStore
 
     keys = configuration(request)
@@ -109,7 +109,7 @@ def configuration(request: pytest.FixtureRequest) -> dict[str, object]:
     Raises:
         UsageError: a line that is no KEY=VALUE, a marker with words that are none.
     """
-    from flintmq.config import key_name
+    from flintmq.config.keys import key_name
 
     pairs: list[tuple[str, object]] = [split_setting(line) for line in request.config.getini(INI)]
     for marker in reversed(list(request.node.iter_markers("flintmq"))):

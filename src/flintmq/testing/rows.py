@@ -1,10 +1,10 @@
-"""Messages as columns, in the form that kernels/append takes."""
+"""Messages as columns, in the form that kernels/encode takes."""
 
 from __future__ import annotations
 
 from array import array
 
-from flintmq.kernels import append
+from flintmq.kernels import encode
 
 
 class Column:
@@ -91,7 +91,7 @@ class Rows:
         """Bytes of the row's record, without a checksum property."""
         parts = (self.bodies, self.topics, self.properties)
         body, topic, properties = (part.ends[row] - part.starts[row] for part in parts)
-        return append.size_of(body, topic, properties, self.sys_flags[row])
+        return encode.size_of(body, topic, properties, self.sys_flags[row])
 
     def append(
         self,
@@ -106,8 +106,8 @@ class Rows:
         max_size: int = 4_259_840,
         flags: int = 0,
     ) -> tuple[int, int, int]:
-        """Run kernels/append over the rows first..last-1; arguments and answer are the kernel's."""
-        return append.append(
+        """Run kernels/encode over the rows first..last-1; arguments and answer are the kernel's."""
+        return encode.append(
             out,
             at,
             file_end,

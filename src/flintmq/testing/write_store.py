@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.forensics.rebuild import rebuild
 from flintmq.format import checkpoint, config_json, index
-from flintmq.kernels import append
-from flintmq.store.log_writer import LogWriter
+from flintmq.kernels import encode
+from flintmq.store.commitlog.bulk_writer import LogWriter
 from flintmq.testing.messages import BATCH_TOPIC, KINDS, NAMES, TAGS, Cycle, Maker, Shape, pool_of
 
 CYCLE = 4096  # messages
@@ -188,7 +188,7 @@ class _Run:
         self.last_ms = times.start
         self.begin = expired_files * config.mapped_file_size_commit_log
         folders = [part for part in config.store_path_commit_log.split(",") if part] or [os.fspath(root / "commitlog")]
-        flags = append.CRC_PROPERTY if config.enabled_append_prop_crc else 0
+        flags = encode.CRC_PROPERTY if config.enabled_append_prop_crc else 0
         size = config.mapped_file_size_commit_log
         self.log = LogWriter(folders, size, self.begin, config.max_record_size, flags)
         self.root = root

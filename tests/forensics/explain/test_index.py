@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from flintmq.config import from_settings
+from flintmq.config.keys import from_settings
 from flintmq.format import index
-from tests.forensics.explain.looks import look
-from tests.forensics.makers import flip
+from tests.support.looks import look
+from tests.support.makers import flip
 
 SLOTS = 500
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.forensics.explain.looks import look
+from tests.support.looks import look
 
 TEXT = '{\n\t"dataVersion":{"timestamp":1700000000000},"offsetTable":{"T@g":{0:15,1:9},"中@g":{0:1}},"l":["a",2]}\n'
 

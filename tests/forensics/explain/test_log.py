@@ -14,11 +14,11 @@ from flintmq.format.batch_queue import BATCH_UNIT, COMPACTION_END, BatchUnit
 from flintmq.format.message_id import parse_host
 from flintmq.format.record import MAGIC_BLANK, Record, encode, encode_blank
 from flintmq.message import Message
-from flintmq.store.log_files import LogFiles
+from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.message_store import MessageStore
 from tests.compat.stores import Golden
-from tests.forensics.explain.looks import Seen, look
-from tests.forensics.makers import flip, patch
+from tests.support.looks import Seen, look
+from tests.support.makers import flip, patch
 
 LOG = "00000000000000000000"
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from flintmq.format import consume_queue_ext
-from tests.forensics.explain.looks import look
-from tests.forensics.makers import flip, patch
+from tests.support.looks import look
+from tests.support.makers import flip, patch
 
 LOG = "00000000000000000000"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flintmq.format import inner_batch, properties, record
 from flintmq.format.record import Record
-from tests.forensics.explain.looks import Seen, look
+from tests.support.looks import Seen, look
 
 HOST6 = bytes(15) + b"\x01" + (10911).to_bytes(4, "big")
 
@@ -37,7 +37,7 @@ def test_unknown_bits_are_told(tmp_path: Path) -> None:
 
 
 def test_properties_as_java_reads_them(tmp_path: Path) -> None:
-    """The cases of docs/format/properties.md, byte by byte."""
+    """The cases of docs/internals/format/properties.md, byte by byte."""
     stored = b"A\x011\x02B\x01\x02\x01v\x02A\x012\x02TAGS\x01Aa\x02last\x01x"
     seen = seen_of(tmp_path, Record(topic=b"T", properties=stored))
     told = [(line.name, line.value, line.length) for line in seen.lines if line.name.startswith("property")]

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.config import from_settings
+from flintmq.config.keys import from_settings
 from flintmq.errors import ConfigError, StoreAccessError, UsageError
-from flintmq.forensics.explain import kinds
+from flintmq.forensics.explain import file_kinds
 from flintmq.forensics.explain.run import UNITS_SHOWN, explain
 from tests.compat.stores import Golden
-from tests.forensics.explain.looks import look
-from tests.forensics.makers import config_of
+from tests.support.looks import look
+from tests.support.makers import config_of
 
 DAMAGED = {"poison", "stale", "stale-aligned"}  # what Java left there is not as it must be
 LOG = "00000000000000000000"
@@ -26,7 +26,10 @@ def test_every_byte_of_every_file_of_every_golden_store(golden_store: Golden) ->
     assert len(files) >= 7
     for path in files:
         seen = look(path, config=config)
-        assert len(seen.lines) <= 4 * UNITS_SHOWN + 60 or seen.explained.place.kind in (kinds.JSON, kinds.TEXT)
+        assert len(seen.lines) <= 4 * UNITS_SHOWN + 60 or seen.explained.place.kind in (
+            file_kinds.JSON,
+            file_kinds.TEXT,
+        )
         assert not seen.problems or golden_store.name in DAMAGED, (path, seen.problems[0])
         size = seen.explained.size
         places = {0, size - 1, chance.randrange(max(size, 1))} if size < 1 << 20 else {chance.randrange(size)}
@@ -48,11 +51,11 @@ def test_each_kind_is_told_by_the_path(golden_store: Golden) -> None:
         if path.is_file():
             inside = path.relative_to(golden_store.path).parts
             due = folders.get(inside[0]) or ("timercheck" if inside[1].startswith("timercheck") else "json")
-            place = kinds.by_path(str(path))
+            place = file_kinds.by_path(str(path))
             assert place is not None and (place.kind, place.root) == (due, str(golden_store.path)), path
 
 
-@pytest.mark.parametrize("kind", kinds.KINDS)
+@pytest.mark.parametrize("kind", file_kinds.KINDS)
 def test_rubbish_of_every_kind(kind: str, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     chance = random.Random(kind)
     store = golden("timer").path

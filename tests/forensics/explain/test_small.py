@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.format import checkpoint, flintmq_mark, timer
-from tests.forensics.explain.looks import look
-from tests.forensics.makers import flip
+from tests.support.looks import look
+from tests.support.makers import flip
 
 TIME = 1_700_000_000_000
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.forensics.explain.source import BLOCK, Source
-from flintmq.storage.effects import Effects
+from flintmq.storage.filesystem import Effects
 
 
 class Counting(Effects):

@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 from flintmq.format import timer
-from tests.forensics.explain.looks import look
-from tests.forensics.makers import flip
+from tests.support.looks import look
+from tests.support.makers import flip
 
 LOG = "00000000000000000000"
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.forensics import rebuild as local
 from flintmq.spark.jobs import rebuild as job

@@ -11,9 +11,9 @@ from flintmq.format.index import key_hash, keys_of
 from flintmq.message import StoredMessage
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage, StageWriter
-from flintmq.store.dispatch import Dispatcher, DispatchRules
-from flintmq.store.log import LogWalk
-from flintmq.store.log_files import LogFiles
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from tests.compat.stores import Golden
 
 RULES = DispatchRules(delay_ms=(1000,), batch_topics=frozenset({b"BatchTopic"}))

@@ -5,8 +5,8 @@ from collections import Counter
 
 import pytest
 
-from flintmq.config import StoreConfig
-from flintmq.forensics import verify as local
+from flintmq.config.keys import StoreConfig
+from flintmq.forensics.verify import run as local
 from flintmq.spark.jobs import verify as job
 
 

@@ -12,19 +12,19 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
 import flintmq
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, StoreLockedError, UsageError
 from flintmq.format.properties import parse_bytes
 from flintmq.message import Message
-from flintmq.spark.jobs.once import Ledger, Tail
+from flintmq.spark.jobs.replay.exactly_once import Ledger, Tail
 from flintmq.spark.sink import commit as sink
 from flintmq.spark.sink.commit import STAGED, BadFile, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import tag
 from flintmq.spark.sink.rows import judge, to_schema
-from flintmq.storage.effects import REAL
+from flintmq.storage.filesystem import REAL
+from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.message_store import MessageStore
-from flintmq.store.unique_keys import UniqueKeys
 from tests.spark.sink.test_rows import rows
 
 CONFIG = StoreConfig.from_keys({"mappedFileSizeCommitLog": 1 << 16, "maxHashSlotNum": 100, "maxIndexNum": 400})

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.errors import NotAStoreError, StoreLockedError, UsageError
 from flintmq.message import Message
-from flintmq.spark.jobs.once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import Ledger
 from flintmq.spark.sink.commit import STAGED, commit
 from flintmq.spark.sink.listing import forget, read_puts
 from flintmq.store.message_store import MessageStore

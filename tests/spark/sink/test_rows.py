@@ -14,12 +14,12 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.spark.schema import spark_schema
 from flintmq.spark.sink.rows import as_json, check_columns, judge, to_schema
-from flintmq.storage.effects import REAL
-from flintmq.store.unique_keys import UniqueKeys
+from flintmq.storage.filesystem import REAL
+from flintmq.store.append.unique_keys import UniqueKeys
 
 SMALL = StoreConfig.from_keys({"mappedFileSizeCommitLog": 10_000, "maxMessageSize": 9000})
 

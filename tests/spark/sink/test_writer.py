@@ -13,7 +13,7 @@ from flintmq.errors import UsageError
 from flintmq.spark.schema import spark_schema
 from flintmq.spark.sink.listing import read_puts
 from flintmq.spark.sink.writer import Staged, stream_writer, writer
-from tests.spark.jobs.replaying import KEYS, held, without_offsets
+from tests.spark.jobs.replay.replaying import KEYS, held, without_offsets
 
 OPTIONS = {key: str(value) for key, value in KEYS.items()}
 COPY = OPTIONS | {"uniqueKeys": "false"}  # a row that has no id is compared with its origin, which has none

@@ -3,9 +3,9 @@
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.spark.options import STREAM_ONLY, ReadOptions
+from flintmq.lake.options import STREAM_ONLY, ReadOptions
 from flintmq.spark.stream.options import StreamOptions, is_stream
-from flintmq.store.predicate import Predicate
+from flintmq.store.commitlog.predicate import Predicate
 
 
 def parse(**options):

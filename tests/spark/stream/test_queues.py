@@ -7,13 +7,13 @@ import time
 import pytest
 
 from flintmq import Message, MessageStore
-from flintmq.arrow.objects import FRESH_SECONDS
+from flintmq.arrow.s3 import FRESH_SECONDS
 from flintmq.errors import StoreError
-from flintmq.spark.options import ReadOptions
+from flintmq.lake.options import ReadOptions
 from flintmq.spark.stream import queues
-from flintmq.store.lookup import QueueLookup
-from tests.spark.reading import read
+from flintmq.store.read.queue_lookup import QueueLookup
 from tests.spark.stream.drive import Query, numbers
+from tests.support.spark_reading import read
 
 
 def test_new_queues_and_topics_are_found(writer):

@@ -15,12 +15,12 @@ from tests.compat.stores import GOLDEN_NAMES
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
-from flintmq.spark.offsets import flat
+from flintmq.lake.offsets import flat
 from flintmq.spark.stream import reader
 from flintmq.spark.stream.anchor import Anchor
 from flintmq.spark.stream.options import StreamOptions
 from flintmq.spark.stream.reader import StreamReader, _apart
-from flintmq.store.queues import QueueName
+from flintmq.store.layout.queue_name import QueueName
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
 
 ODD = {"poison", "stale-aligned"}  # Java and a good reader disagree on them; the batch source has tests of its own

@@ -1,10 +1,16 @@
 """Explain one file of a store: every byte, as a field, a unit or a range, with its meaning.
 
-run        what is called: opens the file, finds its kind, gives the lines
-kinds      which kinds of file there are, and which one a file is
-lines      what a line is; fields of a layout as lines
-source     the open file; one look at it
-around     the store that the file lies in: where units lead
-table      files of equal units: an overview, or one unit
-log, queues, index, timer, small, json_file    the kinds
+run            opens a file, finds its kind, gives its lines
+file_kinds     tells which kind of file it is
+lines          makes a line of a field, a unit, or many units
+source         holds the open file and one look at it
+store_context  looks up the records that units lead to
+unit_table     explains files of equal units
+log            explains commit log files
+record_fields  explains one record, field by field
+queues         explains consume queues and their extension
+index          explains index files
+timer          explains the timer store
+json_file      explains the JSON of config/
+small          explains checkpoint, mark and other small files
 """

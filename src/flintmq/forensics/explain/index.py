@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from flintmq.errors import ConfigError
-from flintmq.forensics.explain.around import key_of
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
 from flintmq.forensics.explain.source import Look
-from flintmq.forensics.explain.table import UNITS, ZEROS, Plain, Table
+from flintmq.forensics.explain.store_context import key_of
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Plain, Table
 from flintmq.format import index
 from flintmq.format.text import iso
-from flintmq.store.geometry import IndexGeometry, index_geometry
+from flintmq.store.layout.directories import IndexGeometry, index_geometry
 
 MOST_OF_A_CHAIN: Final = 8  # items of a chain that are told
 
@@ -26,7 +26,7 @@ class Slots(Plain):
         self.file = file
 
     def meaning(self, sort: str) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         return "slots without an item" if sort == ZEROS else "slots that lead to items"
 
     def _remark(self, data: bytes) -> Remark:
@@ -38,14 +38,14 @@ class Slots(Plain):
         return Remark(f"item {item}, position {self.file.position(item)}")
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See table.Units."""
+        """See unit_table.Units."""
         item, remark = index.SLOT.unpack(data).item, self._remark(data)
         text = remark.text or f"item {item}"
         meaning = f"keys whose hash modulo {self.file.shape.slots} is {number}"
         return Line(position, self.width, f"slot {number}", "slot", item, text, meaning, remark.problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See table.Units."""
+        """See unit_table.Units."""
         yield from field_lines(index.SLOT, data, position, f"slot {number}", {"item": self._remark(data)})
         self.file.tell_chain(index.SLOT.unpack(data).item)
 
@@ -59,11 +59,11 @@ class Items(Plain):
         self.file = file
 
     def meaning(self, sort: str) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         return "places without an item" if sort == ZEROS else "keys of records, in the order of the log"
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See table.Units."""
+        """See unit_table.Units."""
         item = index.ITEM.unpack(data)
         if not 0 < number < self.file.header.next_item:
             why = "item 0 is never used" if not number else "behind the count: no item, whatever stands there"
@@ -76,7 +76,7 @@ class Items(Plain):
         return Line(position, self.width, f"item {number}", "item", item.physical_offset, text, meaning, problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See table.Units."""
+        """See unit_table.Units."""
         item = index.ITEM.unpack(data)
         used = 0 < number < self.file.header.next_item
         remarks = self._remarks(number, item) if used else {}

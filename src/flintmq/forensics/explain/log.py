@@ -1,7 +1,8 @@
 """Commit log files, compaction log files, and the pieces of a log that recovery and salvage keep.
 
-The walk is that of every reader (`store/log.py`): it gives the records that count, and what lies between them is a gap.
-What a gap is (a blank, zeros, or bytes that are no record) is told by the reference in `format/record.py`.
+The walk is that of every reader (`store/commitlog/walk.py`): it gives the records that count, and what lies between
+them is a gap. What a gap is (a blank, zeros, or bytes that are no record) is told by the reference in
+`format/record.py`.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from itertools import islice
 from typing import Final
 
 from flintmq.forensics.explain import record_fields
-from flintmq.forensics.explain.around import describe
 from flintmq.forensics.explain.lines import Line, blame, field_lines
 from flintmq.forensics.explain.source import Look
+from flintmq.forensics.explain.store_context import describe
 from flintmq.format import record
 from flintmq.message import StoredMessage
-from flintmq.store.log import LogWalk
-from flintmq.store.log_files import LARGEST_OFFSET, MAX_RECORD, RECORD_OVERHEAD, LogFile, LogFiles
-from flintmq.store.recovery import Facts
+from flintmq.store.commitlog.end_of_log import Facts
+from flintmq.store.commitlog.files import LARGEST_OFFSET, MAX_RECORD, RECORD_OVERHEAD, LogFile, LogFiles
+from flintmq.store.commitlog.walk import LogWalk
 
 MOST_GAPS: Final = 20  # gaps that an overview tells one by one
 

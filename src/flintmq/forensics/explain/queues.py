@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from typing import Final
 
 from flintmq.errors import FormatError
-from flintmq.forensics.explain.kinds import BATCH, COMPACTION_QUEUE, QUEUE
+from flintmq.forensics.explain.file_kinds import BATCH, COMPACTION_QUEUE, QUEUE
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
 from flintmq.forensics.explain.source import Look
-from flintmq.forensics.explain.table import UNITS, ZEROS, Table
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Table
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext
 from flintmq.format.text import iso
 from flintmq.message import StoredMessage
-from flintmq.store.places import places
+from flintmq.store.dispatch.queue_positions import places
 
 PRE_FILLED: Final = "pre-filled"
 ODD: Final = "odd"
@@ -31,7 +31,7 @@ class QueueUnits:
         self.first = (look.place.start or 0) // self.width
 
     def sort(self, data: bytes) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         if not any(data):
             return ZEROS
         unit = consume_queue.UNIT.unpack(data)
@@ -40,7 +40,7 @@ class QueueUnits:
         return UNITS if unit.is_written else ODD
 
     def meaning(self, sort: str) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         return {
             ZEROS: "nothing was written here",
             PRE_FILLED: "fills the queue's first file in front of its first unit; leads nowhere",
@@ -48,7 +48,7 @@ class QueueUnits:
         }.get(sort, "messages of the queue, in their order")
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See table.Units."""
+        """See unit_table.Units."""
         unit = consume_queue.UNIT.unpack(data)
         if self.sort(data) == ODD:
             text, problem = f"offset {unit.physical_offset}, size {unit.size}", "no unit has such values"
@@ -63,7 +63,7 @@ class QueueUnits:
         return Line(position, self.width, f"unit {number}", "unit", unit.physical_offset, text, meaning, problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See table.Units."""
+        """See unit_table.Units."""
         unit, sort = consume_queue.UNIT.unpack(data), self.sort(data)
         if sort == ZEROS:
             yield Line(position, self.width, f"unit {number}", ZEROS, 0, "zeros", self.meaning(ZEROS), None, data)
@@ -143,7 +143,7 @@ class BatchUnits:
         self.first = (look.place.start or 0) // self.width if look.place.kind == BATCH else 0
 
     def sort(self, data: bytes) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         if not any(data):
             return ZEROS
         unit = batch_queue.BATCH_UNIT.unpack(data)
@@ -152,7 +152,7 @@ class BatchUnits:
         return UNITS if unit.is_written else ODD
 
     def meaning(self, sort: str) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         return {
             ZEROS: "nothing was written here",
             END_UNITS: "closes a file of the compaction queue",
@@ -160,7 +160,7 @@ class BatchUnits:
         }.get(sort, "records of the queue, in their order")
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See table.Units."""
+        """See unit_table.Units."""
         unit, sort = batch_queue.BATCH_UNIT.unpack(data), self.sort(data)
         text, problem = f"log offset {unit.physical_offset}, {unit.size} bytes", None
         if sort == UNITS:
@@ -174,7 +174,7 @@ class BatchUnits:
         return Line(position, self.width, f"unit {number}", "unit", unit.physical_offset, text, meaning, problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See table.Units."""
+        """See unit_table.Units."""
         unit, sort = batch_queue.BATCH_UNIT.unpack(data), self.sort(data)
         remarks = self._remarks(unit) if sort == UNITS else {}
         lines = list(field_lines(batch_queue.BATCH_UNIT, data, position, f"unit {number}", remarks))

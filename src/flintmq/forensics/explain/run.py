@@ -8,36 +8,36 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.forensics.explain import index, json_file, kinds, log, queues, small, timer
-from flintmq.forensics.explain.around import Around
-from flintmq.forensics.explain.kinds import Place
+from flintmq.forensics.explain import file_kinds, index, json_file, log, queues, small, timer
+from flintmq.forensics.explain.file_kinds import Place
 from flintmq.forensics.explain.lines import Line
 from flintmq.forensics.explain.source import Look, Source
-from flintmq.storage.effects import Effects
-from flintmq.storage.where import absolute, effects_for
+from flintmq.forensics.explain.store_context import Around
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.store_url import absolute, effects_for
 
 UNITS_SHOWN: Final = 10  # units that get a line of their own in an overview
 NEIGHBOURS: Final = 2  # units told behind the one that is asked for
 SMALL_FILE: Final = 200  # lines of a file of names or texts
 
 _LINES: Final[dict[str, Callable[[Look], Iterator[Line]]]] = {
-    kinds.LOG: log.lines,
-    kinds.COMPACTION_LOG: log.lines,
-    kinds.QUEUE: queues.lines,
-    kinds.BATCH: queues.lines,
-    kinds.COMPACTION_QUEUE: queues.lines,
-    kinds.EXT: queues.ext_lines,
-    kinds.INDEX: index.lines,
-    kinds.CHECKPOINT: small.of,
-    kinds.MARK: small.of,
-    kinds.TIMER_CHECK: small.of,
-    kinds.TIMER_LOG: timer.log,
-    kinds.TIMER_WHEEL: timer.wheel,
-    kinds.JSON: json_file.lines,
-    kinds.TEXT: small.text,
-    kinds.OTHER: small.other,
+    file_kinds.LOG: log.lines,
+    file_kinds.COMPACTION_LOG: log.lines,
+    file_kinds.QUEUE: queues.lines,
+    file_kinds.BATCH: queues.lines,
+    file_kinds.COMPACTION_QUEUE: queues.lines,
+    file_kinds.EXT: queues.ext_lines,
+    file_kinds.INDEX: index.lines,
+    file_kinds.CHECKPOINT: small.of,
+    file_kinds.MARK: small.of,
+    file_kinds.TIMER_CHECK: small.of,
+    file_kinds.TIMER_LOG: timer.log,
+    file_kinds.TIMER_WHEEL: timer.wheel,
+    file_kinds.JSON: json_file.lines,
+    file_kinds.TEXT: small.text,
+    file_kinds.OTHER: small.other,
 }
 
 
@@ -81,7 +81,7 @@ def explain(
     Args:
         path: the file; one of a running store, too.
         at: position in the file whose unit is told field by field; None for an overview.
-        kind: one of kinds.KINDS; None to find out.
+        kind: one of file_kinds.KINDS; None to find out.
         limit: units (in texts lines, in JSON keys) with a line of their own; with `at` those behind it. None: few.
         config: RocketMQ's keys for what the files do not tell.
         effects: the disk; None for what the path means.
@@ -115,25 +115,25 @@ def explain(
 def _limit(limit: int | None, at: int | None, kind: str) -> int:
     if limit is not None:
         return limit
-    return NEIGHBOURS if at is not None else SMALL_FILE if kind in (kinds.JSON, kinds.TEXT) else UNITS_SHOWN
+    return NEIGHBOURS if at is not None else SMALL_FILE if kind in (file_kinds.JSON, file_kinds.TEXT) else UNITS_SHOWN
 
 
 def _place(named: str, full: str, source: Source, kind: str | None) -> Place:
-    if kind is not None and kind not in kinds.KINDS:
-        raise UsageError(f"--as: {kind!r} is no kind of file; there are {kinds.words()}")
-    place = kinds.by_path(full)
+    if kind is not None and kind not in file_kinds.KINDS:
+        raise UsageError(f"--as: {kind!r} is no kind of file; there are {file_kinds.words()}")
+    place = file_kinds.by_path(full)
     if kind is None and place is not None:
         return place
     head = source.read(4096, 0)
-    seen = kinds.by_content(head, source.size)
+    seen = file_kinds.by_content(head, source.size)
     if kind is not None:
         if place is None or place.kind != kind:
-            start = seen.start if seen is not None and seen.kind == kind == kinds.LOG else None
+            start = seen.start if seen is not None and seen.kind == kind == file_kinds.LOG else None
             place = Place(kind, "", start=start)
         return replace(place, how="as you say")
     if seen is None:
         what = "is empty" if not source.size else "is of no kind that its path or its content tells"
-        raise UsageError(f"{named}: {what}; say what it is with --as KIND ({kinds.words()})")
+        raise UsageError(f"{named}: {what}; say what it is with --as KIND ({file_kinds.words()})")
     return seen
 
 
@@ -153,7 +153,7 @@ def _watched(explained: Explained, look: Look) -> Iterator[Line]:
             explained.problems += 1
             explained.first = explained.first or (line.offset, line.problem)
         yield line
-    if look.place.kind == kinds.JSON and not explained.problems:
+    if look.place.kind == file_kinds.JSON and not explained.problems:
         broken = json_file.problem_of_end(look)
         if broken is not None:
             explained.problems, explained.first = 1, (max(look.source.size - 1, 0), broken)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from flintmq.errors import FlintError
-from flintmq.forensics.explain.kinds import CHECKPOINT, MARK
+from flintmq.forensics.explain.file_kinds import CHECKPOINT, MARK
 from flintmq.forensics.explain.lines import SHOWN_BYTES, Line, Remark, blame, field_lines, text_of
 from flintmq.forensics.explain.source import Look
 from flintmq.format import checkpoint, flintmq_mark, timer

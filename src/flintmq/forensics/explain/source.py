@@ -6,11 +6,11 @@ import shlex
 from dataclasses import dataclass, field
 from typing import Final
 
-from flintmq.config import StoreConfig
-from flintmq.forensics.explain.around import Around
-from flintmq.forensics.explain.kinds import Place
+from flintmq.config.keys import StoreConfig
+from flintmq.forensics.explain.file_kinds import Place
 from flintmq.forensics.explain.lines import SHOWN_BYTES, Line
-from flintmq.storage.effects import Effects
+from flintmq.forensics.explain.store_context import Around
+from flintmq.storage.filesystem import Effects
 
 BLOCK: Final = 1 << 18  # bytes that are read at once where little is asked for
 SMALL: Final = 1 << 16

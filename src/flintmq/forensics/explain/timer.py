@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from flintmq.errors import FormatError
 from flintmq.forensics.explain.lines import Line, Remark, field_lines
 from flintmq.forensics.explain.source import Look
-from flintmq.forensics.explain.table import UNITS, ZEROS, Plain, Table
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Plain, Table
 from flintmq.format import properties, timer
 from flintmq.format.text import iso, java_hash
 
@@ -24,7 +24,7 @@ class LogUnits:
         self.look = look
 
     def sort(self, data: bytes) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         if not any(data):
             return ZEROS
         try:
@@ -33,13 +33,13 @@ class LogUnits:
             return OTHERS
 
     def meaning(self, sort: str) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         return {ZEROS: "nothing was written here", UNITS: "timer messages, in the order of their coming"}.get(
             sort, "a size other than 52, or bits that no unit has: the timer log ends here"
         )
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See table.Units."""
+        """See unit_table.Units."""
         unit, name, meaning = timer.LOG_UNIT.unpack(data), f"unit {number}", self._meaning(position)
         if self.sort(data) == OTHERS:
             problem = self.meaning(OTHERS)
@@ -50,7 +50,7 @@ class LogUnits:
         return Line(position, self.width, name, "unit", unit.physical_offset, text, meaning, wrong, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See table.Units."""
+        """See unit_table.Units."""
         unit, sort = timer.LOG_UNIT.unpack(data), self.sort(data)
         if sort == ZEROS:
             text = self.meaning(ZEROS)
@@ -99,7 +99,7 @@ class Slots(Plain):
         self.look = look
 
     def meaning(self, sort: str) -> str:
-        """See table.Units."""
+        """See unit_table.Units."""
         return "moments for which nothing ever waited" if sort == ZEROS else "moments; delivered ones are not cleared"
 
     def _moment(self, number: int, slot: timer.WheelSlot) -> Remark:
@@ -108,7 +108,7 @@ class Slots(Plain):
         return Remark(when, None if place == number else f"such a moment belongs into slot {place}")
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See table.Units."""
+        """See unit_table.Units."""
         slot = timer.WHEEL_SLOT.unpack(data)
         moment = self._moment(number, slot)
         text = f"{moment.text}, {slot.messages} messages, newest at timer log position {slot.last_position}"
@@ -116,7 +116,7 @@ class Slots(Plain):
         return Line(position, self.width, f"slot {number}", "slot", slot.moment, text, meaning, moment.problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See table.Units."""
+        """See unit_table.Units."""
         remarks = {}
         if any(data):
             remarks = {"moment": self._moment(number, timer.WHEEL_SLOT.unpack(data))}

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from flintmq.config import StoreConfig
+from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import (
     Progress,
     RebuildPlan,
@@ -34,17 +34,17 @@ from flintmq.forensics.rebuild import (
     queue_writer,
 )
 from flintmq.format.index import PEER_533
+from flintmq.lake.splits import LogRange, check_end, firm, shares, split_count
 from flintmq.spark.jobs import staged
-from flintmq.spark.jobs.run import parallelism, run_tasks, scaled
 from flintmq.spark.jobs.staged import Stage
-from flintmq.spark.splits import LogRange, check_end, firm, shares, split_count
-from flintmq.storage.where import absolute, local_only
-from flintmq.store.dispatch import Dispatcher
-from flintmq.store.index_builder import IndexFileBuilder
-from flintmq.store.index_writer import file_name
-from flintmq.store.log import LogWalk, find_end
-from flintmq.store.queue_writer import BatchQueueWriter, OpenFiles, QueueWriter
-from flintmq.store.report import Report
+from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled
+from flintmq.storage.store_url import absolute, local_only
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.walk import LogWalk, find_end
+from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.dispatch.dispatcher import Dispatcher
+from flintmq.store.index.builder import IndexFileBuilder
+from flintmq.store.index.writer import file_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -21,8 +21,9 @@ from collections.abc import Container, Iterator, Mapping
 from typing import Any, BinaryIO, NamedTuple
 
 from flintmq.format import batch_queue
-from flintmq.store.dispatch import Block, Dispatcher, Queue
-from flintmq.store.queue_writer import UNIT_SIZE
+from flintmq.store.consumequeue.writer import UNIT_SIZE
+from flintmq.store.dispatch.dispatcher import Block, Dispatcher
+from flintmq.store.layout.queue_name import Queue
 
 ROW = 3  # int64 of a row of `segments`
 KEY_FILES = (("hashes", "i"), ("offsets", "q"), ("times", "q"))
@@ -33,7 +34,7 @@ class StagedQueue(NamedTuple):
     """A queue in the table of a task of the first stage.
 
     Attributes:
-        kind, topic, queue_id: as in store.dispatch.Queue; the topic in hexadecimal, for JSON.
+        kind, topic, queue_id: as in store.layout.queue_name.Queue; the topic in hexadecimal, for JSON.
         light: it was met as a light queue.
         units: how many units of it were staged.
     """

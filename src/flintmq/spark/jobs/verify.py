@@ -1,4 +1,4 @@
-"""Verify a store as Spark tasks: the checks of `forensics.verify`, shared out.
+"""Verify a store as Spark tasks: the checks of `forensics.verify.run`, shared out.
 
 1.  A task walks a range of the log, checks its records, and stages the units that they must have (`staged.py`). One
     further task compares the index, whose items follow each other over all files, with a walk of its own.
@@ -22,29 +22,29 @@ from dataclasses import astuple, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from flintmq.config import StoreConfig
-from flintmq.forensics.findings import KEPT_DEFECTS, KEPT_NOTES, Defect, Findings, Note
-from flintmq.forensics.ground import Ground
-from flintmq.forensics.unit_files import Disk
-from flintmq.forensics.verify import PIECE_BYTES, Run, Seen, Verification
-from flintmq.forensics.verify_index import IndexCheck, KeyBlock
-from flintmq.forensics.verify_index_files import index_items
-from flintmq.forensics.verify_log import LogCheck, LogReport, check_spares
-from flintmq.forensics.verify_queue_set import QueueSet
+from flintmq.config.keys import StoreConfig
+from flintmq.forensics.verify.context import Ground
+from flintmq.forensics.verify.findings import KEPT_DEFECTS, KEPT_NOTES, Defect, Findings, Note
+from flintmq.forensics.verify.index_check import IndexCheck, KeyBlock
+from flintmq.forensics.verify.index_files import index_items
+from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_spares
+from flintmq.forensics.verify.queue_files import Disk
+from flintmq.forensics.verify.queue_set import QueueSet
+from flintmq.forensics.verify.run import PIECE_BYTES, Run, Seen, Verification
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.index import PEER_533, PEER_540
+from flintmq.lake.splits import LogRange, check_end, firm, shares, split_count
 from flintmq.spark.jobs import staged
-from flintmq.spark.jobs.run import Progress, parallelism, run_tasks, scaled
 from flintmq.spark.jobs.staged import Stage
-from flintmq.spark.splits import LogRange, check_end, firm, shares, split_count
-from flintmq.storage.where import absolute, effects_for
-from flintmq.store import geometry
-from flintmq.store.config_files import read_config
-from flintmq.store.dispatch import Block, Dispatcher
-from flintmq.store.log import LogWalk, find_end
-from flintmq.store.log_files import LogFiles
-from flintmq.store.recovery import LOST
-from flintmq.store.report import Damage, Report
+from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled
+from flintmq.storage.store_url import absolute, effects_for
+from flintmq.store.commitlog.end_of_log import LOST
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.walk import LogWalk, find_end
+from flintmq.store.dispatch.dispatcher import Block, Dispatcher
+from flintmq.store.layout import directories
+from flintmq.store.layout.config_reader import read_config
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -111,7 +111,7 @@ def verify(
     access: str = "pread",
     scratch: str | None = None,
 ) -> Verification:
-    """Check everything in a store, with the verdict of `flintmq.forensics.verify.verify`.
+    """Check everything in a store, with the verdict of `flintmq.forensics.verify.run.verify`.
 
     Args:
         spark: the session. Workers must see the store under the same path as the driver.
@@ -123,11 +123,11 @@ def verify(
             is right where all run on one machine.
 
     Raises:
-        As flintmq.forensics.verify.verify; StoreError if Spark gave up.
+        As flintmq.forensics.verify.run.verify; StoreError if Spark gave up.
     """
     config = config or StoreConfig()
     effects = effects_for(root, config.s3)
-    path = geometry.open_root(absolute(root), config, effects)
+    path = directories.open_root(absolute(root), config, effects)
     disk = Disk(effects)
     folder = tempfile.mkdtemp(prefix="flintmq-verify-", dir=scratch)
     try:

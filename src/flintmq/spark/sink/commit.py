@@ -1,7 +1,8 @@
 """Bring staged rows into a store, in one ordered go, each batch once.
 
-The ledger names the staged files before the first of their messages is put (`jobs/once.py`). So a commit that died is
-finished from these very files by the next one, even if Spark has computed the batch anew and in another order since.
+The ledger names the staged files before the first of their messages is put (`jobs/replay/exactly_once.py`). So a commit
+that died is finished from these very files by the next one, even if Spark has computed the batch anew and in another
+order since.
 All rows are looked at before that: a commit with a row that the store would refuse fails, and leaves nothing behind.
 What cannot be finished (of a store of 0.1, or whose staged files are gone) is noted, and stops only its own query.
 """
@@ -23,13 +24,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.config import StoreConfig
-from flintmq.config_text import short
+from flintmq.config.keys import StoreConfig
+from flintmq.config.text import short
 from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.lake.target import sync_folder
 from flintmq.message import Message
-from flintmq.spark.jobs.once import Ledger, Tail, alike, messages_of, put_all
-from flintmq.spark.jobs.refusals import batches_of, why_refused
-from flintmq.spark.jobs.target import sync_folder
+from flintmq.spark.jobs.replay.exactly_once import Ledger, Tail, alike, messages_of, put_all
+from flintmq.spark.jobs.replay.refusals import batches_of, why_refused
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import PREFIX, id_in, tag, take_over
 from flintmq.store.message_store import MessageStore

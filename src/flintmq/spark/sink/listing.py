@@ -8,11 +8,11 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.errors import NotAStoreError, UsageError
-from flintmq.spark.jobs.once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import Ledger
 from flintmq.spark.sink.commit import STAGED, named_files
 from flintmq.spark.sink.query import PREFIX
 from flintmq.storage.lock import StoreLock
-from flintmq.storage.where import local_only
+from flintmq.storage.store_url import local_only
 
 DONE, RUNNING, STUCK = "done", "running", "stuck"
 

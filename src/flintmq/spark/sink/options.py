@@ -7,12 +7,12 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flintmq.config import KEYS, StoreConfig
-from flintmq.config_text import short
+from flintmq.config.keys import KEYS, StoreConfig
+from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
-from flintmq.spark.options import flag, number
-from flintmq.storage.where import local_only, outside_store
+from flintmq.lake.options import flag, number
+from flintmq.storage.store_url import local_only, outside_store
 
 NAMES = {
     "path": "the store's directory; made if it is not there",

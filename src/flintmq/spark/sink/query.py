@@ -12,8 +12,8 @@ import os
 from typing import Any
 
 from flintmq.errors import UsageError
-from flintmq.spark.jobs.once import Ledger
-from flintmq.storage.where import local_only
+from flintmq.spark.jobs.replay.exactly_once import Ledger
+from flintmq.storage.store_url import local_only
 
 PREFIX = "sink "  # of names in the ledger
 

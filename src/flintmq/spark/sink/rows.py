@@ -17,16 +17,16 @@ import numpy
 import pyarrow as pa
 
 from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.config import StoreConfig
-from flintmq.config_text import short
+from flintmq.config.keys import StoreConfig
+from flintmq.config.text import short
 from flintmq.errors import FormatError, UsageError
 from flintmq.format import properties as names
 from flintmq.format.message_id import parse_host
 from flintmq.message import Message
-from flintmq.spark.jobs.once import messages_of
-from flintmq.spark.jobs.refusals import why_refused
-from flintmq.store.put_checks import timer_rule
-from flintmq.store.unique_keys import UniqueKeys
+from flintmq.spark.jobs.replay.exactly_once import messages_of
+from flintmq.spark.jobs.replay.refusals import why_refused
+from flintmq.store.append.checks import timer_rule
+from flintmq.store.append.unique_keys import UniqueKeys
 
 if TYPE_CHECKING:
     from pyspark.sql.types import StructType

@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from flintmq.errors import UsageError
-from flintmq.spark.jobs.refusals import batches_of, target_config
-from flintmq.spark.jobs.run import freeze_once
+from flintmq.spark.jobs.replay.refusals import batches_of, target_config
 from flintmq.spark.sink.commit import BadFile, checked_by, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import id_in, tag
 from flintmq.spark.sink.rows import WAYS, as_json, check_columns, judge, named
-from flintmq.storage.effects import REAL
-from flintmq.store.unique_keys import UniqueKeys
+from flintmq.spark.worker import freeze_once
+from flintmq.storage.filesystem import REAL
+from flintmq.store.append.unique_keys import UniqueKeys
 
 if TYPE_CHECKING:
     import pyarrow as pa

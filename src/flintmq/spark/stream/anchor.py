@@ -12,12 +12,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.errors import UsageError
-from flintmq.spark.offsets import MARKS
+from flintmq.lake.offsets import MARKS
 
 if TYPE_CHECKING:
-    from flintmq.spark.stream.limits import Span
+    from flintmq.spark.stream.admission import Span
     from flintmq.spark.stream.queues import StreamQueues
-    from flintmq.store.queues import QueueName
+    from flintmq.store.layout.queue_name import QueueName
 
 NO_TIME = -1
 """The record is only a bound: it need not be there."""

@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from flintmq.config_text import short
+from flintmq.config.text import short
 from flintmq.errors import UsageError
-from flintmq.spark.offsets import WORDS, Queue, means_latest, parse_json_offsets
-from flintmq.spark.options import BATCH_ONLY, STREAM_ONLY, ReadOptions, check_read, named, number
+from flintmq.lake.offsets import WORDS, Queue, means_latest, parse_json_offsets
+from flintmq.lake.options import BATCH_ONLY, STREAM_ONLY, ReadOptions, check_read, named, number
 
 _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 

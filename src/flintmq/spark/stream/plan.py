@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
-from flintmq.config_text import short
+from flintmq.config.text import short
 from flintmq.errors import StoreError
-from flintmq.spark.options import ReadOptions
-from flintmq.spark.splits import cores, split_count
-from flintmq.spark.stream.limits import Span, limited
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.splits import cores, split_count
+from flintmq.spark.stream.admission import Span, limited
 from flintmq.spark.stream.queues import StreamQueues
-from flintmq.store.log_files import LogFiles
-from flintmq.store.queues import QueueName
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.layout.queue_name import QueueName
 
 SPARSE = 4  # times more log than wanted records: then a task looks at the units, to read these alone
 

@@ -19,18 +19,18 @@ from itertools import groupby
 from operator import attrgetter
 
 from flintmq.kernels.select import ANY_QUEUE
+from flintmq.lake.options import ReadOptions
 from flintmq.message import StoredMessage
-from flintmq.spark.options import ReadOptions
-from flintmq.spark.stream.places import Places, Segments
-from flintmq.storage.where import absolute, effects_for
-from flintmq.store import geometry
-from flintmq.store.dispatch import DispatchRules
-from flintmq.store.log_files import LogFiles
-from flintmq.store.log_map import LogMap
-from flintmq.store.lookup import Bounds, QueueLookup
-from flintmq.store.places import LMQ_PREFIX
-from flintmq.store.queues import QueueName, queue_names
-from flintmq.store.snapshot import Snapshot
+from flintmq.spark.stream.offset_index import Places, Segments
+from flintmq.storage.store_url import absolute, effects_for
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.dispatch.dispatcher import DispatchRules
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import QueueName, queue_names
+from flintmq.store.read.log_map import LogMap
+from flintmq.store.read.queue_lookup import Bounds, QueueLookup
 
 QUIET_SECONDS = 1.0  # between looks at queues while nothing happens
 IN_TURN = 32  # queues that are looked at each time although nothing is new of them
@@ -59,7 +59,7 @@ class StreamQueues:
 
     def __init__(self, options: ReadOptions) -> None:
         self._effects = effects_for(options.path, options.config.s3)
-        self.root = geometry.open_root(absolute(options.path), options.config, self._effects)
+        self.root = directories.open_root(absolute(options.path), options.config, self._effects)
         self.options = options
         self._light: dict[QueueName, bool] = {}
         self._topics: dict[str, list[tuple[int, int, int]] | None] = {}  # what the options ask of a topic
@@ -115,7 +115,7 @@ class StreamQueues:
         self._looked_at = time.monotonic()
 
     def _look_at_all(self, now: Snapshot, before: QueueLookup | None) -> None:
-        listed = queue_names(self.root, geometry.QUEUES, self._effects, self.options.predicate.named_topics)
+        listed = queue_names(self.root, directories.QUEUES, self._effects, self.options.predicate.named_topics)
         self._plain = set(listed)
         self._take(QueueLookup(now, before, frozenset(self._plain)))
         self.bounds: dict[QueueName, tuple[int, int]] = {}
@@ -167,7 +167,7 @@ class StreamQueues:
     def _look_at(self, names: set[QueueName]) -> None:
         with self._lookup.snapshot.held():
             for topic, queues in groupby(sorted(names), key=attrgetter("topic")):
-                below = os.path.join(self.root, geometry.QUEUES)
+                below = os.path.join(self.root, directories.QUEUES)
                 with self._effects.entered(os.path.join(below, topic), below):
                     self._look_at_each(queues)
 
@@ -256,7 +256,8 @@ class StreamQueues:
     def of_directories(self) -> bool:
         """Whether the store has queue files at all, so that a queue without any must have been removed."""
         return any(
-            self._effects.is_dir(os.path.join(self.root, kind)) for kind in (geometry.QUEUES, geometry.BATCH_QUEUES)
+            self._effects.is_dir(os.path.join(self.root, kind))
+            for kind in (directories.QUEUES, directories.BATCH_QUEUES)
         )
 
     def places(self, name: QueueName) -> Places:

@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
-from flintmq.config_text import short
+from flintmq.config.text import short
 from flintmq.errors import StoreError, UsageError
 from flintmq.kernels.select import ANY_QUEUE
+from flintmq.lake.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
-from flintmq.spark.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
+from flintmq.spark.stream.admission import Span, limited
 from flintmq.spark.stream.anchor import Anchor, anchor_in, begin_anchor, is_other_log, made_again, next_anchor
-from flintmq.spark.stream.limits import Span, limited
 from flintmq.spark.stream.options import StreamOptions
-from flintmq.store.queues import QueueName
+from flintmq.store.layout.queue_name import QueueName
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from flintmq.spark.stream.plan import Part
     from flintmq.spark.stream.queues import StreamQueues
-    from flintmq.store.log_files import LogFiles
+    from flintmq.store.commitlog.files import LogFiles
 
 Offsets = dict[QueueName, int]
 SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for what was put and is not in the queues yet
@@ -76,7 +76,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
-        from flintmq.spark.asked import GO_ON, unknown_topics
+        from flintmq.lake.asked import GO_ON, unknown_topics
 
         queues = self._look()
         unknown = unknown_topics(queues.lookup, self.options.read.predicate)
@@ -179,10 +179,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that are not there any more.
             StoreAccessError: a file may not be read.
         """
-        from flintmq.spark.jobs.run import freeze_once
         from flintmq.spark.schema import check_schema
         from flintmq.spark.stream.scan import read_part
-        from flintmq.store.report import Report
+        from flintmq.spark.worker import freeze_once
+        from flintmq.store.commitlog.report import Report
 
         if not isinstance(partition, StreamPartition) or self.wanted is None:
             return
@@ -302,7 +302,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _nothing_at(self, where: str, option: str, ms: int) -> None:
         """Nothing was stored at a time or later: fail, unless the strategy says that the query begins at the end."""
-        from flintmq.spark.asked import nothing_at
+        from flintmq.lake.asked import nothing_at
 
         if self.options.read.lenient_times:
             return

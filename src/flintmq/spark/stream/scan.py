@@ -13,22 +13,22 @@ from typing import Any
 import numpy
 import pyarrow as pa
 
-from flintmq.config_text import short
+from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, StoreError
 from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
+from flintmq.lake.scan import BATCH_BYTES, rows_of
 from flintmq.message import stored_message
-from flintmq.spark.scan import BATCH_BYTES, rows_of
-from flintmq.spark.stream.pieces import light_pieces, pieces_of
 from flintmq.spark.stream.plan import Part
+from flintmq.spark.stream.task_reads import light_pieces, pieces_of
 from flintmq.spark.stream.unreached import Unreached
-from flintmq.store.log import LogWalk, Piece
-from flintmq.store.log_map import stands_at
-from flintmq.store.lookup import QueueLookup
-from flintmq.store.places import places
-from flintmq.store.predicate import Predicate, Selector
-from flintmq.store.queues import QueueName
-from flintmq.store.report import Report
-from flintmq.store.snapshot import Snapshot
+from flintmq.store.commitlog.predicate import Predicate, Selector
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import LogWalk, Piece
+from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.log_map import stands_at
+from flintmq.store.read.queue_lookup import QueueLookup
 
 SYS_FLAG_LAST = 39  # position in a record of the last byte of sys_flag
 NAMED_MOST = 3  # lost messages that an error names

@@ -19,16 +19,16 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from flintmq.config_text import short
+from flintmq.config.text import short
 from flintmq.format.text import java_decode
 from flintmq.spark.stream.plan import Part
-from flintmq.store import geometry
-from flintmq.store.dispatch import Dispatcher, DispatchRules
-from flintmq.store.log import Piece
-from flintmq.store.lookup import QueueLookup
-from flintmq.store.predicate import Predicate, Selector
-from flintmq.store.queues import QueueName, is_path
-from flintmq.store.snapshot import Snapshot
+from flintmq.store.commitlog.predicate import Predicate, Selector
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import Piece
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import QueueName, is_path
+from flintmq.store.read.queue_lookup import QueueLookup
 
 GRACE_SECONDS = 5.0  # how long a running writer may take until a record before others' units has its own
 _UNIT = numpy.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
@@ -130,7 +130,7 @@ class Unreached:
     def _has_topic(self, lookup: QueueLookup, topic: str) -> bool:
         """Whether a topic is there, as far as its configuration or other queues of it tell."""
         snapshot = lookup.snapshot
-        below = os.path.join(snapshot.root, geometry.QUEUES)
+        below = os.path.join(snapshot.root, directories.QUEUES)
         queues = snapshot.effects.listdir(os.path.join(below, topic), below) if is_path(topic) else []
         return topic in snapshot.broker.topics or bool(queues)
 

@@ -1,0 +1,180 @@
+"""Where the columns of a batch lie in its memory, and how large their sections are.
+
+One allocation holds a whole batch: the header of an Arrow IPC message (see ipc_template), then a section for each
+column's numbers, offsets, bytes and validity bits, at multiples of 64 bytes. How many bytes of text a row takes is not
+known
+beforehand: Rates learns it from batch to batch.
+"""
+
+from __future__ import annotations
+
+from array import array
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import pyarrow as pa
+
+from flintmq.arrow.ipc_template import Envelope
+from flintmq.arrow.schema import US
+from flintmq.kernels import gather as kernel
+from flintmq.kernels.record_parts import MOST_PAIRS
+
+# Column -> (kind, position in a record with two IPv4 hosts); store format 3.1.
+NUMBERS = {
+    "queue_id": (kernel.INT32, 12),
+    "queue_offset": (kernel.INT64, 20),
+    "born_timestamp": (kernel.INT64, 40),
+    "store_timestamp": (kernel.INT64, 56),
+    "physical_offset": (kernel.INT64, 28),
+    "size": (kernel.INT32, 0),
+    "flag": (kernel.INT32, 16),
+    "sys_flag": (kernel.INT32, 36),
+    "reconsume_times": (kernel.INT32, 72),
+    "prepared_transaction_offset": (kernel.INT64, 76),
+    "body_crc": (kernel.UINT32, 8),
+}
+TEXTS = {
+    "topic": kernel.TOPIC,
+    "body": kernel.BODY,
+    "offset_msg_id": kernel.OFFSET_MSG_ID,
+    "born_host": kernel.BORN_HOST,
+    "store_host": kernel.STORE_HOST,
+    "magic": kernel.MAGIC,
+}
+# What the properties give, in the order of the kernel's six plan rows; "names" and "values" make up the map.
+MAP_PARTS = ("properties", "names", "values")
+NAMED = {"tags": kernel.TAGS, "keys": kernel.KEYS, "msg_id": kernel.UNIQ_KEY}
+
+_SPARE_BYTES = 1024  # of each section of text, over what the rate says
+_SPARE_PAIRS = 64
+_LARGEST = 0x7FFFFF00 - kernel.SLACK  # bytes of one section: offsets are 32-bit numbers
+_MOST_PROPERTY_BYTES = 65_536  # of one record: their length is a 16-bit number
+
+
+@dataclass
+class Rates:
+    """What a row takes: bytes of each text, and pairs ("properties"). Learned from batch to batch.
+
+    Thread: may be shared; a lost update costs nothing but room.
+    """
+
+    of: dict[str, float] = field(default_factory=dict)
+
+    def rate(self, name: str) -> float:
+        """Bytes (or pairs) a row, so far."""
+        return self.of.get(name, 4.0 if name == "properties" else 40.0)
+
+    def row_bytes(self, schema: pa.Schema) -> float:
+        """Bytes that all columns of a row take."""
+        total = 8.0 * len(schema.names)
+        for name in schema.names:
+            if name == "properties":
+                total += self.rate("names") + self.rate("values") + 8 * self.rate("properties")
+            elif name not in NUMBERS:
+                total += self.rate(name)
+        return total
+
+    def room(self, name: str, rows: int) -> int:
+        """Bytes (or pairs) for this many rows, an eighth more than expected."""
+        spare = _SPARE_PAIRS if name == "properties" else _SPARE_BYTES
+        return min(int(rows * self.rate(name) * 1.125) + spare, _LARGEST)
+
+    def learn(self, name: str, used: int, rows: int, full: bool) -> None:
+        """Take what a batch needed; a section that was full gets half as much again."""
+        self.of[name] = used / max(1, rows) * (1.5 if full else 1.0)
+
+    def need(self, name: str, record_bytes: int, rows: int) -> None:
+        """A single record of this size did not fit among `rows` of them."""
+        if name == "properties":
+            amount = MOST_PAIRS
+        else:
+            amount = record_bytes if name in ("body", "topic") else min(record_bytes, _MOST_PROPERTY_BYTES)
+        self.of[name] = max(self.rate(name), amount / rows)
+
+
+class Section(NamedTuple):
+    """Where a column lies, from the begin of the memory: 64-bit numbers, 32-bit ones, bytes, their end, bits."""
+
+    kind: int
+    number: int
+    at_longs: int
+    at_ints: int
+    at_text: int
+    end_text: int
+    at_bits: int
+
+
+class Layout:
+    """Sections for the columns of a schema.
+
+    Args:
+        envelope: for batches of the schema.
+        rows: most rows.
+        rates: tells the sizes.
+        note_compressed: leave bodies with the compressed flag to the caller.
+
+    Attributes:
+        envelope, rows: as given.
+        plan: for the kernel: the sections, one row after another.
+        names: column of each plan row.
+        sections: column -> section.
+        size: bytes of the whole memory.
+        texts: columns that have bytes, and "properties" if there is a map.
+
+    Thread: any.
+    """
+
+    def __init__(self, envelope: Envelope, rows: int, rates: Rates, note_compressed: bool = False) -> None:
+        self.envelope, self.rows = envelope, max(1, rows)
+        self.plan = array("q")
+        self.names: list[str] = []
+        self.sections: dict[str, Section] = {}
+        self.size = envelope.size
+        schema = envelope.schema
+        for name in schema.names:
+            if name in NUMBERS:
+                self._add_number(name, micro=schema.field(name).type == US)
+            elif name in TEXTS:
+                room = rates.room(name, self.rows)
+                self._add(name, TEXTS[name], int(note_compressed), ints=self.rows + 1, text=room)
+        if "properties" in schema.names or not NAMED.keys().isdisjoint(schema.names):
+            self._add_properties(rates, "properties" in schema.names)
+        wanted = {*schema.names, *(MAP_PARTS if "properties" in schema.names else ())}
+        self.texts = [name for name in self.names if name in wanted and name not in NUMBERS]
+
+    def _add_number(self, name: str, micro: bool) -> None:
+        kind, position = NUMBERS[name]
+        if kind == kernel.INT32:
+            self._add(name, kind, position, ints=self.rows + 1)
+        elif micro:
+            self._add(name, kernel.MICROSECONDS, position, longs=self.rows, bits=self.rows)
+        else:
+            self._add(name, kind, position, longs=self.rows)
+
+    def _add_properties(self, rates: Rates, mapped: bool) -> None:
+        rows = self.rows
+        pairs = rates.room("properties", rows) if mapped else 0
+        self._add("properties", kernel.PROPERTIES, pairs, ints=(rows + 1) * mapped)
+        for kind, name in ((kernel.NAMES, "names"), (kernel.VALUES, "values")):
+            self._add(name, kind, int(mapped), ints=(pairs + 1) * mapped, text=rates.room(name, rows) * mapped)
+        for name, kind in NAMED.items():
+            on = int(name in self.envelope.schema.names)
+            self._add(name, kind, on, ints=(rows + 1) * on, text=rates.room(name, rows) * on, bits=rows * on)
+
+    def _add(
+        self, name: str, kind: int, number: int, longs: int = 0, ints: int = 0, text: int = 0, bits: int = 0
+    ) -> None:
+        """Append a plan row and its sections."""
+        at_longs = self._take(8 * longs) // 8
+        at_ints = self._take(4 * ints) // 4
+        text += kernel.SLACK if text else 0
+        at_text = self._take(text)
+        section = Section(kind, number, at_longs, at_ints, at_text, at_text + text, self._take((bits + 7) // 8))
+        self.plan.extend(section)
+        self.names.append(name)
+        self.sections[name] = section
+
+    def _take(self, count: int) -> int:
+        at: int = self.size
+        self.size += -(-count // 64) * 64
+        return at

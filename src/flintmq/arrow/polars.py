@@ -1,0 +1,128 @@
+"""A store as a Polars LazyFrame: columns, filters and the number of rows go into the scan.
+
+Needs the extra `polars`. Rows that a filter rules out by topic, queue, tags or store time are left out inside the scan;
+then Polars applies the whole filter, batch by batch.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from flintmq.arrow.dataset import dataset
+from flintmq.arrow.scan import open_reader
+from flintmq.arrow.schema import SCHEMA, narrow
+from flintmq.errors import MissingExtraError
+from flintmq.store.commitlog.pushdown import SETS, TIME, Comparison, narrowed
+
+if TYPE_CHECKING:
+    import polars
+
+_ORDER = {"Gt": ">", "GtEq": ">=", "Lt": "<", "LtEq": "<="}
+_NS = {"Milliseconds": 10**6, "Microseconds": 10**3, "Nanoseconds": 1}
+
+
+def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFrame:
+    """A store's log as a Polars LazyFrame. Each collect begins anew and sees the log as it is then.
+
+    Args:
+        path: as for scan_arrow.
+        options: those of flintmq.dataset: topics, queues, since, until, tags, decompress, access, config, set, strict,
+            report, threads.
+
+    Raises:
+        As flintmq.dataset; MissingExtraError without Polars.
+    """
+    try:
+        import polars
+        from polars.io.plugins import register_io_source
+    except ImportError as error:
+        raise MissingExtraError(
+            "flintmq.scan_polars needs polars 1.10 or later: pip install 'flintmq[polars]'"
+        ) from error
+    source = dataset(path, **options)
+
+    def frames(
+        columns: list[str] | None, predicate: polars.Expr | None, rows: int | None, _: int | None
+    ) -> Iterator[polars.DataFrame]:
+        wanted = source.predicate
+        if predicate is not None:
+            wanted = narrowed(wanted, comparisons(_tree(predicate)))
+        left = rows
+        for batch in open_reader(source.path, narrow(columns or None), wanted, **source.options):
+            frame: Any = polars.from_arrow(batch)
+            frame = frame if predicate is None else frame.filter(predicate)
+            yield frame if left is None else frame.head(left)
+            if left is not None:
+                left -= min(left, len(frame))
+                if not left:
+                    return
+
+    empty: Any = polars.from_arrow(SCHEMA.empty_table())
+    return register_io_source(frames, schema=empty.schema)
+
+
+def _tree(predicate: polars.Expr) -> Any:
+    """The expression as nested dicts, as Polars writes it for itself; None if it does not."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the form may change, and what is not known is not used
+            return json.loads(predicate.meta.serialize(format="json"))
+    except Exception:  # Polars raises several kinds, its own panics among them
+        return None
+
+
+def comparisons(node: Any) -> list[Comparison]:
+    """Comparisons of single columns that hold for every row that a Polars expression (as nested dicts) lets pass."""
+    match node:
+        case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
+            return comparisons(left) + comparisons(right)
+        case {"BinaryExpr": {"left": {"Column": column}, "op": "Eq", "right": {"Literal": value}}} if column in SETS:
+            return _among(column, [_plain(value)])
+        case {"BinaryExpr": {"left": {"Column": column}, "op": operator, "right": {"Literal": value}}} if (
+            column == TIME
+        ):
+            return _in_time(operator, value)
+        case {"Function": {"input": [{"Column": column}, {"Literal": {"Scalar": {"List": data}}}], "function": kind}}:
+            inner = kind.get("Boolean") if isinstance(kind, dict) else None
+            return _among(column, _listed(data)) if isinstance(inner, dict) and "IsIn" in inner else []
+    return []
+
+
+def _among(column: str, values: list[Any]) -> list[Comparison]:
+    kind = int if column == "queue_id" else str
+    known = column in SETS and all(type(value) is kind for value in values)
+    return [(column, "in", frozenset(values))] if known else []
+
+
+def _in_time(operator: str, value: Any) -> list[Comparison]:
+    match value:
+        case {"Scalar": {"Datetime": [int(time), str(unit), *_]}} if unit in _NS:
+            ns = time * _NS[unit]
+            if operator == "Eq":
+                return [(TIME, ">=", ns), (TIME, "<=", ns)]
+            return [(TIME, _ORDER[operator], ns)] if operator in _ORDER else []
+    return []
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case {"Scalar": {"String": str(text)}}:
+            return text
+        case {"Scalar": {"Int32": int(number)}} | {"Dyn": {"Int": int(number)}}:
+            return number
+    return None
+
+
+def _listed(data: Any) -> list[Any]:
+    """A literal list: Polars writes it as an Arrow stream of one column."""
+    try:
+        values: list[Any] = pa.ipc.open_stream(bytes(data)).read_all().column(0).to_pylist()
+    except (pa.ArrowException, TypeError, ValueError):
+        return [None]
+    return values

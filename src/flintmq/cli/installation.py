@@ -1,0 +1,234 @@
+"""What this installation can do: versions, compiled kernels, Java, Spark's Python; and what to do where it cannot.
+
+Every finding is one `Check`. Nothing is downloaded and no store is touched. The kernels are not only looked at but
+tried, on a record that Java wrote: a kernel that compiled and computes nonsense is worse than none.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import json
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import zlib
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flintmq.config.key_effects import not_kept, without_effect
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import JavaNotFoundError
+
+OK, OPTIONAL, SLOW, BROKEN, IDLE = "ok", "missing", "slow", "broken", "no effect"
+"""States of a check: fine; an optional part that is not there; works but slowly; must be repaired."""
+
+# Distribution, extra that brings it (none for what is required), what it is for.
+PACKAGES = (
+    ("typer", "", "the command line"),
+    ("rich", "", "tables and progress bars"),
+    ("pyarrow", "arrow", "flintmq.scan_arrow, Parquet"),
+    ("duckdb", "duckdb", "SQL on scan_arrow"),
+    ("polars", "polars", "data frames on scan_arrow"),
+    ("pyspark", "spark", "spark.read.format('flintmq'), flintmq spark"),
+    ("lz4", "compress", "bodies compressed with LZ4"),
+)
+# A record of Apache RocketMQ 5.3.3: V1, topic Odd, queue 1, a body of one byte, at physical offset 211.
+RECORD_AT = 211
+RECORD = bytes.fromhex(
+    "0000005fdaa320a718dd4acc0000000100000000000000000000000100000000000000d3000000000000018bf55bfc420a000001"
+    "00009c40000001a1f85c58db0a00000200002a9f0000000000000000000000000000000164034f64640000"
+)
+_WORKER = """
+import importlib, json, pkgutil, sys
+found = {"executable": sys.executable, "version": sys.version.split()[0], "sources": {}}
+try:
+    import flintmq
+    found["flintmq"] = flintmq.__version__
+except Exception as error:
+    found["error"] = f"{type(error).__name__}: {error}"
+for module in pkgutil.iter_modules():
+    if module.name.startswith("pyspark_"):
+        try:
+            importlib.import_module(module.name)
+            found["sources"][module.name] = ""
+        except Exception as error:
+            found["sources"][module.name] = f"{type(error).__name__}: {error}"
+print(json.dumps(found))
+"""
+_WORKER_TIMEOUT_S = 60
+_LENGTHS = (0, 1, 15, 64, 255, 1024)  # bytes: around the steps of the CRC's wide forms
+_PROTECTED = (0, 4, 8, 28, 84, 88, 89, 93)  # size, magic, CRC, physical offset, lengths and the body of RECORD
+
+
+@dataclass(frozen=True)
+class Check:
+    """One finding: what was looked at, how it is, what was found, and what to do about it ("" where nothing)."""
+
+    name: str
+    state: str
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """All findings, in the order in which they are shown."""
+
+    checks: list[Check]
+
+    @property
+    def healthy(self) -> bool:
+        """Whether nothing must be repaired. What is optional and missing, or slow, is no illness."""
+        return all(check.state != BROKEN for check in self.checks)
+
+
+def diagnose(find_java: Callable[[], str] | None = None, config: StoreConfig | None = None) -> Diagnosis:
+    """Look at everything.
+
+    Args:
+        find_java: tells in a few words which Java Spark would use, or raises JavaNotFoundError; it belongs to the
+            Spark side, which this module does not import. Without it Java and Spark's Python are not looked at.
+        config: keys to look at; None for none.
+    """
+    checks = [_own(), _python(), *_kernels(), _self_test(), *(_package(*package) for package in PACKAGES), _zstd()]
+    if find_java is not None and _installed("pyspark") is not None:
+        checks += [_java(find_java), *_workers()]
+    return Diagnosis(checks + (_keys(config) if config is not None else []))
+
+
+def _keys(config: StoreConfig) -> list[Check]:
+    """What of a configuration a store that FlintMQ writes would not keep, and what has no effect."""
+    idle = without_effect(config)
+    checks = [Check("config", BROKEN, *says.split("; ", 1)) for says in not_kept(config)]
+    if idle:
+        checks.append(Check("config", IDLE, ", ".join(idle), "see docs/operations/configuration.md"))
+    if not checks:
+        checks.append(Check("config", OK, f"{len(config.given)} keys of the store, all of which act"))
+    return checks
+
+
+def _own() -> Check:
+    return Check("flintmq", OK, f"{_installed('flintmq') or 'not installed as a package'}, {_folder()}")
+
+
+def _folder() -> str:
+    return os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+
+
+def _python() -> Check:
+    build = f"{platform.python_implementation()}, {platform.system()} {platform.machine()}"
+    return Check("python", OK, f"{platform.python_version()} ({build}), {sys.executable}")
+
+
+def _kernels() -> list[Check]:
+    from flintmq.kernels import _select, walk
+
+    states = _select.state()
+    slow = [name for name, compiled in states.items() if not compiled]
+    if _select.pure():
+        kernels = Check("kernels", SLOW, "not compiled: FLINTMQ_PURE is set", "unset FLINTMQ_PURE for full speed")
+    elif slow:
+        advice = (
+            "install a C compiler and Python's headers, then: pip install --force-reinstall --no-binary flintmq flintmq"
+        )
+        kernels = Check("kernels", SLOW, f"not compiled: {', '.join(slow)}", advice)
+    elif old := _select.stale():
+        kernels = Check(
+            "kernels", SLOW, f"older than their sources: {', '.join(old)}", "compile them again: make install"
+        )
+    else:
+        kernels = Check("kernels", OK, f"compiled: {', '.join(states)}")
+    return [kernels, Check("crc32", OK, walk.crc_kind())]
+
+
+def _self_test() -> Check:
+    """Try the walker: it must take Java's record, and refuse it with any of some bits flipped."""
+    from flintmq.kernels import walk
+
+    data = bytes(range(256)) * 5
+    wrong = [f"crc32 of {n} bytes is wrong" for n in _LENGTHS if walk.crc32(data[:n]) != zlib.crc32(data[:n])]
+    if not _counts(RECORD):
+        wrong.append("a sound record is refused")
+    flipped = [(at, RECORD[:at] + bytes([RECORD[at] ^ 1]) + RECORD[at + 1 :]) for at in _PROTECTED]
+    wrong += [f"a flipped bit in byte {at} goes unseen" for at, record in flipped if _counts(record)]
+    if wrong:
+        return Check("self-test", BROKEN, "; ".join(wrong), "reinstall flintmq; FLINTMQ_PURE=1 works around it")
+    return Check("self-test", OK, "reads a record that Java wrote, and refuses it when it is damaged")
+
+
+def _counts(record: bytes) -> bool:
+    from flintmq.kernels import walk
+
+    length, places = len(record), array("q", [0])
+    flags = walk.CHECK_CRC
+    count, *_ = walk.walk(record, 0, length, length, length, RECORD_AT, 0, length, flags, places)
+    return bool(count)
+
+
+def _package(name: str, extra: str, purpose: str) -> Check:
+    version = _installed(name)
+    if version is not None:
+        return Check(name, OK, version)
+    if not extra:
+        return Check(name, OPTIONAL, f"not installed: {purpose}", f"pip install {name}")
+    return Check(name, OPTIONAL, f"not installed: {purpose}", f"pip install 'flintmq[{extra}]'")
+
+
+def _zstd() -> Check:
+    if importlib.util.find_spec("compression") is not None:
+        return Check("zstd", OK, "Python's own")
+    version = _installed("backports.zstd")
+    if version is not None:
+        return Check("zstd", OK, f"backports.zstd {version}")
+    return Check("zstd", OPTIONAL, "not installed: bodies compressed with ZSTD", "pip install 'flintmq[compress]'")
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _java(find_java: Callable[[], str]) -> Check:
+    try:
+        return Check("java", OK, find_java())
+    except JavaNotFoundError as error:
+        return Check("java", OPTIONAL, str(error))
+
+
+def _workers() -> list[Check]:
+    """What Spark's workers would run, and what they would find there."""
+    named = os.environ.get("PYSPARK_PYTHON")
+    path = shutil.which(named or "python3")
+    set_it = f"export PYSPARK_PYTHON={sys.executable} (flintmq.spark.session does this by itself)"
+    if path is None:
+        return [Check("spark workers", BROKEN if named else OPTIONAL, f"no {named or 'python3'} on the path", set_it)]
+    try:
+        done = subprocess.run([path, "-c", _WORKER], capture_output=True, timeout=_WORKER_TIMEOUT_S, check=True)
+        found = json.loads(done.stdout.splitlines()[-1])
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
+        return [Check("spark workers", BROKEN, f"{path} does not run: {type(error).__name__}", set_it)]
+    if found["executable"] != sys.executable:
+        lacks = "" if "flintmq" in found else "; flintmq is not installed there"
+        text = f"Spark would start {found['executable']} ({found['version']}), not this Python{lacks}"
+        return [Check("spark workers", OPTIONAL, text, set_it)]
+    how = "PYSPARK_PYTHON" if named else "python3 on the path"
+    return [Check("spark workers", OK, f"this Python, by {how}"), *_sources(found["sources"])]
+
+
+def _sources(sources: dict[str, str]) -> list[Check]:
+    """One `pyspark_*` module that fails to import makes Spark overlook all Python sources, ours too."""
+    checks = []
+    for name, error in sorted(sources.items()):
+        if error:
+            advice = f"repair or uninstall {name}; until then call flintmq.spark.register(spark)"
+            checks.append(Check("spark sources", BROKEN, f"{name} fails to import: {error[:120]}", advice))
+    if "pyspark_flintmq" not in sources:
+        advice = "reinstall flintmq; until then call flintmq.spark.register(spark)"
+        checks.append(Check("spark sources", BROKEN, "pyspark_flintmq is not installed", advice))
+    return checks or [Check("spark sources", OK, "spark.read.format('flintmq') is found by name")]

@@ -1,0 +1,85 @@
+"""Makes docs/operations/configuration.md and typed.py from the keys: `python -m flintmq.config.docs --write`.
+
+Tests have both current.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import fields
+from pathlib import Path
+
+from flintmq.config.key_effects import LINES, Effect, Line, text_of
+from flintmq.config.keys import KEYS, StoreConfig
+
+PAGE = Path("docs/operations/configuration.md")
+TYPES = Path("src/flintmq/config/typed.py")
+TYPES_HEAD = '''\
+"""The settings that `MessageStore(path, **keys)` takes, with their types: for editors, which complete and check them.
+
+Made from StoreConfig by `python -m flintmq.config.docs --write`; do not edit. Only type checkers read it.
+"""
+
+from typing import TypedDict
+
+
+class Settings(TypedDict, total=False):
+    """RocketMQ's keys in snake case. Defaults and meanings: docs/operations/configuration.md."""
+
+'''
+
+INTRODUCTION = """\
+# RocketMQ's configuration keys
+
+Made from the keys by `python -m flintmq.config.docs --write`; do not edit.
+
+FlintMQ knows each key of RocketMQ's `MessageStoreConfig` (5.3.3, 5.4.0, 5.5.0) and those of `BrokerConfig` that reach a
+store, by the names of `broker.conf`. What it does with a key is one of four things:
+
+| | |
+|---|---|
+| acts | FlintMQ does what RocketMQ does |
+| fixed | FlintMQ does one thing; with another value than the one that says so, a store is not opened for writing |
+| refused | other values ask for what FlintMQ has not; a store is not opened for writing |
+| no effect | accepted, and told: by `flintmq doctor --config FILE`, `flintmq inspect`, and once by the engine's log |
+
+Readers never refuse a store for a key. Other keys of a `broker.conf` (as `namesrvAddr`) are left out.
+"""
+
+TITLES = {
+    Effect.ACTS: "Keys that act",
+    Effect.FIXED: "Fixed",
+    Effect.REFUSED: "Refused",
+    Effect.NO_EFFECT: "Without effect",
+}
+
+
+def page() -> str:
+    """The page's text."""
+    plain = StoreConfig()
+    parts = [INTRODUCTION]
+    for effect, title in TITLES.items():
+        rows = [_row(key, line, text_of(plain, key)) for key, line in LINES.items() if line.effect is effect]
+        parts.append(f"## {title}\n\n{len(rows)} keys.\n\n| Key | Default | FlintMQ |\n|---|---|---|\n" + "".join(rows))
+    assert set(LINES) == set(KEYS)
+    return "\n".join(parts)
+
+
+def _row(key: str, line: Line, default: str) -> str:
+    only = f"; only `{line.only}`" if line.only is not None else ""
+    return f"| `{key}` | {f'`{default}`' if default else ''} | {line.says}{only} |\n"
+
+
+def types() -> str:
+    """The text of typed.py."""
+    kinds = {field.name: field.type for field in fields(StoreConfig)}
+    return TYPES_HEAD + "".join(f"    {name}: {kinds[name]}\n" for name in KEYS.values())
+
+
+if __name__ == "__main__":
+    for made, text in ((PAGE, page()), (TYPES, types())):
+        if sys.argv[1:] == ["--write"]:
+            made.write_text(text, encoding="utf-8")
+            print(f"{made}: written")
+        elif not made.exists() or made.read_text(encoding="utf-8") != text:
+            raise SystemExit(f"{made} is not current; run python -m flintmq.config.docs --write")

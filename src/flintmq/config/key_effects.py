@@ -1,0 +1,228 @@
+"""What FlintMQ does with each of RocketMQ's keys: one line a key, for the engine, the commands,
+docs/operations/configuration.md.
+
+ACTS: FlintMQ does what RocketMQ does. FIXED: FlintMQ does one thing; only with the value that says so does it open a
+store for writing. REFUSED: other values ask for what FlintMQ has not, such as a second replica; a store is not opened
+for writing with them. NO_EFFECT: accepted, and told. Readers never refuse a store for a key.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from flintmq.config.keys import KEYS, StoreConfig
+from flintmq.config.text import short
+from flintmq.errors import ConfigError
+
+
+class Effect(enum.StrEnum):
+    """What a key does in FlintMQ."""
+
+    ACTS = "acts"
+    FIXED = "fixed"
+    REFUSED = "refused"
+    NO_EFFECT = "no effect"
+
+
+class Line(NamedTuple):
+    """The line of one key.
+
+    Attributes:
+        effect: what it does.
+        says: what FlintMQ does, for people.
+        only: text of the one value that opens for writing; None where any does.
+    """
+
+    effect: Effect
+    says: str
+    only: str | None = None
+
+
+def _lines(effect: Effect, text: str) -> dict[str, Line]:
+    """Lines `KEY [KEY ...]: what`, `KEY=VALUE: what` where one value alone is taken."""
+    found = {}
+    for row in filter(None, map(str.strip, text.splitlines())):
+        keys, _, says = row.partition(": ")
+        for word in keys.split():
+            key, _, only = word.partition("=")
+            found[key] = Line(effect, says, only or None)
+    return found
+
+
+_ACTS = """
+storePathCommitLog: directories of the log, with commas between them
+readOnlyCommitLogStorePaths: further directories of the log, which are only read
+mappedFileSizeCommitLog: bytes of a log file that is made; files that are there decide, unless it is given
+mappedFileSizeConsumeQueue: bytes of a queue file that is made
+mapperFileSizeBatchConsumeQueue: bytes of a batch queue file that is made
+mappedFileSizeConsumeQueueExt: bytes of a file of queue extensions that is made
+maxHashSlotNum: slots of an index file
+maxIndexNum: items of an index file
+maxMessageSize: the largest body that is put
+enabledAppendPropCRC: each record gets its own checksum
+enableConsumeQueueExt: queue extensions are written
+enableLmq enableMultiDispatch: a message goes to light queues too (both keys together)
+messageIndexEnable: keys are indexed
+messageDelayLevel: what each delay level waits
+brokerRole: SLAVE refuses puts and deletes no files; SYNC_MASTER with one replica is as ASYNC_MASTER
+flushDiskType: whether a put waits for the disk
+flushIntervalCommitLog flushCommitLogLeastPages flushCommitLogThoroughInterval: when the log is flushed (ASYNC_FLUSH)
+flushIntervalConsumeQueue: how often queues are flushed and the checkpoint is written; each time all that is new
+flushCommitLogTimed: false has each commit from the pool of buffers wake the flush
+wakeFlushWhenPutMessage: each put wakes the flush (ASYNC_FLUSH)
+wakeCommitWhenPutMessage: each put wakes the commit (with the pool of buffers)
+commitIntervalCommitLog commitCommitLogLeastPages commitCommitLogThoroughInterval: when buffers go to the file
+syncFlushTimeout: how long a put waits for the disk
+transientStorePoolEnable transientStorePoolSize fastFailIfNoBufferInStorePool: records are gathered in a pool of buffers
+warmMapedFileEnable flushLeastPagesWhenWarmMapedFile: pages of a new log file are made before it is used
+dataReadAheadEnable: false tells the system that a log is read at random
+osPageCacheBusyTimeOutMills: puts are refused while one append takes longer
+deleteWhen fileReservedTime: when and from what age on log files are deleted
+diskMaxUsedSpaceRatio diskSpaceWarningLevelRatio diskSpaceCleanForciblyRatio: how full a disk may be
+cleanFileForciblyEnable: a disk that is nearly full deletes files that are not old
+cleanResourceInterval deleteFileBatchMax deleteCommitLogFilesInterval: how often, how many, how fast files are deleted
+destroyMapedFileIntervalForcibly: how long a deleted file waits for its readers
+maxMsgsNumBatch: the most that a query by key answers
+maxTransferBytesOnMessageInMemory maxTransferCountOnMessageInMemory: the most that one get answers
+maxTransferBytesOnMessageInDisk maxTransferCountOnMessageInDisk: the same, for messages that are far behind
+accessMessageInMemoryMaxRatio: percent of the memory within which a message is not far behind
+maxFilterMessageSize: how many queue entries one get with a filter looks at, in bytes
+flushDelayOffsetInterval: how often the offsets of delay levels are saved
+timerPrecisionMs: how verify and explain read the timer wheel
+defaultTopicQueueNums: queues of a topic that is new
+flushConsumerOffsetInterval: how often committed offsets are saved
+"""
+
+_FIXED = """
+autoMessageVersionOnTopicLen=true: topics of more than 127 bytes are stored as version 2
+checkCRCOnRecover=true: recovery compares the checksum of each body
+forceVerifyPropCRC=false: records without a checksum of their own count, those with one are checked
+readUnCommitted=false: consumers see what is in the file, not what the pool of buffers holds
+indexFileWriteEnable=true: keys go into index files (messageIndexEnable=false writes none)
+timerInterceptDelayLevel=false: messages with a delay level wait in SCHEDULE_TOPIC_XXXX
+"""
+
+_REFUSED = """
+storeType=default: queues are files, and FlintMQ writes none in RocksDB
+rocksdbCQDoubleWriteEnable=false: queues are files, and FlintMQ keeps no second copy in RocksDB
+indexRocksDBEnable=false: keys are in index files, and FlintMQ writes none in RocksDB
+enableDLegerCommitLog=false: FlintMQ writes no DLedger log
+enableControllerMode=false: FlintMQ takes no role from a controller
+duplicationEnable=false: FlintMQ copies no log to another broker
+inSyncReplicas: with brokerRole=SYNC_MASTER only 1: FlintMQ has no slaves, so no put could wait for them
+"""
+
+_NO_EFFECT = """
+storePathRootDir: the directory that is given is the store
+storePathBrokerIdentity storePathEpochFile storePathDLedgerCommitLog: FlintMQ writes no such files
+writeWithoutMmap sharedByteBufferNum: how RocketMQ writes; the bytes and what lasts are the same
+putConsumeQueueDataByFileChannel: how RocketMQ writes queues; the bytes are the same
+useReentrantLockWhenPutMessage useABSLock spinLockCollisionRetreatOptimalDegree: one lock of FlintMQ's own orders puts
+topicQueueLockNum debugLockEnable: one lock of FlintMQ's own orders puts
+putMessageTimeout: only syncFlushTimeout bounds how long a put waits
+maxAsyncPutMessageRequests putMsgIndexHightWater: puts are held back by how far dispatch is behind
+maxTopicLength: topics have at most 255 bytes
+enableBuildConsumeQueueConcurrently batchDispatchRequestThreadPoolNums dispatchCqThreads: one thread dispatches
+dispatchCqCacheNum dispatchFromSenderThread enableAsyncReput: one thread dispatches
+maxLmqConsumeQueueNum enableLmqQuota: the number of light queues has no limit
+bitMapLengthConsumeQueueExt: extensions get no bitmap of filters; those that are there stay
+searchBcqByCacheEnable maxConsumeQueueScan sampleCountThreshold sampleSteps: how RocketMQ looks things up in queues
+messageIndexSafe: flintmq.mark says how far the index is on disk
+indexFileReadEnable: index files are always read
+recoverConcurrently recoverThreadPoolNums: FlintMQ has a recovery of its own
+recheckReputOffsetFromCq maxRecoveryCommitlogFiles: FlintMQ has a recovery of its own
+commitLogRecoverMaxNum enableAcceleratedRecovery checkCommitLogOffsetOnRecover: FlintMQ has a recovery of its own
+enableLogConsumeQueueRepeatedlyBuildWhenRecover maxChecksumRange: FlintMQ has a recovery of its own
+enableRunningFlagsInFlush: after a failed flush no put is taken
+correctLogicMinOffsetSleepInterval: a queue's least offset is taken from the log at once
+correctLogicMinOffsetForceInterval: a queue's least offset is taken from the log at once
+deleteConsumeQueueFilesInterval redeleteHangedFileInterval maxBatchDeleteFilesNum: queue files follow the log's at once
+logicalDiskSpaceCleanForciblyThreshold replicasPerDiskPartition: queue files follow the log's
+diskFallRecorded disappearTimeAfterStart: statistics and pauses of RocketMQ
+enableCleanExpiredOffset: offsets of topics that are gone stay
+accessMessageInMemoryHotRatio coldDataFlowControlEnable coldDataScanEnable: FlintMQ does not count cold reads
+timerColdDataCheckIntervalMs: FlintMQ does not count cold reads
+mappedFileSwapEnable cleanSwapedMapInterval: files are mapped by who reads them
+commitLogSwapMapInterval commitLogForceSwapMapInterval: files are mapped by who reads them
+commitLogSwapMapReserveFileNum: files are mapped by who reads them
+logicQueueSwapMapInterval logicQueueForceSwapMapInterval: files are mapped by who reads them
+logicQueueSwapMapReserveFileNum: files are mapped by who reads them
+defaultQueryMaxNum pullBatchMaxMessageCount: each call says how many it takes
+travelCqFileNumWhenGetMessage: a get goes on over queue files by itself
+offsetCheckInSlave: an offset out of bounds is always corrected
+longPollingEnable shortPollingTimeMills: each get says how long it waits
+enableBatchPush: FlintMQ pushes nothing
+enableCompaction compactionMappedFileSize compactionCqMappedFileSize: FlintMQ compacts no topics
+compactionScheduleInternal compactionThreadNum maxOffsetMapSize: FlintMQ compacts no topics
+enableScheduleAsyncDeliver scheduleAsyncDeliverMaxPendingLimit: delayed messages are delivered one by one
+scheduleAsyncDeliverMaxResendNum2Blocked enableScheduleMessageStats: delayed messages are delivered one by one
+timerWheelEnable timerStopEnqueue: FlintMQ has no timer wheel; messages with a TIMER_ property are refused
+mappedFileSizeTimerLog timerRollWindowSlot timerMaxDelaySec timerFlushIntervalMs: FlintMQ has no timer wheel
+timerCongestNumEachSlot timerEnableRetryUntilSuccess: FlintMQ has no timer wheel
+timerSkipUnknownError timerWheelSnapshotFlush: FlintMQ has no timer wheel
+timerWheelSnapshotIntervalMs appendTopicForTimerDeleteKey timerEnableCheckMetrics: FlintMQ has no timer wheel
+timerGetMessageThreadNum timerPutMessageThreadNum timerMetricSmallThreshold: FlintMQ has no timer wheel
+timerProgressLogIntervalMs timerRecallToTimeWheelEnable timerRecallToTimelineEnable: FlintMQ has no timer wheel
+timerReputServiceCorePoolSize timerReputServiceMaxPoolSize timerReputServiceQueueCapacity: FlintMQ has no timer wheel
+timerRocksDBEnable timerRocksDBPrecisionMs: FlintMQ has no timers in RocksDB
+timerRocksDBRollIntervalHours timerRocksDBRollMaxTps: FlintMQ has no timers in RocksDB
+timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps: FlintMQ has no timers in RocksDB
+transRocksDBEnable transWriteOriginTransHalfEnable: FlintMQ settles no transactions
+transactionOpMsgMaxSize transactionOpBatchInterval: FlintMQ settles no transactions
+transactionCheckInterval transactionTimeOut: FlintMQ settles no transactions
+haListenPort haMasterAddress haSendHeartbeatInterval: FlintMQ replicates nothing
+haHousekeepingInterval haTransferBatchSize: FlintMQ replicates nothing
+haMaxGapNotInSync haMaxTimeSlaveNotCatchup haFlowControlEnable maxHaTransferByteInSecond: FlintMQ replicates nothing
+slaveTimeout totalReplicas minInSyncReplicas allAckInSyncStateSet enableAutoInSyncReplicas: FlintMQ replicates nothing
+syncFromLastFile asyncLearner enableSlaveActingMaster maxSlaveResendLength: FlintMQ replicates nothing
+syncMasterFlushOffsetWhenStartup: FlintMQ replicates nothing
+dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId: FlintMQ writes no DLedger log
+combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes: queues are files
+combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType combineCQUseRocksdbForLmq: queues are files
+useSeparateStorePathForRocksdbCQ iteratorWhenUseRocksdbConsumeQueue: queues are files
+bottomMostCompressionTypeForConsumeQueueStore rocksdbCompressionType rocksdbFlushWalFrequency: FlintMQ writes no RocksDB
+rocksdbWalFileRollingThreshold memTableFlushIntervalMs realTimePersistRocksDBConfig: FlintMQ writes no RocksDB
+enableRocksDBLog cleanRocksDBDirtyCQIntervalMin: FlintMQ writes no RocksDB
+statRocksDBCQIntervalSec maxRocksDBIndexQueryDays: FlintMQ writes no RocksDB
+flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval: each flush of queues takes all that is new
+brokerId: brokerRole alone says whether puts are taken
+brokerClusterName brokerName: names are what RocketMQ's clients see; the store holds none
+"""
+
+LINES: Final[dict[str, Line]] = {
+    **_lines(Effect.ACTS, _ACTS),
+    **_lines(Effect.FIXED, _FIXED),
+    **_lines(Effect.REFUSED, _REFUSED),
+    **_lines(Effect.NO_EFFECT, _NO_EFFECT),
+}
+"""RocketMQ's name of a key -> what FlintMQ does with it."""
+
+
+def without_effect(config: StoreConfig) -> list[str]:
+    """The keys that somebody set and that do nothing in FlintMQ, in the order of their names."""
+    return sorted(key for key in config.given if LINES[key].effect is Effect.NO_EFFECT)
+
+
+def not_kept(config: StoreConfig) -> Iterator[str]:
+    """What of a configuration FlintMQ would not keep, if it wrote a store with it: one sentence each."""
+    for key, line in LINES.items():
+        value = text_of(config, key)
+        if line.only is not None and value != line.only:
+            yield f"{key}={short(value)[1:-1]}: {line.says}; set {key}={line.only}, or leave it out"
+    if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
+        says = LINES["inSyncReplicas"].says
+        yield f"inSyncReplicas={config.in_sync_replicas}: {says}; set inSyncReplicas=1, or brokerRole=ASYNC_MASTER"
+
+
+def refuse_to_write(config: StoreConfig) -> None:
+    """Raise ConfigError where a store that is written with this configuration would break a promise of it."""
+    for says in not_kept(config):
+        raise ConfigError(says)
+
+
+def text_of(config: StoreConfig, key: str) -> str:
+    """A key's value as a broker.conf has it."""
+    value = getattr(config, KEYS[key])
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,207 @@
+"""Which kind of file it is: by its path within a store, else by its name, else by its content."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Final
+
+from flintmq.format import batch_queue, checkpoint, config_names, consume_queue, flintmq_mark, index, timer
+from flintmq.format.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_SIZE
+from flintmq.store.commitlog.files import LARGEST_OFFSET, file_start
+from flintmq.store.layout import directories
+
+LOG: Final = "commitlog"
+QUEUE: Final = "consumequeue"
+EXT: Final = "consumequeue_ext"
+BATCH: Final = "batchconsumequeue"
+COMPACTION_LOG: Final = "compactionlog"
+COMPACTION_QUEUE: Final = "compactioncq"
+INDEX: Final = "index"
+CHECKPOINT: Final = "checkpoint"
+MARK: Final = "mark"
+TIMER_LOG: Final = "timerlog"
+TIMER_WHEEL: Final = "timerwheel"
+TIMER_CHECK: Final = "timercheck"
+JSON: Final = "json"
+TEXT: Final = "text"
+OTHER: Final = "other"
+
+KINDS: Final = {
+    LOG: "commit log file",
+    QUEUE: "consume queue file",
+    EXT: "consume queue ext file",
+    BATCH: "batch consume queue file",
+    COMPACTION_LOG: "compaction log file",
+    COMPACTION_QUEUE: "compaction queue file",
+    INDEX: "index file",
+    CHECKPOINT: "checkpoint",
+    MARK: "FlintMQ's durable mark",
+    TIMER_LOG: "timer log file",
+    TIMER_WHEEL: "timer wheel",
+    TIMER_CHECK: "timer checkpoint",
+    JSON: "configuration file (JSON)",
+    TEXT: "text",
+    OTHER: "no file that FlintMQ reads",
+}
+"""Kind (a word for --as) -> what it is called."""
+
+_UNIT_FOLDERS: Final = {
+    directories.QUEUES: QUEUE,
+    directories.EXT_QUEUES: EXT,
+    directories.BATCH_QUEUES: BATCH,
+    "compactionLog": COMPACTION_LOG,
+    "compactionCq": COMPACTION_QUEUE,
+}
+_NAMES: Final = {
+    "checkpoint": CHECKPOINT,
+    flintmq_mark.FILE_NAME: MARK,
+    "timerwheel": TIMER_WHEEL,
+    "timercheck": TIMER_CHECK,
+    "abort": TEXT,
+    "abort.bak": TEXT,
+    "lock": TEXT,
+    "flintmq.queues": TEXT,
+    "flintmq.puts": TEXT,
+    "epochFileCheckpoint": TEXT,
+    "epochFileCheckpoint.bak": TEXT,
+    "brokerIdentity": TEXT,
+    "brokerIdentity.bak": TEXT,
+    "journal.json": TEXT,
+}
+_FOREIGN: Final = {"rocksdbstore": "RocksDB", "kvStore": "RocksDB"}
+_SWAPPED: Final = re.compile(r"/quarantine/salvage-[^/]+/(?:old|new)/")  # whole files, below it as in the store
+_QUARANTINED: Final = re.compile(r"([0-9]{20})(?:-[0-9]+)?(?:\.record|\.excess)?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What a file is, and what its path tells.
+
+    Attributes:
+        kind: one of KINDS.
+        how: how that is known, for people.
+        root: directory of the store; None if the path does not tell.
+        start: what the file's name says: the offset of its first byte in its queue of files.
+        topic, queue_id: of a queue's file.
+    """
+
+    kind: str
+    how: str
+    root: str | None = None
+    start: int | None = None
+    topic: str | None = None
+    queue_id: int | None = None
+
+
+def by_path(path: str) -> Place | None:
+    """What the path tells; None where it tells nothing. `path` is absolute, or a URL."""
+    *folders, name = _SWAPPED.sub("/", path).split("/")
+    start = file_start(name)
+    # Topics may have any name, so the folders of queues are looked for first.
+    for below_folder in (_in_queue, _below):
+        for number in range(len(folders) - 1, -1, -1):
+            place = below_folder(folders[number], folders[number + 1 :], name, start)
+            if place is not None:
+                compacted = folders[number] in ("compactionLog", "compactionCq")
+                return replace(place, root="/".join(folders[: number - compacted]) or "/")
+    kind = _small(name)
+    return None if kind is None else Place(kind, "by its name", "/".join(folders) or "/")
+
+
+def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> Place | None:
+    """What a file of a queue is; `folder` holds all queues of a kind, `below` are the folders between."""
+    how = f"by its place, in {folder}/"
+    if folder in _UNIT_FOLDERS and start is not None and len(below) >= 2:
+        queue = below[1]
+        queue_id = int(queue) if re.fullmatch(r"[0-9]{1,10}", queue, re.ASCII) else None
+        return Place(_UNIT_FOLDERS[folder], how, None, start, below[0], queue_id)
+    return None
+
+
+def _below(folder: str, below: list[str], name: str, start: int | None) -> Place | None:
+    """What a file is that lies in `folder` of a store, with the folders `below` between."""
+    how = f"by its place, in {folder}/"
+    if folder == "quarantine":
+        return _quarantined(below, name, how)
+    if folder in _FOREIGN:
+        return Place(OTHER, f"{how}: {_FOREIGN[folder]}")
+    if folder == directories.QUEUES and not below:
+        return Place(OTHER, f"{how}: RocksDB")
+    if below:
+        return None
+    if folder == directories.LOG and start is not None:
+        return Place(LOG, how, None, start)
+    if folder == "timerlog" and start is not None:
+        return Place(TIMER_LOG, how, None, start)
+    if folder == directories.INDEX and index.NAME.fullmatch(name):
+        return Place(INDEX, how)
+    if folder in (directories.CONFIG, "compaction") and (_small(name) or JSON) in (JSON, TIMER_CHECK):
+        return Place(_small(name) or JSON, how)
+    return None
+
+
+def _quarantined(below: list[str], name: str, how: str) -> Place | None:
+    """Pieces of a log that recovery and salvage keep."""
+    match = _QUARANTINED.fullmatch(name)
+    if match is None:
+        return None
+    if len(below) == 2 and below[1] in ("before", "after") and not name.endswith(".excess"):
+        start, _, position = name.partition("-")
+        return Place(LOG, how, None, int(start) + int(position or 0))
+    return Place(LOG, how, None, int(match[1]))
+
+
+def _small(name: str) -> str | None:
+    base = name.removesuffix(".bak")
+    if name in _NAMES or base in _NAMES:
+        return _NAMES.get(name) or _NAMES[base]
+    if re.fullmatch(r"timerwheel\.[0-9]+", name, re.ASCII):
+        return TIMER_WHEEL
+    if base in config_names.FILES:
+        return JSON
+    return TEXT if name.endswith(".jsonl") else None
+
+
+def by_content(head: bytes, size: int) -> Place | None:
+    """What the first bytes (4 KiB are enough) of a file of `size` bytes tell; None if nothing is sure."""
+    how = "by its content"
+    word = int.from_bytes(head[4:8], "big") if len(head) >= 8 else 0
+    if word in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) and int.from_bytes(head[:4], "big") >= 8:
+        offset = int.from_bytes(head[28:36], "big") if len(head) >= MIN_SIZE else 0
+        return Place(LOG, how, start=offset if word != MAGIC_BLANK and offset + size <= LARGEST_OFFSET else None)
+    if head[:8] == b"FLNTMARK":
+        return Place(MARK, how)
+    if size == timer.WHEEL_SIZE:
+        return Place(TIMER_WHEEL, f"{how}: only a timer wheel has this size")
+    if len(head) >= 16 and head[:4] == bytes([0, 0, 0, timer.LOG_UNIT.size]) and head[12:15] == bytes(3):
+        return Place(TIMER_LOG, how)
+    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
+        return Place(JSON if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else TEXT, how)
+    for kind, layout in ((BATCH, batch_queue.BATCH_UNIT), (QUEUE, consume_queue.UNIT)):
+        units = [unit for unit in layout.iter(head) if unit != layout.unpack(bytes(layout.size))]
+        offsets = [unit[0] for unit in units]
+        sizes = all(MIN_SIZE <= unit[1] <= 1 << 30 for unit in units)
+        if units and size % layout.size == 0 and sizes and offsets == sorted(offsets) and offsets[0] >= 0:
+            return Place(kind, how)
+    # A checkpoint or timer checkpoint has 4,096 bytes, and could pass for an index; which of them it is is not told.
+    if (
+        size != checkpoint.FILE_SIZE
+        and size > index.HEADER.size
+        and len(head) >= index.HEADER.size
+        and (size - 40) % 4 == 0
+    ):
+        header = index.HEADER.unpack(head)
+        ordered = 0 < header.begin_timestamp <= header.end_timestamp < 1 << 42
+        if (
+            ordered
+            and 0 <= header.begin_physical_offset <= header.end_physical_offset
+            and 0 < header.index_count <= size // 20
+        ):
+            return Place(INDEX, how)
+    return None
+
+
+def words() -> str:
+    """The words that --as takes, for people."""
+    return ", ".join(KINDS)

@@ -1,0 +1,185 @@
+"""The store around a file: the records that units point at, and what they should say."""
+
+from __future__ import annotations
+
+import os
+from functools import cached_property
+from typing import NamedTuple
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FlintError, FormatError
+from flintmq.forensics.explain.file_kinds import COMPACTION_LOG, COMPACTION_QUEUE, Place
+from flintmq.format import consume_queue, consume_queue_ext, properties, record
+from flintmq.format.consume_queue_ext import ExtUnit
+from flintmq.format.index import PEER_540, key_hash, keys_of
+from flintmq.format.text import iso
+from flintmq.message import StoredMessage
+from flintmq.storage.filesystem import Effects
+from flintmq.store.commitlog.files import LogFile, LogFiles, file_start
+from flintmq.store.commitlog.records import record_at
+from flintmq.store.layout import directories
+
+
+class Found(NamedTuple):
+    """What stands at a log offset.
+
+    Attributes:
+        message: the record that counts there, None if none does.
+        text: what stands there, or why nothing does.
+        problem: whether that is wrong: the log has that place, and no record counts there.
+    """
+
+    message: StoredMessage | None
+    text: str
+    problem: bool = False
+
+
+class Around:
+    """The store that a file lies in, as far as it is there. Reads only, and only what it is asked for.
+
+    Args:
+        place: tells the root, if anything does.
+        config: RocketMQ's keys.
+        effects: the disk.
+    """
+
+    def __init__(self, place: Place, config: StoreConfig, effects: Effects) -> None:
+        self.place, self.config, self.effects = place, config, effects
+
+    @cached_property
+    def log(self) -> LogFiles | None:
+        """The log that units of this file point into; None if it is not there."""
+        root = self.place.root
+        if root is None:
+            return None
+        folders = []
+        if self.place.kind in (COMPACTION_LOG, COMPACTION_QUEUE):
+            folders = [
+                os.path.join(root, "compaction", "compactionLog", self.place.topic or "", str(self.place.queue_id))
+            ]
+        else:
+            try:
+                folders = [place.path for place in directories.log_directories(root, self.config, self.effects)]
+            except FlintError:
+                return None
+        given = self.config.max_message_size if "maxMessageSize" in self.config.given else None
+        try:
+            log = LogFiles.discover(folders, None, given, self.effects)
+        except FlintError:
+            return None
+        return log if log.files else None
+
+    def record(self, offset: int) -> Found:
+        """What stands at a log offset."""
+        log = self.log
+        if log is None:
+            return Found(None, "no log lies beside this file")
+        if offset < 0:
+            return Found(None, "no place in a log", True)
+        if offset < log.min_offset:
+            return Found(None, f"before the log's first file ({log.min_offset}): expired")
+        file = log.find(offset)
+        if file is None:
+            return Found(None, "in no file of the log" if offset < log.limit else "behind the log's last file", True)
+        try:
+            message = record_at(log, offset)
+            if message is not None:
+                return Found(message, describe(message))
+            return Found(None, f"no record counts there: {self._why(file, offset)}", True)
+        except (FlintError, OSError) as error:
+            return Found(None, f"cannot be read: {error}", True)
+
+    def _why(self, file: LogFile, offset: int) -> str:
+        at = offset - file.start
+        with self.effects.reading(file.path) as fd:
+            head = self.effects.pread(fd, record.BLANK_SIZE, at)
+            count = min(
+                max(int.from_bytes(head[:4], "big"), record.BLANK_SIZE), file.size - at, record.DEFAULT_MAX_SIZE
+            )
+            data = self.effects.pread(fd, count, at)
+        return why_not(data, offset, file.size - at) or "somebody writes it now"
+
+    def ext(self, position: int) -> ExtUnit | str:
+        """The unit at a byte of the extension of this queue, or why there is none."""
+        root, topic, queue_id = self.place.root, self.place.topic, self.place.queue_id
+        if root is None or topic is None or queue_id is None:
+            return "no extension lies beside this file"
+        folder = os.path.join(root, directories.EXT_QUEUES, topic, str(queue_id))
+        try:
+            for name in self.effects.listdir(folder):
+                start, path = file_start(name), os.path.join(folder, name)
+                size = self.effects.size(path)
+                if start is None or size is None or not start <= position < start + size:
+                    continue
+                with self.effects.reading(path) as fd:
+                    data = self.effects.pread(fd, min(0x7FFF, start + size - position), position - start)
+                return consume_queue_ext.decode(data) or "no unit stands there"
+        except FormatError as error:
+            return f"no unit stands there: {error.reason}"
+        except (FlintError, OSError) as error:
+            return f"cannot be read: {error}"
+        return "no file of the extension has that place"
+
+    def queue_unit(self, message: StoredMessage) -> str:
+        """Where the unit of a record in its own consume queue stands and whether it leads here; empty if not known."""
+        if self.place.root is None or message.sys_flag & record.TRANSACTION_MASK in (
+            record.TRANSACTION_PREPARED,
+            record.TRANSACTION_ROLLBACK,
+        ):
+            return ""
+        inside = os.path.join(directories.QUEUES, message.topic, str(message.queue_id))
+        folder = os.path.join(self.place.root, inside)
+        wanted = message.queue_offset * consume_queue.UNIT_SIZE
+        if "/" in message.topic or "\0" in message.topic or not message.topic.strip("."):
+            return ""
+        try:
+            for name in self.effects.listdir(folder, self.place.root):
+                start, path = file_start(name), os.path.join(folder, name)
+                size = self.effects.size(path)
+                if start is None or size is None or not start <= wanted < start + size:
+                    continue
+                with self.effects.reading(path, self.place.root) as fd:
+                    data = self.effects.pread(fd, consume_queue.UNIT_SIZE, wanted - start)
+                where = f"{os.path.join(inside, name)}, position {wanted - start}"
+                unit = consume_queue.UNIT.unpack(data.ljust(consume_queue.UNIT_SIZE, b"\0"))
+                if unit.physical_offset == message.physical_offset and unit.size == message.size:
+                    return f"{where}: leads here"
+                return f"{where}: does not lead here, but to {unit.physical_offset} ({unit.size} bytes)"
+        except (FlintError, OSError, ValueError):
+            return ""
+        return ""
+
+    def tags_code(self, message: StoredMessage) -> int:
+        """What the third field of a record's unit should be."""
+        delay = message.properties.get(properties.DELAY)
+        return consume_queue.tags_code(
+            message.tags, message.topic, message.store_timestamp, delay, self.config.delay_ms
+        )
+
+
+def why_not(data: bytes, offset: int, file_left: int, max_size: int = record.DEFAULT_MAX_SIZE) -> str:
+    """Why no record counts at data[0], which is log offset `offset`; empty if one does."""
+    try:
+        record.check(data, 0, offset, len(data), file_left, max_size)
+    except record.RecordError as error:
+        return error.reason
+    return ""
+
+
+def describe(message: StoredMessage) -> str:
+    """A record in a few words: queue and offset, bytes, when, tags and keys."""
+    parts = [f"{message.topic}/{message.queue_id}/{message.queue_offset}", f"{message.size} bytes"]
+    parts.append(iso(message.store_timestamp))
+    parts += [f"tags {_cut(message.tags)}"] if message.tags else []
+    parts += [f"keys {_cut(message.keys)}"] if message.keys else []
+    return ", ".join(parts)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 60 else text[:59] + "…"
+
+
+def key_of(message: StoredMessage, hashed: int) -> str | None:
+    """The key of a record that has this hash, None if none has."""
+    keys = keys_of(message.properties, record.TRANSACTION_NONE, PEER_540)
+    return next((key for key in keys if key_hash(message.topic, key) == hashed), None)

@@ -1,0 +1,126 @@
+"""config/ of a salvaged store: what still holds is carried over, offsets are translated, the rest is left out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from flintmq.forensics.salvage.queues import Emit
+from flintmq.forensics.verify.small_files import JSON_NAME, TABLES
+from flintmq.format import config_json
+from flintmq.format.config_json import JsonObject
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.storage.filesystem import Effects
+from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout.config_reader import ConfigReader
+from flintmq.store.layout.small_files import replace_file
+from flintmq.store.services.consumer_offsets import LIGHT_OFFSETS, OFFSETS
+
+Translate = Callable[[str, int, int], int]
+"""(topic, queue id, old queue offset) -> new one."""
+
+# Files that name offsets which have no meaning in the new store, and what happens without them.
+LEFT_OUT = {
+    "consumerOrderInfo.json": "names messages in the hands of ordered consumers; they get them again",
+    "timercheck": "says how far the old timer log was read; RocketMQ makes wheel and log anew from the timer topic",
+}
+
+
+def carry_config(root: str, into: str, translate: Translate, peer: str, effects: Effects, emit: Emit) -> None:
+    """Write the configuration of the store at `root` for the store at `into`.
+
+    Args:
+        root, into: the old store and the new one.
+        translate: of queue offsets.
+        peer: whose layout translated files get.
+        effects: the disk of the old store.
+        emit: gets a line for each file and each offset that changed.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    folder, out = os.path.join(root, directories.CONFIG), os.path.join(into, directories.CONFIG)
+    effects.mkdirs(out)
+    for name in sorted({name.removesuffix(".bak") for name in effects.listdir(folder)}):
+        if name in LEFT_OUT:
+            emit({"kind": "config", "file": name, "what": "left out", "why": LEFT_OUT[name]})
+            continue
+        if not JSON_NAME.fullmatch(name):
+            emit({"kind": "config", "file": name, "what": "left out", "why": "not a file that RocketMQ reads there"})
+            continue
+        value, source = usable(folder, name, effects)
+        if value is None:
+            emit({"kind": "config", "file": name, "what": "lost", "why": "neither it nor its .bak can be read"})
+            continue
+        changed = translate_offsets(name, value, translate, emit)
+        raw = effects.read_file(os.path.join(folder, source), config_json.MAX_BYTES)
+        data = config_json.write(value, peer) if changed or raw is None else raw
+        replace_file(os.path.join(out, name), data, effects)
+        emit({"kind": "config", "file": name, "what": "translated" if changed else "carried over", "from": source})
+
+
+def usable(folder: str, name: str, effects: Effects) -> tuple[JsonObject | None, str]:
+    """What a configuration file holds, and the name it was read from: its own, or its `.bak`'s; None if neither can be
+    used."""
+    for source in (name, f"{name}.bak"):
+        reader = ConfigReader(folder, effects)
+        value, _ = reader.parse(source)
+        if value is not None and _has_tables(name, value):
+            return value, source
+    return None, name
+
+
+def _has_tables(name: str, value: JsonObject) -> bool:
+    wanted = TABLES.get(name, ())
+    present = all(isinstance(value[table], dict) for table in wanted if table in value)
+    return present and (not wanted or wanted[0] in value) and _topics_are_objects(name, value)
+
+
+def _topics_are_objects(name: str, value: JsonObject) -> bool:
+    return name != config_reader.TOPICS or all(isinstance(e, dict) for e in value[TABLES[name][0]].values())
+
+
+def translate_offsets(name: str, value: JsonObject, translate: Translate, emit: Emit) -> bool:
+    """Put new queue offsets into a file's tables, in place; whether any changed."""
+    changed = False
+
+    def put(table: JsonObject, key: str | int, who: str, topic: str, queue_id: int) -> None:
+        nonlocal changed
+        old = config_json.integer(table[key])
+        new = 0 if old is None else translate(topic, queue_id, old)
+        if new != old:
+            changed = True
+            table[key] = new
+            emit({"kind": "offset", "of": who, "topic": topic, "queue_id": queue_id, "old": old, "new": new})
+
+    if name in (config_reader.OFFSETS, config_reader.LMQ_OFFSETS):
+        for key, queues in _tables(value.get(OFFSETS)):
+            for queue_id in list(queues):
+                if (number := config_json.integer(queue_id)) is not None:
+                    put(queues, queue_id, _group(key), _topic(key), number)
+        light = _table(value.get(LIGHT_OFFSETS))
+        for pair in list(light):
+            put(light, pair, _group(str(pair)), _topic(str(pair)), 0)
+    elif name == config_reader.DELAYS:
+        levels = _table(value.get(OFFSETS))
+        for level in list(levels):
+            if (number := config_json.integer(level)) is not None:
+                put(levels, level, f"delay level {number}", SCHEDULE_TOPIC, number - 1)
+    return changed
+
+
+def _tables(value: Any) -> list[tuple[str, JsonObject]]:
+    return [(str(key), table) for key, table in _table(value).items() if isinstance(table, dict)]
+
+
+def _table(value: Any) -> JsonObject:
+    return value if isinstance(value, dict) else {}
+
+
+def _topic(key: str) -> str:
+    return key.partition("@")[0]
+
+
+def _group(key: str) -> str:
+    return f"group {key.partition('@')[2]}"

@@ -1,0 +1,256 @@
+"""Salvage in place, behind the log: verify says what does not hold, and each such part is replaced.
+
+Queues and index come from the mended log by `rebuild`; of queues only those that verify complains of, or that led to a
+message that is lost. Checkpoint and configuration keep what still holds. The timer's files go as a whole: RocketMQ
+makes them anew from the timer topic, as it does with a first start.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FormatError
+from flintmq.forensics import rebuild
+from flintmq.forensics.salvage.config import translate_offsets, usable
+from flintmq.forensics.salvage.filler import Range
+from flintmq.forensics.salvage.holes import fill_holes
+from flintmq.forensics.salvage.journal import NEW, SCRATCH, Journal
+from flintmq.forensics.salvage.queues import Emit
+from flintmq.forensics.verify.context import Ranges
+from flintmq.forensics.verify.findings import KEPT_DEFECTS, KEPT_NOTES
+from flintmq.forensics.verify.queue_files import Disk
+from flintmq.forensics.verify.run import Run, Seen, Verification
+from flintmq.format import checkpoint, config_json, flintmq_mark
+from flintmq.format.record import encode_blank
+from flintmq.storage.filesystem import REAL
+from flintmq.storage.overlay import Overlay
+from flintmq.store.consumequeue import known_ends
+from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout.queue_name import BATCH, PLAIN, QueueName
+
+Write = Callable[[str, int, bytes], None]
+"""Plans to put bytes into a file: (path, position, bytes)."""
+
+TURNS = 5
+KINDS = (PLAIN, directories.EXT_QUEUES, BATCH)
+LOG_CODES = ("record-damaged", "log-unordered")
+
+
+class Look(Run):
+    """A verification that keeps what it saw."""
+
+    seen: Seen
+
+    def look(self, progress: rebuild.Progress | None, access: str) -> Seen:
+        """As Run.look."""
+        self.seen = super().look(progress, access)
+        return self.seen
+
+
+class Derived:
+    """Plans everything but the log.
+
+    Args:
+        root, config, peer: the store, its keys, whose habits queues and index follow.
+        overlay: the store as it would be; grows.
+        journal: takes the changes.
+        tell: gets a line for each.
+        write: plans a change inside a log file.
+    """
+
+    def __init__(
+        self, root: str, config: StoreConfig, peer: str, overlay: Overlay, journal: Journal, tell: Emit, write: Write
+    ) -> None:
+        self.root, self.config, self.peer, self.overlay, self.journal = root, config, peer, overlay, journal
+        self.tell, self.write = tell, write
+        self.made = os.path.join(journal.folder, SCRATCH, "made")
+        self._plan: rebuild.RebuildPlan | None = None
+        self._swapped: set[str] = set()
+        self._lost = Ranges()
+
+    def mend(self, damaged: Sequence[Range], lost_end: bool = False) -> dict[str, int]:
+        """Plan until verify finds nothing more that can be mended; gives what is left, by code.
+
+        Args:
+            damaged: ranges of the log that are covered.
+            lost_end: files of the log are missing at its end, so that queues and index go on behind it.
+        """
+        wanted = {*self._all_queues(), directories.INDEX} if lost_end else set()
+        if lost_end:
+            self._out(flintmq_mark.FILE_NAME, "it names an end that the log does not have")
+        if damaged:
+            for range_ in damaged:
+                self._lost.add(range_.begin, range_.end)
+            wanted |= self._that_led_to_lost()
+        for _ in range(TURNS):
+            look, found = self._look(self.overlay)
+            before = len(self.journal.changes)
+            self._turn(look, found, wanted)
+            if len(self.journal.changes) == before:
+                break
+        return found.defect_counts
+
+    def _look(self, effects: Overlay) -> tuple[Look, Verification]:
+        disk = Disk(effects)
+        try:
+            look = Look(self.root, self.config, disk)
+            return look, look.run(None, "pread")
+        finally:
+            disk.close()
+
+    def _that_led_to_lost(self) -> set[str]:
+        """Queues and index that have units and items of lost messages: before the log is mended, verify notes them."""
+        _, found = self._look(Overlay())
+        places = {note.file for note in found.notes if note.code == "units-lost" and note.file is not None}
+        wanted = {self._inside(place) for place in places}
+        if sum(found.note_counts.values()) > KEPT_NOTES:
+            wanted |= self._all_queues()
+        return wanted | ({directories.INDEX} if "index-lost" in found.note_counts else set())
+
+    def _inside(self, path: str) -> str:
+        return os.path.relpath(path, self.root)
+
+    def _all_queues(self) -> set[str]:
+        return {
+            f"{kind}/{topic}/{number}"
+            for kind in KINDS
+            for topic in self.overlay.listdir(os.path.join(self.root, kind))
+            for number in self.overlay.listdir(os.path.join(self.root, kind, topic))
+        }
+
+    def _turn(self, look: Look, found: Verification, wanted: set[str]) -> None:
+        """Plan what one look found."""
+        codes = set(found.defect_counts)
+        if codes & {*LOG_CODES, "mark-bad"} and self.overlay.size(self._at(flintmq_mark.FILE_NAME)) is not None:
+            self._out(flintmq_mark.FILE_NAME, "it names an end that the log does not have, or cannot be read")
+            return
+        for defect in found.defects:
+            inside = self._inside(defect.file)
+            if defect.code.startswith(("queue-", "unit-", "ext-")):
+                wanted.add("/".join(inside.split(os.sep)[:3]))
+            elif defect.code.startswith("index-"):
+                wanted.add(directories.INDEX)
+            elif defect.code == "blank-size" and defect.position is not None:
+                self.write(defect.file, defect.position, encode_blank(look.log.file_size - defect.position))
+                self.tell({"what": "write", "file": defect.file, "why": "its end-of-file record tells a wrong size"})
+            elif defect.code == "config-bad":
+                self._config(inside)
+            elif defect.code.startswith("timer-"):
+                self._timer(defect.code)
+        if found.defect_count > KEPT_DEFECTS:
+            wanted |= {*self._all_queues(), directories.INDEX}
+        if codes & {"checkpoint-bad", "checkpoint-ahead"}:
+            self._checkpoint(look)
+        self._replace(wanted)
+        wanted.clear()
+        if "offset-ahead" in codes:
+            self._offsets(look)
+
+    # -- queues and index ---------------------------------------------------------------------------------------------
+
+    def _replace(self, wanted: Iterable[str]) -> None:
+        """Plan to put what rebuild makes in the place of queues and index."""
+        for inside in sorted(set(wanted) - self._swapped):
+            kind, _, name = inside.partition("/")
+            if kind == directories.EXT_QUEUES:
+                kind, inside = PLAIN, f"{PLAIN}/{name}"
+            if inside in self._swapped or (kind in KINDS and name.count("/") != 1):
+                continue
+            self._swapped.add(inside)
+            plan = self._rebuilt()
+            if kind == PLAIN:
+                topic, _, number = name.rpartition("/")
+                queue = QueueName(topic, int(number))
+                filled = fill_holes(self.root, self.made, queue, plan.queue_file, self._lost.__contains__, REAL)
+                why = f"made from the log; {filled} offsets of lost messages lead on" if filled else "made from the log"
+                self._swap(inside, why)
+                if plan.ext_file:
+                    self._swap(f"{directories.EXT_QUEUES}/{name}", why)
+            else:
+                self._swap(inside, "made from the log")
+            if kind in KINDS and self.overlay.size(self._at(known_ends.FILE_NAME)) is not None:
+                self._out(known_ends.FILE_NAME, "it tells of the queues as they were")
+
+    def _rebuilt(self) -> rebuild.RebuildPlan:
+        """Queues and index, made once from the mended log."""
+        if self._plan is None:
+            self._plan = rebuild.plan_of(self.root, self.made, self.config, self.peer, self.overlay)
+            os.makedirs(self.made, exist_ok=True)
+            rebuild.run(replace(self._plan, into=self.made))
+        return self._plan
+
+    def _swap(self, inside: str, why: str) -> None:
+        """Plan to put what was made, or nothing, in the place of a file or directory."""
+        made, new = os.path.join(self.made, inside), os.path.join(self.journal.folder, NEW, inside)
+        old, there = os.path.lexists(self._at(inside)), os.path.lexists(made)
+        if not (old or there):
+            return
+        if there:
+            os.makedirs(os.path.dirname(new), exist_ok=True)
+            os.rename(made, new)
+        self.overlay.places[self._at(inside)] = new if there else None
+        self.journal.changes.append({"op": "swap", "file": inside, "old": old, "new": there})
+        self.tell({"what": "replace" if there else "remove", "file": self._at(inside), "why": why})
+
+    def _at(self, inside: str) -> str:
+        return os.path.join(self.root, inside)
+
+    def _out(self, inside: str, why: str) -> None:
+        """Plan to move a file or directory away."""
+        if inside not in self._swapped and os.path.lexists(self._at(inside)):
+            self._swapped.add(inside)
+            self._swap(inside, why)
+
+    def _put(self, inside: str, data: bytes, why: str) -> None:
+        """Plan other content for a small file."""
+        if inside in self._swapped:
+            return
+        self._swapped.add(inside)
+        os.makedirs(os.path.dirname(os.path.join(self.made, inside)), exist_ok=True)
+        with open(os.path.join(self.made, inside), "wb") as file:
+            file.write(data)
+        self._swap(inside, why)
+
+    # -- small files --------------------------------------------------------------------------------------------------
+
+    def _checkpoint(self, look: Look) -> None:
+        """No number may be ahead of the log. One that cannot be read says nothing: RocketMQ then replays the log."""
+        data = self.overlay.read_file(self._at("checkpoint"), checkpoint.FILE_SIZE) or b""
+        try:
+            known, why = checkpoint.decode(data), "it told of records that the log does not have"
+        except FormatError:
+            known, why = checkpoint.Checkpoint(), "it cannot be read; zeros have a broker look at the whole log"
+        physic, logics, index = (min(max(time, 0), look.seen.last_time) for time in known[:3])
+        flushed, confirm = (offset if 0 <= offset <= look.seen.log_end else 0 for offset in known[3:5])
+        mended = checkpoint.Checkpoint(physic, logics, index, flushed, confirm)
+        self._put("checkpoint", checkpoint.encode(mended), why)
+
+    def _config(self, inside: str) -> None:
+        folder, name = os.path.split(self._at(inside))
+        value, source = usable(folder, name.removesuffix(".bak"), self.overlay)
+        data = None if value is None else self.overlay.read_file(os.path.join(folder, source), config_json.MAX_BYTES)
+        if data is None or name.endswith(".bak"):
+            self._out(inside, "it cannot be read, and no usable .bak is there" if data is None else "it cannot be read")
+        else:
+            self._put(inside, data, f"it cannot be read; {source} can")
+
+    def _offsets(self, look: Look) -> None:
+        """Committed offsets beyond the end of their queue come back to it."""
+
+        def within(topic: str, queue_id: int, offset: int) -> int:
+            end = look.seen.end_of(topic, queue_id) or 0
+            return min(max(offset, -1), end)
+
+        for name in (config_reader.OFFSETS, config_reader.LMQ_OFFSETS, config_reader.DELAYS):
+            value, _ = usable(self._at(directories.CONFIG), name, self.overlay)
+            if value is not None and translate_offsets(name, value, within, self.tell):
+                data = config_json.write(value, self.peer)
+                self._put(f"{directories.CONFIG}/{name}", data, "it had offsets beyond the end of their queue")
+
+    def _timer(self, code: str) -> None:
+        names = [name for name in self.overlay.listdir(self.root) if name.startswith(("timerwheel", "timerlog"))]
+        for inside in (*names, f"{directories.CONFIG}/timercheck"):
+            self._out(inside, f"{code}: RocketMQ makes the timer's files anew from the timer topic")

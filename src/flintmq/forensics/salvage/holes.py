@@ -1,0 +1,74 @@
+"""Queue offsets whose messages are lost: what stands there, so that brokers serve all that is left.
+
+A unit that leads nowhere makes RocketMQ pass over messages that are there: a pull that meets one goes on at the next
+log file (DefaultMessageStore.getMessage), and the search for a queue's first message takes it for an expired one. So
+the offset of a lost message leads to the message behind it in its queue (to the one before at the queue's end): a
+consumer may get that one again, which consumers must bear anyway, and every offset stays what it was.
+
+Queues of the system that look at each unit by itself (delay levels, timers, transactions) keep pre-blank units, which
+they step over; light queues too, and a queue that has lost all of its messages.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+from flintmq.format.consume_queue import PRE_BLANK, UNIT, UNIT_SIZE, Unit
+from flintmq.storage.filesystem import Effects
+from flintmq.store.consumequeue.reader import plain_queue
+from flintmq.store.consumequeue.writer import FileSequence, OpenFiles
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, allows_light
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import QueueName
+
+IsLost = Callable[[int], bool]
+"""Whether a log offset lies in a range that was damaged."""
+
+
+def fill_holes(root: str, made: str, name: QueueName, file_size: int, is_lost: IsLost, effects: Effects) -> int:
+    """Let the offsets of lost messages lead on, in a queue that was just made from the log.
+
+    Args:
+        root: the store with the queue as it was.
+        made: where it was made anew, as `made`/consumequeue/TOPIC/ID.
+        name: the queue.
+        file_size: bytes of its files.
+        is_lost: of the log.
+        effects: the disk.
+
+    Returns:
+        How many offsets were filled.
+    """
+    old, new = plain_queue(root, name, effects), plain_queue(made, name, effects)
+    path = os.path.join(made, directories.QUEUES, name.topic, str(name.queue_id))
+    leads = allows_light(name.topic) and not name.topic.startswith(("RMQ_SYS_", LMQ_PREFIX))
+    files = OpenFiles(effects)
+    out, filled = FileSequence(files, path, file_size), 0
+    end = new.end() if new.files else old.first
+
+    def was_lost(number: int) -> bool:
+        unit = old.unit(number)
+        return isinstance(unit, Unit) and unit.is_written and not unit.is_pre_blank and is_lost(unit.physical_offset)
+
+    before: Unit | None = None
+    hole: list[int] = []
+    for number, unit in new.units(new.first, end):
+        assert isinstance(unit, Unit)
+        if unit.is_pre_blank:
+            hole.append(number)
+            continue
+        for lost in hole if leads else ():
+            if before is not None or was_lost(lost):
+                out.write(lost * UNIT_SIZE, UNIT.pack(unit))
+                filled += 1
+        hole, before = [], unit
+    number = end
+    stop = old.end()
+    while number < stop and (
+        was_lost(number) or not new.files
+    ):  # the queue keeps its end, so that no offset is given twice
+        out.write(number * UNIT_SIZE, UNIT.pack(before if leads and before is not None else PRE_BLANK))
+        number, filled = number + 1, filled + 1
+    files.close()
+    return filled

@@ -1,0 +1,419 @@
+"""Salvage in place: the least change after which a broker starts and serves all that is left.
+
+1.  The log. Files get their size back, missing ones come as files without messages, and each damaged range is covered
+    (`filler.py`). All of this is planned on an Overlay: nothing is written to the store.
+2.  Everything else. Verify looks through the overlay; what it finds is replaced: queues and index by what rebuild makes
+    of the mended log, checkpoint and configuration by what still holds. It looks again until it finds nothing.
+3.  The journal (`journal.py`) holds all that, with the bytes that were there; from its commit on it is carried out,
+    after a kill too, and it can be undone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import StoreAccessError, StoreLockedError, UsageError
+from flintmq.forensics.rebuild import Progress
+from flintmq.forensics.salvage import journal as journals
+from flintmq.forensics.salvage.derived import Derived
+from flintmq.forensics.salvage.filler import LEAST, Range, covers
+from flintmq.forensics.salvage.journal import Journal
+from flintmq.forensics.salvage.misplaced import FarRecords
+from flintmq.forensics.salvage.queues import Emit
+from flintmq.format.index import PEER_533
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.lock import StoreLock, is_live
+from flintmq.storage.overlay import Overlay
+from flintmq.storage.store_url import local_only
+from flintmq.storage.tree import walk_tree
+from flintmq.store.commitlog.end_of_log import LOST, read_facts
+from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
+from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.resync import store_times
+from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+from flintmq.store.layout import directories
+from flintmq.store.layout.store_config import batch_topics
+from flintmq.store.recovery.lost_log import refuse_without_log
+
+_PIECE = 1 << 20
+_WITHOUT_LINKS = (
+    directories.LOG, directories.QUEUES, directories.EXT_QUEUES, directories.BATCH_QUEUES, directories.INDEX,
+    directories.CONFIG,
+)  # fmt: skip
+
+
+@dataclass
+class Mended:
+    """What a salvage in place did, or would do.
+
+    Attributes:
+        journal: the directory with what was there; empty for a dry run or where nothing is to be done.
+        ranges: damaged ranges that are covered, as lines for people and programs.
+        changes: everything else that changes, one line each.
+        left: defects that it cannot mend, by code.
+        finished: journals of killed runs that were carried out first.
+    """
+
+    journal: str = ""
+    dry_run: bool = False
+    ranges: list[dict[str, Any]] = field(default_factory=list)
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    left: dict[str, int] = field(default_factory=dict)
+    finished: list[str] = field(default_factory=list)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def plan_in_place(
+    root: str,
+    config: StoreConfig | None = None,
+    peer: str = PEER_533,
+    progress: Progress | None = None,
+    effects: Effects = REAL,
+    dry_run: bool = False,
+) -> Mending:
+    """Find out what is to be done. The store's lock is taken and held until the answer is closed.
+
+    A journal that a killed run left half carried out is finished first. A dry run does not do so, takes no lock and
+    writes nothing into the store: what it plans lies in the system's temporary directory until the answer is closed.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
+        StoreLockedError: the store is in use.
+        UsageError: damage of a kind that has to be cleared by hand; the text says how. Of a dry run also: a killed run
+            has to be finished first.
+        OSError: the disk refused.
+    """
+    config = config or StoreConfig()
+    root = directories.open_root(local_only(root), config, effects)
+    directories.refuse_rocksdb_queues(root, effects)
+    _refuse_links(root)
+    if dry_run:
+        return _plan_dry(root, config, peer, progress, effects)
+    lock = _taken(root, effects)
+    try:
+        finished = []
+        for journal in journals.Journal.all(root, effects):
+            if journal.state in (journals.APPLY, journals.UNDO):
+                (journal.apply if journal.state == journals.APPLY else journal.undo)()
+                finished.append(journal.folder)
+        mending = Mending(root, config, peer, effects, lock, progress)
+        mending.mended.finished = finished
+        mending.plan()
+        return mending
+    except BaseException:
+        _let_go(lock, root, effects)
+        raise
+
+
+def _refuse_links(root: str) -> None:
+    """A link is no damage, and no mending goes behind it: better to stop before anything is planned or half done."""
+    for name in _WITHOUT_LINKS:
+        for folder, folders, files in walk_tree(os.path.join(root, name)):
+            for path in (os.path.join(folder, inside) for inside in sorted(folders + files)):
+                if os.path.islink(path):
+                    raise StoreAccessError(
+                        f"{path}: is a symbolic link, which a store does not hold; put the data itself there, or name "
+                        "the place by a storePath key; nothing was changed"
+                    )
+
+
+def _taken(root: str, effects: Effects) -> StoreLock:
+    """The store's lock; from now on no link below the store is followed."""
+    lock = StoreLock(root)
+    effects.guard(root)
+    return lock
+
+
+def _let_go(lock: StoreLock, root: str, effects: Effects) -> None:
+    if lock.held:
+        lock.release()
+        effects.unguard(root)
+
+
+def _plan_dry(root: str, config: StoreConfig, peer: str, progress: Progress | None, effects: Effects) -> Mending:
+    """The same, and the store stays as it is."""
+    if is_live(root):
+        raise StoreLockedError(f"{root}: another process writes this store; stop it first")
+    for journal in journals.Journal.all(root, effects):
+        if journal.state in (journals.APPLY, journals.UNDO):
+            raise UsageError(f"{journal.folder}: a killed run was half done; finish it first, without --dry-run")
+    mending = Mending(root, config, peer, effects, None, progress)
+    mending.plan()
+    return mending
+
+
+def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects = REAL) -> list[str]:
+    """Bring a store back as it was before the first salvage in place; gives the journals that were undone.
+
+    Raises:
+        As plan_in_place; UsageError: nothing is to be undone, or the store was written since.
+    """
+    root = directories.open_root(local_only(root), config or StoreConfig(), effects)
+    lock = _taken(root, effects)
+    try:
+        undone = []
+        for journal in reversed(Journal.all(root, effects)):
+            if journal.state != journals.UNDONE:
+                journal.undo()
+                undone.append(journal.folder)
+        if not undone:
+            raise UsageError(f"{root}: there is no salvage in place to undo")
+        return undone
+    finally:
+        _let_go(lock, root, effects)
+
+
+class Mending:
+    """What is to be done to one store, and the doing of it. Close it.
+
+    Args:
+        lock: the store's; None for a dry run.
+
+    Attributes:
+        mended: what there is to tell.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        config: StoreConfig,
+        peer: str,
+        effects: Effects,
+        lock: StoreLock | None,
+        progress: Progress | None,
+    ) -> None:
+        self.root, self.config, self.peer, self.effects, self.lock = root, config, peer, effects, lock
+        self.progress = progress
+        self.overlay = Overlay()
+        self.journal = journals.begin(root, effects, dry_run=lock is None)
+        self.mended = Mended(dry_run=lock is None)
+        self._lost_end = False
+        self._open = True
+
+    def __enter__(self) -> Mending:
+        return self
+
+    def __exit__(self, *exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the lock back; what was planned and not done is forgotten."""
+        if self._open:
+            self._open = False
+            if self.journal.folder.endswith(".new"):
+                journals.drop(self.journal)
+            if self.lock is not None:
+                _let_go(self.lock, self.root, self.effects)
+
+    def plan(self) -> None:
+        """Fill the journal; the store stays as it is."""
+        try:
+            damaged = sorted(self._damaged(self._shape()), key=lambda range_: range_.begin)
+            for range_ in damaged:
+                self._cover(range_)
+            derived = Derived(self.root, self.config, self.peer, self.overlay, self.journal, self._tell, self._write)
+            self.mended.left = derived.mend(damaged, self._lost_end)
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to do."""
+        return bool(self.journal.changes)
+
+    def carry_out(self) -> Mended:
+        """Do it.
+
+        Raises:
+            UsageError: it was planned as a dry run.
+            OSError: the disk refused; the next run finishes it, `undo_in_place` takes it back.
+        """
+        if self.lock is None:
+            raise UsageError(f"{self.root}: this was planned as a dry run; plan again without")
+        self.journal.told = {"ranges": self.mended.ranges, "changes": self.mended.changes}
+        self.journal.commit()
+        self.mended.journal = self.journal.folder
+        self.journal.apply()
+        return self.mended
+
+    @property
+    def _tell(self) -> Emit:
+        return self.mended.changes.append
+
+    # -- the log ------------------------------------------------------------------------------------------------------
+
+    def _change(self, op: str, path: str, **more: Any) -> None:
+        inside = os.path.relpath(path, self.root) if path.startswith(self.root + os.sep) else os.path.abspath(path)
+        self.journal.changes.append({"op": op, "file": inside, **more})
+
+    def _shape(self) -> LogFiles:
+        """The log's files with one size and without gaps, in the overlay."""
+        log = list_log(self.root, self.config, self.effects)
+        refuse_without_log(self.root, log, read_facts(self.root, self.effects))
+        if log.doubled:
+            raise UsageError(f"{log.doubled[0]}: another log directory has a file of this name; move one of them away")
+        size = log.file_size
+        files: list[LogFile] = []
+        for number, file in enumerate(log.files):
+            last = number + 1 == len(log.files)
+            if last and not file.size:
+                break  # RocketMQ deletes an empty last file
+            if file.start % size:
+                raise UsageError(f"{file.path}: no file of {size} bytes begins there; give mappedFileSizeCommitLog, or "
+                                 "move it away")  # fmt: skip
+            if files:
+                self._missing(files, file.start, size)
+            if file.size != size:
+                self._resize(file, size)
+            files.append(LogFile(file.path, file.start, size))
+        return LogFiles(tuple(files), size, log.max_record, (), self.overlay, log.directories)
+
+    def _missing(self, files: list[LogFile], start: int, size: int) -> None:
+        """Files for a gap of the log, behind those there are."""
+        while files[-1].start + size < start:
+            begin = files[-1].start + size
+            path = os.path.join(os.path.dirname(files[-1].path), f"{begin:020d}")
+            place = os.path.join(self.journal.folder, journals.SCRATCH, "missing", f"{begin:020d}")
+            os.makedirs(os.path.dirname(place), exist_ok=True)
+            with open(place, "wb") as file:
+                file.truncate(size)
+            self.overlay.places[path] = place
+            self._change("create", path, size=size)
+            self._tell({"what": "create", "file": path, "why": "a file of the log is missing here"})
+            files.append(LogFile(path, begin, size))
+
+    def _resize(self, file: LogFile, size: int) -> None:
+        name = f"{journals.BEFORE}/{file.start:020d}.excess"
+        self.overlay.sizes[file.path] = size
+        if file.size > size:
+            self._keep(file.path, size, file.size - size, name)
+        self._change("resize", file.path, old=file.size, new=size, before=name)
+        self._tell({"what": "resize", "file": file.path, "why": f"it has {file.size} bytes, not {size}"})
+
+    def _damaged(self, log: LogFiles) -> Iterator[Range]:
+        """The damaged ranges, each within one file."""
+        facts = read_facts(self.root, self.overlay)
+        report = _Ranges()
+        walk = LogWalk(log, facts, strict=False, report=report)
+        total = sum(file.size for file in log.files)
+        far = FarRecords()
+        dispatcher = Dispatcher(DispatchRules.of(self.config, batch_topics(self.root, self.overlay), self.peer))
+        for piece in walk:
+            for block in dispatcher.blocks(piece):
+                far.take(block, dispatcher)
+            *_, report.time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+            if self.progress:
+                self.progress(piece.base + piece.end - log.min_offset, total)
+        self._lost_end = any(damage.reason.startswith(LOST) for damage, _ in report.found)
+        ends = [damage.offset + damage.lost for damage, _ in report.found]
+        for (damage, time), end in zip(report.found, ends, strict=True):
+            begin = damage.offset
+            while begin < end:
+                file = log.find(begin)
+                if file is None:
+                    break
+                mark = (facts.mark or 0) if walk.position >= log.limit else None
+                stop = self._stop(log, file, begin, min(end, file.start + file.size), mark)
+                if stop > begin:
+                    file_end, time = file.start + file.size, time or report.first_time
+                    yield Range(file.path, file.start, begin, stop, file_end, damage.reason, time)
+                begin = file.start + file.size if stop == file.start + file.size else max(stop, end)
+
+        for begin, size, time in far.found:
+            file = log.find(begin)
+            if file is not None:
+                why = "its queue offset cannot be"
+                yield Range(file.path, file.start, begin, begin + size, file.start + file.size, why, time)
+
+    def _stop(self, log: LogFiles, file: LogFile, begin: int, end: int, mark: int | None) -> int:
+        """Where a range ends: as told, unless nothing follows it (`mark` is no None: then behind all that was flushed
+        and all that is not zero), or it is too short for a record (then behind the record that follows)."""
+        if mark is not None and end == log.limit:
+            used = max(_last_byte(file, self.overlay) + file.start, min(mark, end))
+            end = begin if used <= begin else min(max(used, begin + LEAST), end)
+            return file.start + file.size if end > file.start + file.size - 8 else end
+        with self.overlay.reading(file.path) as fd:
+            while end < file.start + file.size and end - begin < LEAST:
+                end += max(int.from_bytes(self.overlay.pread(fd, 4, end - file.start), "big"), 8)
+        return end
+
+    def _write(self, path: str, position: int, data: bytes) -> None:
+        """Plan to put bytes into a log file."""
+        name = f"{os.path.basename(path)}-{position}"
+        before, after = f"{journals.BEFORE}/{name}", f"{journals.AFTER}/{name}"
+        self._keep(path, position, len(data), before)
+        self.journal.keep(after, data)
+        self._change("write", path, position=position, length=len(data), before=before, after=after)
+        self.overlay.patch(path, position, data)
+
+    def _keep(self, path: str, position: int, length: int, name: str) -> None:
+        """Copy a range of a file, as it is now, into the journal; zeros at its end are left out."""
+        os.makedirs(os.path.dirname(os.path.join(self.journal.folder, name)), exist_ok=True)
+        with open(os.path.join(self.journal.folder, name), "wb") as out:
+            if self.effects.size(path) is None:
+                return
+            with self.effects.reading(path) as fd:
+                at = position
+                while (data := self.effects.next_data(fd, at)) is not None and data < position + length:
+                    at = max(at, data)
+                    piece = self.effects.pread(fd, min(_PIECE, position + length - at), at)
+                    if not piece:
+                        break
+                    if any(piece):
+                        out.seek(at - position)
+                        out.write(piece)
+                    at += len(piece)
+
+    def _cover(self, damaged: Range) -> None:
+        position, length = damaged.begin - damaged.start, damaged.end - damaged.begin
+        name = f"{journals.RANGES}/{damaged.begin:020d}-{length}"
+        self._keep(damaged.file, position, length, name)
+        for offset, data in covers(damaged):
+            self._write(damaged.file, offset - damaged.start, data)
+        self.mended.ranges.append({"file": damaged.file, "position": position, "offset": damaged.begin,
+                                   "bytes": length, "why": damaged.why})  # fmt: skip
+
+
+class _Ranges(Report):
+    """Keeps every damaged range, with the store time of the record before it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[tuple[Damage, int]] = []
+        self._time = self.first_time = 0
+
+    @property
+    def time(self) -> int:
+        """Store time in ms of the last record that was met."""
+        return self._time
+
+    @time.setter
+    def time(self, value: int) -> None:
+        self._time, self.first_time = value, self.first_time or value
+
+    def damage(self, damage: Damage) -> None:
+        """Take a range."""
+        super().damage(damage)
+        self.found.append((damage, self._time))
+
+
+def _last_byte(file: LogFile, effects: Effects) -> int:
+    """Position behind the last byte of a file that is not zero."""
+    if not has_data(file, effects):
+        return 0
+    with effects.reading(file.path) as fd:
+        for start in range((file.size - 1) // _PIECE * _PIECE, -1, -_PIECE):
+            data = effects.pread(fd, _PIECE, start).rstrip(b"\0")
+            if data:
+                return start + len(data)
+    return 0

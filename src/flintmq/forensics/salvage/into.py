@@ -1,0 +1,366 @@
+"""Salvage into a new store: every record that counts, in log order, in a dense and valid store of its own.
+
+The log is walked by the lenient walker, which resynchronises behind damage. Each record gets the next physical offset
+and the next offset of its queue (`records.py`), configuration and offsets follow (`config.py`), queues and index
+are rebuilt. What became of everything stands in `salvage.jsonl` beside the result.
+
+The old store is only read. The new one is made beside its place and brought in by one rename.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FormatError, StoreLockedError, UsageError
+from flintmq.forensics import rebuild
+from flintmq.forensics.rebuild import Progress, RebuildPlan
+from flintmq.forensics.salvage.config import carry_config
+from flintmq.forensics.salvage.queues import QueueMaps
+from flintmq.forensics.salvage.records import Renumber
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.index import PEER_533
+from flintmq.format.record import encode_blank
+from flintmq.kernels import encode
+from flintmq.storage.filesystem import REAL
+from flintmq.storage.staging import bring_in, staging_for
+from flintmq.storage.store_url import local_only, outside_store
+from flintmq.store.commitlog.bulk_writer import LogWriter
+from flintmq.store.commitlog.end_of_log import Facts, Verdict
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.predicate import Predicate, Selector
+from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.walk import LogWalk, Piece
+from flintmq.store.layout import directories
+from flintmq.store.layout.small_files import StoreFiles
+
+STAGING = "salvage"
+REPORT = "salvage.jsonl"
+PAGE = 4096
+# What stands in a store's root and names old places: how the new store comes without it.
+LEFT_OUT = {
+    "timerwheel": "RocketMQ makes wheel and log anew from the timer topic; messages whose time has come fire again",
+    "timerlog": "as for timerwheel",
+    "compaction": "RocketMQ makes the compacted copies anew",
+    "epochFileCheckpoint": "belongs to the replication of the old log",
+    "flintmq.puts": "says up to where a job put messages into the old log; run such a job into a new store",
+}
+
+
+@dataclass
+class Salvaged:
+    """What a salvage into a new store made.
+
+    Attributes:
+        into: the new store.
+        records, log_bytes: written.
+        lost_ranges, lost_bytes: damaged stretches of the old log.
+        dropped: records that count and cannot be written anew.
+        queues, units, keys, index_files: as for a rebuild.
+        offsets: committed offsets that changed.
+        ending: what stood at the old log's end.
+        report: path of salvage.jsonl.
+    """
+
+    into: str
+    records: int = 0
+    log_bytes: int = 0
+    lost_ranges: int = 0
+    lost_bytes: int = 0
+    dropped: int = 0
+    queues: int = 0
+    units: int = 0
+    keys: int = 0
+    index_files: int = 0
+    offsets: int = 0
+    ending: str = Verdict.END.value
+    report: str = ""
+    notes: dict[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def salvage_into(
+    root: str,
+    into: str,
+    config: StoreConfig | None = None,
+    peer: str = PEER_533,
+    progress: Progress | None = None,
+) -> Salvaged:
+    """Write all intact records of a store into a new one.
+
+    Args:
+        root: the store; only read.
+        into: the new store's directory; it must be missing or empty.
+        config: RocketMQ's keys for what the files do not tell; the new store's files have the sizes of the old one's.
+        peer: whose habits queues, index and configuration follow: "5.3.3", "5.4.0" or "5.5.0".
+        progress: called now and then with bytes of log done and in all.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
+        UsageError: an unknown peer, or `into` is taken or lies in the store.
+        StoreLockedError: the store is in use.
+        OSError: the disk is full or fails; nothing is at `into` then.
+    """
+    into = os.path.normpath(os.path.abspath(local_only(into)))
+    outside_store(into, root, config)
+    plan = rebuild.plan_of(root, into, config, peer)
+    if plan.facts.live:
+        raise StoreLockedError(f"{root}: a running store holds its lock; stop it first, or salvage a copy")
+    check_target(into)
+    with staging_for(into, STAGING) as staging:
+        done = Salvage(plan, os.path.join(staging, "store"), config or StoreConfig(), progress).run()
+        bring_in(staging, into)
+    done.into, done.report = into, os.path.join(into, REPORT)
+    return done
+
+
+def check_target(into: str) -> None:
+    """Look whether a new store may be made at `into`.
+
+    Raises:
+        UsageError: something stands there.
+        OSError: it cannot be listed.
+    """
+    if os.path.lexists(into) and (not os.path.isdir(into) or os.listdir(into)):
+        raise UsageError(f"{into}: something stands there already; give a directory that is missing or empty")
+
+
+class Salvage:
+    """One salvage into the directory `out`. A filtered copy (forensics/copy.py) is one of the wanted records.
+
+    Args:
+        plan, config, progress: as salvage_into makes or gets them.
+        out: the new store's directory, missing.
+        predicate: which records are wanted; None for all.
+        strict: damage is an error.
+        report: name of the file that tells what became of everything.
+    """
+
+    def __init__(
+        self,
+        plan: RebuildPlan,
+        out: str,
+        config: StoreConfig,
+        progress: Progress | None,
+        predicate: Predicate | None = None,
+        strict: bool = False,
+        report: str = REPORT,
+    ) -> None:
+        self.plan, self.out, self.config, self.progress = plan, out, config, progress
+        self.selector, self.strict = Selector(predicate or Predicate()), strict
+        self.done = Salvaged(out)
+        self.lines = Lines(os.path.join(out, report))
+        self.queues = QueueMaps(self.lines.emit)
+        self.renumber = Renumber(plan.rules, self.queues)
+
+    def run(self) -> Salvaged:
+        """Log, queues and index, configuration, small files."""
+        os.makedirs(self.out)
+        self.lines.open()
+        try:
+            file_size = self._file_size()
+            end, last_time = self._log(file_size)
+            self.queues.finish()
+            self._derived(file_size, end)
+            self._beside()
+        finally:
+            self.lines.close(self.done.as_dict())
+        indexed = rebuild.indexed_time(self.out, self.plan.items, last_time)
+        StoreFiles(self.out, REAL).write(end, Checkpoint(last_time, last_time, indexed))
+        return self.done
+
+    def _file_size(self) -> int:
+        """Bytes of a log file: as the old ones have. A lone file that was cut does not tell; then whole pages."""
+        log = self.plan.log
+        size = log.file_size or self.config.mapped_file_size_commit_log
+        if len(log.files) == 1 and "mappedFileSizeCommitLog" not in self.config.given:
+            size = -(-size // PAGE) * PAGE
+        return size
+
+    def _log(self, file_size: int) -> tuple[int, int]:
+        """Write the log; gives where it ends and the store time in ms of its last record."""
+        report = LostReport(self.lines)
+        walk = LogWalk(self.plan.log, self.plan.facts, strict=self.strict, report=report)
+        folder = os.path.join(self.out, directories.LOG)
+        writer = LogWriter([folder], file_size, 0, self.plan.log.max_record, 0, sync=True)
+        total = sum(file.size for file in self.plan.log.files)
+        rows, last_time = Rows(self.renumber, self.lines, file_size - 8), 0
+        for piece in walk:
+            rows.take(piece)
+            writer.append(rows, 0, self.selector.select(piece))
+            if self.progress:
+                self.progress(piece.base + piece.end - self.plan.log.min_offset, total)
+        end, last_time = writer.end, rows.last_time
+        rows.finish()
+        writer.close()
+        REAL.sync_dir(folder)
+        done = self.done
+        done.records, done.log_bytes, done.dropped = rows.records, end, rows.dropped
+        done.lost_ranges, done.lost_bytes = report.damage_count, report.lost_bytes
+        done.ending, done.notes = (walk.verdict or Verdict.END).value, dict(report.note_counts)
+        return end, last_time
+
+    def _derived(self, file_size: int, end: int) -> None:
+        log = LogFiles.discover([os.path.join(self.out, directories.LOG)], file_size)
+        log = replace(log, max_record=self.plan.log.max_record)
+        made = rebuild.run(replace(self.plan, root=self.out, into=self.out, log=log, facts=Facts()))
+        done = self.done
+        done.queues, done.units, done.keys, done.index_files = made.queues, made.units, made.keys, made.index_files
+        done.notes |= made.notes
+
+    def _beside(self) -> None:
+        """Configuration, and what is left out."""
+        before = self.lines.counts["offset"]
+        effects = self.plan.log.effects
+        carry_config(self.plan.root, self.out, self.queues.next_of, self.plan.rules.peer, effects, self.lines.emit)
+        self.done.offsets = self.lines.counts["offset"] - before
+        for name in sorted(LEFT_OUT.keys() & set(effects.listdir(self.plan.root))):
+            self.lines.emit({"kind": "left-out", "what": name, "why": LEFT_OUT[name]})
+
+
+class Lines:
+    """salvage.jsonl: one JSON object a line, `kind` first."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.counts: Counter[str] = Counter()
+
+    def open(self) -> None:
+        """Begin the file."""
+        self._file = open(self.path, "x", encoding="ascii")  # noqa: SIM115  (closed by close)
+
+    def emit(self, line: dict[str, Any]) -> None:
+        """Write a line."""
+        self.counts[line["kind"]] += 1
+        self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
+
+    def close(self, summary: dict[str, Any]) -> None:
+        """Write the last line, and make the file durable."""
+        kept = {name: value for name, value in summary.items() if name not in ("into", "report")}
+        self.emit({"kind": "summary", **kept})
+        self._file.flush()
+        os.fsync(self._file.fileno())
+        self._file.close()
+
+
+class LostReport(Report):
+    """Tells salvage.jsonl of every damaged range and every note."""
+
+    def __init__(self, lines: Lines) -> None:
+        super().__init__()
+        self.lines = lines
+
+    def damage(self, damage: Damage) -> None:
+        """A stretch without records that count."""
+        super().damage(damage)
+        self.lines.emit({"kind": "lost", "file": os.path.basename(damage.file), "position": damage.position,
+                         "offset": damage.offset, "bytes": damage.lost, "why": damage.reason})  # fmt: skip
+
+    def note(self, code: str, text: str) -> None:
+        """A note of the walker, such as a tail that is no part of the log."""
+        super().note(code, text)
+        self.lines.emit({"kind": "note", "code": code.replace("_", "-"), "text": text})
+
+
+class Rows:
+    """The records of a piece, as a LogWriter takes them (its kernel's arguments and answers)."""
+
+    def __init__(self, renumber: Renumber, lines: Lines, largest: int) -> None:
+        self.renumber, self.lines, self.largest = renumber, lines, largest
+        self.records = self.dropped = self.last_time = 0
+        self._run = Run(lines)
+        self._row, self._made = -1, bytearray()
+
+    def take(self, piece: Piece) -> None:
+        """The next piece."""
+        self.piece, self._row = piece, -1
+
+    def finish(self) -> None:
+        """The log is written."""
+        self._run.finish()
+
+    def append(
+        self,
+        out: bytearray,
+        at: int,
+        file_end: int,
+        base: int,
+        first: int,
+        last: int,
+        *,
+        reserve: int,
+        max_size: int,
+        flags: int,
+    ) -> tuple[int, int, int]:
+        """Put rows first..last-1 into `out` from `at` on; gives (row, position, why it ended)."""
+        for row in range(first, last):
+            data, old = self._record(row)
+            size = len(data)
+            if not size:
+                continue
+            if at + size > len(out):
+                return row, at, encode.ROOM
+            if at + size + 8 > file_end:
+                out[at : at + 8] = encode_blank(file_end - at)
+                return row, at + 8, encode.ROLL
+            self.renumber.place(data, old, base + at)
+            out[at : at + size] = data
+            self._run.take(old, base + at, size)
+            self.records += 1
+            at += size
+        return last, at, encode.DONE
+
+    def _record(self, row: int) -> tuple[bytearray, int]:
+        """A row made anew, once; and its old log offset. Empty if it cannot be written."""
+        piece = self.piece
+        at = piece.positions[row]
+        if row != self._row:
+            self._row = row
+            raw = bytes(piece.data[at : at + int.from_bytes(piece.data[at : at + 4], "big")])
+            try:
+                self._made = self.renumber.record(raw)
+                if len(self._made) > self.largest:
+                    raise FormatError(f"its {len(self._made)} bytes do not fit a log file")
+                self.last_time = _store_time(raw)
+            except FormatError as error:
+                self._made = bytearray()
+                self.dropped += 1
+                self.lines.emit({"kind": "dropped", "offset": piece.base + at, "bytes": len(raw), "why": error.reason})
+        return self._made, piece.base + at
+
+
+def _store_time(raw: bytes) -> int:
+    return int.from_bytes(raw[68:76] if raw[39] & 16 else raw[56:64], "big", signed=True)
+
+
+@dataclass
+class Run:
+    """Records that moved by the same distance, told as one line."""
+
+    lines: Lines
+    old: int = -1
+    new: int = -1
+    size: int = 0
+    records: int = 0
+
+    def take(self, old: int, new: int, size: int) -> None:
+        """The next record."""
+        if (old, new) != (self.old + self.size, self.new + self.size):
+            self.finish()
+            self.old, self.new = old, new
+        self.size += size
+        self.records += 1
+
+    def finish(self) -> None:
+        """Tell it."""
+        if self.records:
+            self.lines.emit({"kind": "log", "old": self.old, "new": self.new, "bytes": self.size,
+                             "records": self.records})  # fmt: skip
+        self.size = self.records = 0

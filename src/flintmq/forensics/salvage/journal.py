@@ -1,0 +1,227 @@
+"""The journal of one salvage in place: what is changed, with the bytes before and after, so that it can be finished
+after a kill at any point, and undone.
+
+Everything that a change needs is written and synced below `quarantine/salvage-NNNN.new` first; one rename to
+`salvage-NNNN` decides. From then on `apply` does what `journal.json` says, and may be called again after a kill: every
+step can be done twice. `undo` is the same backwards.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+import shutil
+import tempfile
+from dataclasses import dataclass, field
+from typing import Any
+
+from flintmq.errors import UsageError
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.tree import walk_tree
+from flintmq.store.layout.small_files import replace_file
+
+QUARANTINE = "quarantine"
+JOURNAL = "journal.json"
+RANGES, BEFORE, AFTER, OLD, NEW = "ranges", "before", "after", "old", "new"  # directories of a journal
+SCRATCH = "scratch"  # what only planning needs
+APPLY, DONE, UNDO, UNDONE = "apply", "done", "undo", "undone"  # its states
+MOST = 64 << 20  # bytes of a journal file that are read
+_NAME = re.compile(r"salvage-[0-9]{4,}")
+_STEP = 1 << 20
+
+
+@dataclass
+class Journal:
+    """One journal.
+
+    Attributes:
+        root: of the store.
+        folder: where the journal lies.
+        effects: the disk.
+        state: see the module.
+        changes: in order; each has `op` and the path `file`, below root or absolute:
+                create (size), resize (old and new size, before: what was cut off), write (position, length, before and
+            after: the bytes), swap (old, new: whether something stood there, and shall).
+        told: what was planned, for people.
+        checkpoint: digest of the store's checkpoint when all was done.
+    """
+
+    root: str
+    folder: str
+    effects: Effects
+    state: str = APPLY
+    changes: list[dict[str, Any]] = field(default_factory=list)
+    told: dict[str, Any] = field(default_factory=dict)
+    checkpoint: str = ""
+
+    @staticmethod
+    def all(root: str, effects: Effects) -> list[Journal]:
+        """The journals of a store, oldest first.
+
+        Raises:
+            UsageError: one cannot be read.
+        """
+        base = os.path.join(root, QUARANTINE)
+        names = sorted((n for n in effects.listdir(base) if _NAME.fullmatch(n)), key=lambda name: int(name[8:]))
+        return [Journal._read(root, os.path.join(base, name), effects) for name in names]
+
+    @staticmethod
+    def _read(root: str, folder: str, effects: Effects) -> Journal:
+        try:
+            value = json.loads(effects.read_file(os.path.join(folder, JOURNAL), MOST) or b"")
+            return Journal(root, folder, effects, value["state"], value["changes"], value["told"], value["checkpoint"])
+        except (ValueError, KeyError, TypeError) as error:
+            raise UsageError(f"{folder}: its {JOURNAL} cannot be read ({error}); move the directory away") from error
+
+    def _save(self) -> None:
+        value = {"state": self.state, "checkpoint": self.checkpoint, "told": self.told, "changes": self.changes}
+        replace_file(os.path.join(self.folder, JOURNAL), json.dumps(value, indent=1).encode(), self.effects)
+
+    def path(self, change: dict[str, Any]) -> str:
+        """The file or directory that a change is about."""
+        return os.path.join(self.root, change["file"])
+
+    def keep(self, name: str, data: bytes) -> None:
+        """Write a file of the journal; it is synced by `commit`."""
+        path = os.path.join(self.folder, name)
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "wb") as file:
+            file.write(data)
+
+    def commit(self) -> None:
+        """Make the journal durable and give it its name: from now on it will be carried out."""
+        shutil.rmtree(os.path.join(self.folder, SCRATCH), ignore_errors=True)
+        for change in self.changes:
+            for part in (OLD, NEW):
+                if change["op"] == "swap":
+                    os.makedirs(os.path.dirname(os.path.join(self.folder, part, change["file"])), exist_ok=True)
+        self._save()
+        for folder, _, names in walk_tree(self.folder, bottom_up=True):
+            for name in names:
+                fd = self.effects.open_write(os.path.join(folder, name))
+                try:
+                    self.effects.sync(fd)
+                finally:
+                    self.effects.close(fd)
+            self.effects.sync_dir(folder)
+        final = self.folder.removesuffix(".new")
+        self.effects.rename(self.folder, final)
+        self.folder = final
+        self.effects.sync_dir(os.path.dirname(final))
+        self.effects.sync_dir(self.root)
+
+    # -- doing it -----------------------------------------------------------------------------------------------------
+
+    def apply(self) -> None:
+        """Do what is left to do. The store's lock is held.
+
+        Raises:
+            OSError: the disk refused; call it again.
+        """
+        for change in self.changes:
+            getattr(self, f"_{change['op']}")(change, forward=True)
+        self.state, self.checkpoint = DONE, self._digest()
+        self._save()
+
+    def undo(self) -> None:
+        """Bring everything back as it was. The store's lock is held.
+
+        Raises:
+            UsageError: the store was written meanwhile.
+            OSError: the disk refused; call it again.
+        """
+        if self.state == DONE and self.checkpoint != self._digest():
+            raise UsageError(f"{self.root}: a broker has written it since {os.path.basename(self.folder)}; "
+                             "undoing would take its messages back")  # fmt: skip
+        if self.state != UNDO:
+            self.state = UNDO
+            self._save()
+        for change in reversed(self.changes):
+            getattr(self, f"_{change['op']}")(change, forward=False)
+        self.state = UNDONE
+        self._save()
+
+    def _digest(self) -> str:
+        data = self.effects.read_file(os.path.join(self.root, "checkpoint"), 1 << 16)
+        return "" if data is None else hashlib.sha256(data).hexdigest()
+
+    def _create(self, change: dict[str, Any], *, forward: bool) -> None:
+        path = self.path(change)
+        there = self.effects.size(path)
+        if forward and there is None:
+            self.effects.close(self.effects.create(path, change["size"]))
+        elif forward and there != change["size"]:  # of a kill amid its creation
+            self._set_size(path, change["size"])
+        elif not forward and there is not None:
+            self.effects.unlink(path)
+        self.effects.sync_dir(os.path.dirname(path))
+
+    def _resize(self, change: dict[str, Any], *, forward: bool) -> None:
+        path, size = self.path(change), change["new" if forward else "old"]
+        self._set_size(path, size)
+        if not forward and change["old"] > change["new"]:
+            self._pour(os.path.join(self.folder, change["before"]), path, change["new"], size - change["new"])
+
+    def _set_size(self, path: str, size: int) -> None:
+        fd = self.effects.open_write(path)
+        try:
+            self.effects.truncate(fd, size)
+            self.effects.sync(fd)
+        finally:
+            self.effects.close(fd)
+
+    def _write(self, change: dict[str, Any], *, forward: bool) -> None:
+        if not forward and self.effects.size(self.path(change)) is None:
+            return  # a kill came before the file was made
+        source = os.path.join(self.folder, change["after" if forward else "before"])
+        self._pour(source, self.path(change), change["position"], change["length"])
+
+    def _pour(self, source: str, path: str, position: int, length: int) -> None:
+        """Put `length` bytes from a kept file into a file; where the kept file ends, zeros follow."""
+        fd = self.effects.open_write(path)
+        try:
+            with open(source, "rb") as file:
+                for at in range(0, length, _STEP):
+                    count = min(_STEP, length - at)
+                    self.effects.pwrite(fd, file.read(count).ljust(count, b"\0"), position + at)
+            self.effects.sync(fd)
+        finally:
+            self.effects.close(fd)
+
+    def _swap(self, change: dict[str, Any], *, forward: bool) -> None:
+        path = self.path(change)
+        old, new = (os.path.join(self.folder, part, change["file"]) for part in (OLD, NEW))
+        first, second = ((path, old), (new, path)) if forward else ((path, new), (old, path))
+        if change["old" if forward else "new"] and not os.path.lexists(first[1]):
+            self._move(*first)
+        if change["new" if forward else "old"] and os.path.lexists(second[0]):
+            self._move(*second)
+
+    def _move(self, source: str, to: str) -> None:
+        self.effects.mkdirs(os.path.dirname(to))
+        self.effects.rename(source, to)
+        for folder in {os.path.dirname(source), os.path.dirname(to)}:
+            self.effects.sync_dir(folder)
+
+
+def begin(root: str, effects: Effects, dry_run: bool = False) -> Journal:
+    """A journal that is being made; what a killed planner left goes. That of a dry run lies outside the store."""
+    if dry_run:
+        return Journal(root, tempfile.mkdtemp(prefix="flintmq-salvage-", suffix=".new"), effects)
+    base = os.path.join(root, QUARANTINE)
+    effects.mkdirs(base)
+    numbers = [int(name[8:]) for name in effects.listdir(base) if _NAME.fullmatch(name)]
+    folder = os.path.join(base, f"salvage-{max(numbers, default=0) + 1:04d}.new")
+    shutil.rmtree(folder, ignore_errors=True)
+    effects.mkdirs(folder)
+    return Journal(root, folder, effects)
+
+
+def drop(journal: Journal) -> None:
+    """A journal that shall not be carried out."""
+    shutil.rmtree(journal.folder, ignore_errors=True)
+    base = os.path.dirname(journal.folder)
+    if os.path.basename(base) == QUARANTINE and not os.listdir(base):
+        os.rmdir(base)

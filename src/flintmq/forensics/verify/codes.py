@@ -1,0 +1,233 @@
+"""The codes of verify: what each defect means, costs and asks for, and what each note means.
+
+docs/operations/verify.md holds these tables (`python -m flintmq.forensics.verify.codes` prints them; a test compares).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+
+class Code(NamedTuple):
+    """One kind of defect."""
+
+    meaning: str
+    cost: str
+    advice: str
+
+
+_SALVAGE: Final = "`flintmq salvage`"
+_REBUILD: Final = f"{_SALVAGE} --in-place mends it; `flintmq rebuild` makes queues and index anew in a directory"
+
+DEFECTS: Final[dict[str, Code]] = {
+    # -- commit log
+    "record-damaged": Code(
+        "A stretch of the log holds no record that counts, although records follow or it was flushed.",
+        "its messages are lost; a start of RocketMQ that checks this file cuts the log here and drops all that follows",
+        f"before any broker starts on it: {_SALVAGE} --into DIR saves the rest, --in-place lets a broker start",
+    ),
+    "log-unordered": Code(
+        "After an unclean stop, a sector was never written although later ones were.",
+        "the records behind it were never acknowledged as flushed; recovery cuts the log here",
+        "nothing, if the store stopped by a power cut; else treat it as `record-damaged`",
+    ),
+    "log-gap": Code(
+        "A file of the log is missing, or two overlap: each name must be the name before plus the file size.",
+        "every message of the missing range is lost; RocketMQ starts and stops reading at the gap",
+        f"bring the file back from a backup or a replica; else {_SALVAGE} saves the rest",
+    ),
+    "log-file-size": Code(
+        "A log file has another size than the others (or than the key that was given).",
+        "RocketMQ refuses to start; messages in a part cut off are lost",
+        f"bring it back from a backup, else {_SALVAGE} saves the rest; a changed `mappedFileSizeCommitLog`: `--set`",
+    ),
+    "log-file-unreadable": Code(
+        "A log file cannot be read: permissions, an I/O error, not a regular file.",
+        "its messages cannot be checked",
+        "mend permissions or disk and verify again",
+    ),
+    "blank-size": Code(
+        "An end-of-file record does not say how many bytes are left in the file.",
+        "nothing while reading: both FlintMQ and RocketMQ go on with the next file",
+        f"none is needed ({_SALVAGE} --in-place corrects it); look at the disk or copy that changed it",
+    ),
+    # -- consume queues
+    "queue-missing": Code(
+        "The log has messages for a queue of a configured topic, and the queue has no files.",
+        "consumers of the queue get none of its messages",
+        _REBUILD,
+    ),
+    "queue-gap": Code(
+        "A file of a queue is missing, or has a name that does not fit the file size.",
+        "messages of the missing range are not served",
+        _REBUILD,
+    ),
+    "queue-file-size": Code(
+        "A queue file has another size than the others (or than the key that was given).",
+        "RocketMQ refuses to start",
+        _REBUILD,
+    ),
+    "queue-file-unreadable": Code(
+        "A queue file cannot be read: permissions, an I/O error, not a regular file.",
+        "its units cannot be checked",
+        "mend permissions or disk and verify again",
+    ),
+    "unit-missing": Code(
+        "A record of the log has no unit in its queue, and the next start would not dispatch it.",
+        "consumers never get the message; reads by queue offset miss it",
+        _REBUILD,
+    ),
+    "unit-extra": Code(
+        "A unit before the queue's end points at no record of this queue in the log.",
+        "a reader finds nothing, or another message, at this queue offset",
+        _REBUILD + "; if a record was changed (its topic, queue id or offset), look at the log first",
+    ),
+    "unit-wrong": Code(
+        "A unit and its record differ in position, size, tags code or time.",
+        "the message is not served, or tag filters pass it over",
+        _REBUILD,
+    ),
+    "unit-displaced": Code(
+        "Units stand at another queue offset than their records carry (RocketMQ appends after a hole).",
+        "queue offsets shift: committed offsets point at other messages, an offset is given twice",
+        _REBUILD,
+    ),
+    "ext-wrong": Code(
+        "A unit's address leads to no unit of the extension queue, or to one of another record.",
+        "filters by tags or properties pass the message over",
+        _REBUILD,
+    ),
+    # -- index
+    "index-file": Code(
+        "An index file has a size or name that does not fit, or cannot be read.",
+        "queries by key miss everything that it covers",
+        _REBUILD,
+    ),
+    "index-header": Code(
+        "A number in an index file's header is not what its items give.",
+        "queries by key and time pass over the file or a part of it",
+        _REBUILD,
+    ),
+    "index-order": Code(
+        "Index files overlap: one begins before the one before it ends.",
+        "queries can answer twice or miss",
+        _REBUILD,
+    ),
+    "index-missing": Code(
+        "A key of a record has no item, although the index covers the record.",
+        "a query by this key misses the message",
+        _REBUILD,
+    ),
+    "index-extra": Code(
+        "An item stands for no key of any record at its place.",
+        "a query can step through it for nothing; the real key is compared, so no wrong answer comes of it",
+        _REBUILD,
+    ),
+    "index-wrong": Code(
+        "An item's hash or time is not that of the record's key.",
+        "a query by this key or time range misses the message",
+        _REBUILD,
+    ),
+    "index-chain": Code(
+        "An item's link to the item before it in its slot is wrong; links must strictly descend.",
+        "queries miss every older key of the slot; RocketMQ can spin for ever in a loop",
+        _REBUILD,
+    ),
+    "index-slot": Code(
+        "A hash slot does not lead to its newest item.",
+        "queries miss every key of the slot",
+        _REBUILD,
+    ),
+    # -- small files
+    "checkpoint-bad": Code(
+        "The checkpoint is too short or holds a negative number.",
+        "RocketMQ fails to start or replays more of the log than it needs",
+        f"{_SALVAGE} --in-place, or delete the file: RocketMQ then replays the log from its start",
+    ),
+    "checkpoint-ahead": Code(
+        "The checkpoint tells of records that the log does not have: flushed, dispatched or confirmed beyond its end.",
+        "the end of the log is missing: messages that were flushed are lost",
+        "look for a log file that was lost in a copy; bring it back before a broker starts",
+    ),
+    "mark-bad": Code(
+        "FlintMQ's own mark of how far the log was flushed has a wrong checksum or shape.",
+        "nothing is lost: the checkpoint's times are used instead, which know less exactly what was flushed",
+        "delete the file",
+    ),
+    "config-bad": Code(
+        "A configuration file is not what RocketMQ writes: no JSON of its dialect, or values of the wrong kind.",
+        "RocketMQ falls back to the `.bak` file, else starts without these settings",
+        f"mend the file; {_SALVAGE} --in-place copies the `.bak` over it",
+    ),
+    "offset-ahead": Code(
+        "A committed offset (consumer group or delay level) lies behind the end of its queue.",
+        "new messages up to that offset are never consumed by this group, or RocketMQ resets it",
+        f"check the queue's end first; {_SALVAGE} --in-place sets the offset to it",
+    ),
+    "timer-log": Code(
+        "The timer log holds a unit that cannot be, or one whose record is not in the log.",
+        "timed messages are not delivered, or delivery stops there",
+        f"RocketMQ makes both anew from the timer topic when they are gone; {_SALVAGE} --in-place moves them away",
+    ),
+    "timer-wheel": Code(
+        "A slot of the timer wheel does not agree with the timer log, or the file has a wrong size.",
+        "timed messages of this slot are not delivered",
+        "as for `timer-log`",
+    ),
+}
+
+NOTES: Final[dict[str, str]] = {
+    "abort": "The `abort` file is there: the store is in use or did not stop cleanly.",
+    "live": "Some process holds the store's lock. What it writes meanwhile is not judged.",
+    "spare-file": "A log file of zeros behind the last used one, made ahead of need.",
+    "empty-file": "An empty file, which RocketMQ deletes at start.",
+    "torn-tail": "Bytes behind the log's end that are no record: the last write was cut short.",
+    "stale-tail": "Old records behind the log's end, left over from an earlier cut.",
+    "time-step": "A record was stored at an earlier time than the one before it: the broker's clock was set back.",
+    "vanished": "A log file was deleted while the log was read, as retention does.",
+    "text-odd": "A topic is empty, or a topic or property string is not UTF-8 or holds a NUL.",
+    "topic-name": "A topic's name cannot be a directory; its records have no queue.",
+    "no-queues": "There are no consume queues at all; they can be made from the log.",
+    "queue-unconfigured": "The log has messages of a topic that is no longer configured and has no queue.",
+    "queue-restarted": "A queue's offsets begin again in the log: the topic was deleted and made anew.",
+    "units-pre-blank": "Units that fill the start of a queue whose first messages are gone.",
+    "units-expired": "Units of a part of the log that has been deleted.",
+    "units-ghost": "Units behind the last one that the log gives their queue, left over from a cut of the log.",
+    "units-lost": "Units of messages in a damaged stretch of the log: they tell what was lost.",
+    "units-pending": "Records without a unit, which the next start will dispatch (`abort` is there).",
+    "units-doubled": "Units at the offsets of lost messages, which `salvage --in-place` lets lead to the next message.",
+    "lmq-displaced": "A light queue's units stand at other offsets than their records carry.",
+    "delay-level": "Times of delivery that fit another `messageDelayLevel` than the one known.",
+    "index-uncovered": "A stretch of the log that no index file covers; RocketMQ drops such after an unclean stop.",
+    "index-pending": "Keys without an item, which the next start will enter (`abort` is there).",
+    "index-expired": "Items of a part of the log that has been deleted.",
+    "index-ghost": "Items behind the last key of the log, left over from a cut of the log.",
+    "index-lost": "Items of messages in a damaged stretch of the log.",
+    "index-doubled": "Keys entered twice, as RocketMQ does after an unclean stop.",
+    "checkpoint-missing": "There is no checkpoint; RocketMQ makes one at start.",
+    "checkpoint-rest": "The checkpoint holds more than the six numbers known.",
+    "unknown-file": "A file or directory that RocketMQ 5.3.3 to 5.5.0 do not make.",
+    "not-checked": "A part of the store that verify does not look into.",
+}
+
+
+def tables() -> str:
+    """The two tables of docs/operations/verify.md."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "| defect | meaning | cost | what to do |"
+    yield "|---|---|---|---|"
+    for name, code in DEFECTS.items():
+        yield f"| `{name}` | {code.meaning} | {code.cost} | {code.advice} |"
+    yield ""
+    yield "| note | meaning |"
+    yield "|---|---|"
+    for name, meaning in NOTES.items():
+        yield f"| `{name}` | {meaning} |"
+
+
+if __name__ == "__main__":
+    print(tables(), end="")

@@ -1,0 +1,61 @@
+"""What derived files are judged by, besides the records themselves: the log's bounds, its damage, its last stop."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from flintmq.forensics.verify.findings import Findings
+
+MOST_RANGES = 100_000
+
+
+class Ranges:
+    """Ranges of log offsets, added in ascending order. Beyond 100,000 the last one is stretched instead."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._ends: list[int] = []
+
+    def add(self, start: int, end: int) -> None:
+        """Take [start, end), which begins at or behind the ranges before."""
+        if self._ends and (start <= self._ends[-1] or len(self._ends) >= MOST_RANGES):
+            self._ends[-1] = max(self._ends[-1], end)
+        else:
+            self._starts.append(start)
+            self._ends.append(end)
+
+    def state(self) -> list[list[int]]:
+        """All of it, for JSON."""
+        return [self._starts, self._ends]
+
+    def restore(self, state: list[list[int]]) -> None:
+        """Become what `state` gave."""
+        self._starts, self._ends = list(state[0]), list(state[1])
+
+    def __contains__(self, offset: int) -> bool:
+        at = bisect_right(self._starts, offset) - 1
+        return at >= 0 and offset < self._ends[at]
+
+
+@dataclass
+class Ground:
+    """The ground on which units and items are judged.
+
+    Attributes:
+        findings: takes what is found.
+        log_begin: log offset of the first byte there is; what points before has expired.
+        replay_from: log offset from which the next start dispatches again, None after a clean stop.
+        live: somebody writes the store now.
+        lost: ranges of the log that hold no record that counts, as the walk meets them.
+    """
+
+    findings: Findings
+    log_begin: int = 0
+    replay_from: int | None = None
+    live: bool = False
+    lost: Ranges = field(default_factory=Ranges)
+
+    def is_pending(self, offset: int) -> bool:
+        """Whether a record at this log offset may still wait for its dispatch."""
+        return self.live or (self.replay_from is not None and offset >= self.replay_from)

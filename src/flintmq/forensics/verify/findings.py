@@ -1,0 +1,106 @@
+"""What verify finds: defects, and notes that are none.
+
+A defect is a contradiction that a healthy store, clean or crashed, does not have; it makes the exit code 1. A note is
+worth telling and harmless. Codes are stable and listed in `codes.py`, which docs/operations/verify.md is made from.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import astuple, dataclass, field
+from typing import Any
+
+from flintmq.forensics.verify.codes import DEFECTS, NOTES
+
+KEPT_DEFECTS = 10_000  # kept one by one; beyond that they are only counted
+KEPT_NOTES = 1_000
+TEXT_LIMIT = 200  # characters of expected, found, cost and of a note that are kept
+
+
+@dataclass(frozen=True, slots=True)
+class Defect:
+    """One contradiction.
+
+    Attributes:
+        code: a key of codes.DEFECTS.
+        file: path of the file that holds it.
+        position: byte position in that file; None where a whole file or directory is meant.
+        expected: what should be there.
+        found: what is there.
+        cost: what it costs whoever uses the store.
+    """
+
+    code: str
+    file: str
+    position: int | None
+    expected: str
+    found: str
+    cost: str
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something worth telling that is no defect. `code` is a key of codes.NOTES."""
+
+    code: str
+    text: str
+    file: str | None = None
+    position: int | None = None
+
+
+@dataclass
+class Findings:
+    """Collects defects and notes; keeps the first ones of each and counts all."""
+
+    defects: list[Defect] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    defect_counts: Counter[str] = field(default_factory=Counter)
+    note_counts: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def defect_count(self) -> int:
+        """All defects, those that were not kept included."""
+        return self.defect_counts.total()
+
+    def defect(
+        self, code: str, file: str, position: int | None, *, expected: str, found: str, cost: str | None = None
+    ) -> None:
+        """Take a defect; `cost` is the code's usual one unless given."""
+        usual = DEFECTS[code].cost
+        self.defect_counts[code] += 1
+        if len(self.defects) < KEPT_DEFECTS:
+            texts = (cut(text) for text in (expected, found, cost or usual))
+            self.defects.append(Defect(code, file, position, *texts))
+
+    def note(self, code: str, text: str, file: str | None = None, position: int | None = None) -> None:
+        """Take a note."""
+        assert code in NOTES, code
+        self.note_counts[code] += 1
+        if len(self.notes) < KEPT_NOTES:
+            self.notes.append(Note(code, cut(text), file, position))
+
+    def forget(self, *codes: str) -> None:
+        """Take back all notes with these codes."""
+        self.notes[:] = [note for note in self.notes if note.code not in codes]
+        for code in codes:
+            self.note_counts.pop(code, None)
+
+    def state(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {
+            "defects": [astuple(defect) for defect in self.defects],
+            "notes": [astuple(note) for note in self.notes],
+            "defect_counts": dict(self.defect_counts),
+            "note_counts": dict(self.note_counts),
+        }
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Become what `state` gave; what was found since then is forgotten."""
+        self.defects[:] = [Defect(*values) for values in state["defects"]]
+        self.notes[:] = [Note(*values) for values in state["notes"]]
+        self.defect_counts, self.note_counts = Counter(state["defect_counts"]), Counter(state["note_counts"])
+
+
+def cut(text: str) -> str:
+    """`text`, shortened to what a finding may hold."""
+    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"

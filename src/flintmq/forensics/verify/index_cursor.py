@@ -1,0 +1,287 @@
+"""One index file as verify reads it: items in the order of their making, with the chains they must form.
+
+`heads` holds the newest item of each slot as the items passed so far make it. Each item must link to the head of its
+slot; at the file's end the heads must be what the slots on disk say, and the header what the items give.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from array import array
+from collections.abc import Iterator
+from typing import Any
+
+from flintmq.errors import StoreAccessError
+from flintmq.forensics.verify.context import Ground
+from flintmq.forensics.verify.queue_files import Disk
+from flintmq.format import index
+from flintmq.kernels import index_check as kernel
+from flintmq.store.layout.directories import IndexGeometry
+
+WINDOW = 8192  # items read at once
+SLOTS_AT_ONCE = 65536
+MOST_DEFECTS = 1000  # in one file; then its other items are left out
+_SIZE = index.ITEM.size
+_NOTHING = bytes(_SIZE)
+
+
+class IndexItems:
+    """The items of one index file, and a cursor on them.
+
+    Args:
+        path: the file.
+        header: its header.
+        shape: how it is divided.
+        before: the file before it, if there is one: a new file counts the seconds of its first item from there.
+        disk: reads.
+        ground: what it is judged by.
+
+    Attributes:
+        number: the item at the cursor; `stop` behind the last one.
+        begin: store time in ms from which seconds are counted.
+        last_offset: log offset of the item before, 0 at first.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        header: index.Header,
+        shape: IndexGeometry,
+        before: IndexItems | None,
+        disk: Disk,
+        ground: Ground,
+    ) -> None:
+        self.path, self.header, self.shape, self.before = path, header, shape, before
+        self.disk, self.ground = disk, ground
+        self.stop = min(header.next_item, shape.items)
+        self.number, self.begin, self.last_offset = 1, header.begin_timestamp, 0
+        self.first_offset: int | None = None
+        self.last_time: int | None = None
+        self.heads = array("i")
+        self.gap = True  # no item of the key before is known: seconds of the first item may count from anywhere
+        self._window, self._first = memoryview(b""), 1
+        self._defects = 0
+        self.assumed: dict[int, int] = {}  # items taken for another hash than theirs
+        self.dropped: list[tuple[int, int]] = []  # (first, count) of empty items passed over
+
+    def open(self) -> None:
+        """Make ready for the first item: the heads take four bytes a slot, while this file is looked at."""
+        self.heads = array("i", bytes(4 * self.shape.slots))
+        if self.header.index_count > self.shape.items:
+            at = index.HEADER.offset("index_count")
+            self._defect("index-header", at, f"a count up to {self.shape.items}", f"{self.header.index_count}")
+
+    # -- items -----------------------------------------------------------------------------------------------------
+
+    def window(self) -> tuple[memoryview, int]:
+        """Bytes of the items from the cursor on, as many as are at hand, and their number."""
+        at = (self.number - self._first) * _SIZE
+        if at >= len(self._window):
+            self._first = self.number
+            count = min(WINDOW, self.stop - self.number)
+            self._window = memoryview(self._bytes(index.item_position(self.number, self.shape.slots), count * _SIZE))
+            at = 0
+        rest = self._window[at:]
+        return rest, len(rest) // _SIZE
+
+    def _bytes(self, position: int, count: int) -> bytes:
+        try:
+            data = self.disk.pread(self.path, os.path.dirname(self.path), count, position)
+        except StoreAccessError as error:
+            self._defect("index-file", position, "a file that can be read", str(error))
+            data = b""
+        return data.ljust(count, b"\0")
+
+    @property
+    def item(self) -> index.Item:
+        """The item at the cursor."""
+        return index.ITEM.unpack(self.window()[0])
+
+    @property
+    def offset(self) -> int:
+        """Log offset of the item at the cursor."""
+        return self.item.physical_offset
+
+    def peek(self, count: int) -> Iterator[index.Item]:
+        """Up to `count` items behind the one at the cursor, as far as they are at hand."""
+        data, some = self.window()
+        return index.ITEM.iter(data, _SIZE, min(some, count + 1) * _SIZE)
+
+    def empty_run(self) -> int:
+        """How many items from the cursor on are all zeros, as far as they are at hand."""
+        data, count = self.window()
+        if data[:_SIZE] != _NOTHING:
+            return 0
+        rest = bytes(data).lstrip(b"\0")
+        return (len(data) - len(rest)) // _SIZE if rest else count
+
+    # -- moving on -------------------------------------------------------------------------------------------------
+
+    def met(self, count: int, offset: int, time: int | None) -> None:
+        """The kernel has passed `count` items; the last one stands for the record at `offset`, stored at `time`."""
+        self.number += count
+        self.last_offset, self.last_time = offset, time
+
+    def take(self, time: int | None, key_hash: int | None = None) -> None:
+        """Pass the item at the cursor after a look at its seconds and its link.
+
+        Args:
+            time: store time in ms of the record it stands for; None if that is not known.
+            key_hash: the hash it should have; None: the one it has.
+        """
+        item, key = self.item, key_hash
+        if key is None:
+            key = item.key_hash
+        elif key != item.key_hash:
+            self.assumed[self.number] = key
+        if self.number == 1:
+            self._first_item(item, time)
+        elif item.seconds < 0 or (time is not None and item.seconds != index.seconds(time, self.begin)):
+            self._wrong_field("index-wrong", "seconds", index.seconds(time or 0, self.begin), item.seconds)
+        if key >= 0:
+            slot = key % self.shape.slots
+            if item.previous != self.heads[slot]:
+                self._wrong_field("index-chain", "previous", self.heads[slot], item.previous)
+            self.heads[slot] = self.number
+        self.last_offset, self.last_time = item.physical_offset, time
+        self.number += 1
+
+    def _first_item(self, item: index.Item, time: int | None) -> None:
+        """The first item sets the header's begin; its own seconds count from the end of the file before."""
+        self.first_offset = item.physical_offset
+        if time is None:
+            return
+        if time != self.header.begin_timestamp:
+            self._defect("index-header", 0, f"begin timestamp {time}", f"{self.header.begin_timestamp}")
+        self.begin = time
+        if self.gap or self.before is None:
+            if item.seconds < 0:
+                self._wrong_field("index-wrong", "seconds", 0, item.seconds)
+            return
+        due = index.seconds(time, self.before.header.end_timestamp)
+        if item.seconds != due:
+            self._wrong_field("index-wrong", "seconds", due, item.seconds)
+
+    def drop(self, count: int = 1) -> None:
+        """Pass items that are wrong and told; their links are not looked at."""
+        if self.window()[0][:_SIZE] == _NOTHING:
+            self.dropped.append((self.number, count))
+        for item in index.ITEM.iter(self.window()[0], 0, count * _SIZE):
+            if item.key_hash >= 0 and item != (0, 0, 0, 0):
+                self.heads[item.key_hash % self.shape.slots] = self.number
+            if self.number == 1:
+                self.first_offset = item.physical_offset
+            self.number += 1
+            self.last_time = None
+        self.last_offset = max(self.last_offset, 0)
+
+    def place(self) -> tuple[str, int]:
+        """File and position of the item at the cursor."""
+        return self.path, index.item_position(self.number, self.shape.slots)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether no further item fits."""
+        return self.stop >= self.shape.items
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether so much is wrong that the rest is not worth looking at."""
+        return self._defects >= MOST_DEFECTS
+
+    # -- a part of the log -----------------------------------------------------------------------------------------
+
+    def state(self) -> list[Any]:
+        """How far the cursor is, for JSON; the heads come from the file again."""
+        numbers = [self.number, self.begin, self.first_offset, self.last_offset, self.last_time, self.gap]
+        return [self.path, numbers, self._defects, list(self.assumed.items()), self.dropped]
+
+    def restore(self, state: list[Any]) -> None:
+        """Go on from what `state` gave, in a file that has been opened."""
+        _, (stop, begin, first, last, time, gap), self._defects, assumed, dropped = state
+        self.assumed, self.dropped = dict(assumed), [(first, count) for first, count in dropped]
+        odd = {first: (count, -1) for first, count in self.dropped}
+        odd |= {number: (1, key) for number, key in self.assumed.items()}
+        while self.number < stop:
+            if self.number not in odd:
+                data, count = self.window()
+                count = min(count, min((number for number in odd if number > self.number), default=stop) - self.number)
+                same = kernel.skip(data, count, self.number, self.heads, 0, 1 << 62)
+                self.number += same
+                if same:
+                    continue
+            count, key = odd.get(self.number) or (1, self.item.key_hash)
+            if key >= 0:
+                self.heads[key % self.shape.slots] = self.number
+            self.number += count
+        self.begin, self.first_offset, self.last_offset, self.last_time, self.gap = begin, first, last, time, gap
+
+    # -- findings --------------------------------------------------------------------------------------------------
+
+    def _defect(self, code: str, position: int | None, expected: str, found: str) -> None:
+        self._defects += 1
+        self.ground.findings.defect(code, self.path, position, expected=expected, found=found)
+
+    def _wrong_field(self, code: str, field: str, expected: int, found: int) -> None:
+        position = self.place()[1] + index.ITEM.offset(field)
+        self._defect(code, position, f"{field} {expected} in item {self.number}", str(found))
+
+    def wrong(self, code: str, expected: str, found: str) -> None:
+        """Tell that the item at the cursor is wrong."""
+        self._defect(code, self.place()[1], f"{expected} in item {self.number}", found)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """All items are passed: compare slots and header with what they give."""
+        if not self.hopeless:
+            self._header()
+            self._slots()
+        self.heads, self._window = array("i"), memoryview(b"")
+
+    def _header(self) -> None:
+        header, writing = self.header, self.ground.live and not self.is_full
+        if writing or self.stop <= 1:
+            return
+        used = self.shape.slots - self.heads.count(0)
+        for field, due in (
+            ("begin_physical_offset", self.first_offset),
+            ("end_physical_offset", self.last_offset),
+            ("end_timestamp", self.last_time),
+            ("slots_used", used),
+        ):
+            found = getattr(header, field)
+            if due is not None and found != due:
+                self._defect("index-header", index.HEADER.offset(field), f"{field} {due}", str(found))
+
+    def _slots(self) -> None:
+        for first in range(0, self.shape.slots, SLOTS_AT_ONCE):
+            count = min(SLOTS_AT_ONCE, self.shape.slots - first)
+            found = array("i", self._bytes(index.slot_position(first), 4 * count))
+            if sys.byteorder == "little":
+                found.byteswap()
+            due = self.heads[first : first + count]
+            if found == due:
+                continue
+            for i in range(count):
+                if found[i] != due[i] and not self._unfinished(found[i], due[i]):
+                    self._defect(
+                        "index-slot",
+                        index.slot_position(first + i),
+                        f"item {due[i]} in slot {first + i}",
+                        f"item {found[i]}",
+                    )
+                if self.hopeless:
+                    return
+
+    def _unfinished(self, found: int, due: int) -> bool:
+        """A slot that an unclean stop, or a writer at this moment, set before it counted the item."""
+        if (
+            found < self.stop
+            or found >= self.shape.items
+            or not (self.ground.live or self.ground.replay_from is not None)
+        ):
+            return False
+        item = index.ITEM.unpack(self._bytes(index.item_position(found, self.shape.slots), _SIZE))
+        return self.ground.live or item.previous == due

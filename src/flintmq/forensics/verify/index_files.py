@@ -1,0 +1,175 @@
+"""Which index files there are, and how each is divided, as far as it can be told."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import NamedTuple
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import ConfigError, StoreAccessError
+from flintmq.forensics.verify.context import Ground
+from flintmq.forensics.verify.index_cursor import IndexItems
+from flintmq.forensics.verify.queue_files import BLOCK_BYTES, Disk
+from flintmq.format import index
+from flintmq.store.layout import directories
+from flintmq.store.layout.directories import IndexGeometry
+
+SAMPLED = 64  # items that are looked at to judge a guess
+_KEYS = ("maxHashSlotNum", "maxIndexNum")
+
+
+class _Found(NamedTuple):
+    path: str
+    size: int
+    header: index.Header
+    shape: IndexGeometry
+
+
+def index_items(root: str, config: StoreConfig, disk: Disk, ground: Ground) -> Iterator[IndexItems]:
+    """The index files that hold items, in log order; what is wrong with the others is told."""
+    folder = os.path.join(root, directories.INDEX)
+    paths = []
+    for name in disk.effects.listdir(folder):
+        path = os.path.join(folder, name)
+        if index.NAME.fullmatch(name):
+            paths.append(path)
+        else:
+            ground.findings.note("unknown-file", f"{path} is no index file", path)
+    found = [file for path in paths if (file := _open(path, config, disk, ground)) is not None]
+    found = [
+        file for file in _of_one_size(found, config, ground) if _holds_items(file, file.path == paths[-1], disk, ground)
+    ]
+    before: IndexItems | None = None
+    for file in _in_log_order(found, ground):
+        before = IndexItems(file.path, file.header, file.shape, before, disk, ground)
+        yield before
+
+
+def _holds_items(file: _Found, last: bool, disk: Disk, ground: Ground) -> bool:
+    """Whether a file holds items. Only the last one may be without; its slots are empty then."""
+    if file.header.next_item > 1 and file.shape.items > 1:
+        return True
+    at = index.HEADER.offset("index_count")
+    if file.header.index_count < 0:
+        ground.findings.defect("index-header", file.path, at, expected="a count", found=str(file.header.index_count))
+    elif not last:
+        ground.findings.defect("index-file", file.path, None, expected="items, since later files exist", found="none")
+    elif ground.replay_from is None and not ground.live:
+        used = _first_byte(file, disk)
+        if used is not None:
+            found = f"{file.header.index_count}, although position {used} is in use"
+            ground.findings.defect("index-header", file.path, at, expected="a count of items", found=found)
+    return False
+
+
+def _first_byte(file: _Found, disk: Disk) -> int | None:
+    """Where the first byte behind the header stands that is not zero; holes of a sparse file are stepped over."""
+    position: int | None = index.HEADER.size
+    below = os.path.dirname(file.path)
+    while position is not None and position < file.size:
+        position = disk.next_data(file.path, below, position)
+        data = b"" if position is None else disk.pread(file.path, below, BLOCK_BYTES, position)
+        if position is None or not data:
+            return None
+        rest = data.lstrip(b"\0")
+        if rest:
+            return position + len(data) - len(rest)
+        position += len(data)
+    return None
+
+
+def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found | None:
+    """One file with its header and division; None if it holds nothing or cannot be understood, which is told."""
+    size = disk.effects.size(path)
+    below = os.path.dirname(path)
+    if size == 0:
+        ground.findings.note("empty-file", f"{path} is empty", path)
+        return None
+    try:
+        raw = disk.pread(path, below, index.HEADER.size, 0)
+        fd = disk.descriptor(path, below)
+    except StoreAccessError as error:
+        ground.findings.defect("index-file", path, None, expected="a file that can be read", found=str(error))
+        return None
+    if size is None or len(raw) < index.HEADER.size:
+        ground.findings.defect("index-file", path, None, expected="a header of 40 bytes", found=f"{size} bytes")
+        return None
+    header = index.HEADER.unpack(raw)
+    try:
+        return _Found(path, size, header, directories.index_geometry(path, size, config, fd, disk.effects))
+    except ConfigError as error:
+        shape = _guess(path, size, header, disk)
+        if shape is not None:
+            return _Found(path, size, header, shape)
+        _not_divided(path, size, str(error), config, ground)
+        return None
+
+
+def _not_divided(path: str, size: int, why: str, config: StoreConfig, ground: Ground) -> None:
+    """Without a key nobody can know how the file is divided; with one, the file does not fit it."""
+    if any(key in config.given for key in _KEYS):
+        ground.findings.defect("index-file", path, None, expected="a file that fits the keys given", found=why)
+    else:
+        ground.findings.note(
+            "not-checked", f"{size} bytes do not tell slots and items; --set {' and '.join(_KEYS)}", path
+        )
+
+
+def _guess(path: str, size: int, header: index.Header, disk: Disk) -> IndexGeometry | None:
+    """RocketMQ's usual division, four items a slot, if it fits the size and most items look right under it.
+
+    A file with a damaged item is divided as it was before; so most, and not all.
+    """
+    slots, rest = divmod(size - index.HEADER.size, index.SLOT.size + 4 * index.ITEM.size)
+    newest = min(header.next_item, 4 * slots) - 1
+    if rest or slots < 1 or newest < 1:
+        return None
+    right = tried = 0
+    for number in range(newest, 0, -max(newest // SAMPLED, 1)):
+        raw = disk.pread(path, os.path.dirname(path), index.ITEM.size, index.item_position(number, slots))
+        if len(raw) < index.ITEM.size:
+            return None
+        item = index.ITEM.unpack(raw)
+        tried += 1
+        right += item.key_hash >= 0 and item.physical_offset >= 0 and 0 <= item.previous < number
+    return IndexGeometry(slots, 4 * slots) if right * 2 > tried else None
+
+
+def _of_one_size(found: list[_Found], config: StoreConfig, ground: Ground) -> list[_Found]:
+    """Leave out files of another size than the others, or than the keys give."""
+    given = all(key in config.given for key in _KEYS)
+    due = config.index_file_size if given else directories.common_size((file.size for file in found), 0)
+    for file in found:
+        if file.size != due:
+            ground.findings.defect("index-file", file.path, None, expected=f"{due} bytes", found=f"{file.size} bytes")
+    return [file for file in found if file.size == due]
+
+
+def _in_log_order(found: list[_Found], ground: Ground) -> list[_Found]:
+    """By name, as RocketMQ has them, unless local time went back (a change of zone) and offsets give a better order."""
+    holding = [file for file in found if file.header.next_item > 1]
+    if not _overlaps(holding):
+        return holding
+    by_offset = sorted(holding, key=lambda file: file.header.begin_physical_offset)
+    if not _overlaps(by_offset):
+        return by_offset
+    for file in _overlaps(holding):
+        ground.findings.defect(
+            "index-order",
+            file.path,
+            index.HEADER.offset("begin_physical_offset"),
+            expected="a begin behind the end of the file before",
+            found=f"log offset {file.header.begin_physical_offset}",
+        )
+    return holding
+
+
+def _overlaps(files: list[_Found]) -> list[_Found]:
+    """Files that begin before the one before them ends."""
+    return [
+        file
+        for before, file in pairwise(files)
+        if file.header.begin_physical_offset < before.header.end_physical_offset
+    ]

@@ -1,0 +1,167 @@
+"""The commit log's own checks: files and their chain, the walk's report, end-of-file records, odd text."""
+
+from __future__ import annotations
+
+import os
+
+from flintmq.errors import StoreAccessError
+from flintmq.forensics.verify.context import Ground
+from flintmq.forensics.verify.findings import Findings
+from flintmq.format.record import MAGIC_BLANK
+from flintmq.kernels import odd_text as kernel
+from flintmq.message import stored_message
+from flintmq.storage.filesystem import Effects
+from flintmq.store.commitlog.end_of_log import LOST, Verdict
+from flintmq.store.commitlog.files import LogFile, LogFiles, file_start
+from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.walk import NO_FILE, Piece
+
+MISSING_FILE = "missing file"  # the walker's word for a gap
+ODD_TEXTS = 20  # records with odd text that are told one by one
+
+
+class LogReport(Report):
+    """Turns what a walk reports into findings, and keeps the damaged ranges for those who judge derived files."""
+
+    def __init__(self, ground: Ground) -> None:
+        super().__init__()
+        self.ground = ground
+
+    def damage(self, damage: Damage) -> None:
+        """A stretch without records that count."""
+        self.damage_count += 1
+        self.lost_bytes += damage.lost
+        self.ground.lost.add(damage.offset, damage.offset + damage.lost)
+        if damage.reason in (MISSING_FILE, NO_FILE):
+            return  # check_files tells it
+        if damage.reason.startswith(LOST):
+            self.ground.findings.defect(
+                "log-gap", damage.file, None, expected="the log's next file", found=damage.reason
+            )
+            return
+        unordered = damage.reason.startswith(Verdict.UNORDERED.value)
+        self.ground.findings.defect(
+            "log-unordered" if unordered else "record-damaged",
+            damage.file,
+            damage.position,
+            expected=f"a record at log offset {damage.offset}",
+            found=f"{damage.reason}; {damage.lost} bytes without a record that counts",
+        )
+
+    def note(self, code: str, text: str) -> None:
+        """A note of the walker, whose codes have underscores."""
+        self.note_counts[code] += 1
+        self.ground.findings.note(code.replace("_", "-"), text)
+
+
+def check_files(log: LogFiles, directories: list[str], findings: Findings, effects: Effects) -> None:
+    """The names and sizes of the log's files: one size, no gap, no overlap, nothing else beside them."""
+    for path in log.doubled:
+        findings.defect("log-gap", path, None, expected="one file of this name", found="another in a second directory")
+    for number, file in enumerate(log.files):
+        last = number + 1 == len(log.files)
+        if file.size == 0 and last:
+            findings.note("empty-file", f"{file.path} is empty", file.path)
+        elif file.size != log.file_size:
+            findings.defect(
+                "log-file-size", file.path, None, expected=f"{log.file_size} bytes", found=f"{file.size} bytes"
+            )
+        before = log.files[number - 1] if number else None
+        if before is not None and file.start != before.start + log.file_size:
+            due = before.start + log.file_size
+            findings.defect("log-gap", file.path, None, expected=f"name {due:020}", found=f"name {file.start:020}")
+    for directory in directories:
+        for name in effects.listdir(directory):
+            path = os.path.join(directory, name)
+            if file_start(name) is None:
+                findings.note("unknown-file", f"{path} is no log file; RocketMQ may refuse to start", path)
+            elif effects.size(path) is None and name in effects.listdir(directory):
+                findings.defect("log-file-unreadable", path, None, expected="a regular file", found="something else")
+
+
+class LogCheck:
+    """Looks at every piece of a walk: end-of-file records between files, text that is not UTF-8.
+
+    Attributes:
+        records: how many there were.
+        end: log offset behind the last one.
+        last_time: the latest store time in ms, 0 without records.
+    """
+
+    def __init__(self, log: LogFiles, ground: Ground) -> None:
+        self.log, self.ground, self.findings = log, ground, ground.findings
+        self.records = 0
+        self.end = log.min_offset
+        self.last_time = 0
+        self._file: LogFile | None = None
+        self._odd = 0
+
+    def state(self) -> list[int | None]:
+        """All of it, for JSON."""
+        return [self.records, self.end, self.last_time, self._odd, self._file.start if self._file is not None else None]
+
+    def restore(self, state: list[int | None]) -> None:
+        """Become what `state` gave."""
+        self.records, self.end, self.last_time, self._odd = (int(number or 0) for number in state[:4])
+        self._file = self.log.find(state[4]) if state[4] is not None else None
+
+    def take(self, piece: Piece) -> None:
+        """Look at one piece."""
+        if self._file is not None and piece.file.start != self._file.start:
+            self._blank(self._file)
+        self._file = piece.file
+        self.records += piece.count
+        self.end = piece.base + piece.end
+        at = 0
+        while True:
+            at, self.last_time, odd = kernel.scan(piece.data, piece.positions, at, piece.count, self.last_time)
+            if not odd:
+                return
+            self._odd_text(piece, at)
+            at += 1
+
+    def _odd_text(self, piece: Piece, at: int) -> None:
+        self._odd += 1
+        if self._odd <= ODD_TEXTS:
+            offset = piece.base + piece.positions[at]
+            topic = stored_message(piece.data, piece.positions[at]).topic
+            text = f"log offset {offset}: topic {topic[:60]!r} or its properties are no text, or hold a NUL"
+            self.findings.note("text-odd", text, piece.file.path, offset - piece.file.start)
+
+    def _blank(self, file: LogFile) -> None:
+        """The end-of-file record behind the last record of a file, if one stands there."""
+        position = self.end - file.start
+        head = head_at(self.log, file, position)
+        size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:], "big")
+        if magic == MAGIC_BLANK and size != file.size - position:
+            self.findings.defect(
+                "blank-size", file.path, position, expected=f"{file.size - position} bytes left", found=f"{size}"
+            )
+
+    def finish(self) -> None:
+        """The walk has ended."""
+        if self._file is not None:
+            self._blank(self._file)
+        if self._odd > ODD_TEXTS:
+            self.findings.note("text-odd", f"{self._odd - ODD_TEXTS} further records with odd text")
+
+
+def check_spares(log: LogFiles, end: int, ground: Ground) -> None:
+    """Files behind the log's end, made ahead of need: RocketMQ has up to two while it runs."""
+    for file in log.files:
+        if file.start < end or file.start == log.min_offset:
+            continue
+        if head_at(log, file, 0) == bytes(8):
+            ground.findings.note("spare-file", f"{file.path} holds nothing yet", file.path)
+        elif file.size and file.start not in ground.lost:
+            text = f"{file.path}: bytes behind the log's end that are no record"
+            ground.findings.note("torn-tail", text, file.path)
+
+
+def head_at(log: LogFiles, file: LogFile, position: int, count: int = 8) -> bytes:
+    """Some bytes of a log file, fewer where it ends or cannot be read (which the walk has told)."""
+    try:
+        with log.effects.reading(file.path) as fd:
+            return log.effects.pread(fd, count, position)
+    except (FileNotFoundError, StoreAccessError):
+        return b""

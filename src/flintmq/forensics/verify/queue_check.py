@@ -1,0 +1,290 @@
+"""Compare the units that the log gives a queue with the units on disk, both ways.
+
+`UnitCheck.expect` takes the units of one queue in log order and a cursor moves along the files: whole runs of equal
+bytes at once, one unit at a time only where something differs. Every unit that the cursor passes is accounted for: it
+is the one expected, it is harmless (pre-blank, expired, of a message in a damaged stretch), or it is a defect. What is
+behind the cursor at the end has no record: ghosts, left over from a cut of the log.
+
+Where a unit and a record do not meet, the record's queue offset and what comes next on both sides tell which one is too
+many. RocketMQ appends units after a hole, so whole stretches can be displaced by a few places; and a topic that is
+deleted and made anew begins again at offset 0 while the log still holds its old records. Both are followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from flintmq.forensics.verify.context import Ground
+from flintmq.forensics.verify.queue_files import UnitFiles
+from flintmq.forensics.verify.queue_findings import POINTER, QueueKind, UnitFindings
+from flintmq.format import consume_queue_ext as ext
+from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
+from flintmq.format.consume_queue import UNIT
+from flintmq.store.consumequeue.reader import ExtQueue
+from flintmq.store.layout.queue_name import QueueName
+
+FIRST_RUN, LONGEST_RUN = 64, 8192  # units compared at once
+LOOK_AHEAD = 512  # expected units that are searched for the one found
+LOOK_BEHIND = 256  # units of batch and light queues that are searched for the one expected
+_KEY: Final = POINTER.size  # a unit is recognised by the place and size of its record
+
+
+class UnitCheck:
+    """One queue under comparison.
+
+    Args:
+        name: topic and queue id.
+        files: what is on disk.
+        kind: what kind of queue it is.
+        ground: what it is judged by.
+        extension: the queue's extension files, where units hold addresses.
+
+    Attributes:
+        cursor: number of the unit on disk that is looked at next.
+        matched: units that stand for their record.
+        log_end: queue offset behind the last message that the log gives; set by the caller.
+    """
+
+    __slots__ = (
+        "_accounted", "_end", "_last_address", "cursor", "extension", "files", "found", "kind", "log_end", "matched",
+        "name",
+    )  # fmt: skip
+
+    def __init__(
+        self, name: QueueName, files: UnitFiles, kind: QueueKind, ground: Ground, extension: ExtQueue | None = None
+    ) -> None:
+        self.name, self.files, self.kind, self.extension = name, files, kind, extension
+        self.found = UnitFindings(name, files, kind, ground)
+        self.cursor = files.first
+        self.matched = self.log_end = self._end = 0
+        self._accounted = 0  # units before this number have been looked at; the cursor may go back, this does not
+        self._last_address = -(1 << 63) - 1
+
+    @property
+    def end(self) -> int:
+        """Queue offset behind the last message, by the log or by the files, whichever has more."""
+        return max(self.log_end, self._end, self.cursor if self.kind.indexed and self.files.spans else 0)
+
+    def state(self) -> list[Any]:
+        """How far the comparison is, for JSON."""
+        numbers = [self.cursor, self.matched, self.log_end, self._end, self._accounted, self._last_address]
+        return [numbers, self.found.state(), sorted(self.files.blocked)]
+
+    def begin_at(self, offset: int) -> None:
+        """Compare from a log offset on: files that lie whole before it are left out."""
+        self.files.leave_out(offset)
+        self.cursor = self.files.first
+
+    def restore(self, state: list[Any]) -> None:
+        """Go on from what `state` gave."""
+        self.cursor, self.matched, self.log_end, self._end, self._accounted, self._last_address = state[0]
+        self.found.restore(state[1])
+        self.files.blocked |= set(state[2])
+
+    # -- what the log gives ----------------------------------------------------------------------------------------
+
+    def expect(self, first: int, units: bytes, times: Sequence[int]) -> None:
+        """Take a run of units that the log gives this queue, behind those taken before.
+
+        Args:
+            first: queue offset of the first one; the others follow without holes. Without meaning in a batch queue.
+            units: their bytes.
+            times: store time in ms of each one's record.
+        """
+        count = len(units) // self.kind.width
+        if first > self.cursor and self.kind.placed:
+            self._pass_doubled(first, units[:_KEY])
+        i = 0
+        while i < count:
+            i = self._equal(first, units, i, count)
+            if i < count:
+                i += self._resolve(first + i, units, i, count, times)
+
+    def _pass_doubled(self, q: int, key: bytes) -> None:
+        """Pass over units before queue offset q that lead to the record at q, as salvage leaves them for lost ones."""
+        begin = q
+        while begin > self.cursor and self.files.one(begin)[:_KEY] == key:
+            begin -= 1
+        begin += self.files.one(begin)[:_KEY] != key
+        if begin < q:
+            self._account(self.cursor, begin)
+            self.found.passed["units-doubled"] += q - begin
+            self._accounted, self.cursor = max(self._accounted, q), q
+
+    def _equal(self, first: int, units: bytes, i: int, count: int) -> int:
+        """Pass over expected units that equal those at the cursor; gives the first one that does not."""
+        width, step = self.kind.width, FIRST_RUN
+        while i < count:
+            some = min(step, count - i)
+            ours, theirs = units[i * width : (i + some) * width], self.files.read(self.cursor, some)
+            same = some if ours == theirs else _same_prefix(ours, theirs, width)
+            if same:
+                self._met(first + i, same)
+                i += same
+            if same < some:
+                return i
+            step = min(step * 4, LONGEST_RUN)
+        return i
+
+    def _met(self, queue_offset: int, count: int) -> None:
+        """The next `count` units on disk are those of the records at this queue offset."""
+        self.found.met(self.cursor, count, self.cursor - queue_offset if self.kind.indexed else 0)
+        self.matched += count
+        self.cursor += count
+        self._accounted = max(self._accounted, self.cursor)
+
+    def _resolve(self, q: int, units: bytes, i: int, count: int, times: Sequence[int]) -> int:
+        """Expected unit i and the unit at the cursor differ: decide about one of them or both.
+
+        Returns:
+            How many expected units are dealt with. With 0 the cursor has moved to where they can meet.
+        """
+        width, indexed = self.kind.width, self.kind.indexed
+        expected, found = units[i * width : (i + 1) * width], self.files.one(self.cursor)
+        key = expected[:_KEY]
+        if found[:_KEY] == key:
+            self._compare(expected, found, times[i])
+            self._met(q, 1)
+            return 1
+        if indexed and q != self.cursor and self.files.one(q)[:_KEY] == key:
+            if q > self.cursor:
+                self._account(self.cursor, q)
+            else:
+                self.found.begun_again(q)
+            self.cursor = q
+            return 0
+        offset, size = POINTER.unpack_from(found)
+        at_its_place = self.kind.placed and q == self.cursor
+        if not any(found) or (not at_its_place and (offset < 0 or size <= 0)):
+            return 0 if self._look_behind(key) else self._missing(q, 1, expected)
+        if not at_its_place and self.found.harmless(offset, size) is not None:
+            self._account(self.cursor, self.cursor + 1)
+            self.cursor += 1
+            return 0
+        ahead = _find(units, found[:_KEY], i + 1, min(count, i + LOOK_AHEAD), width)
+        if ahead is not None:
+            return self._missing(q, ahead - i, expected)
+        if self._look_behind(key):
+            return 0
+        if indexed and q != self.cursor:
+            return self._missing(q, 1, expected)
+        if self.files.one(self.cursor + 1)[:_KEY] == key:
+            self._account(self.cursor, self.cursor + 1)
+            self.cursor += 1
+            return 0
+        self.found.contradiction(self.cursor, expected, found)
+        self.cursor += 1
+        return 1
+
+    def _missing(self, queue_offset: int, count: int, expected: bytes) -> int:
+        self.found.missing(queue_offset, count, POINTER.unpack_from(expected)[0])
+        return count
+
+    def _look_behind(self, key: bytes) -> bool:
+        """Where places tell nothing (batch, light queues): go to the unit with this key if it is not far behind."""
+        count = min(self.files.end - self.cursor - 1, LOOK_BEHIND)
+        if self.kind.placed or count <= 0:
+            return False
+        at = _find(self.files.read(self.cursor + 1, count), key, 0, count, self.kind.width)
+        if at is None:
+            return False
+        self._account(self.cursor, self.cursor + 1 + at)
+        self.cursor += 1 + at
+        return True
+
+    def _account(self, start: int, stop: int) -> None:
+        """Explain every unit in [start, stop), for which there is no record, unless it has been looked at before."""
+        start, self._accounted = max(start, self._accounted), max(stop, self._accounted)
+        for number, data in self.files.blocks(start, stop):
+            for at in range(0, len(data), self.kind.width):
+                offset, size = POINTER.unpack_from(data, at)
+                if offset < 0 or size <= 0:
+                    continue  # a place without a unit: the record that misses it is told
+                why = self.found.harmless(offset, size)
+                if why is not None:
+                    self.found.passed[why] += 1
+                else:
+                    self.found.extra(number + at // self.kind.width, offset)
+
+    # -- what a unit says besides its record's place ---------------------------------------------------------------
+
+    def _compare(self, expected: bytes, found: bytes, time: int) -> None:
+        if self.kind.width == BATCH_UNIT_SIZE:
+            ours, theirs = BATCH_UNIT.unpack(expected), BATCH_UNIT.unpack(found)
+            self.found.wrong(self.cursor, str(tuple(ours)), str(tuple(theirs)))
+            return
+        code, other = UNIT.unpack(expected).tags_code, UNIT.unpack(found).tags_code
+        if ext.is_address(other):
+            self._compare_extension(code, other, time)
+        elif self.kind.schedule and not self.kind.delays_known and other >= time and code > time:
+            if code != other:
+                self.found.delivered_after(self.cursor, other - time)
+        elif code != other:
+            self.found.wrong(self.cursor, f"tags code {code}", f"tags code {other}")
+
+    def _compare_extension(self, code: int, address: int, time: int) -> None:
+        unit = self.extension.unit(address) if self.extension is not None else None
+        if unit is None:
+            found = f"address {ext.position(address)} leads nowhere"
+        elif address <= self._last_address:
+            found = f"address {ext.position(address)} is not behind that of the unit before"
+        elif (unit.tags_code, unit.store_timestamp) != (code, time):
+            found = f"tags code {unit.tags_code}, time {unit.store_timestamp}"
+        else:
+            self._last_address = address
+            return
+        self.found.wrong(self.cursor, f"tags code {code}, time {time} in the extension", found, "ext-wrong")
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """The log gives this queue nothing more: judge what is left on both sides."""
+        self.stop()
+        self._count_behind()
+        self.found.tell_passed()
+
+    def stop(self) -> None:
+        """The part of the log that is looked at ends here: tell what was held back. What is behind is not judged."""
+        self.found.finish(self.cursor, self.matched)
+
+    def _count_behind(self) -> None:
+        """What stands behind the last unit that the log gives."""
+        width = self.kind.width
+        for number, data in self.files.blocks(self.cursor, self.files.end):
+            if not any(data):
+                continue
+            for at in range(0, len(data), width):
+                offset, size = POINTER.unpack_from(data, at)
+                if offset == 0 and size == 0:
+                    continue
+                self.found.passed[self.found.harmless(offset, size) or "units-ghost"] += 1
+                if self.kind.indexed:
+                    self._end = number + at // width + 1
+                else:
+                    unit = BATCH_UNIT.unpack(data, at)
+                    self._end = max(self._end, unit.base_offset + unit.messages)
+
+
+def _same_prefix(ours: bytes, theirs: bytes, width: int) -> int:
+    """How many whole units two blocks of one length begin with in common; fewer than all."""
+    low, high = 0, len(ours) // width - 1
+    while low < high:  # units before `low` are equal, some unit up to `high` is not
+        middle = (low + high + 1) // 2
+        if ours[low * width : middle * width] == theirs[low * width : middle * width]:
+            low = middle
+        else:
+            high = middle - 1
+    return low
+
+
+def _find(units: bytes, key: bytes, start: int, stop: int, width: int) -> int | None:
+    """Number of the first unit in [start, stop) that begins with key."""
+    at = start * width - 1
+    end = stop * width
+    while True:
+        at = units.find(key, at + 1, end)
+        if at < 0:
+            return None
+        if at % width == 0:
+            return at // width

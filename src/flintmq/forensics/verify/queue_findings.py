@@ -1,0 +1,241 @@
+"""What the comparison of one queue has found so far, gathered into runs before it is told.
+
+Neighbouring units with one fault are one finding. Some things show only later: whether missing units are a hole or
+only not dispatched yet, whether units that point ahead belong to a queue begun anew, whether times of delivery are of
+another table of levels.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import Counter
+from dataclasses import astuple, dataclass
+from typing import Any, Final
+
+from flintmq.forensics.verify.context import Ground
+from flintmq.forensics.verify.queue_files import UnitFiles
+from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE
+from flintmq.store.layout.queue_name import QueueName
+
+HELD = 100  # findings of a kind that are kept until the queue's end shows what they are
+POINTER: Final = struct.Struct(">qi")  # what every unit begins with: log offset and size of the record
+
+
+@dataclass(frozen=True, slots=True)
+class QueueKind:
+    """What kind of queue it is.
+
+    Attributes:
+        width: bytes of a unit.
+        light: a light queue, whose units may be displaced.
+        schedule: SCHEDULE_TOPIC_XXXX, whose tags codes are times of delivery.
+        delays_known: messageDelayLevel was given, so another time of delivery is wrong.
+    """
+
+    width: int = UNIT_SIZE
+    light: bool = False
+    schedule: bool = False
+    delays_known: bool = False
+
+    @property
+    def indexed(self) -> bool:
+        """Whether a unit's number is its queue offset."""
+        return self.width == UNIT_SIZE
+
+    @property
+    def placed(self) -> bool:
+        """Whether a unit must stand at the queue offset that its record carries."""
+        return self.indexed and not self.light
+
+
+@dataclass(slots=True)
+class _Run:
+    """Neighbouring units of one finding."""
+
+    first: int = 0
+    count: int = 0
+    offset: int = 0  # of the first one: its record's log offset; for displaced ones the queue offset that it carries
+    shift: int = 0
+
+
+class UnitFindings:
+    """The findings of one queue.
+
+    Args:
+        name: topic and queue id.
+        files: what is on disk.
+        kind: what kind of queue it is.
+        ground: what it is judged by.
+
+    Attributes:
+        passed: units that need no record: code of the note -> how many.
+    """
+
+    __slots__ = ("_delays", "_displaced", "_extra", "_held", "_held_count", "_missing", "files", "ground", "kind",
+                 "name", "passed")  # fmt: skip
+
+    def __init__(self, name: QueueName, files: UnitFiles, kind: QueueKind, ground: Ground) -> None:
+        self.name, self.files, self.kind, self.ground = name, files, kind, ground
+        self.passed: Counter[str] = Counter()
+        self._missing, self._displaced, self._extra = _Run(), _Run(), _Run()
+        self._held: list[tuple[int, bytes, bytes]] = []
+        self._held_count = 0
+        self._delays: dict[int, tuple[int, int]] = {}  # ms -> (units, number of the first one)
+
+    @property
+    def label(self) -> str:
+        """The queue for people."""
+        return f"{self.name.topic}/{self.name.queue_id}"
+
+    def _defect(self, code: str, number: int, expected: str, found: str) -> None:
+        path, position = self.files.place(number)
+        self.ground.findings.defect(code, path, position, expected=expected, found=found)
+
+    def _note(self, code: str, text: str) -> None:
+        self.ground.findings.note(code, f"queue {self.label}: {text}", self.files.folder)
+
+    def state(self) -> list[Any]:
+        """All that is not told yet, for JSON."""
+        held = [(number, expected.hex(), found.hex()) for number, expected, found in self._held]
+        runs = [astuple(run) for run in (self._missing, self._displaced, self._extra)]
+        return [dict(self.passed), runs, held, self._held_count, [[d, *seen] for d, seen in self._delays.items()]]
+
+    def restore(self, state: list[Any]) -> None:
+        """Become what `state` gave."""
+        passed, runs, held, self._held_count, delays = state
+        self.passed = Counter(passed)
+        self._missing, self._displaced, self._extra = (_Run(*run) for run in runs)
+        self._held = [(number, bytes.fromhex(expected), bytes.fromhex(found)) for number, expected, found in held]
+        self._delays = {delay: (count, first) for delay, count, first in delays}
+
+    # -- as they come ----------------------------------------------------------------------------------------------
+
+    def harmless(self, offset: int, size: int) -> str | None:
+        """The note that explains a unit without a record of this queue, None if nothing does."""
+        if offset == 0 and size == PRE_BLANK_SIZE:
+            return "units-pre-blank"
+        if 0 <= offset < self.ground.log_begin:
+            return "units-expired"
+        return "units-lost" if offset in self.ground.lost else None
+
+    def wrong(self, number: int, expected: str, found: str, code: str = "unit-wrong") -> None:
+        """A unit stands for its record, and says something else than it should."""
+        self._defect(code, number, f"{expected} (queue {self.label}, unit {number})", found)
+
+    def contradiction(self, number: int, expected: bytes, found: bytes) -> None:
+        """Another record's place stands where this one's is due. It may be a later one's: the topic was made anew."""
+        if POINTER.unpack_from(found)[0] <= POINTER.unpack_from(expected)[0]:
+            self._contradicts(number, expected, found)
+            return
+        self._held_count += 1
+        if len(self._held) < HELD:
+            self._held.append((number, expected, found))
+
+    def extra(self, number: int, offset: int) -> None:
+        """A unit points at a log offset where no record of this queue begins."""
+        if self._extra.count and number != self._extra.first + self._extra.count:
+            self.settle_extra()
+        if not self._extra.count:
+            self._extra = _Run(number, 0, offset)
+        self._extra.count += 1
+
+    def missing(self, queue_offset: int, count: int, offset: int) -> None:
+        """Records, the first at this queue offset and log offset, have no unit. Why shows when a later one has one."""
+        if not self._missing.count:
+            self._missing = _Run(queue_offset, 0, offset)
+        self._missing.count += count
+
+    def met(self, number: int, count: int, shift: int) -> None:
+        """Units stand for their records, `shift` places behind the queue offset that these carry."""
+        self.settle_extra()
+        if self._missing.count:
+            self._tell_missing(number, hole=True)
+        if self._displaced.count and shift != self._displaced.shift:
+            self._tell_displaced()
+        if shift:
+            if not self._displaced.count:
+                self._displaced = _Run(number, 0, number - shift, shift)
+            self._displaced.count += count
+
+    def begun_again(self, queue_offset: int) -> None:
+        """The log counts the queue's offsets anew from here, and the files hold what came later."""
+        self._note("queue-restarted", f"begins again at offset {queue_offset}")
+        self._held.clear()
+        self._held_count = 0
+        self._missing = _Run()
+
+    def delivered_after(self, number: int, delay: int) -> None:
+        """A time of delivery that is not the level's: another table of levels, or damage."""
+        if delay not in self._delays and len(self._delays) >= HELD:
+            self.wrong(number, "the time of delivery that the delay level gives", f"store time + {delay} ms")
+            return
+        count, first = self._delays.get(delay, (0, number))
+        self._delays[delay] = (count + 1, first)
+
+    def settle_extra(self) -> None:
+        """The run of extra units, if there is one, has ended."""
+        run, self._extra = self._extra, _Run()
+        if run.count:
+            due = f"a record of queue {self.label} for {_units(run.first, run.count)}"
+            self._defect("unit-extra", run.first, due, f"log offset {run.offset}, where none is")
+
+    # -- at the end ------------------------------------------------------------------------------------------------
+
+    def finish(self, cursor: int, matched: int) -> None:
+        """Tell what has been held back.
+
+        Args:
+            cursor: number of the unit behind the last one that stands for a record.
+            matched: how many do.
+        """
+        self.settle_extra()
+        if self._missing.count:
+            self._tell_missing(cursor, hole=False)
+        if self._displaced.count:
+            self._tell_displaced()
+        for held in self._held:
+            self._contradicts(*held)
+        if self._held_count > len(self._held):
+            further = f"{self._held_count - len(self._held)} further units point ahead"
+            self._defect("unit-wrong", cursor, f"units of earlier records of queue {self.label}", further)
+        self._tell_delays(matched)
+
+    def tell_passed(self) -> None:
+        """One note for each reason why units need no record."""
+        for code, count in self.passed.items():
+            self._note(code, f"{count} units")
+
+    def _contradicts(self, number: int, expected: bytes, found: bytes) -> None:
+        ours, theirs = POINTER.unpack_from(expected), POINTER.unpack_from(found)
+        self.wrong(number, f"log offset {ours[0]}, size {ours[1]}", f"log offset {theirs[0]}, size {theirs[1]}")
+
+    def _tell_missing(self, cursor: int, hole: bool) -> None:
+        run, self._missing = self._missing, _Run()
+        if not hole and self.ground.is_pending(run.offset):
+            self._note("units-pending", f"{run.count} messages from log offset {run.offset} on wait for dispatch")
+            return
+        what = _units(run.first, run.count) if self.kind.indexed else f"{run.count} units"
+        due = f"{what} of queue {self.label}, for records from log offset {run.offset} on"
+        self._defect("unit-missing", run.first if self.kind.indexed else cursor, due, "none for them")
+
+    def _tell_displaced(self) -> None:
+        run, self._displaced = self._displaced, _Run()
+        if self.kind.light:
+            where = f"{_units(run.first, run.count)} stand for queue offsets from {run.offset} on"
+            self._note("lmq-displaced", where)
+            return
+        due = f"{run.count} records of queue {self.label} at queue offsets from {run.first} on"
+        self._defect("unit-displaced", run.first, due, f"their records say {run.offset} on")
+
+    def _tell_delays(self, matched: int) -> None:
+        """Times of delivery that another delay level table explains are a note, single ones are wrong."""
+        for delay, (count, first) in self._delays.items():
+            if count > max(1, matched // 2):
+                self._note("delay-level", f"{count} messages are due {delay} ms after they were stored")
+            else:
+                due = "the time of delivery that the delay level gives"
+                self.wrong(first, due, f"store time + {delay} ms, {count} times")
+
+
+def _units(first: int, count: int) -> str:
+    return f"unit {first}" if count == 1 else f"units {first} to {first + count - 1}"

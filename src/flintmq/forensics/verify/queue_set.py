@@ -1,0 +1,318 @@
+"""All queues of a store under comparison: which there are, which kind each is, what becomes of those without files."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import StoreAccessError
+from flintmq.forensics.verify.context import Ground
+from flintmq.forensics.verify.queue_check import UnitCheck
+from flintmq.forensics.verify.queue_files import Disk, UnitFiles
+from flintmq.forensics.verify.queue_findings import QueueKind
+from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE, BatchUnit
+from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
+from flintmq.format.text import java_decode
+from flintmq.kernels.group_units import run_length
+from flintmq.store.consumequeue.reader import ExtQueue
+from flintmq.store.dispatch.dispatcher import Block, Dispatcher, DispatchRules
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
+from flintmq.store.layout import directories
+from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.queue_name import BATCH, Queue, QueueName, queue_names
+from flintmq.store.layout.store_config import queue_file_size
+
+_SIZE_KEYS = {
+    directories.QUEUES: "mappedFileSizeConsumeQueue",
+    directories.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
+}
+
+
+class Absent:
+    """A queue of the log that has no files. Small, since a damaged log can name very many."""
+
+    __slots__ = ("count", "kind", "log_end", "name", "offset", "width")
+
+    def __init__(self, name: QueueName, width: int, kind: str) -> None:
+        self.name, self.width, self.kind = name, width, kind
+        self.count = self.log_end = 0
+        self.offset = -1  # log offset of the first record
+
+    def expect(self, first: int, units: bytes, times: Sequence[int]) -> None:
+        """Count what the log gives; see UnitCheck.expect."""
+        if self.offset < 0:
+            self.offset = int.from_bytes(units[:8], "big")
+        self.count += len(units) // self.width
+
+    def state(self) -> list[Any]:
+        """All of it, for JSON."""
+        return [self.width, self.kind, self.count, self.log_end, self.offset]
+
+    @classmethod
+    def of(cls, name: QueueName, state: list[Any]) -> Absent:
+        """What `state` gave."""
+        absent = cls(name, *state[:2])
+        absent.count, absent.log_end, absent.offset = state[2:]
+        return absent
+
+    @property
+    def end(self) -> int:
+        """Queue offset behind the last message."""
+        return self.log_end
+
+
+class QueueSet:
+    """The queues of a store, on disk and in the log.
+
+    Attributes:
+        rules: how records become units, as far as the store tells.
+        on_disk: the queues that have a directory, by kind; may be narrowed before anything is taken.
+        none: there were no queues on disk at all.
+        count, matched: queues compared, units that stand for their record.
+        begin: log offset where the part of the log begins that is looked at; None for the log's begin.
+    """
+
+    def __init__(self, root: str, config: StoreConfig, broker: BrokerConfig, disk: Disk, ground: Ground) -> None:
+        self.root, self.config, self.broker, self.disk, self.ground = root, config, broker, disk, ground
+        self.on_disk = {kind: self._names(kind) for kind in (directories.QUEUES, directories.BATCH_QUEUES)}
+        self.file_sizes = {kind: self._file_size(kind) for kind in self.on_disk}
+        self.topics_on_disk = {kind: {name.topic for name in names} for kind, names in self.on_disk.items()}
+        batch_topics = {topic for topic in broker.topics if broker.is_batch(topic)}
+        self.rules = DispatchRules.of(config, batch_topics | self.topics_on_disk[directories.BATCH_QUEUES])
+        if self._has_light_queues():
+            self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
+        self.none = not any(self.on_disk.values())  # nothing to compare with: only commitlog/ was copied, say
+        self._checks: dict[int, UnitCheck | Absent | None] = {}
+        self._ends: dict[tuple[str, int], int] = {}
+        self._refused: set[bytes] = set()
+        self.matched = self.count = 0
+        self.begin: int | None = None
+
+    @cached_property
+    def _unmet(self) -> dict[str, set[QueueName]]:
+        """Queues on disk that the log has not given anything yet. Made late, so that a task can narrow `on_disk`."""
+        return {kind: set(names) for kind, names in self.on_disk.items()}
+
+    def _names(self, kind: str) -> list[QueueName]:
+        try:
+            return queue_names(self.root, kind, self.disk.effects)
+        except StoreAccessError as error:
+            folder = os.path.join(self.root, kind)
+            self.ground.findings.defect(
+                "queue-file-unreadable", folder, None, expected="directories that can be listed", found=str(error)
+            )
+            return []
+
+    def _file_size(self, kind: str) -> int:
+        """Bytes of a file of this kind: as given, else what most files of the first queues have; 0 without files."""
+        if _SIZE_KEYS[kind] in self.config.given:
+            plain = kind == directories.QUEUES
+            return self.config.consume_queue_file_size if plain else self.config.mapper_file_size_batch_consume_queue
+        return queue_file_size(self.root, kind, 0, self.disk.effects) if self.on_disk[kind] else 0
+
+    def _has_light_queues(self) -> bool:
+        """Nothing but their directories tells that a broker had light queues, if the keys do not."""
+        return any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES])
+
+    # -- what the log gives ----------------------------------------------------------------------------------------
+
+    def take(self, block: Block, dispatcher: Dispatcher) -> None:
+        """Compare the units of one block."""
+        for number, first, end in block.queues:
+            check = self._check(number, dispatcher)
+            while check is not None and first < end:
+                stop = first + run_length(block.offsets, first, end)
+                units = bytes(block.units[first * UNIT_SIZE : stop * UNIT_SIZE])
+                check.expect(block.offsets[first], units, block.times[first:stop])
+                check.log_end = max(check.log_end, block.offsets[stop - 1] + 1)
+                first = stop
+        for number, batch in _by_queue(block.batch_units).items():
+            check = self._check(number, dispatcher)
+            if check is not None:
+                check.expect(0, b"".join(map(BATCH_UNIT.pack, batch)), [unit.store_timestamp for unit in batch])
+                check.log_end = max(check.log_end, *(unit.base_offset + unit.messages for unit in batch))
+
+    def _check(self, number: int, dispatcher: Dispatcher) -> UnitCheck | Absent | None:
+        """The comparison of one queue; None if there is nothing to compare."""
+        if self.none:
+            return None
+        if number not in self._checks:
+            queue = dispatcher.queues.keys[number]
+            self._checks[number] = self._make(queue, number in dispatcher.light_numbers)
+        return self._checks[number]
+
+    def _make(self, queue: Queue, light: bool) -> UnitCheck | Absent | None:
+        if queue.path is None:
+            if queue.topic not in self._refused and len(self._refused) < 1000:
+                self._refused.add(queue.topic)
+                self.ground.findings.note("topic-name", f"topic {queue.topic[:60]!r} cannot be a directory's name")
+            return None
+        kind, topic, queue_id = queue.path.split("/")
+        name = QueueName(topic, int(queue_id))
+        if name in self._unmet[kind]:
+            self._unmet[kind].discard(name)
+            check = self._compare(kind, name, light)
+            if check.files.spans:
+                return check
+        self.count += 1
+        return Absent(name, BATCH_UNIT_SIZE if queue.kind == BATCH else UNIT_SIZE, kind)
+
+    def _compare(self, kind: str, name: QueueName, light: bool = False) -> UnitCheck:
+        below = os.path.join(self.root, kind)
+        batch = kind == directories.BATCH_QUEUES
+        files = UnitFiles(
+            os.path.join(below, name.topic, str(name.queue_id)),
+            below,
+            BATCH_UNIT_SIZE if batch else UNIT_SIZE,
+            self.file_sizes[kind],
+            batch,
+            self.disk,
+            self.ground.findings,
+        )
+        self.count += bool(files.spans)
+        what = QueueKind(
+            files.width, light, name.topic == SCHEDULE_TOPIC and not batch, "messageDelayLevel" in self.config.given
+        )
+        extension = None
+        if not batch and self.disk.effects.is_dir(os.path.join(self.root, directories.EXT_QUEUES)):
+            extension = ExtQueue.of(self.root, name, self.disk.effects)
+            self._check_extension(extension)
+        check = UnitCheck(name, files, what, self.ground, extension)
+        if self.begin is not None:
+            check.begin_at(self.begin)
+        return check
+
+    def _check_extension(self, extension: ExtQueue) -> None:
+        """The files of an extension queue have one size and no gap."""
+        size = directories.common_size((file.size for file in extension.files), 0)
+        if "mappedFileSizeConsumeQueueExt" in self.config.given:
+            size = self.config.mapped_file_size_consume_queue_ext
+        for number, file in enumerate(extension.files):
+            if file.size != size:
+                self.ground.findings.defect(
+                    "queue-file-size", file.path, None, expected=f"{size} bytes", found=f"{file.size} bytes"
+                )
+            due = extension.files[number - 1].start + size
+            if number and file.start != due:
+                self.ground.findings.defect(
+                    "queue-gap", file.path, None, expected=f"name {due:020}", found=f"name {file.start:020}"
+                )
+
+    # -- a part of the log -----------------------------------------------------------------------------------------
+
+    def state(self, dispatcher: Dispatcher) -> list[Any]:
+        """How far the comparison is, for JSON: every queue in the order of its number."""
+        queues: list[Any] = []
+        for number, queue in enumerate(dispatcher.queues.keys):
+            check = self._checks.get(number)
+            light = number in dispatcher.light_numbers
+            queues.append(
+                [
+                    queue.kind,
+                    queue.topic.hex(),
+                    queue.queue_id,
+                    light,
+                    isinstance(check, Absent),
+                    check and check.state(),
+                ]
+            )
+        return [self.count, sorted(topic.hex() for topic in self._refused), queues]
+
+    def restore(self, state: list[Any], dispatcher: Dispatcher) -> None:
+        """Go on from what `state` gave; `dispatcher` learns the same numbers of queues."""
+        count, refused, queues = state
+        self._refused = {bytes.fromhex(topic) for topic in refused}
+        for queue_kind, raw, queue_id, light, absent, saved in queues:
+            queue = Queue(queue_kind, bytes.fromhex(raw), queue_id)
+            number = dispatcher.queues.number(queue)
+            if light:
+                dispatcher.light_numbers.add(number)
+            if self.none:
+                continue
+            self._checks[number] = self._restored(queue, light, absent, saved)
+        self.count = count
+
+    def _restored(self, queue: Queue, light: bool, absent: bool, saved: list[Any] | None) -> UnitCheck | Absent | None:
+        if queue.path is None or saved is None:
+            return None
+        kind, topic, queue_id = queue.path.split("/")
+        name = QueueName(topic, int(queue_id))
+        self._unmet[kind].discard(name)
+        if absent:
+            return Absent.of(name, saved)
+        check = self._compare(kind, name, light)
+        check.restore(saved)
+        return check
+
+    def stop(self) -> None:
+        """The part of the log that is looked at ends here: tell what is known, judge nothing behind it."""
+        for check in self._checks.values():
+            if isinstance(check, Absent):
+                self._without_files(check)
+            elif check is not None:
+                check.stop()
+
+    @property
+    def met(self) -> int:
+        """Units that stand for their record, those of comparisons under way included."""
+        under_way = (check.matched for check in self._checks.values() if isinstance(check, UnitCheck))
+        return self.matched or sum(under_way)
+
+    # -- the end ---------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """The log has been read: judge what is left, queues without records included."""
+        if self.none:
+            if any(self.disk.effects.listdir(os.path.join(self.root, kind)) for kind in self.on_disk):
+                self.ground.findings.note("no-queues", "the directories of the queues hold no queue")
+            else:
+                self.ground.findings.note("no-queues", "there are no consume queues to compare; they come from the log")
+            return
+        for check in self._checks.values():
+            if isinstance(check, Absent):
+                self._without_files(check)
+                self._ended(check)
+            elif check is not None:
+                self._with_files(check)
+        for kind, names in self._unmet.items():
+            for name in sorted(names):
+                self._with_files(self._compare(kind, name))
+
+    def _with_files(self, check: UnitCheck) -> None:
+        if check.files.spans:
+            check.finish()
+            self.matched += check.matched
+        self._ended(check)
+
+    def _ended(self, check: UnitCheck | Absent) -> None:
+        key = check.name.topic, check.name.queue_id
+        self._ends[key] = max(self._ends.get(key, 0), check.end)
+
+    def _without_files(self, absent: Absent) -> None:
+        """The log has messages for a queue that has no files."""
+        findings, topic = self.ground.findings, absent.name.topic
+        folder = os.path.join(self.root, absent.kind, topic, str(absent.name.queue_id))
+        what = f"queue {topic}/{absent.name.queue_id}: {absent.count} messages from log offset {absent.offset} on"
+        configured = not self.broker.topics or java_decode(os.fsencode(topic)) in self.broker.topics
+        if self.ground.is_pending(absent.offset):
+            findings.note("units-pending", f"{what} wait for dispatch", folder)
+        elif not configured and not any(topic in topics for topics in self.topics_on_disk.values()):
+            findings.note("queue-unconfigured", f"{what}, but the topic is not configured", folder)
+        else:
+            findings.defect("queue-missing", folder, None, expected=f"files for {what}", found="none")
+
+    def end_of(self, topic: str, queue_id: int) -> int | None:
+        """Queue offset behind the last message of a queue, by its files or by the log; None without such a queue."""
+        return self._ends.get((topic, queue_id))
+
+
+def _by_queue(units: list[tuple[int, BatchUnit]]) -> dict[int, list[BatchUnit]]:
+    """The units of each queue, in their order."""
+    found: dict[int, list[BatchUnit]] = defaultdict(list)
+    for number, unit in units:
+        found[number].append(unit)
+    return found

@@ -1,0 +1,81 @@
+"""The command that mends each defect of verify. What each defect means stands in `codes.py`.
+
+docs/operations/verify.md holds this table (`python -m flintmq.forensics.verify.repair_hints` prints it; a test
+compares).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator
+from typing import Final
+
+NOTHING: Final = "nothing needs mending"
+
+_RECOVER: Final = "flintmq recover STORE"
+_INTO: Final = "flintmq salvage STORE --into DIR"
+_REBUILD: Final = "flintmq rebuild STORE --into DIR"
+_IN_PLACE: Final = "flintmq salvage STORE --in-place"
+
+MENDS: Final[dict[str, str]] = {
+    "record-damaged": _IN_PLACE,
+    "log-unordered": _RECOVER,
+    "log-gap": _IN_PLACE,
+    "log-file-size": _IN_PLACE,
+    "log-file-unreadable": _INTO,
+    "blank-size": NOTHING,
+    "queue-missing": _IN_PLACE,
+    "queue-gap": _IN_PLACE,
+    "queue-file-size": _IN_PLACE,
+    "queue-file-unreadable": _REBUILD,
+    "unit-missing": _IN_PLACE,
+    "unit-extra": _IN_PLACE,
+    "unit-wrong": _IN_PLACE,
+    "unit-displaced": _IN_PLACE,
+    "ext-wrong": _IN_PLACE,
+    "index-file": _IN_PLACE,
+    "index-header": _IN_PLACE,
+    "index-order": _IN_PLACE,
+    "index-missing": _IN_PLACE,
+    "index-extra": _IN_PLACE,
+    "index-wrong": _IN_PLACE,
+    "index-chain": _IN_PLACE,
+    "index-slot": _IN_PLACE,
+    "checkpoint-bad": _IN_PLACE,
+    "checkpoint-ahead": _IN_PLACE,
+    "mark-bad": _RECOVER,
+    "config-bad": _IN_PLACE,
+    "offset-ahead": _IN_PLACE,
+    "timer-log": _IN_PLACE,
+    "timer-wheel": _IN_PLACE,
+}
+"""Code of the defect -> the command, with STORE for the store and DIR for a directory to choose. A broker is stopped
+before, and a file that can be had from a backup or a replica is brought back first.
+"""
+
+
+def mend(code: str, root: str) -> str:
+    """The command for a defect of the store at `root`, as a shell takes it; DIR is still to be chosen."""
+    return MENDS[code].replace("STORE", shlex.quote(root))
+
+
+def in_place(code: str) -> bool:
+    """Whether `flintmq salvage --in-place` mends this defect, alone or together with all others of its kind."""
+    return MENDS[code] == _IN_PLACE
+
+
+def table() -> str:
+    """The table of docs/operations/verify.md: the defects of each command."""
+    return "\n".join(_lines()) + "\n"
+
+
+def _lines() -> Iterator[str]:
+    yield "| command | mends |"
+    yield "|---|---|"
+    for command in dict.fromkeys(MENDS.values()):
+        codes = ", ".join(f"`{code}`" for code, mending in MENDS.items() if mending == command)
+        yield f"| {command if command == NOTHING else f'`{command}`'} | {codes} |"
+
+
+if __name__ == "__main__":
+    print(table(), end="")

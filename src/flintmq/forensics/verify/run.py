@@ -1,0 +1,313 @@
+"""Verify a store: every record, every queue unit, every index item, and the small files around them.
+
+One walk through the log gives, by the same function that dispatch and rebuild use, the units and keys that must be on
+disk; they are compared in log order with what is there (`queue_check.py`, `index_check.py`). Nothing is held but a
+cursor for each queue, one index file's slots and a piece of the log, so a store of any size takes about the same
+memory.
+
+Verify never writes, takes no lock, and never stops at damage: it tells, steps over it and goes on. What each finding
+means is in docs/operations/verify.md.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import UnfinishedError, UsageError
+from flintmq.forensics.verify.context import Ground
+from flintmq.forensics.verify.findings import Defect, Findings, Note
+from flintmq.forensics.verify.index_check import IndexCheck
+from flintmq.forensics.verify.index_files import index_items
+from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_files
+from flintmq.forensics.verify.part import AT_END, OUT_OF_TIME, SAVE_SECONDS, Course, Part
+from flintmq.forensics.verify.queue_files import Disk
+from flintmq.forensics.verify.queue_set import QueueSet
+from flintmq.forensics.verify.small_files import (
+    check_checkpoint,
+    check_config,
+    check_mark,
+    check_offsets,
+    check_root,
+    read_checkpoint,
+)
+from flintmq.forensics.verify.state_file import StateFile
+from flintmq.forensics.verify.timer_check import TimerCheck
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.store_url import effects_for
+from flintmq.store.commitlog.end_of_log import Verdict
+from flintmq.store.commitlog.files import LARGEST_OFFSET
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.dispatch.dispatcher import Dispatcher
+from flintmq.store.layout import directories as store_directories
+
+PIECE_BYTES = 8 << 20
+UNSEEN = "unseen"  # what stands at the end of a log that was not read to its end
+Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
+
+
+@dataclass
+class Verification:
+    """What verify found.
+
+    Attributes:
+        root: the store.
+        clean: it stopped cleanly (no `abort`); live: somebody writes it now.
+        records: records that count; log_begin, log_end: log offsets of the first byte and behind the last record.
+        ending: what stands at the log's end (the names of end_of_log.Verdict, in lower case), or "unseen".
+        queues, units: queues on disk or in the log, units that stand for their record.
+        index_files, index_items: files looked at, items passed.
+        defects: the first 10,000, with defect_count and defect_counts (by code) for all.
+        notes: the first 1,000, with note_counts (by code) for all.
+        part_begin, part_end: log offsets between which the log was looked at; part_end is where to go on.
+        stopped: why the log's end was not reached: "end" (of the part asked for), "time"; None if it was.
+    """
+
+    root: str
+    clean: bool = True
+    live: bool = False
+    records: int = 0
+    log_begin: int = 0
+    log_end: int = 0
+    ending: str = "end"
+    queues: int = 0
+    units: int = 0
+    index_files: int = 0
+    index_items: int = 0
+    defect_count: int = 0
+    defect_counts: dict[str, int] = field(default_factory=dict)
+    note_counts: dict[str, int] = field(default_factory=dict)
+    defects: list[Defect] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
+    part_begin: int = 0
+    part_end: int = 0
+    stopped: str | None = None
+
+    @property
+    def exit_code(self) -> int:
+        """1 with defects; without, that of UnfinishedError if the time was up, else 0."""
+        if self.defect_count:
+            return 1
+        return UnfinishedError.exit_code if self.stopped == OUT_OF_TIME else 0
+
+
+def verify(
+    root: str | os.PathLike[str],
+    config: StoreConfig | None = None,
+    progress: Progress | None = None,
+    *,
+    access: str = "pread",
+    effects: Effects | None = None,
+    part: Part | None = None,
+    findings: Findings | None = None,
+) -> Verification:
+    """Check everything in a store, or a part of it.
+
+    Args:
+        root: the store's directory.
+        config: RocketMQ's keys for what the files do not tell.
+        progress: called now and then with bytes of log done and in all.
+        access: how the log is read: "pread" or "map".
+        effects: the disk; None for what the path means.
+        part: what is looked at; None for everything.
+        findings: takes what is found as it is found; None for one of its own.
+
+    Raises:
+        UsageError: the part's begin lies behind the log, or its state belongs to something else.
+        NotAStoreError: root is no store.
+        UnsupportedFormatError: a DLedger log.
+        StoreAccessError: the root or a directory of the log may not be listed.
+        ConfigError: given keys contradict each other.
+    """
+    config = config or StoreConfig()
+    effects = effects or effects_for(root, config.s3)
+    path = store_directories.open_root(root, config, effects)
+    disk = Disk(effects)
+    try:
+        return Run(path, config, disk, part, findings).run(progress, access)
+    finally:
+        disk.close()
+
+
+@dataclass
+class Seen:
+    """What a verification saw in the log and beside it.
+
+    Attributes:
+        records, log_end, last_time, ending: see Verification; last_time is the latest store time in ms.
+        queues, units, index_files, index_items: see Verification.
+        end_of: queue offset behind the last message of a queue; None for a queue that does not exist.
+        part_begin, part_end, stopped: see Verification.
+    """
+
+    records: int
+    log_end: int
+    last_time: int
+    ending: str
+    queues: int
+    units: int
+    index_files: int
+    index_items: int
+    end_of: Callable[[str, int], int | None]
+    part_begin: int
+    part_end: int
+    stopped: str | None = None
+
+
+def _no_end(topic: str, queue_id: int) -> int:
+    """A queue that may end anywhere."""
+    return LARGEST_OFFSET
+
+
+class Run:
+    """One verification: what is looked at, and in which order. The job on Spark looks at the log in another way."""
+
+    def __init__(
+        self,
+        root: str,
+        config: StoreConfig,
+        disk: Disk,
+        part: Part | None = None,
+        findings: Findings | None = None,
+    ) -> None:
+        self.root, self.config, self.disk, self.effects = root, config, disk, disk.effects
+        self.findings, self.part = findings or Findings(), part or Part()
+        self.file = StateFile(self.part.resume, root, config) if self.part.resume is not None else None
+        self.checkpoint = read_checkpoint(root, self.findings, self.effects)
+        self.snapshot = Snapshot(root, config, None, self.effects)
+        self.log, self.facts = self.snapshot.log, self.snapshot.facts
+        self.ground = Ground(self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live)
+
+    def run(self, progress: Progress | None, access: str) -> Verification:
+        """Look at everything."""
+        directories = [place.path for place in store_directories.log_directories(self.root, self.config, self.effects)]
+        check_root(self.root, self.config, self.findings, self.effects)
+        if self.facts.live:
+            self.findings.note("live", "a running store holds the lock; what it writes meanwhile is not judged")
+        check_files(self.log, directories, self.findings, self.effects)
+        seen = self.look(progress, access)
+        if seen.stopped is None:
+            self._finish(seen)
+        return Verification(
+            root=self.root,
+            clean=self.facts.clean,
+            live=self.facts.live,
+            records=seen.records,
+            log_begin=self.log.min_offset,
+            log_end=seen.log_end,
+            ending=seen.ending,
+            queues=seen.queues,
+            units=seen.units,
+            index_files=seen.index_files,
+            index_items=seen.index_items,
+            defect_count=self.findings.defect_count,
+            defect_counts=dict(self.findings.defect_counts),
+            note_counts=dict(self.findings.note_counts),
+            defects=self.findings.defects,
+            notes=self.findings.notes,
+            part_begin=seen.part_begin,
+            part_end=seen.part_end,
+            stopped=seen.stopped,
+        )
+
+    def _finish(self, seen: Seen) -> None:
+        """The log's end is known: look at the small files, and at what points across queues."""
+        check_checkpoint(self.root, self.checkpoint, seen.log_end, seen.last_time, self.findings)
+        check_mark(self.root, self.findings, self.effects)
+        check_config(self.root, self.findings, self.effects)
+        if not self.facts.live:
+            # Without any queue files (a copy of the log and config/ alone) nobody knows where the queues end.
+            end_of = seen.end_of if seen.queues or not seen.records else _no_end
+            check_offsets(self.root, self.snapshot.broker, end_of, self.findings)
+            TimerCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(end_of)
+
+    def look(self, progress: Progress | None, access: str) -> Seen:
+        """Walk the log, or a part of it, and compare queues and index with it."""
+        course = self._course(access)
+        saved = self.file.load() if self.file is not None else None
+        if self.file is not None and saved is not None:
+            try:
+                self._go_on(course, saved)
+            except (KeyError, TypeError, ValueError, IndexError) as error:
+                raise self.file.refuse(error) from error
+        elif (first := self.part.first(self.log)) is not None:
+            course.begin_at(first)
+        stopped = self._walk(course, progress)
+        if stopped is None:
+            course.finish()
+        elif self.file is None:
+            course.stop()
+        if course.begin is not None:
+            self.findings.forget("units-expired", "index-expired")  # they stand for what lies before the part
+        if self.file is not None and stopped is None:
+            self.file.remove()
+        return self._seen(course, stopped)
+
+    def _course(self, access: str) -> Course:
+        queues = QueueSet(self.root, self.config, self.snapshot.broker, self.disk, self.ground)
+        items = list(index_items(self.root, self.config, self.disk, self.ground))
+        return Course(
+            self.ground,
+            LogWalk(
+                self.log,
+                self.facts,
+                access=access,
+                strict=False,
+                report=LogReport(self.ground),
+                piece_bytes=PIECE_BYTES,
+            ),
+            LogCheck(self.log, self.ground),
+            queues,
+            IndexCheck(items, self.ground) if queues.rules.index else None,
+            items,
+            Dispatcher(queues.rules),
+        )
+
+    def _go_on(self, course: Course, saved: dict[str, Any]) -> None:
+        if self.part.begin is not None:
+            raise UsageError(f"it tells to go on from log offset {saved['position']}; leave --from out")
+        course.restore(saved)
+
+    def _walk(self, course: Course, progress: Progress | None) -> str | None:
+        """Take piece after piece; gives why it stopped before the log's end, None if it did not."""
+        size, begin = sum(file.size for file in self.log.files), self.log.min_offset
+        stop, saved = self.part.watch(), time.monotonic()
+        stopped = AT_END if course.position >= (self.part.end or LARGEST_OFFSET) else None
+        for piece in course.walk if stopped is None else ():
+            course.take(piece)
+            if self.part.end is not None:
+                course.pass_blank(piece.file)
+            if progress:
+                progress(course.position - begin, size)
+            stopped = stop(course.position)
+            if stopped is not None:
+                break
+            if self.file is not None and time.monotonic() - saved >= SAVE_SECONDS:
+                self.file.save(course.state())
+                saved = time.monotonic()
+        if self.file is not None and stopped is not None:
+            self.file.save(course.state())
+        return stopped
+
+    def _seen(self, course: Course, stopped: str | None) -> Seen:
+        queues, verdict, whole = course.queues, course.walk.verdict, course.begin is None
+        return Seen(
+            records=course.log.records,
+            log_end=course.log.end,
+            last_time=course.log.last_time,
+            ending=(verdict or Verdict.END).name.lower() if stopped is None else UNSEEN,
+            queues=queues.count,
+            units=queues.met,
+            index_files=len(course.items),
+            index_items=course.index.passed if course.index is not None else 0,
+            # Of a queue without files, nobody knows where it ends if the log's begin has not been seen.
+            end_of=queues.end_of if whole else lambda topic, queue_id: queues.end_of(topic, queue_id) or LARGEST_OFFSET,
+            part_begin=self.log.min_offset if course.begin is None else course.begin,
+            part_end=course.log.end if stopped is None else course.position,
+            stopped=stopped,
+        )

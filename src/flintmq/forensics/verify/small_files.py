@@ -1,0 +1,213 @@
+"""Checkpoint, configuration files, committed offsets, and what else lies in a store's root."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from typing import Final
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FormatError, StoreAccessError
+from flintmq.forensics.verify.findings import Findings
+from flintmq.format import checkpoint, config_json, flintmq_mark
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.store_url import FOLDERS
+from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout.config_reader import BrokerConfig
+
+JSON_NAME: Final = re.compile(r"[A-Za-z]+\.json|timermetrics|transactionMetrics")
+# The tables that RocketMQ looks for: file -> names of the objects in it.
+TABLES: Final = {
+    config_reader.TOPICS: ("topicConfigTable",),
+    config_reader.GROUPS: ("subscriptionGroupTable", "forbiddenTable"),
+    config_reader.OFFSETS: ("offsetTable",),
+    config_reader.LMQ_OFFSETS: ("offsetTable", "lmqOffsetTable"),
+    config_reader.DELAYS: ("offsetTable",),
+    "consumerFilter.json": ("filterDataByTopic",),
+    "consumerOrderInfo.json": ("table",),
+}
+# What RocketMQ 5.3.3 to 5.5.0 and FlintMQ make in a store's root; `rocksdbstore/` and others are told apart below.
+ROOT_NAMES: Final = frozenset(
+    [
+        *FOLDERS,
+        "abort",
+        "abort.bak",
+        "checkpoint",
+        "lock",
+        "timerwheel",
+        "epochFileCheckpoint",
+        "epochFileCheckpoint.bak",
+        "brokerIdentity",
+        "brokerIdentity.bak",
+        "flintmq.mark",
+        "flintmq.puts",
+        "flintmq.queues",
+        "flintmq.staged",
+        "salvage.jsonl",
+        "copy.jsonl",
+    ]
+)
+NOT_CHECKED: Final = {
+    "consumequeue_rocksdb": "the RocksDB store of queues (5.5.0)",
+    "rocksdbstore": "the RocksDB store of 5.4.0 and later, empty of data by default",
+    "kvStore": "the RocksDB store of the pop consumer service",
+}
+_SNAPSHOT: Final = re.compile(r"timerwheel\.[0-9]+")
+COMPACTION_PARTS: Final = ("compactionLog", "compactionCq")
+
+
+def read_checkpoint(root: str, findings: Findings, effects: Effects) -> checkpoint.Checkpoint:
+    """The checkpoint; all zeros if it is missing or unusable, which is told."""
+    path = os.path.join(root, "checkpoint")
+    try:
+        data = effects.read_file(path, checkpoint.FILE_SIZE + 1)
+    except (StoreAccessError, OSError) as error:
+        findings.defect("checkpoint-bad", path, None, expected="a file that can be read", found=str(error))
+        return checkpoint.Checkpoint()
+    if data is None:
+        findings.note("checkpoint-missing", "there is no checkpoint", path)
+        return checkpoint.Checkpoint()
+    if len(data) != checkpoint.FILE_SIZE:
+        size = f"{len(data)} bytes" if len(data) < checkpoint.FILE_SIZE else f"more than {checkpoint.FILE_SIZE} bytes"
+        findings.defect("checkpoint-bad", path, None, expected=f"{checkpoint.FILE_SIZE} bytes", found=size)
+    try:
+        found = checkpoint.decode(data)
+    except FormatError:
+        return checkpoint.Checkpoint()
+    for field, value in found._asdict().items():
+        if value < 0:
+            at = checkpoint.CHECKPOINT.offset(field)
+            findings.defect("checkpoint-bad", path, at, expected=f"{field} not negative", found=str(value))
+    rest = data[checkpoint.CHECKPOINT.size : checkpoint.FILE_SIZE]
+    if any(rest):
+        findings.note("checkpoint-rest", "bytes behind the six numbers are not zero", path)
+    return found
+
+
+def check_checkpoint(root: str, found: checkpoint.Checkpoint, log_end: int, last_time: int, findings: Findings) -> None:
+    """Compare the checkpoint with the log: it may lag behind, never be ahead.
+
+    Args:
+        root: of the store.
+        found: what the file said before the log was read.
+        log_end: log offset behind the last record.
+        last_time: latest store time in ms of the log's records; 0 without records.
+    """
+    path = os.path.join(root, "checkpoint")
+    for field in ("physic_timestamp", "logics_timestamp", "index_timestamp"):
+        value, at = getattr(found, field), checkpoint.CHECKPOINT.offset(field)
+        if value > last_time:
+            last = (
+                f"up to {last_time}, when the last record was stored" if last_time else "0, since the log has no record"
+            )
+            findings.defect("checkpoint-ahead", path, at, expected=f"{field} {last}", found=str(value))
+    for field in ("confirm_physical_offset", "logics_physical_offset"):
+        if getattr(found, field) <= log_end:
+            continue
+        at = checkpoint.CHECKPOINT.offset(field)
+        expected, value = f"{field} up to {log_end}", str(getattr(found, field))
+        findings.defect("checkpoint-ahead", path, at, expected=expected, found=value)
+
+
+def check_mark(root: str, findings: Findings, effects: Effects) -> None:
+    """FlintMQ's own durable mark, where there is one: its checksum covers every bit."""
+    path = os.path.join(root, flintmq_mark.FILE_NAME)
+    try:
+        data = effects.read_file(path, 4096)
+        if data is not None:
+            flintmq_mark.decode(data)
+    except (FormatError, StoreAccessError, OSError) as error:
+        findings.defect("mark-bad", path, None, expected="a mark with its checksum", found=str(error))
+
+
+def check_config(root: str, findings: Findings, effects: Effects) -> None:
+    """Every JSON file of config/ and its `.bak`: can it be read, and are its tables tables?"""
+    folder = os.path.join(root, directories.CONFIG)
+    places = [(folder, name) for name in effects.listdir(folder)]
+    places += [(os.path.join(root, "compaction"), name) for name in effects.listdir(os.path.join(root, "compaction"))]
+    for directory, name in places:
+        plain = name.removesuffix(".bak")
+        path = os.path.join(directory, name)
+        if not JSON_NAME.fullmatch(plain) and plain != "position-checkpoint":
+            if effects.size(path) is not None and plain != "timercheck":
+                findings.note("unknown-file", f"{path} is not known", path)
+            continue
+        _check_json(path, plain, findings, effects)
+
+
+def _check_json(path: str, name: str, findings: Findings, effects: Effects) -> None:
+    try:
+        data = effects.read_file(path, config_json.MAX_BYTES + 1)
+        if data is None:
+            return
+        value = config_json.parse(data)
+    except FormatError as error:
+        empty = "the file is empty" if not data else error.reason
+        findings.defect("config-bad", path, error.position, expected="a JSON object", found=empty)
+        return
+    except (StoreAccessError, OSError) as error:
+        findings.defect("config-bad", path, None, expected="a file that can be read", found=str(error))
+        return
+    for table in TABLES.get(name, ()):
+        entries = value.get(table)
+        if entries is None and table != TABLES[name][0]:
+            continue
+        if not isinstance(entries, dict):
+            findings.defect("config-bad", path, None, expected=f"{table} to be an object", found=type(entries).__name__)
+        elif name == config_reader.TOPICS and not all(isinstance(entry, dict) for entry in entries.values()):
+            findings.defect("config-bad", path, None, expected="an object for each topic", found="something else")
+
+
+def check_offsets(
+    root: str, broker: BrokerConfig, end_of: Callable[[str, int], int | None], findings: Findings
+) -> None:
+    """Committed offsets must not lie behind the end of their queue.
+
+    Args:
+        root: of the store.
+        broker: what config/ holds.
+        end_of: queue offset behind the last message of a queue, None for a queue that does not exist.
+        findings: takes the defects.
+    """
+    folder = os.path.join(root, directories.CONFIG)
+
+    def check(name: str, who: str, topic: str, queue_id: int, offset: int) -> None:
+        end = end_of(topic, queue_id)
+        if end is None and topic not in broker.topics:
+            return  # the topic was deleted; RocketMQ removes such offsets in time
+        if offset > (end or 0) or offset < -1:
+            expected = f"{who}, queue {topic}/{queue_id}: an offset up to {end or 0}"
+            findings.defect("offset-ahead", os.path.join(folder, name), None, expected=expected, found=str(offset))
+
+    offsets = config_reader.LMQ_OFFSETS if config_reader.LMQ_OFFSETS in broker.files else config_reader.OFFSETS
+    for (topic, group), queues in broker.consumer_offsets.items():
+        for queue_id, offset in queues.items():
+            check(offsets, f"group {group}", topic, queue_id, offset)
+    for (topic, group), offset in broker.lmq_offsets.items():
+        check(offsets, f"group {group}", topic, 0, offset)
+    for level, offset in broker.delay_offsets.items():
+        check(config_reader.DELAYS, f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset)
+
+
+def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effects) -> None:
+    """What lies in the root besides the known files."""
+    log_elsewhere = {
+        os.path.normpath(directory.path) for directory in directories.log_directories(root, config, effects)
+    }
+    for name in effects.listdir(root):
+        path = os.path.join(root, name)
+        if name in NOT_CHECKED:
+            findings.note("not-checked", f"{name}/: {NOT_CHECKED[name]}", path)
+        elif name == "abort":
+            findings.note("abort", "the store is in use, or did not stop cleanly", path)
+        elif name not in ROOT_NAMES and not _SNAPSHOT.fullmatch(name) and os.path.normpath(path) not in log_elsewhere:
+            findings.note("unknown-file", f"{path} is not known", path)
+    for folder, what in directories.in_rocksdb(root, effects).items():
+        findings.note("not-checked", f"{folder}/: {what}", os.path.join(root, folder))
+    for part in COMPACTION_PARTS:
+        if effects.listdir(os.path.join(root, "compaction", part)):
+            findings.note(
+                "not-checked", f"compaction/{part}: logs of compaction topics", os.path.join(root, "compaction")
+            )

@@ -1,0 +1,94 @@
+"""The file that keeps the state of a verification between its parts: JSON, outside the store, replaced as a whole.
+
+It holds no message, but names topics, queues and files. A file of another store, of other settings or of another form
+is refused, and never overwritten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from typing import Any
+
+from flintmq.config.keys import KEYS, StoreConfig
+from flintmq.errors import StoreAccessError, UsageError
+from flintmq.storage.store_url import absolute, outside_store
+
+FORM = "flintmq verify 1"
+"""What the file calls itself; another form gets another number."""
+
+
+class StateFile:
+    """The state of one store's verification.
+
+    Args:
+        path: the file; it need not be there yet.
+        root: the store.
+        config: the settings that were given: what was found with others is no part of the same verification.
+
+    Raises:
+        UsageError: the path lies in the store, which is never written.
+        StoreAccessError: nothing can be written there.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], root: str, config: StoreConfig) -> None:
+        self.path = os.path.abspath(os.fspath(path))
+        outside_store(self.path, root, config)
+        if not os.access(os.path.dirname(self.path), os.W_OK):
+            raise StoreAccessError(f"{self.path}: no directory there that can be written; name a file elsewhere")
+        settings = {key: str(getattr(config, KEYS[key])) for key in sorted(config.given & KEYS.keys())}
+        self._head = {"form": FORM, "root": absolute(root), "settings": settings}
+
+    def load(self) -> dict[str, Any] | None:
+        """The state, None if there is no such file.
+
+        Raises:
+            UsageError: the file holds something else, or belongs to another store or other settings.
+            StoreAccessError: it cannot be read.
+        """
+        try:
+            with open(self.path, encoding="utf-8") as file:
+                held = json.load(file)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise StoreAccessError(f"{self.path}: {error.strerror}; check permissions and the disk") from error
+        except ValueError:
+            held = None
+        if not isinstance(held, dict) or held.get("form") != FORM or not isinstance(held.get("state"), dict):
+            raise UsageError(f"{self.path} holds no state of this version's verify; remove it to begin anew")
+        for what in ("root", "settings"):
+            if held.get(what) != self._head[what]:
+                raise UsageError(
+                    f"{self.path} belongs to a verification with {what} {held.get(what)}, not {self._head[what]}; "
+                    "name another file, or remove it to begin anew"
+                )
+        state: dict[str, Any] = held["state"]
+        return state
+
+    def refuse(self, error: Exception) -> UsageError:
+        """The error to raise where a state that was loaded does not fit the store."""
+        why = str(error) if isinstance(error, UsageError) else f"its contents do not fit the store ({error!r:.100})"
+        return UsageError(f"{self.path}: {why}; remove it to begin anew")
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Replace the file: it has the old state or the new one, whatever happens.
+
+        Raises:
+            StoreAccessError: it cannot be written.
+        """
+        new = f"{self.path}.new"
+        try:
+            with open(new, "w", encoding="ascii") as file:
+                json.dump({**self._head, "state": state}, file, separators=(",", ":"))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(new, self.path)
+        except OSError as error:
+            raise StoreAccessError(f"{self.path}: {error.strerror}; name a file that can be written") from error
+
+    def remove(self) -> None:
+        """There is nothing left to go on with."""
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.path)

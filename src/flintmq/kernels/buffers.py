@@ -1,0 +1,8 @@
+"""Types of what kernels take and give."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TypeAlias
+
+Numbers: TypeAlias = "array[int] | memoryview"  # 32 or 64 bits each

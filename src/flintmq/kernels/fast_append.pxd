@@ -1,0 +1,78 @@
+# C types of fast_append.py.
+cimport cython
+from cpython.object cimport PyObject
+from libc.stdint cimport uint8_t, int32_t, int64_t, uint32_t
+from flintmq.kernels.encode cimport crc_property_room, put_record, record_size
+from flintmq.kernels.crc cimport any_below, clock_ms, copy_bytes, find_either, u32be
+from flintmq.kernels.message cimport Message, PutResult
+from flintmq.kernels.unique_keys cimport Numbers, put_unique_key
+
+cdef extern from "Python.h":
+    Py_ssize_t PyUnicode_GET_LENGTH(PyObject *text)
+    const char *PyUnicode_AsUTF8AndSize(PyObject *text, Py_ssize_t *size)  # NULL with an error set
+    bint PyUnicode_CheckExact(PyObject *value)
+    bint PyBytes_CheckExact(PyObject *value)
+    bint PyDict_CheckExact(PyObject *value)
+    bint PyLong_CheckExact(PyObject *value)
+    char *PyBytes_AS_STRING(PyObject *value)
+    Py_ssize_t PyBytes_GET_SIZE(PyObject *value)
+    bint PyDict_Next(PyObject *table, Py_ssize_t *at, PyObject **name, PyObject **value)
+    long long PyLong_AsLongLongAndOverflow(PyObject *value, int *overflow)
+    void PyErr_Clear()
+
+cdef inline const uint8_t *utf8(PyObject *text, long long *size):
+    """The UTF-8 bytes of a str, which live as long as it does; NULL for all else, and for text that has none."""
+    cdef Py_ssize_t count = 0
+    if not PyUnicode_CheckExact(text):
+        return NULL
+    cdef const char *p = PyUnicode_AsUTF8AndSize(text, &count)
+    if p == NULL:
+        PyErr_Clear()
+    size[0] = count
+    return <const uint8_t *>p
+
+cdef class Target:
+    cdef public int64_t start, size, wrote, reserved
+    cdef uint8_t *_p
+
+cdef class Place:
+    cdef public int64_t next
+
+cdef class Topic:
+    cdef readonly bytes raw
+    cdef readonly dict places
+    cdef list _near
+    cdef Place _place(self, int64_t queue_id)
+
+cdef class Appender:
+    cdef public int64_t end, last_time
+    cdef readonly dict topics
+    cdef public Target target
+    cdef public bint held, refusing, closed
+    cdef public object begun
+    cdef public Numbers keys
+    cdef object _stored, _name
+    cdef bytes _hosts, _host
+    cdef int64_t _host_flags, _max_body, _made_after
+    cdef bint _crc_property
+    cdef Topic _topic
+    cdef uint8_t _scratch[33000]
+    cdef int64_t _number  # of the unique key that the message gets; -1: none
+    cdef PyObject *_own  # the unique key that the message has; NULL: none
+    cpdef object put(self, Message message)
+    cdef bint _is_open(self) noexcept
+    cdef object _put(self, Message m, int64_t now)
+    cdef Topic _find(self, object name)
+    cdef int64_t _encode(self, Message m, int64_t now) noexcept
+    cdef int64_t _pair(self, int64_t n, const uint8_t *name, int64_t name_size, PyObject *value) noexcept
+
+cdef class Follower:
+    cdef public bint needs_wake
+
+cdef class Putter:
+    cdef public Appender quick
+    cdef public bint waits
+    cdef public Follower follower
+
+cdef bint _special(uint32_t word) noexcept nogil
+cdef bint _is_unique_key(const uint8_t *p, int64_t at) noexcept nogil

@@ -1,0 +1,419 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+# cython: embedsignature=True, embedsignature.format=clinic
+"""The fast way of a put: a plain message into the mapped file within one call that holds the GIL throughout.
+
+While it runs nobody else does, so the GIL is its lock: it runs no code of Python's and gives nothing back before the
+record stands and its end is published. What is not plain it leaves to store/append/commit_log.py: it answers None and
+has touched nothing. Not compiled, that is always its answer.
+
+The state of the append side (`Appender`, `Place`, `Target`) lives here, once; the slow way works on the same objects.
+"""
+
+import cython
+
+if not cython.compiled:  # the fast way is the compiled one
+    from flintmq.kernels.message import Message, PutResult
+
+    PyBytes_AS_STRING = PyBytes_CheckExact = PyBytes_GET_SIZE = PyDict_CheckExact = PyDict_Next = None
+    PyLong_AsLongLongAndOverflow = PyLong_CheckExact = PyObject = None
+    PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = clock_ms = copy_bytes = None
+    crc_property_room = find_either = put_record = put_unique_key = record_size = u32be = utf8 = None
+
+CLOCK_SET_BACK_MS = 3_600_000  # from here on a clock behind the last record is believed
+MOST_BODY = 1 << 16  # bytes of the largest body that is copied with the GIL held
+
+_HOUR = cython.declare(cython.longlong, 3_600_000)
+_MOST_BODY = cython.declare(cython.longlong, 65536)
+_MOST_PROPERTIES = cython.declare(cython.longlong, 32767)
+_NEAR = cython.declare(cython.longlong, 16)
+_KEYS = cython.declare(cython.longlong, 0x4B455953)
+_TAGS = cython.declare(cython.longlong, 0x54414753)
+_WAIT = cython.declare(cython.longlong, 0x57414954)
+_DELA = cython.declare(cython.longlong, 0x44454C41)
+_TIME = cython.declare(cython.longlong, 0x54494D45)
+_INNE = cython.declare(cython.longlong, 0x494E4E45)
+_UNIQ = cython.declare(cython.longlong, 0x554E4951)
+_UKEY = cython.declare(cython.longlong, 0x5F4B4559)  # "_KEY"
+_UNIQUE_SIZE = cython.declare(cython.longlong, 42)
+
+_forks = cython.declare(cython.longlong, 0)
+
+
+def forked() -> None:
+    """This process is a fork's child: no appender made before it puts anything from now on."""
+    global _forks
+    _forks += 1
+
+
+@cython.cclass
+class Target:
+    """The part of a mapped file that appends look at; flintmq.storage.mapped_file.MappedFile derives from it."""
+
+    def attach(self, buffer: cython.uchar[::1]) -> None:
+        """Take the file's bytes. They must stay where they are until `detach`."""
+        if len(buffer) < self.size:
+            raise ValueError("the buffer is smaller than the file")
+        if cython.compiled:
+            self._p = cython.address(buffer[0])
+
+    def detach(self) -> None:
+        """The bytes go away."""
+        if cython.compiled:
+            self._p = cython.NULL
+
+
+@cython.final
+@cython.cclass
+class Place:
+    """One queue: the queue offset of its next record."""
+
+    def __init__(self, next: cython.longlong) -> None:
+        self.next = next
+
+
+@cython.final
+@cython.cclass
+class Topic:
+    """A topic that was found legal: its bytes, and its queues by queue id. A queue's Place is never replaced."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw, self.places = raw, {}
+        self._near = [None] * _NEAR
+
+    def _place(self, queue_id):
+        """A queue's place, or None. Asking a dict for a number costs 30 ns, so the first queues are kept in a list."""
+        if not 0 <= queue_id < _NEAR:
+            return self.places.get(queue_id)
+        found: Place = self._near[queue_id]
+        if found is None:
+            found = self._near[queue_id] = self.places.get(queue_id)
+        return found
+
+
+@cython.final
+@cython.cclass
+class Appender:
+    """The append side of one log.
+
+    Args:
+        stored: status of a put that succeeded.
+        hosts: raw born host and store host, both of 8 or both of 20 bytes.
+        max_body: bytes of the largest body.
+        crc_property: end records with the checksum property.
+
+    Attributes:
+        end: log offset behind the last whole record.
+        last_time: its store time in ms.
+        topics: name -> Topic, of those that were found legal.
+        target: the file that takes records the fast way, or None: then every put is left to the slow way.
+        held: somebody has the put lock and may give the GIL away.
+        refusing: puts are refused for now, which the slow way says.
+        closed: every put is refused.
+        begun: an append that a signal broke off and that must be settled first, or None.
+        keys: numbers of the unique keys that messages without one get, a kernels.unique_keys.Numbers; None: they get
+            none.
+    """
+
+    def __init__(
+        self,
+        stored: object,
+        hosts: bytes,
+        max_body: cython.longlong,
+        crc_property: cython.bint,
+        end: cython.longlong,
+        last_time: cython.longlong,
+    ) -> None:
+        if len(hosts) not in (16, 40):
+            raise ValueError("hosts are two of 8 bytes or two of 20")
+        self._stored, self._hosts, self._host = stored, hosts, hosts[: len(hosts) // 2]
+        self._host_flags = 0x30 if len(hosts) == 40 else 0
+        self._max_body, self._crc_property = max_body, crc_property
+        self.end, self.last_time, self.topics = end, last_time, {}
+        self.target = self.begun = self.keys = self._name = self._topic = None
+        self.held = self.refusing = self.closed = False
+        self._made_after = _forks
+
+    @property
+    def forked(self) -> bool:
+        """Whether this process is the child of a fork that came after this object was made."""
+        return self._made_after != _forks
+
+    def put(self, message: Message):
+        """Append one message.
+
+        Returns:
+            The result; None if nothing was done and the slow way has to see to it.
+
+        Thread: any. Durability: the kernel has the record.
+        """
+        if not cython.compiled:
+            return None
+        if not self._is_open():
+            return None
+        return self._put(message, clock_ms())
+
+    def put_list(self, messages: list, at: cython.Py_ssize_t, results: list):
+        """Append messages[at:] in order, up to the first that the slow way has to see to; results are appended.
+
+        Returns:
+            Where in the list the first message stands that was not put.
+
+        Raises:
+            TypeError: something in the list is no message; those before it are put.
+        """
+        if not cython.compiled:
+            return at
+        if not self._is_open():
+            return at
+        now: cython.longlong = clock_ms()
+        while at < len(messages):
+            message: Message = messages[at]
+            if message is None:
+                raise TypeError("None is no message")
+            result = self._put(message, now)
+            if result is None:
+                break
+            results.append(result)
+            at += 1
+        return at
+
+    def _is_open(self):
+        """Whether the fast way is open."""
+        shut: cython.bint = self.held or self.refusing or self.closed or self._made_after != _forks
+        return not shut and self.target is not None and self.begun is None
+
+    def _put(self, m, now):
+        """Append one message; None if it has to go the slow way. Everything that can fail comes before the record."""
+        file: Target = self.target
+        topic: Topic = self._find(m.topic)
+        body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
+        if file._p == cython.NULL or topic is None or not PyBytes_CheckExact(body) or m.sys_flag & 0x84:
+            return None
+        if m.delay_level != 0 or m.born_host is not None:
+            return None
+        place: Place = topic._place(m.queue_id)
+        if place is None:
+            return None
+        body_size: cython.longlong = PyBytes_GET_SIZE(body)
+        topic_size: cython.longlong = len(topic.raw)
+        properties: cython.pointer(cython.const[cython.uchar]) = self._scratch
+        properties_size: cython.longlong
+        self._number, self._own = -1, cython.NULL
+        if m.properties_bytes is None:
+            properties_size = self._encode(m, now)
+        else:
+            properties_size = _ready(m.properties_bytes)
+            if properties_size > 0:
+                properties = cython.cast(
+                    cython.pointer(cython.const[cython.uchar]), cython.cast(bytes, m.properties_bytes)
+                )
+        if properties_size < 0 or body_size > self._max_body or body_size > _MOST_BODY:
+            return None
+        extra: cython.longlong = crc_property_room(properties, 0, properties_size) if self._crc_property else 0
+        bits: cython.int = cython.cast(cython.int, m.sys_flag | self._host_flags)
+        if properties_size + extra > _MOST_PROPERTIES or bits & 0x30 != self._host_flags:
+            return None
+        at: cython.longlong = file.wrote
+        size: cython.longlong = record_size(body_size, topic_size, properties_size + extra, bits)
+        if size > file.size - 8 - at or size > file.reserved - at:
+            return None
+        if now < self.last_time:
+            if self.last_time - now >= _HOUR:
+                return None
+            now = self.last_time
+        born: cython.longlong = now
+        overflow: cython.int = 0
+        if m.born_timestamp is not None:
+            if not PyLong_CheckExact(cython.cast(cython.pointer(PyObject), m.born_timestamp)):
+                return None
+            born = PyLong_AsLongLongAndOverflow(
+                cython.cast(cython.pointer(PyObject), m.born_timestamp), cython.address(overflow)
+            )
+            if overflow != 0:
+                return None
+        result: PutResult = PutResult.__new__(PutResult)
+        put_record(
+            file._p, at, file.start + at, cython.cast(cython.p_uchar, PyBytes_AS_STRING(body)), 0, body_size,
+            cython.cast(cython.p_uchar, topic.raw), 0, topic_size, properties, 0, properties_size,
+            cython.cast(cython.p_uchar, self._hosts), 0, len(self._host), cython.cast(cython.int, m.queue_id),
+            place.next, cython.cast(cython.int, m.flag), bits, born, now, cython.cast(cython.int, m.reconsume_times),
+            m.prepared_transaction_offset, self._crc_property,
+        )  # fmt: skip
+        result.status, result.store_host = self._stored, self._host
+        result.queue_offset, result.physical_offset = place.next, file.start + at
+        result.size, result.store_timestamp = size, now
+        if self._number >= 0:
+            result._prefix, result._number = self.keys.prefix, self._number
+        elif self._own != cython.NULL:
+            result._own = cython.cast(object, self._own)
+        else:
+            result._own = m.properties_bytes
+        place.next += 1
+        file.wrote = at + size
+        self.last_time, self.end = now, file.start + at + size
+        return result
+
+    def _find(self, name):
+        """A topic that was met before, by its name; None else."""
+        if name is self._name:  # mostly that of the message before
+            return self._topic
+        if not PyUnicode_CheckExact(cython.cast(cython.pointer(PyObject), name)):
+            return None
+        found: Topic = self.topics.get(name)
+        if found is not None:
+            self._name, self._topic = name, found
+        return found
+
+    def _encode(self, m, now):
+        """The property string into the scratch buffer, as checks.encode_properties does; -1: the slow way.
+
+        Behind the message's own properties stands a unique key, if they have none and the store gives one: its number
+        is in `_number` then. A key of the message's own is in `_own`.
+        """
+        n: cython.longlong = 0
+        at: cython.Py_ssize_t = 0
+        name: cython.pointer(PyObject) = cython.NULL
+        value: cython.pointer(PyObject) = cython.NULL
+        p: cython.pointer(cython.const[cython.uchar])
+        size: cython.longlong = 0
+        if m.properties is not None:
+            if not PyDict_CheckExact(cython.cast(cython.pointer(PyObject), m.properties)):
+                return -1
+            while n >= 0 and PyDict_Next(
+                cython.cast(cython.pointer(PyObject), m.properties),
+                cython.address(at), cython.address(name), cython.address(value),
+            ):  # fmt: skip
+                p = utf8(name, cython.address(size))
+                if p == cython.NULL or (size >= 4 and _special(u32be(p, 0))):
+                    return -1
+                if size == 8 and _is_unique_key(p, 0):
+                    self._own = value
+                n = self._pair(n, p, size, value)
+        if n >= 0 and self.keys is not None and self._own == cython.NULL:
+            self._number = self.keys._reserve(now, 1)
+            if self._number < 0 or n > _MOST_PROPERTIES - _UNIQUE_SIZE:
+                return -1
+            put_unique_key(
+                self._scratch, n, cython.cast(cython.pointer(cython.const[cython.uchar]), self.keys.prefix),
+                self._number,
+            )  # fmt: skip
+            n += _UNIQUE_SIZE
+        if n >= 0 and _is_given(m.keys):
+            n = self._pair(n, b"KEYS", 4, cython.cast(cython.pointer(PyObject), m.keys))
+        if n >= 0 and _is_given(m.tags):
+            n = self._pair(n, b"TAGS", 4, cython.cast(cython.pointer(PyObject), m.tags))
+        if n >= 0 and not m.wait:
+            n = self._pair(n, b"WAIT", 4, cython.cast(cython.pointer(PyObject), "false"))
+        return n
+
+    def _pair(self, n, name, name_size, value):
+        """Add a property behind the n bytes that there are; gives the new number, -1 for the slow way."""
+        size: cython.longlong = 0
+        p: cython.pointer(cython.const[cython.uchar]) = utf8(value, cython.address(size))
+        if p == cython.NULL or size > _MOST_PROPERTIES or name_size > _MOST_PROPERTIES - n - size - 2:
+            return -1
+        if any_below(name, 0, name_size, 3) or any_below(p, 0, size, 3):
+            return -1  # 0, 1 and 2 can stand in no property
+        copy_bytes(self._scratch, n, name, 0, name_size)
+        self._scratch[n + name_size] = 1
+        copy_bytes(self._scratch, n + name_size + 1, p, 0, size)
+        n += name_size + size + 2
+        self._scratch[n - 1] = 2
+        return n
+
+
+@cython.cclass
+class Follower:
+    """Who takes records behind the puts; flintmq.store.services.dispatch_service.DispatchService derives from it.
+
+    Attributes:
+        needs_wake: whether somebody who puts has to call `wake`.
+    """
+
+    def wake(self) -> None:
+        """Something was put."""
+
+
+@cython.cclass
+class Putter:
+    """Where puts come in: flintmq.store.message_store.MessageStore derives from it, so that `put` is one compiled call.
+
+    Attributes:
+        quick: the appender, while plain messages may go the fast way; else None.
+        waits: a message that says so waits for the disk after it is stored.
+        follower: whom to wake after the others.
+    """
+
+    def put(self, message: Message):
+        """Store one message.
+
+        Returns:
+            A PutResult whose `outcome` says what is certain. PUT_OK: stored, and under SYNC_FLUSH (with wait=True)
+            on disk. FLUSH_DISK_TIMEOUT: stored, but not known to be on disk. Every other status: not stored.
+
+        Raises:
+            UsageError: the store is closed, or this is a forked child.
+
+        Thread: any. Durability: as the store's flushDiskType says.
+        """
+        quick: Appender = self.quick
+        if quick is not None:
+            result = quick.put(message)
+            if result is not None:
+                if self.waits and message.wait:
+                    return self._wait_flushed(result)
+                if self.follower.needs_wake:
+                    self.follower.wake()
+                return result
+        return self._put_slowly(message)
+
+    def _put_slowly(self, message: Message):
+        """Put a message that is not plain."""
+        raise NotImplementedError
+
+    def _wait_flushed(self, result: PutResult):
+        """Wait until a stored message is on disk; the answer."""
+        raise NotImplementedError
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_given(text: object) -> cython.bint:
+    """Whether tags or keys are there: neither None nor an empty str."""
+    p: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), text)
+    return text is not None and not (PyUnicode_CheckExact(p) and PyUnicode_GET_LENGTH(p) == 0)
+
+
+def _special(word):
+    """Whether a property's name begins like one that does something: KEYS, TAGS, WAIT, DELAY, TIMER_*, INNER_*."""
+    return word == _KEYS or word == _TAGS or word == _WAIT or word == _DELA or word == _TIME or word == _INNE
+
+
+def _is_unique_key(p, at):
+    """Whether eight bytes are the name UNIQ_KEY."""
+    return u32be(p, at) == _UNIQ and u32be(p, at + 4) == _UKEY
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _ready(properties: object) -> cython.longlong:
+    """Size of a property string that may be stored as it is; -1 for the slow way."""
+    at: cython.longlong = 0
+    raw: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), properties)
+    if not PyBytes_CheckExact(raw):
+        return -1
+    size: cython.longlong = PyBytes_GET_SIZE(raw)
+    if size == 0:
+        return 0
+    p: cython.pointer(cython.const[cython.uchar]) = cython.cast(
+        cython.pointer(cython.const[cython.uchar]), PyBytes_AS_STRING(raw)
+    )
+    if any_below(p, 0, size, 1):
+        return -1
+    # A name stands at the beginning or behind a 2. Those that delay a message, or take more offsets, begin so.
+    while at + 4 <= size:
+        if u32be(p, at) == _DELA or u32be(p, at) == _TIME or u32be(p, at) == _INNE:
+            return -1
+        at = find_either(p, at, size, 2, 2) + 1
+    return size

@@ -1,0 +1,269 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Gather columns from validated records: fields out of the log, one output array after another.
+
+The caller says in a plan which columns it wants and where in three output arrays they go (64-bit numbers, 32-bit
+numbers and offsets, bytes). Records are taken in small blocks that stay in the nearest cache: first it is found out
+where their parts lie, then one short loop a column runs over the block. Nothing is written outside a column's section:
+a column whose section is full ends the call before that record, and the caller goes on with fresh arrays.
+
+What is rare and long-winded is left to Python: the kernel writes nothing for that row (length 0) and notes it. Such are
+text that is not UTF-8, property strings with a doubled name or more than 32 pairs, and IPv6 hosts.
+"""
+
+import cython
+
+if not cython.compiled:
+    from flintmq.kernels.gather_fill import (
+        bodies,
+        hosts,
+        magic,
+        microseconds,
+        named_values,
+        numbers32,
+        numbers64,
+        offset_ids,
+        properties,
+        topics,
+        unsigned32,
+    )
+    from flintmq.kernels.property_shapes import forget
+    from flintmq.kernels.record_parts import locate
+
+# Kinds of columns, the first number of a plan row.
+INT32 = 0  # a 32-bit field
+INT64 = 1  # a 64-bit field
+UINT32 = 2  # a 32-bit field without sign, as a 64-bit number
+MICROSECONDS = 3  # a 64-bit field of ms as us; null outside the years 1 to 9999
+MAGIC = 4  # V1 or V2
+TOPIC = 5
+BODY = 6
+BORN_HOST = 7  # ip:port
+STORE_HOST = 8
+OFFSET_MSG_ID = 9  # upper-case hex of store host and physical offset
+PROPERTIES = 10  # this row (number of pairs) and the five after it: NAMES, VALUES, TAGS, KEYS, UNIQ_KEY
+NAMES = 11
+VALUES = 12
+TAGS = 13
+KEYS = 14
+UNIQ_KEY = 15
+
+# A plan row: kind; position of the field in a record whose hosts are both IPv4 (BODY: 1 if compressed ones are left to
+# Python; PROPERTIES: how many pairs fit; any other of its rows: 1 if wanted); begin of its section among the 64-bit
+# numbers; among the 32-bit numbers; among the bytes; end of the latter; begin of its validity bits among the bytes.
+PLAN_ROW = 7
+
+SLACK = 64  # bytes of a byte section that are never used for good: short texts are copied in steps of 16
+BLOCK = 128  # records at a time
+NOTES = 2048  # 64-bit numbers that `notes` must have room for
+
+ROWS_FULL = -1  # no room for more rows
+NOTES_FULL = -2  # the notes have to be taken away first
+DONE = -3
+
+
+def _group_fault(plan, at, columns):
+    """PROPERTIES is followed by its five rows; NAMES and VALUES are both wanted or both not."""
+    k: cython.longlong
+    if at + 42 > 7 * columns or plan[at + 1] < 0 or plan[at + 8] != plan[at + 15]:
+        return 1
+    for k in range(1, 6):
+        if plan[at + 7 * k] != 10 + k or plan[at + 7 * k + 1] < 0 or plan[at + 7 * k + 1] > 1:
+            return 1
+    return 0
+
+
+def _fault(plan, at, columns, row, rows, n_longs, n_ints, n_out, ints):
+    """What is wrong with the plan row at plan[at] and its sections: 0 nothing, else an index into _FAULTS."""
+    kind: cython.longlong = plan[at]
+    group: cython.longlong = at - 7 * (kind - 10)
+    if kind < 0 or kind > 15 or (kind > 10 and (group < 0 or plan[group] != 10)):
+        return 1
+    if kind == 10 and _group_fault(plan, at, columns):
+        return 1
+    if kind < 4 and (plan[at + 1] < 0 or plan[at + 1] > 84):
+        return 2
+    if plan[at + 3] < 0 or plan[at + 4] < 0 or plan[at + 5] < 0:
+        return 4
+    if (kind > 10 and plan[at + 1] == 0) or (kind == 10 and plan[at + 8] == 0):
+        return 0
+    if kind == 11 or kind == 12:  # these have an entry a pair, not one a row
+        rows = plan[group + 1]
+        row = ints[plan[group + 3] + row]
+    if 1 <= kind and kind <= 3:
+        if plan[at + 2] < 0 or plan[at + 2] > n_longs - rows:
+            return 3
+    elif plan[at + 3] < 0 or plan[at + 3] > n_ints - rows - 1:
+        return 3
+    room: cython.longlong = plan[at + 1]  # of PROPERTIES: pairs
+    if kind > 3 and kind != 10:
+        if plan[at + 4] < 0 or plan[at + 4] > n_out or plan[at + 5] > n_out:
+            return 4
+        room = plan[at + 5] - plan[at + 4] - 64
+        if room < 0 or room > 0x7FFFFF00:
+            return 4
+    if (kind == 3 or kind > 12) and (plan[at + 6] < 0 or plan[at + 6] > n_out - (rows + 7) // 8):
+        return 4
+    if kind > 3 and (ints[plan[at + 3] + row] < 0 or ints[plan[at + 3] + row] > room):
+        return 5
+    return 0
+
+
+_FAULTS = (
+    "",
+    "the plan has a row of no known kind",
+    "the plan wants a field outside a record's header",
+    "a column of numbers or offsets has no room",
+    "a column of bytes has no room, or more than its offsets can tell",
+    "the offsets of a column do not fit its section",
+)
+
+
+def _block(p, limit, spans, pairs, named, known, n, plan, columns, row, longs, ints, out, notes, index):
+    """All columns of n located records. Returns (rows, column that is full or -3)."""
+    full: cython.longlong = -3
+    c: cython.longlong = 0
+    while c < columns:
+        at: cython.longlong = 7 * c
+        kind: cython.longlong = plan[at]
+        field: cython.longlong = plan[at + 1]
+        to: cython.longlong = plan[at + 3] + row
+        start: cython.longlong = plan[at + 4]
+        room: cython.longlong = plan[at + 5] - start - 64
+        done: cython.longlong = n
+        if kind == 0:
+            numbers32(p, spans, n, field, ints, to)
+        elif kind == 1:
+            numbers64(p, spans, n, field, longs, plan[at + 2] + row)
+        elif kind == 2:
+            unsigned32(p, spans, n, field, longs, plan[at + 2] + row)
+        elif kind == 3:
+            microseconds(p, spans, n, field, longs, plan[at + 2] + row, out, plan[at + 6], row)
+        elif kind == 4:
+            done = magic(p, spans, n, ints, to, out, start, room)
+        elif kind == 5:
+            done = topics(p, limit, spans, n, ints, to, out, start, room, notes, index, c)
+        elif kind == 6:
+            done = bodies(p, limit, spans, n, field, ints, to, out, start, room, notes, index, c)
+        elif kind == 7 or kind == 8:
+            done = hosts(p, spans, n, 48 if kind == 7 else 64, ints, to, out, start, room, notes, index, c)
+        elif kind == 9:
+            done = offset_ids(p, spans, n, ints, to, out, start, room)
+        elif kind == 10:
+            done = properties(p, limit, spans, n, plan, at, row, ints, out, notes, index, pairs, named, known)
+        elif kind >= 13 and field == 1:
+            done = named_values(p, limit, n, named, kind - 13, ints, to, out, start, room, plan[at + 6], row)
+        if done < n:
+            n = done
+            full = c
+        c += 1
+    return n, full
+
+
+def gather(
+    data: cython.const[cython.uchar][::1],
+    positions: cython.longlong[::1],
+    first: cython.longlong,
+    last: cython.longlong,
+    plan: cython.longlong[::1],
+    row: cython.longlong,
+    rows: cython.longlong,
+    longs: cython.longlong[::1],
+    ints: cython.int[::1],
+    out: cython.uchar[::1],
+    notes: cython.longlong[::1],
+):
+    """Append the records at positions[first:last] to the columns of a plan, from row `row` on.
+
+    Args:
+        data: bytes that hold the records.
+        positions: where in data each record begins.
+        first, last: which of the positions to take.
+        plan: PLAN_ROW numbers a column, see above. Of PROPERTIES the five further rows follow, NAMES and VALUES both
+            wanted or both not.
+        row: rows that are there already; the offsets of each section up to and with [row] must have been written.
+        rows: rows that every section has room for.
+        longs, ints, out: the output arrays, none of them empty.
+        notes: room for NOTES numbers or more. notes[0] tells how many follow: pairs of an index into positions and the
+            number of a column, for what is left to Python. Those from index first + taken on are to be ignored.
+
+    Returns:
+        (taken, why): rows appended, and DONE, ROWS_FULL, NOTES_FULL or the number of the column whose section is full.
+
+    Raises:
+        ValueError: a position holds no record that lies within data, or the plan does not fit the arrays.
+    """
+    if first < 0 or last < first or last > len(positions) or row < 0 or rows < row or len(notes) < 2048:
+        raise ValueError("first, last, row and rows must lie within their arrays")
+    notes[0] = 0
+    if first == last:
+        return 0, -3
+    limit: cython.longlong = len(data)
+    if limit == 0 or len(plan) == 0 or len(plan) % 7 or len(longs) == 0 or len(ints) == 0 or len(out) == 0:
+        raise ValueError("an array that must not be empty is empty")
+    columns: cython.longlong = len(plan) // 7
+    spans: cython.longlong[1024]
+    pairs: cython.longlong[864]
+    named: cython.longlong[768]
+    known: cython.longlong[128]
+    if cython.compiled:
+        p: cython.pointer(cython.const[cython.uchar]) = cython.address(data[0])
+        at: cython.pointer(cython.longlong) = cython.address(positions[0])
+        layout: cython.pointer(cython.longlong) = cython.address(plan[0])
+        to_longs: cython.pointer(cython.longlong) = cython.address(longs[0])
+        to_ints: cython.pointer(cython.int) = cython.address(ints[0])
+        to: cython.pointer(cython.uchar) = cython.address(out[0])
+        left: cython.pointer(cython.longlong) = cython.address(notes[0])
+    else:
+        p, at, layout, to_longs, to_ints, to, left = data, positions, plan, longs, ints, out, notes
+        spans, pairs, named, known = [0] * 1024, [0] * 864, [0] * 768, [0] * 128
+    fault: cython.int = 0
+    noting: cython.longlong = 0
+    c: cython.longlong = 0
+    forget(known)
+    while c < columns and fault == 0:
+        fault = _fault(layout, 7 * c, columns, row, rows, len(longs), len(ints), len(out), to_ints)
+        noting += 1 if layout[7 * c] in (5, 6, 7, 8, 10) else 0
+        c += 1
+    if fault or noting > 7:
+        raise ValueError(_FAULTS[fault] or "the plan has more than seven columns that may leave notes")
+    taken: cython.longlong = 0
+    full: cython.longlong = -3
+    n: cython.longlong = 0
+    lost: cython.longlong = -1
+    with cython.nogil:
+        while first + taken < last and full == -3:
+            n = last - first - taken if last - first - taken < 128 else 128
+            if n > rows - row:
+                n = rows - row
+            if n == 0:
+                full = -1
+                break
+            if left[0] + 256 * noting >= 2048:
+                full = -2
+                break
+            located: cython.longlong = locate(p, limit, at, first + taken, n, spans)
+            if located < n:
+                lost = first + taken + located
+                break
+            n, full = _block(
+                p,
+                limit,
+                spans,
+                pairs,
+                named,
+                known,
+                n,
+                layout,
+                columns,
+                row,
+                to_longs,
+                to_ints,
+                to,
+                left,
+                first + taken,
+            )
+            taken += n
+            row += n
+    if lost >= 0:
+        raise ValueError(f"no whole record at position {positions[lost]} of the buffer")
+    return taken, full

@@ -1,0 +1,1 @@
+# Nothing here is for Python: `gather` calls these loops.

@@ -1,0 +1,3 @@
+# C types of group_units.py.
+cimport cython
+from flintmq.kernels.crc cimport copy_bytes

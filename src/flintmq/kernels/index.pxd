@@ -1,3 +1,0 @@
-# C types of index.py.
-cimport cython
-from flintmq.kernels.crc cimport i32be, i64be, put32be, put64be, prefetch_write

@@ -1,0 +1,3 @@
+# C types of index_insert.py.
+cimport cython
+from flintmq.kernels.crc cimport i32be, i64be, put32be, put64be, prefetch_write

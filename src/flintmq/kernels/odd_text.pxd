@@ -1,0 +1,7 @@
+# C types of odd_text.py.
+cimport cython
+from libc.stdint cimport uint8_t
+from flintmq.kernels.crc cimport i64be
+from flintmq.kernels.record_parts cimport is_utf8, locate
+
+cdef bint _is_plain(const uint8_t *p, long long at, long long end) noexcept nogil

@@ -1,0 +1,10 @@
+# C types of property_shapes.py.
+cimport cython
+from libc.stdint cimport uint8_t
+from flintmq.kernels.crc cimport same_shape
+from flintmq.kernels.record_parts cimport doubled, split
+
+cdef void forget(long long *known) noexcept nogil
+cdef void take_shape(long long at, long long end, const long long *pairs, long long count, long long *known, long long to) noexcept nogil
+cdef bint has_shape(const uint8_t *p, long long at, long long end, long long other, long long limit, const long long *known, long long to) noexcept nogil
+cdef (long long, long long, long long) split_like(const uint8_t *p, long long at, long long end, long long limit, bint single, long long *pairs, long long *named, long long to, long long *known) noexcept nogil

@@ -1,7 +1,0 @@
-# C types of texts.py.
-cimport cython
-from libc.stdint cimport uint8_t
-from flintmq.kernels.crc cimport i64be
-from flintmq.kernels.parts cimport is_utf8, locate
-
-cdef bint _is_plain(const uint8_t *p, long long at, long long end) noexcept nogil

@@ -1,0 +1,186 @@
+"""What a batch read asks for by name, offset and time, compared with what the store has, before anything is read.
+
+A misspelled topic, an offset that has expired or is not there yet, a time after which nothing was stored: each would
+give fewer rows or none, and nobody would know. So they fail the read, as in Spark's Kafka source; with
+failOnDataLoss=false what there is is read, and one note tells the rest. Only the queues that the options name are
+looked at, however many others the store has.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from flintmq.config.text import short
+from flintmq.errors import FlintError, StoreError, UsageError
+from flintmq.lake.offsets import Queue
+from flintmq.lake.options import ReadOptions
+from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.queue_lookup import QueueLookup
+
+NOT_THERE = "not-there"
+"""The code of the note on what was asked for and is not there."""
+KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
+GO_ON = "failOnDataLoss=false reads what there is"
+
+
+def as_the_store_has(options: ReadOptions, snapshot: Snapshot, report: Report) -> ReadOptions:
+    """The options of a batch read with times of single queues as queue offsets, all of it compared with the store.
+
+    Args:
+        options: what is asked for; filters that Spark pushes are not in it yet.
+        snapshot: of the store.
+        report: takes the one note of a lenient read.
+
+    Raises:
+        UsageError: (failOnDataLoss) a topic or queue that the store does not have; or a start behind its end.
+        StoreError: (failOnDataLoss) offsets that have expired or are not there yet, a time after which nothing was
+            stored.
+        StoreAccessError: a file may not be read.
+    """
+    asked = _Asked(options, QueueLookup(snapshot))
+    ranges = asked.ranges()
+    found = [*asked.missing_names(), *asked.losses, *asked.missing_times()]
+    if found and options.fail_on_data_loss:
+        raise found[0]
+    if found:
+        text = str(found[0]).replace(f"; {GO_ON}", "")
+        rest = f"; and {len(found) - 1} more like it" if found[1:] else ""
+        report.note(NOT_THERE, f"{text}{rest}")
+    return replace(options, predicate=replace(options.predicate, offsets=ranges))
+
+
+def unknown_topics(lookup: QueueLookup, predicate: Predicate) -> list[UsageError]:
+    """An error for each topic that is asked for by name and is not in the store: neither files nor records nor
+    config/topics.json have it.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    snapshot = lookup.snapshot
+    missing = [name for name in sorted(predicate.named_topics or ()) if not _has_directory(snapshot, name)]
+    missing = [name for name in missing if name not in snapshot.broker.topics]
+    if not missing:
+        return []
+    names = {name.topic for name in lookup.names()}  # slow in a store without queues; but something is wrong here
+    known = sorted(names | set(snapshot.broker.topics))
+    return [UsageError(_no_topic(snapshot.root, name, known)) for name in missing if name not in names]
+
+
+def _has_directory(snapshot: Snapshot, topic: str) -> bool:
+    return topic not in ("", ".", "..") and any(
+        snapshot.effects.is_dir(os.path.join(snapshot.root, kind, topic)) for kind in KINDS
+    )
+
+
+def _no_topic(root: str, topic: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
+    hint = f"did you mean {short(close[0])}?" if close else f"it has {', '.join(map(short, known[:5])) or 'none'}"
+    return f"{root}: the store has no topic {short(topic)}; {hint}; {GO_ON}"
+
+
+class _Asked:
+    """One read's offsets and times, and what of them the store does not have."""
+
+    def __init__(self, options: ReadOptions, lookup: QueueLookup) -> None:
+        self.options, self.lookup = options, lookup
+        self.losses: list[FlintError] = []
+
+    def ranges(self) -> tuple[tuple[str, int, int, int], ...]:
+        """The range of queue offsets of each queue that an option names."""
+        options = self.options
+        given = {QueueName(topic, queue): (least, stop) for topic, queue, least, stop in options.predicate.offsets}
+        names = {*given, *(QueueName(*queue) for queue in (*options.since_of, *options.until_of))}
+        return tuple((*name, *self._range(name, *given.get(name, (LEAST, MOST)))) for name in sorted(names))
+
+    def _range(self, name: QueueName, first: int, stop: int) -> tuple[int, int]:
+        # A time comes before an offset, which parsing has left out then.
+        first = self._at_time(name, self.options.since_of, first, start=True)
+        stop = self._at_time(name, self.options.until_of, stop, start=False)
+        low, high, _ = self.lookup.file_bounds(name)
+        if low == high or max(first, stop if stop < MOST else LEAST) > high or LEAST < first < low:
+            low, high, _ = self.lookup.bounds(name)  # with what no queue file has yet
+        there = f"the queue has offsets {low} to {high - 1}" if low < high else f"the queue ends at {high} and is empty"
+        if low == high == 0 and name not in self.lookup.names():
+            self._lose(name, UsageError, f"the store has no such queue; {GO_ON}")
+        elif LEAST < first < low:
+            self._lose(name, StoreError, f"startingOffsets asks for {first}, {there}: what was before has expired")
+        elif first > high:
+            self._lose(name, StoreError, f"startingOffsets asks for {first}, {there}")
+        elif high < stop < MOST:
+            self._lose(name, StoreError, f"endingOffsets asks for {stop}, {there}")
+        elif stop < low:
+            self._lose(name, StoreError, f"endingOffsets asks for {stop}, {there}: what was before has expired")
+        elif first > stop:
+            self.losses.append(
+                UsageError(
+                    f"topic {short(name.topic)}, queue {name.queue_id}: it begins at {first}, behind its end {stop}"
+                )
+            )
+        return first, stop
+
+    def _lose(self, name: QueueName, kind: type[FlintError], why: str) -> None:
+        advice = "" if why.endswith(GO_ON) else f"; {GO_ON}"
+        self.losses.append(kind(f"topic {short(name.topic)}, queue {name.queue_id}: {why}{advice}"))
+
+    def _at_time(self, name: QueueName, times: Mapping[Queue, int], offset: int, start: bool) -> int:
+        """The offset at a queue's time; the one given where it has no time."""
+        if name not in times:
+            return offset
+        found, (_, high, _) = self.lookup.offset_at_time(name, times[name]), self.lookup.bounds(name)
+        if found < high:
+            return found
+        if start and not self.options.lenient_times:
+            self._lose(name, StoreError, nothing_at("startingOffsetsByTimestamp", times[name]))
+        return high if start else MOST  # what comes meanwhile is before no end
+
+    def missing_names(self) -> Iterator[FlintError]:
+        """Topics and queues that are asked for by name and are not there."""
+        predicate, snapshot = self.options.predicate, self.lookup.snapshot
+        unknown = unknown_topics(self.lookup, predicate)
+        yield from unknown
+        for topic, queue in sorted(predicate.queues or ()) if not unknown else ():
+            name = QueueName(topic, queue)
+            if not self.lookup.units(name).files:
+                config = snapshot.broker.topics.get(topic)
+                queues = max(config.read_queues, config.write_queues) if config is not None else 0
+                if queue >= queues and name not in self.lookup.names():
+                    yield UsageError(f"topic {short(topic)}: the store has no queue {queue} of it; {GO_ON}")
+
+    def missing_times(self) -> Iterator[FlintError]:
+        """A startingTimestamp at or after which nothing that is wanted was stored."""
+        since, predicate = self.options.predicate.since, self.options.predicate
+        if since is None or self.options.lenient_times:
+            return
+        last = self.lookup.snapshot.log_end.last
+        newest = None if last is None else self.lookup.snapshot.record(last)
+        if newest is not None and newest.store_timestamp >= since and predicate.rules(newest.topic) is not None:
+            return
+        for name in sorted(self._wanted()):
+            low, high, _ = self.lookup.bounds(name)
+            message = self.lookup.message(name, high - 1) if low < high else None
+            if message is not None and message.store_timestamp >= since:
+                return
+            if low < high and message is None and self.lookup.offset_at_time(name, since) < high:
+                return
+        yield StoreError(nothing_at("startingTimestamp", since) + f"; {GO_ON}")
+
+    def _wanted(self) -> Iterator[QueueName]:
+        predicate = self.options.predicate
+        judged: dict[str, bool] = {}
+        for name in self.lookup.names():
+            if name.topic not in judged:
+                judged[name.topic] = predicate.rules(name.topic) is not None
+            if judged[name.topic]:
+                yield name
+
+
+def nothing_at(option: str, ms: int) -> str:
+    """What an error says of a time that nothing was stored at or after."""
+    return f"{option}: nothing was stored at {ms} or later; startingOffsetsByTimestampStrategy=latest begins at the end"

@@ -1,0 +1,104 @@
+"""A copy of where an export stands, in a directory of its own (`--checkpoint DIR`).
+
+The truth are the manifests, which come into the table with the data in one step: a second truth beside it could be of
+another table, or ahead of it. So the copy is written after each export, for others to read: a monitor, or a stream that
+is to go on from there (its `offsets` are what `startingOffsets` takes). It decides nothing, with one exception: where
+it is ahead of the table, the table was put back or replaced, and exporting into it would give messages a second time
+to whoever reads along; that is refused.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from flintmq.errors import StoreAccessError, UsageError
+from flintmq.lake.target import Manifest, sync_folder, write_synced
+from flintmq.storage.store_url import local_only
+
+COPY = "export.json"
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The directory of a copy; without one it does nothing.
+
+    Attributes:
+        folder: the directory.
+        table: what is exported into.
+    """
+
+    folder: Path | None
+    table: Path
+
+    @classmethod
+    def at(cls, path: str | None, table: Path) -> Checkpoint:
+        """The copy in this directory, which is made if it is not there.
+
+        Raises:
+            UsageError: it is within the table's, or holds other things.
+            StoreAccessError: it cannot be made or read.
+        """
+        if path is None:
+            return cls(None, table)
+        folder = Path(os.path.abspath(local_only(path)))
+        if folder.is_relative_to(table):
+            raise UsageError(f"--checkpoint {folder} is within {table}; give a directory beside it")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            strangers = [name for name in os.listdir(folder) if name.partition(".new")[0] != COPY]
+        except OSError as error:
+            raise StoreAccessError(f"{folder}: {error.strerror}; give a directory that can be written") from error
+        if strangers:
+            raise UsageError(f"--checkpoint {folder} holds other things ({strangers[0]!a}); give an empty directory")
+        return cls(folder, table)
+
+    def check(self, last: Manifest | None) -> None:
+        """Refuse what cannot be the same export.
+
+        Raises:
+            UsageError: the copy is of another table, or ahead of this one.
+            StoreAccessError: it cannot be read.
+        """
+        there = self._read()
+        if there is None:
+            return
+        if there["table"] != str(self.table):
+            raise UsageError(f"--checkpoint {self.folder} belongs to {there['table']}; give a directory of its own")
+        if there["number"] > (last.number if last else 0):
+            raise UsageError(
+                f"--checkpoint {self.folder} is at export {there['number']}, {self.table} at "
+                f"{last.number if last else 0}: the table was put back; remove the checkpoint to go on from there"
+            )
+
+    def keep(self, last: Manifest | None) -> None:
+        """Write where the export stands.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        if self.folder is None or last is None:
+            return
+        told = {
+            "format": FORMAT, "table": str(self.table), "number": last.number, "end": last.end, "made": last.made,
+            "offsets": last.offsets,
+        }  # fmt: skip
+        new = self.folder / f"{COPY}.new"
+        write_synced(new, json.dumps(told, ensure_ascii=False) + "\n")
+        os.rename(new, self.folder / COPY)
+        sync_folder(self.folder)
+
+    def _read(self) -> dict[str, Any] | None:
+        if self.folder is None or not (self.folder / COPY).exists():
+            return None
+        try:
+            told: dict[str, Any] = json.loads((self.folder / COPY).read_text(encoding="utf-8"))
+            if told["format"] != FORMAT or not isinstance(told["number"], int) or "table" not in told:
+                raise ValueError("of another version")
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise StoreAccessError(f"{self.folder / COPY}: not readable ({error}); remove it") from error
+        return told

@@ -1,0 +1,145 @@
+"""What the rows of an export look like: properties as a map or as chosen columns; bodies as bytes, text or JSON.
+
+What a body that is not as was asked for says is never lost: its bytes stand in the column `body_raw`, null elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.errors import UsageError
+from flintmq.lake.json_bodies import arrow_type, body_schema, parsed
+from flintmq.lake.parquet import PARTITIONS
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
+
+BODIES = ("bytes", "text", "json")
+RAW = "body_raw"
+OWN_NAMES = ("export", *PARTITIONS, RAW)  # columns that an export has besides those of the schema
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The columns of an export.
+
+    Attributes:
+        properties: pairs of a property and the column that has its values; None: the map `properties`.
+        body: "bytes", "text" or "json".
+        body_schema: of "json".
+    """
+
+    properties: tuple[tuple[str, str], ...] | None = None
+    body: str = "bytes"
+    body_schema: StructType | None = None
+
+    @classmethod
+    def parse(cls, properties: Sequence[str] | None = None, body: str = "bytes", schema: str | None = None) -> Shape:
+        """The shape that options ask for.
+
+        Args:
+            properties: each NAME or NAME:COLUMN.
+            body: one of BODIES.
+            schema: of "json": DDL, or a file (see `json_bodies.body_schema`).
+
+        Raises:
+            UsageError: what cannot be, by name.
+            StoreAccessError: the schema's file cannot be read.
+        """
+        if body not in BODIES:
+            raise UsageError(f"body {body[:40]!r} is not one of: {', '.join(BODIES)}")
+        if (body == "json") != (schema is not None):
+            raise UsageError("body json needs a body schema (--body-schema FILE|DDL), and only json takes one")
+        pairs = None if properties is None else tuple(_pair(text) for text in properties)
+        taken = {name.casefold() for name in (*SPARK_SCHEMA.names, *OWN_NAMES)}
+        for name, column in pairs or ():
+            if column.casefold() in taken:
+                raise UsageError(f"property {name[:60]!r}: a column {column!r} is there already; give NAME:COLUMN")
+            taken.add(column.casefold())
+        return cls(pairs, body, None if schema is None else body_schema(schema))
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether rows stay as they are."""
+        return self.properties is None and self.body == "bytes"
+
+    @property
+    def decompresses(self) -> bool:
+        """Whether bodies have to be as the producer gave them."""
+        return self.body != "bytes"
+
+    def choice(self) -> dict[str, Any]:
+        """What an export's manifest says of it."""
+        return {
+            "properties": None if self.properties is None else [list(pair) for pair in self.properties],
+            "body": self.body,
+            "body_schema": None if self.body_schema is None else self.body_schema.simpleString(),
+        }
+
+    def schema(self) -> pa.Schema:
+        """The columns of a row."""
+        fields: list[pa.Field[Any]] = []
+        for field in SPARK_SCHEMA:
+            if field.name == "properties" and self.properties is not None:
+                fields += [pa.field(column, pa.string()) for _, column in self.properties]
+            elif field.name == "body" and self.body != "bytes":
+                kind = pa.string() if self.body_schema is None else arrow_type(self.body_schema)
+                fields += [pa.field("body", kind), pa.field(RAW, pa.binary())]
+            else:
+                fields.append(field)
+        return pa.schema(fields)
+
+    def shaped(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
+        """The rows of a batch of SPARK_SCHEMA in this shape, and how many bodies are not as was asked for."""
+        if self.is_plain:
+            return batch, 0
+        columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+        bad = 0
+        for name, column in self.properties or ():
+            columns[column] = pc.map_lookup(columns["properties"], pa.scalar(name), "first")
+        if self.body != "bytes":
+            bodies = columns["body"]
+            columns["body"], wrong = _texts(bodies) if self.body_schema is None else _json(bodies, self.body_schema)
+            columns[RAW] = pc.if_else(wrong, bodies, pa.scalar(None, pa.binary()))
+            bad = pc.sum(wrong).as_py() or 0
+        schema = self.schema()
+        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """A property and its column."""
+    name, colon, column = text.rpartition(":")
+    if not colon:
+        name = column
+    if not name or not re.fullmatch(r"[^\W\d]\w*", column):
+        raise UsageError(
+            f"property {text[:60]!r}: {column[:40]!r} is no name for a column; give NAME:COLUMN with letters, digits, _"
+        )
+    return name, column
+
+
+def _texts(bodies: Any) -> tuple[Any, Any]:
+    """Bodies as text, with U+FFFD for what is not UTF-8; and which have such."""
+    try:
+        return bodies.cast(pa.string()), pa.array([False] * len(bodies), pa.bool_())
+    except pa.ArrowInvalid:
+        raw = bodies.to_pylist()
+    texts = [body.decode(errors="replace") for body in raw]
+    wrong = [text.encode() != body for text, body in zip(texts, raw, strict=True)]
+    return pa.array(texts, pa.string()), pa.array(wrong, pa.bool_())
+
+
+def _json(bodies: Any, schema: StructType) -> tuple[Any, Any]:
+    """Bodies as structs, null where they are none; and which."""
+    values, bad = parsed(bodies.to_pylist(), schema)
+    wrong = [False] * len(bodies)
+    for number in bad:
+        wrong[number] = True
+    return values, pa.array(wrong, pa.bool_())

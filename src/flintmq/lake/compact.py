@@ -1,0 +1,150 @@
+"""Files of a size: what tasks of one export wrote for the same topic and date becomes one file, up to a size.
+
+A task writes a file for each topic and date that it meets, so a log of many topics read by many tasks makes many small
+files. Where a size is asked for, a second stage of tasks writes the small ones of one export together, in log order;
+readers never see the small ones. Files of other exports are never touched: that would be a change of what readers have.
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from flintmq.errors import UsageError
+from flintmq.lake.columns import Shape
+from flintmq.lake.parquet import PARTITIONS, PartitionedWriter, folder_of
+
+COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
+ALL_PARTITIONS = (PARTITIONS, *((name,) for name in PARTITIONS), ())
+TARGET_LEAST = 64 << 10
+BATCH_ROWS = 8192
+LOTS_PER_TASK = 2  # so that a slow one does not hold up the others
+
+RunTasks = Callable[[Callable[[Any], dict[str, Any]], Sequence[Any]], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """How files are written.
+
+    Attributes:
+        compression: one of COMPRESSION.
+        target_bytes: about how large files should get; None: as it comes.
+        shape: of the rows.
+        partition_by: what the rows of a file have in common: some of PARTITIONS, in their order.
+
+    Raises:
+        UsageError: a codec or a partition column that is not there, a size below 64 KiB.
+    """
+
+    compression: str = "snappy"
+    target_bytes: int | None = None
+    shape: Shape = field(default_factory=Shape)
+    partition_by: tuple[str, ...] = PARTITIONS
+
+    def __post_init__(self) -> None:
+        if self.partition_by not in ALL_PARTITIONS:
+            raise UsageError(
+                f"partition by {','.join(map(str, self.partition_by))[:60]!r} is not one of: "
+                f"{'; '.join(','.join(some) or 'none' for some in ALL_PARTITIONS)}"
+            )
+        if self.compression not in COMPRESSION:
+            raise UsageError(f"compression {self.compression[:40]!r} is not one of: {', '.join(COMPRESSION)}")
+        if self.target_bytes is not None and self.target_bytes < TARGET_LEAST:
+            raise UsageError(f"target file size {self.target_bytes} is too small; give 64KiB or more")
+
+    def writer(self, folder: str) -> PartitionedWriter:
+        """A writer of such files into a directory."""
+        return PartitionedWriter(folder, self.shape.schema(), self.compression, self.target_bytes, self.partition_by)
+
+
+class Part(NamedTuple):
+    """A file that a task wrote.
+
+    Attributes:
+        path: where it is.
+        size: in bytes; rows: how many it has.
+        name: what it is to be called, without its suffix: unique in an export, in log order.
+        partition: values of its rows, see parquet.Values (pairs become lists on their way through JSON).
+        stats: see parquet.statistics.
+    """
+
+    path: str
+    size: int
+    rows: int
+    name: str
+    partition: Sequence[Sequence[str | None]]
+    stats: dict[str, Any]
+
+    @property
+    def folder(self) -> str:
+        """Of its partition, below an export."""
+        return folder_of(self.partition)
+
+
+def parts_of(writer: PartitionedWriter, begin: str) -> list[Part]:
+    """The files of a writer that is closed; their names begin so."""
+    return [
+        Part(f.path, f.size, f.rows, f"{begin}-{os.path.basename(f.path).removesuffix('.part')}", f.values, f.stats)
+        for f in writer.files
+    ]
+
+
+def combined(parts: Sequence[Part], options: FileOptions, tasks: str, parallel: int, run: RunTasks) -> list[Part]:
+    """The files of an export, small ones written together.
+
+    Args:
+        parts: what its tasks wrote.
+        options: a size, or nothing is done.
+        tasks: the directory below which tasks make theirs.
+        parallel: how many tasks run at a time.
+        run: calls a function with each of some items as tasks.
+    """
+    bins = [] if options.target_bytes is None else together(parts, options.target_bytes)
+    if not bins:
+        return list(parts)
+    lots = [lot for n in range(LOTS_PER_TASK * parallel) if (lot := bins[n :: LOTS_PER_TASK * parallel])]
+    answers = run(partial(combine, tasks, options), lots)
+    taken = {part.path for some in bins for part in some}
+    return [part for part in parts if part.path not in taken] + [
+        Part(*part) for answer in answers for part in answer["files"]
+    ]
+
+
+def together(parts: Iterable[Part], target: int) -> list[list[Part]]:
+    """Which files become one: neighbours of one folder that have no more than `target` bytes together."""
+    folders: dict[str, list[list[Part]]] = {}
+    for part in sorted(parts, key=lambda part: part.name):
+        bins = folders.setdefault(part.folder, [[]])
+        if sum(one.size for one in bins[-1]) + part.size > target:
+            bins.append([])
+        bins[-1].append(part)
+    return [some for bins in folders.values() for some in bins if len(some) > 1]
+
+
+def combine(tasks: str, options: FileOptions, lot: Sequence[Sequence[Part]]) -> dict[str, Any]:
+    """One task: some bins, each written as one file in a directory of the attempt's own.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    made: list[Part] = []
+    for some in lot:
+        folder = os.path.join(tasks, f"combined-{uuid.uuid4().hex}")
+        os.mkdir(folder)
+        writer = options.writer(folder)
+        for part in some:
+            with pq.ParquetFile(part.path) as file:
+                for batch in file.iter_batches(BATCH_ROWS):
+                    writer.write(batch)
+        writer.close()
+        names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
+        files = sorted(writer.files, key=lambda file: file.path)
+        made += [Part(f.path, f.size, f.rows, name, f.values, f.stats) for f, name in zip(files, names, strict=True)]
+    return {"files": made}

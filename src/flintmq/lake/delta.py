@@ -1,0 +1,295 @@
+"""A Delta table that exports go to: one transaction each, without Spark's Delta jars (`pip install 'flintmq[delta]'`).
+
+    DIR/topic_name=T/date=2026-01-31/000001-00000-000001.parquet    data files, as an export to Parquet has them
+    DIR/_delta_log/...                                              Delta's own log: which files count
+    DIR/_flintmq/000001.json                                        the manifest of export 1
+    DIR/_staging/, DIR/_flintmq.lock                                as in a directory of Parquet exports
+
+An export's manifest is made durable first; then its files are moved into the table; then one commit adds them, with an
+application transaction that names the export's number. That number is the truth: files and manifests of a number that
+the table does not have are remains of a run that died, and the next run writes that number anew.
+
+With one exception: a table that was put back (`RESTORE`) keeps the number of its newest export, but not its rows. So
+the log is asked from which export the present rows come; the next one begins where that one ended, with a new number.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
+from flintmq.lake.columns import RAW
+from flintmq.lake.target import NAMES, Manifest, StagedFile, Target, sync_folder, write_synced
+from flintmq.storage.tree import walk_tree
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+
+APP = "flintmq-export"  # of the application transactions
+MANIFESTS = "_flintmq"
+LOG = "_delta_log"
+CHECKPOINT_INTERVAL = 100  # commits, where the table does not say
+_OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
+_OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a topic_name that was cut, as earlier versions did here, too
+_VERSION = re.compile(r"(\d{20})\.")
+
+
+class DeltaTarget(Target):
+    """One Delta table that exports go to. Made and used within `locked`."""
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(root)
+        self._newest = 0  # number of the newest export that the table had
+        self._stands = 0  # number of the export that its rows come from: another one if the table was put back
+        self._synced: dict[str, tuple[int, int]] = {}
+
+    @staticmethod
+    def is_own(name: str) -> bool:
+        """Whether this can be a directory or a file of such a table."""
+        return _OWN.fullmatch(name) is not None
+
+    def last(self) -> Manifest | None:
+        """As Target; the table tells the number.
+
+        Raises:
+            MissingExtraError: deltalake is not installed.
+            StoreAccessError: the table or the manifest cannot be read.
+        """
+        table = self._table()
+        if table is None:
+            return None
+        self._newest, self._stands = self._numbers(table)
+        if self._stands < self._newest:
+            self.notes["table_was_put_back"] = 1
+        return self.read_manifest(self._manifest(self._stands)) if self._stands else None
+
+    def number_after(self, last: Manifest | None) -> int:
+        """As Target; a number is never used twice."""
+        return self._newest + 1
+
+    def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """As Target: the table has the columns of the files, or may get them."""
+        table = self._table()
+        if table is None:
+            others = [name for name in os.listdir(self.root) if self.is_own(name)]
+            if others:
+                raise UsageError(f"{self.root} holds {others[0]!a} and no Delta table; give an empty directory")
+            return
+        if not self._newest and table.file_uris():
+            raise UsageError(f"{self.root} holds a Delta table that no export made; give an empty directory")
+        if list(table.metadata().partition_columns) != list(partition_by):
+            there = ",".join(table.metadata().partition_columns)
+            raise UsageError(f"{self.root} is a Delta table partitioned by {there or 'nothing'}; give the same")
+        self._missing(table, schema, partition_by)
+        if last is not None and last.names < NAMES and "topic_name" in partition_by:
+            old = next(
+                (one["topic_name"] for one in table.partitions() if _OLD_CUT.search(one["topic_name"] or "")), None
+            )
+            if old is not None:
+                raise UsageError(
+                    f"{self.root}: an earlier FlintMQ cut a long topic to the topic_name {old[-40:]!a}; the same topic "
+                    "would get two; export into a new directory"
+                )
+
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
+        """None: the table itself says of what types its columns are."""
+        return []
+
+    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
+        """As Target: one transaction of the table; before it, one that adds columns which are new.
+
+        Raises:
+            OSError: the disk is full or fails.
+            StoreError: the table was put back meanwhile.
+            StoreAccessError: the table did not take the transaction.
+        """
+        from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
+        from deltalake.exceptions import DeltaError
+
+        partition_by = list(manifest.choice["partition_by"])
+        full = delta_schema(schema, partition_by)
+        try:
+            table = self._table()
+            if table is None:
+                table = DeltaTable.create(str(self.root), full, partition_by=partition_by)
+                self._sync_log()
+            elif self._numbers(table) != (self._newest, self._stands):
+                raise StoreError(f"{self.root} was put back, or exported into, while this export ran; run it again")
+            added = self._missing(table, schema, partition_by)
+            if added:
+                table.alter.add_columns(added)
+            path = self._manifest(manifest.number)
+            path.parent.mkdir(exist_ok=True)
+            write_synced(path, manifest.to_json())
+            sync_folder(path.parent)
+            actions = [self._bring(manifest.number, file) for file in files]
+            for folder in {above for action in actions for above in (self.root / action.path).parents}:
+                if folder.is_relative_to(self.root):
+                    sync_folder(folder)
+            table.create_write_transaction(
+                actions,
+                mode="append",
+                schema=full,
+                partition_by=partition_by,
+                commit_properties=CommitProperties(app_transactions=[Transaction(APP, manifest.number)]),
+                post_commithook_properties=PostCommitHookProperties(
+                    create_checkpoint=False, cleanup_expired_logs=False
+                ),
+            )
+            self._sync_log()
+            self._newest = self._stands = manifest.number
+            self._shorten_log()
+        except DeltaError as error:
+            raise StoreAccessError(f"{self.root}: the Delta table did not take the export: {error}") from error
+
+    def _table(self) -> DeltaTable | None:
+        try:
+            from deltalake import DeltaTable
+            from deltalake.exceptions import DeltaError
+        except ImportError as error:
+            raise MissingExtraError("a Delta table needs deltalake: pip install 'flintmq[delta]'") from error
+        try:
+            return DeltaTable(str(self.root)) if DeltaTable.is_deltatable(str(self.root)) else None
+        except DeltaError as error:
+            text = " ".join(str(error).split())[:200]
+            raise StoreAccessError(f"{self.root}: the Delta table cannot be read: {text}") from error
+
+    def _manifest(self, number: int) -> Path:
+        return self.root / MANIFESTS / f"{number:06d}.json"
+
+    def _missing(self, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[Any]:
+        """Fields that the table has yet to get.
+
+        Raises:
+            UsageError: the table has other columns than exports make: somebody else made or changed it.
+        """
+        from deltalake import Schema
+
+        there = {field.name: field for field in table.schema().fields}
+        base = {*SPARK_SCHEMA.names, RAW, *partition_by}
+        wanted = Schema.from_arrow(delta_schema(schema, partition_by)).fields
+        missing = [field for field in wanted if field.name not in there]
+        other = [field.name for field in missing if field.name in base]
+        other += [f.name for f in wanted if f.name in there and there[f.name].type != f.type]
+        other += [f.name for f in there.values() if not f.nullable and f.name not in {each.name for each in wanted}]
+        if other:
+            raise UsageError(
+                f"{self.root} is a Delta table with other columns than this export ({', '.join(other[:3])}); "
+                "give an empty directory"
+            )
+        return missing
+
+    def _numbers(self, table: DeltaTable) -> tuple[int, int]:
+        """The newest export that the table had, and the one that its present rows come from; 0 for none.
+
+        Raises:
+            StoreAccessError: the log does not reach back far enough to tell.
+        """
+        newest = table.transaction_version(APP) or 0
+        # Its files have its number in their names: one of them there means that the table was not put back before it.
+        if not newest or any(os.path.basename(uri).startswith(f"{newest:06d}-") for uri in table.file_uris()):
+            return newest, newest
+        version = table.version()
+        while version >= 0:
+            actions = self._commit(version)
+            found = [action["txn"]["version"] for action in actions if action.get("txn", {}).get("appId") == APP]
+            if found:
+                return newest, max(found)
+            facts: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
+            version = self._restored(version, facts) if facts.get("operation") == "RESTORE" else version - 1
+        return newest, 0
+
+    def _commit(self, version: int) -> list[dict[str, Any]]:
+        """The actions of one commit."""
+        path = self.root / LOG / f"{version:020d}.json"
+        try:
+            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+        except (OSError, ValueError) as error:
+            raise StoreAccessError(
+                f"{path}: not readable, and nothing else tells whether the table was put back (RESTORE) since its last "
+                "export; export into a new directory"
+            ) from error
+
+    def _restored(self, version: int, facts: Mapping[str, Any]) -> int:
+        """The version that a RESTORE went back to.
+
+        Args:
+            version: of the RESTORE itself.
+            facts: its commitInfo.
+        """
+        from deltalake import DeltaTable
+
+        told = (facts.get("operationParameters") or {}).get("version")
+        if told is not None and str(told).isdigit():
+            return min(int(told), version - 1)
+        # It was given a time: the version that has the same files.
+        table = DeltaTable(str(self.root), version=version)
+        files = set(table.file_uris())
+        for earlier in range(version - 1, -1, -1):
+            table.load_as_version(earlier)
+            if set(table.file_uris()) == files:
+                return earlier
+        return -1
+
+    def _bring(self, number: int, file: StagedFile) -> Any:
+        """Move a file into the table; what the transaction says of it."""
+        from deltalake.transaction import AddAction
+
+        folder, name = os.path.split(file.place)
+        place = os.path.join(folder, f"{number:06d}-{name}")
+        (self.root / folder).mkdir(parents=True, exist_ok=True)
+        os.rename(file.path, self.root / place)
+        partition = {str(column): value for column, value in file.partition}
+        return AddAction(place, file.size, partition, int(time.time() * 1000), True, json.dumps(dict(file.stats)))
+
+    def _sync_log(self) -> None:
+        """Make all durable that readers need of Delta's log: deltalake leaves that to the system.
+
+        These are commits and checkpoints from the newest checkpoint on, and what has no version (`_last_checkpoint`).
+        What this process has synced and nobody has changed since is left out.
+        """
+        log = self.root / LOG
+        files = [Path(folder, name) for folder, _, names in walk_tree(log) for name in names]
+        versions = {path: int(match[1]) for path in files if (match := _VERSION.match(path.name))}
+        newest = max((version for path, version in versions.items() if ".checkpoint" in path.name), default=0)
+        for path in files:
+            if versions.get(path, newest) < newest:
+                continue
+            with path.open("rb") as file:
+                found = os.fstat(file.fileno())
+                state = (found.st_ino, found.st_mtime_ns)
+                if self._synced.get(str(path)) != state:
+                    os.fsync(file.fileno())
+                    self._synced[str(path)] = state
+        for folder in {path.parent for path in files}:
+            sync_folder(folder)
+        sync_folder(self.root)
+
+    def _shorten_log(self) -> None:
+        """Write a checkpoint of the table where one is due, and remove old commits only when it is durable."""
+        table = self._table()
+        assert table is not None
+        settings = table.metadata().configuration
+        interval = int(settings.get("delta.checkpointInterval") or CHECKPOINT_INTERVAL)
+        if (table.version() + 1) % max(1, interval):
+            return
+        table.create_checkpoint()
+        self._sync_log()
+        if settings.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
+            table.cleanup_metadata()
+
+
+def delta_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
+    """The columns of the files, and those that the table is partitioned by."""
+    import pyarrow as pa
+
+    types = {"topic_name": pa.string(), "date": pa.date32()}
+    return pa.schema([*schema, *(pa.field(name, types[name]) for name in partition_by)])

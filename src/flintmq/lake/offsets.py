@@ -1,0 +1,182 @@
+"""Queue offsets as JSON, and the ranges that they ask for.
+
+Two forms are read: that of Spark's Kafka source, `{"topic": {"0": 5}}` (a whole topic may have a word:
+`{"topic": "earliest"}`), and the flat one that a stream writes into its checkpoint, `{"topic/0": 5}`. What a checkpoint
+holds beside offsets (MARKS) is passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import TypeVar, cast
+
+from flintmq.config.text import short
+from flintmq.errors import UsageError
+from flintmq.kernels.select import ANY_QUEUE
+from flintmq.store.commitlog.predicate import LEAST, MOST, QueueRange
+
+EARLIEST, LATEST = -2, -1
+"""What stands for an offset in Kafka's JSON."""
+WORDS = {"earliest": EARLIEST, "latest": LATEST}
+MARKS = ("@log_offset", "@store_timestamp")
+"""Keys of a stream's offsets that are no queues: see stream/anchor.py."""
+
+Queue = tuple[str, int]
+"""Topic and queue id; ANY_QUEUE for all queues of the topic that are not named."""
+
+AnyQueue = TypeVar("AnyQueue", bound=Queue)
+
+
+def queue_ranges(starting: Mapping[Queue, int], ending: Mapping[Queue, int]) -> tuple[QueueRange, ...]:
+    """What a scan takes, from parsed offsets: a range for each queue that has a bound. -2 and -1 are none."""
+    ranges = []
+    for topic, queue in sorted(starting.keys() | ending.keys()):
+        first, stop = starting.get((topic, queue), EARLIEST), ending.get((topic, queue), LATEST)
+        if first >= 0 or stop >= 0:
+            ranges.append((topic, queue, first if first >= 0 else LEAST, stop if stop >= 0 else MOST))
+    return tuple(ranges)
+
+
+def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
+    """Queues of topics from `{"topic": [0, 1]}`.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    assigned = {}
+    for topic, ids in _json_object(option, text, '{"topic": [0, 1]}').items():
+        if not isinstance(ids, list) or not ids or not all(_is_whole(n, 0, 2**31 - 1) for n in ids):
+            raise UsageError(f"option {option}: the queues of {short(topic)} are no list of queue ids such as [0, 1]")
+        assigned[topic] = frozenset(ids)
+    return assigned
+
+
+def flat(offsets: Mapping[AnyQueue, int]) -> dict[str, int]:
+    """Offsets as a stream writes them: `{"topic/0": 5}`, by topic and queue id."""
+    return {f"{topic}/{queue}": offset for (topic, queue), offset in sorted(offsets.items())}
+
+
+def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2**31)) -> dict[Queue, int]:
+    """Offsets from what `flat` made.
+
+    Args:
+        option: where it comes from, for messages.
+        offsets: `{"topic/0": 5}`.
+        lowest: queue id; records of a damaged store may say negative ones, and a stream's offsets then do.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    parsed = {}
+    for key, offset in offsets.items():
+        if key in MARKS:
+            continue
+        topic, _, queue = key.rpartition("/")
+        if not topic or not _is_queue_id(queue, lowest) or not _is_whole(offset, EARLIEST, 2**63 - 1):
+            raise UsageError(f'{option}: {short(key)} and its value are no offset of a queue such as "Orders/0": 5')
+        parsed[topic, int(queue)] = cast(int, offset)
+    return parsed
+
+
+def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
+    """Queue offsets from JSON, or none from the one word that a batch read can mean.
+
+    Args:
+        option: name of the option, for messages.
+        text: its value.
+        word: "earliest" or "latest".
+
+    Raises:
+        UsageError: it is something else, or the other word, with which nothing could ever be read.
+    """
+    if text.lower() == word:
+        return {}
+    if text.lower() in ("earliest", "latest"):
+        raise UsageError(f"option {option}: a batch read cannot have {text}; use {word} or offsets as JSON")
+    offsets = parse_json_offsets(option, text)
+    for (topic, queue), offset in offsets.items():
+        if offset == (LATEST if word == "earliest" else EARLIEST):
+            which = "all its queues" if queue == ANY_QUEUE else f"queue {queue}"
+            raise UsageError(f"option {option}: a batch read cannot have {offset} ({short(topic)}, {which})")
+    return offsets
+
+
+def means_latest(text: str) -> bool:
+    """Whether starting offsets begin at the end of a queue, which only a stream can."""
+    if text.lower() in WORDS:
+        return text.lower() == "latest"
+    try:
+        return LATEST in parse_json_offsets("startingOffsets", text).values()
+    except UsageError:
+        return False
+
+
+def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
+    """Queue offsets from JSON of either form; -2 is earliest, -1 is latest. A topic's word stands at ANY_QUEUE.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    given = _json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
+    given = {key: value for key, value in given.items() if key not in MARKS}
+    words = {key: value for key, value in given.items() if isinstance(value, str) and not _is_flat(key, value)}
+    offsets = parse_flat(f"option {option}", {key: n for key, n in given.items() if _is_flat(key, n)}, lowest=0)
+    for topic, word in words.items():
+        if word.lower() not in WORDS:
+            raise UsageError(
+                f'option {option}: {short(word)} is no offset of topic {short(topic)}; give "earliest", "latest" or '
+                'queues such as {"0": 5}'
+            )
+        offsets[topic, ANY_QUEUE] = WORDS[word.lower()]
+    rest = {key: value for key, value in given.items() if key not in words and not _is_flat(key, value)}
+    return offsets | _of_queues(option, rest, "offsets", EARLIEST)
+
+
+def parse_timestamps(option: str, text: str) -> dict[Queue, int]:
+    """A time in ms since 1970 for each of some queues, from `{"topic": {"0": 1700000000000}}`.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    return _of_queues(option, _json_object(option, text, '{"topic": {"0": 1700000000000}}'), "timestamps", 0)
+
+
+def _of_queues(option: str, given: Mapping[str, object], what: str, least: int) -> dict[Queue, int]:
+    """Numbers of queues in Kafka's form."""
+    found = {}
+    for topic, queues in given.items():
+        if not isinstance(queues, dict) or not queues:
+            raise UsageError(f'option {option}: the {what} of {short(topic)} are no object such as {{"0": 5}}')
+        for queue, number in queues.items():
+            if not _is_queue_id(queue, 0):
+                raise UsageError(
+                    f"option {option}: {short(topic)}: {short(queue)} is no queue id; they go from 0 to {2**31 - 1}"
+                )
+            if not _is_whole(number, least, 2**63 - 1):
+                raise UsageError(f'option {option}: {short(topic)} needs queue ids and {what} such as {{"0": 5}}')
+            found[topic, int(queue)] = number
+    return found
+
+
+def _is_queue_id(text: str, lowest: int) -> bool:
+    return re.fullmatch("-?[0-9]{1,10}", text) is not None and lowest <= int(text) < 2**31
+
+
+def _is_flat(key: str, value: object) -> bool:
+    return "/" in key and not isinstance(value, dict)
+
+
+def _json_object(option: str, text: str, example: str) -> dict[str, object]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"option {option}: {short(text)} is not JSON such as {example}") from error
+    if not isinstance(value, dict) or not value:
+        raise UsageError(f"option {option}: {short(text)} is no object such as {example}")
+    return value
+
+
+def _is_whole(value: object, low: int, high: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= high

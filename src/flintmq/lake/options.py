@@ -1,0 +1,307 @@
+"""The options of the source `flintmq`, checked.
+
+Options that Spark's Kafka source has too are named and meant as there. RocketMQ's own keys (`mappedFileSizeCommitLog`
+and so on) are options as well, for what a store's files do not tell. Spark hands options over as text, and their
+names in lower case, so names are compared without regard to case.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+
+from flintmq.config.keys import KEYS, StoreConfig
+from flintmq.config.s3 import S3_KEYS
+from flintmq.config.text import short
+from flintmq.errors import UsageError
+from flintmq.kernels.select import ANY_QUEUE
+from flintmq.lake.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
+from flintmq.storage.store_url import store_path
+from flintmq.store.commitlog.predicate import Predicate
+
+OWN_NAMES = {
+    "path": "the store's directory, or a URL: s3://bucket/store, file:///store",
+    "columns": "which columns, in which order, separated by commas",
+    "view": "messages (the default); or queues: a row for each queue, with its offsets and number of messages",
+    "subscribe": "topics, separated by commas",
+    "subscribePattern": "a regular expression that a whole topic name must match",
+    "assign": 'queues of topics: {"topic": [0, 1]}',
+    "startingOffsets": 'the first queue offset: earliest, or {"topic": {"0": 5}}; -2 is earliest',
+    "endingOffsets": 'the queue offset to stop before: latest, or {"topic": {"0": 9}}; -1 is latest',
+    "startingTimestamp": "least store time, in ms since 1970; comes before the two options below and startingOffsets",
+    "startingOffsetsByTimestamp": 'least store time of single queues: {"topic": {"0": 1700000000000}}',
+    "startingOffsetsByTimestampStrategy": "a time at or after which nothing was stored: error, or latest (nothing)",
+    "endingOffsetsByTimestamp": "store time to stop before, of single queues",
+    "endingTimestamp": "store time to stop before, in ms since 1970",
+    "minPartitions": "least number of splits",
+    "maxRecordsPerPartition": "most records of a split; batch: about",
+    "failOnDataLoss": "true: damage fails the job; false: it is skipped and counted",
+    "tags": "only messages with one of these tags, as a subscription has them: A || B",
+    "decompress": "true: bodies as the producer gave them; false: as stored",
+    "explode": "true: each message of an inner batch is a row; false: the batch is one row",
+    "pushdown": "false: leave filters to Spark, even where the session allows to push them",
+    "verbose": "true: planning says on standard error what is read, and which filters of Spark the scan uses",
+    "access": "pread, or map (faster, but a file that shrinks kills the worker)",
+    "maxOffsetsPerTrigger": "stream: most messages of a micro-batch",
+    "maxBytesPerTrigger": "stream: most bytes of log of a micro-batch",
+    "minOffsetsPerTrigger": "stream: least messages of a micro-batch, unless maxTriggerDelay has passed",
+    "maxTriggerDelay": "stream: how long to wait for them: 500ms, 30s, 15m, 1h",
+}
+"""Name -> meaning, for the documentation and for messages; RocketMQ's keys and those of object storage come on top."""
+
+_BY_LOWER = {name.lower(): name for name in (*KEYS, *S3_KEYS, *OWN_NAMES)}
+BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
+STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
+_ONE_OF = ("subscribe", "subscribePattern", "assign")
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a read was asked for. All of it is checked, so that nothing fails later for a typing mistake.
+
+    Attributes:
+        path: the store's directory.
+        columns: names as given by `columns`, in that order; None for all. Not yet compared with the schema.
+        predicate: which records: topics, queues, queue offsets, store time, tags.
+        since_of, until_of: of single queues, the store time in ms from which on, and before which, records are wanted.
+        lenient_times: a time at or after which nothing was stored is no error (strategy "latest").
+        least_splits: how many partitions there must be at least.
+        most_records: of a partition; None for no limit. Of a batch read an estimate.
+        fail_on_data_loss: whether damage fails the job.
+        decompress, explode, pushdown: as the options say.
+        access: "pread" or "map".
+        view: "messages" or "queues".
+        verbose: whether planning tells what is read.
+        config: RocketMQ's keys.
+    """
+
+    path: str
+    columns: tuple[str, ...] | None = None
+    predicate: Predicate = field(default_factory=Predicate)
+    since_of: Mapping[Queue, int] = field(default_factory=dict)
+    until_of: Mapping[Queue, int] = field(default_factory=dict)
+    lenient_times: bool = False
+    least_splits: int = 1
+    most_records: int | None = None
+    fail_on_data_loss: bool = True
+    decompress: bool = False
+    explode: bool = False
+    pushdown: bool = True
+    access: str = "pread"
+    view: str = "messages"
+    verbose: bool = False
+    config: StoreConfig = field(default_factory=StoreConfig)
+
+    @classmethod
+    def parse(cls, options: Mapping[str, str]) -> ReadOptions:
+        """Read the options of a load.
+
+        Raises:
+            UsageError: an unknown name (the text names the closest), an impossible value, or two that exclude
+                each other.
+            ConfigError: an impossible value of one of RocketMQ's keys.
+        """
+        given = named(options)
+        for name in STREAM_ONLY:
+            if name in given:
+                raise UsageError(f"option {name} is for spark.readStream; a batch read takes all there is")
+        if not given.get("path"):
+            raise UsageError(
+                "which store? give its directory: .load(STORE), or the option path (Spark keeps the options of "
+                "CREATE TABLE to itself; use CREATE TEMPORARY VIEW)"
+            )
+        chosen = [name for name in _ONE_OF if name in given]
+        if len(chosen) > 1:
+            raise UsageError(f"options {' and '.join(chosen)} exclude each other; give one of them")
+        predicate = _predicate(given)
+        strategy = _choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
+        most = number(given, "maxRecordsPerPartition", 1, 1, 2**63 - 1) if "maxRecordsPerPartition" in given else None
+        return cls(
+            path=store_path(given["path"]),
+            columns=_names(given, "columns"),
+            predicate=predicate,
+            since_of=_times(given, "starting", predicate),
+            until_of=_times(given, "ending", predicate),
+            lenient_times=strategy == "latest",
+            least_splits=number(given, "minPartitions", 1, 1, 1_000_000),
+            most_records=most,
+            fail_on_data_loss=flag(given, "failOnDataLoss", True),
+            decompress=flag(given, "decompress", False),
+            explode=flag(given, "explode", False),
+            pushdown=flag(given, "pushdown", True),
+            access=_choice(given, "access", ("pread", "map")),
+            view=_view(given),
+            verbose=flag(given, "verbose", False),
+            config=StoreConfig.from_keys(
+                {name: value for name, value in given.items() if name in KEYS or name in S3_KEYS}
+            ),
+        )
+
+
+def named(options: Mapping[str, str]) -> dict[str, str]:
+    """The options of a load by their right spelling.
+
+    Raises:
+        UsageError: an unknown name.
+    """
+    return {_name_of(name): value.strip() for name, value in _without_table_properties(options).items()}
+
+
+def is_table(options: Mapping[str, str]) -> bool:
+    """Whether these are the properties of a table in Spark's catalog, as CREATE TABLE has them."""
+    return "provider" in options
+
+
+def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
+    """Of a table in Spark's catalog: its path and its options, which have a prefix, without what Spark adds."""
+    if not is_table(options):
+        return options
+    given = {name[len("option.") :]: value for name, value in options.items() if name.startswith("option.")}
+    return {**given, **({"path": options["path"]} if "path" in options else {})}
+
+
+def _name_of(name: str) -> str:
+    """The option's name in its right spelling."""
+    known = _BY_LOWER.get(name.lower())
+    if known is None:
+        if name.lower() == "paths":
+            raise UsageError("one store a load; read several and use union")
+        close = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
+        hint = f"did you mean {_BY_LOWER[close[0]]}?" if close else f"options are {', '.join(OWN_NAMES)}"
+        raise UsageError(f"{short(name)} is no option of the source flintmq; {hint}")
+    return known
+
+
+def _predicate(given: Mapping[str, str]) -> Predicate:
+    """What is wanted. A time for all queues comes before times of single ones, and those before offsets."""
+    topics = _names(given, "subscribe")
+    assigned = parse_assignment("assign", given["assign"]) if "assign" in given else None
+    since, until = _timestamp(given, "startingTimestamp"), _timestamp(given, "endingTimestamp")
+    if since is not None and until is not None and since > until:
+        raise UsageError(f"option startingTimestamp ({since}) is later than endingTimestamp ({until})")
+    pattern = given.get("subscribePattern")
+    which = Predicate(
+        topics=None if topics is None else frozenset(topics),
+        topic_pattern=None if pattern is None else _pattern(pattern),
+        queues=None if assigned is None else frozenset((t, queue) for t, ids in assigned.items() for queue in ids),
+    )
+    bounds: dict[str, dict[Queue, int]] = {}
+    for side, word in (("starting", "earliest"), ("ending", "latest")):
+        offsets = parse_offsets(f"{side}Offsets", given.get(f"{side}Offsets", word), word)
+        check_read(f"{side}Offsets", offsets, which)
+        by_time = f"{side}Timestamp" in given or f"{side}OffsetsByTimestamp" in given
+        bounds[side] = {} if by_time else {queue: n for queue, n in offsets.items() if n >= 0}
+    for queue in sorted(bounds["starting"].keys() & bounds["ending"].keys()):
+        if bounds["starting"][queue] > bounds["ending"][queue]:
+            raise UsageError(
+                f"topic {short(queue[0])}, queue {queue[1]}: startingOffsets ({bounds['starting'][queue]}) is larger "
+                f"than endingOffsets ({bounds['ending'][queue]})"
+            )
+    ranges = queue_ranges(bounds["starting"], bounds["ending"])
+    return replace(which, offsets=ranges, since=since, until=until, tags=_tags(given))
+
+
+def check_read(option: str, queues: Iterable[Queue], predicate: Predicate) -> None:
+    """Refuse bounds of queues that are not asked for.
+
+    Raises:
+        UsageError: one of the queues, or one whole topic, is not read.
+    """
+    for topic, queue in queues:
+        rules = predicate.rules(topic)
+        if rules is None or not any(queue == ANY_QUEUE or rule[0] in (queue, ANY_QUEUE) for rule in rules):
+            which = "" if queue == ANY_QUEUE else f"queue {queue} of "
+            raise UsageError(f"option {option} names {which}topic {short(topic)}, which is not read")
+
+
+def _times(given: Mapping[str, str], side: str, predicate: Predicate) -> dict[Queue, int]:
+    """The times of single queues; none where one time is given for all."""
+    option = f"{side}OffsetsByTimestamp"
+    if option not in given:
+        return {}
+    times = parse_timestamps(option, given[option])
+    check_read(option, times, predicate)
+    return {} if f"{side}Timestamp" in given else times
+
+
+def _names(given: Mapping[str, str], option: str) -> tuple[str, ...] | None:
+    if option not in given:
+        return None
+    names = tuple(part.strip() for part in given[option].split(","))
+    if not all(names) or len(set(names)) < len(names):
+        raise UsageError(f"option {option}: {short(given[option])} has an empty name, or one twice")
+    return names
+
+
+def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
+    text = given.get("tags", "*")
+    if text in ("", "*"):
+        return None
+    tags = [part.strip() for part in text.split("||")]
+    if not all(tags):
+        raise UsageError(f"option tags: {short(text)} has an empty tag; write A || B")
+    return frozenset(tags)
+
+
+def _view(given: Mapping[str, str]) -> str:
+    """Which table; that of queues has columns of its own, and no bounds."""
+    view = _choice(given, "view", ("messages", "queues"))
+    alone = (
+        "path",
+        "view",
+        "subscribe",
+        "subscribePattern",
+        "assign",
+        "failOnDataLoss",
+        "verbose",
+        "access",
+        "pushdown",
+    )
+    others = [name for name in given if name in OWN_NAMES and name not in alone] if view == "queues" else []
+    if others:
+        raise UsageError(f"option {others[0]} means nothing for view queues; leave it out")
+    return view
+
+
+def _pattern(text: str) -> str:
+    if not text:
+        raise UsageError("option subscribePattern is empty and matches no topic; leave it out to read all")
+    try:
+        re.compile(text)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"option subscribePattern: {short(text)} is no regular expression ({error})") from error
+    return text
+
+
+def flag(given: Mapping[str, str], option: str, default: bool) -> bool:
+    """An option that is true or false.
+
+    Raises:
+        UsageError: it is neither.
+    """
+    return _choice(given, option, ("true", "false"), str(default).lower()) == "true"
+
+
+def _choice(given: Mapping[str, str], option: str, values: tuple[str, ...], default: str | None = None) -> str:
+    value = given.get(option, default or values[0]).lower()
+    if value not in values:
+        raise UsageError(f"option {option}: {short(given[option])} is not one of {', '.join(values)}")
+    return value
+
+
+def number(given: Mapping[str, str], option: str, default: int, low: int, high: int) -> int:
+    """The value of an option that is a whole number.
+
+    Raises:
+        UsageError: it is none from low to high.
+    """
+    text = given.get(option, str(default))
+    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not low <= int(text) <= high:
+        raise UsageError(f"option {option}: {short(text)} is no whole number from {low} to {high}")
+    return int(text)
+
+
+def _timestamp(given: Mapping[str, str], option: str) -> int | None:
+    return number(given, option, 0, 0, 2**63 - 1) if option in given else None

@@ -1,0 +1,151 @@
+"""Index files of a dispatch: which there will be after a round, bringing them in, and making the last one anew."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from flintmq.errors import StoreError
+from flintmq.forensics.rebuild import RebuildPlan
+from flintmq.spark.jobs import staged
+from flintmq.spark.jobs.dispatch.state import IndexState, State
+from flintmq.spark.jobs.dispatch.tasks import Round, remake_index_file
+from flintmq.spark.jobs.rebuild import IndexFile, IndexTail, index_files, key_place
+from flintmq.spark.jobs.staged import Stage
+from flintmq.spark.jobs.tasks import run_tasks
+from flintmq.store.dispatch.dispatcher import MOST_OF_ONE
+from flintmq.store.index.builder import IndexFileBuilder
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def planned(
+    plan: RebuildPlan, stages: list[Stage], last: tuple[int, int], before: IndexState
+) -> tuple[list[IndexFile], IndexState]:
+    """The index files that a round makes or goes on with, and the state behind it.
+
+    Args:
+        plan, stages, last: as for rebuild.index_files.
+        before: the state before the round.
+    """
+    if not plan.rules.index or last[0] < 0:
+        return [], before
+    files = index_files(plan, stages, last, IndexTail(before.names, before.keys, *before.end))
+    after = replace(before, names=list(before.names), empty=None)
+    capacity = plan.items - 1
+    for file in files:
+        if not file.keys:
+            after.empty = file.name
+            continue
+        number, first, _ = file.keys[0]
+        count = sum(end - begin for _, begin, end in file.keys)
+        if before.keys and file.name == before.names[-1]:
+            after.keys += count
+        else:
+            after.names.append(file.name)
+            after.keys, after.before = count, (file.begin_offset, file.begin_time)
+            after.begin, after.skip = _begin(stages[number].path, first)
+        number, _, end = file.keys[-1]
+        after.end = key_place(stages[number].path, end - 1)
+        if after.keys == capacity:
+            after.keys = 0
+    return files, after
+
+
+def _begin(path: str, number: int) -> tuple[int, int]:
+    """(log offset of the record of one staged key, how many keys of this record stand before it)."""
+    offset = key_place(path, number)[0]
+    skip = 0
+    for _, offsets, _ in staged.keys(path, max(0, number - MOST_OF_ONE), number):
+        skip = sum(other == offset for other in offsets)
+    return offset, skip
+
+
+def index_path(plan: RebuildPlan, name: str) -> str:
+    """Where an index file stands."""
+    return os.path.join(plan.into, "index", name)
+
+
+def brought_in(
+    plan: RebuildPlan, before: IndexState, after: IndexState, files: list[IndexFile], made: list[str | None]
+) -> None:
+    """Move what a round made into place, and remove the empty file that it replaces.
+
+    Raises:
+        OSError: the disk refused.
+
+    Durability: on return.
+    """
+    effects = plan.disk
+    if not plan.rules.index:
+        return
+    effects.mkdirs(os.path.join(plan.into, "index"))
+    for file, path in zip(files, made, strict=True):
+        if path is not None:
+            effects.rename(path, index_path(plan, file.name))
+    replaced = before.empty is not None and before.empty not in (*after.names, after.empty)
+    if replaced and effects.size(index_path(plan, str(before.empty))) is not None:
+        effects.unlink(index_path(plan, str(before.empty)))
+    effects.sync_dir(os.path.join(plan.into, "index"))
+    effects.sync_dir(plan.into)
+
+
+def remade(spark: SparkSession, plan: RebuildPlan, state: State, job: Round | None) -> None:
+    """Make the last index file as it was committed, and remove those that were not.
+
+    Args:
+        spark: runs the task that makes it.
+        plan, state: the dispatch; where the log's beginning took keys with it, the state has fewer afterwards.
+        job: with the keys from the last file's beginning on; None where no file has room.
+
+    Raises:
+        StoreError: the log gives other keys than it did.
+        OSError: the disk refused.
+    """
+    index, effects = state.index, plan.disk
+    if not plan.rules.index:
+        return
+    folder = os.path.join(plan.into, "index")
+    effects.mkdirs(folder)
+    if job is not None:
+        gone = plan.log.min_offset > index.begin
+        skip = 0 if gone else index.skip
+        keys = sum(stage.keys for stage in job.stages) - skip
+        if keys != index.keys and not (gone and keys < index.keys):
+            raise StoreError(
+                f"{plan.root}: the log gives {keys} keys from offset {index.begin} on, where it gave {index.keys}; "
+                "--anew makes everything again"
+            )
+        if keys:
+            file = IndexFile(index.names[-1], *index.before, [])
+            [answer] = run_tasks(spark, partial(remake_index_file, job, skip), [file])
+            effects.rename(answer["made"], index_path(plan, file.name))
+        else:
+            index.names.pop()
+        if gone:
+            index.keys, index.begin, index.skip = keys, plan.log.min_offset, 0
+    if index.empty is not None:
+        _make_empty(plan, index, index.empty)
+    for name in effects.listdir(folder):
+        if name not in (*index.names, index.empty):
+            effects.unlink(os.path.join(folder, name))
+    there = set(effects.listdir(folder))
+    index.names[:] = [name for name in index.names if name in there]  # the others went with the log's beginning
+    effects.sync_dir(folder)
+
+
+def _make_empty(plan: RebuildPlan, index: IndexState, name: str) -> None:
+    """The file without keys behind a full one."""
+    effects, path = plan.disk, index_path(plan, name)
+    if effects.size(path) is not None:
+        effects.unlink(path)
+    builder = IndexFileBuilder(path, plan.slots, plan.items, *index.end, effects)
+    builder.close()
+    fd = effects.open_write(path)
+    try:
+        effects.sync(fd)
+    finally:
+        effects.close(fd)

@@ -1,0 +1,347 @@
+"""Keep queues and index of a log current, as Spark tasks, while it is written: RocketMQ's reput pipeline as a job.
+
+A round takes what the log has behind the committed offset. Tasks walk ranges of it and stage units and keys, as those
+of a rebuild do (`rebuild.stage_range`); then tasks place them behind what stands there already (`tasks`). When
+all of it is on disk, one small file is replaced that says so (`state`). Whatever dies, the next start cuts
+queues to what that file says and makes the last index file anew from the log (`preflight`), so the bytes are those
+of one local rebuild. Only counts, queue positions and names come to the driver.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import CorruptStoreError, StoreError, UsageError
+from flintmq.forensics.rebuild import Progress, RebuildPlan
+from flintmq.format.index import PEER_533
+from flintmq.lake.splits import LogRange, cut, split_count
+from flintmq.spark.jobs.dispatch import preflight as start
+from flintmq.spark.jobs.dispatch.index import brought_in, planned, remade
+from flintmq.spark.jobs.dispatch.state import commit
+from flintmq.spark.jobs.dispatch.tasks import (
+    Round,
+    Share,
+    begin_work,
+    do_share,
+    end_work,
+    make_locks,
+    stages_path,
+)
+from flintmq.spark.jobs.rebuild import IndexFile, share_out, stage_range
+from flintmq.spark.jobs.staged import Stage
+from flintmq.spark.jobs.tasks import parallelism, run_tasks
+from flintmq.storage.dispatch_lock import DispatchLock
+from flintmq.storage.store_url import absolute, outside_store
+from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.walk import LogEnd, find_end, refuse_damaged_ends
+from flintmq.store.consumequeue.writer import WriterState
+from flintmq.store.layout.store_config import batch_topics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+INTERVAL_S = 1.0
+MAX_BYTES = 4 << 30  # of log in one round: bounds what is staged, and what a kill costs
+UNITS_A_TASK = 20_000  # fewer are not worth a task of their own
+NEW = WriterState(-1, -1, 0, -1)
+
+
+@dataclass
+class Dispatched:
+    """What a dispatch did.
+
+    Attributes:
+        begin, end: log offsets: it dispatched the records that start in [begin, end).
+        rounds: in so many rounds.
+        records, units, keys: records read, queue units and index items written.
+        queues: how many queues there are now.
+        index_files: how many index files there are now.
+        log_bytes: bytes of log read for the first time.
+        notes: code -> how often (repeats, holes, queues begun again; `log_lost`: the log's beginning was deleted before
+            it was dispatched).
+    """
+
+    begin: int = 0
+    end: int = 0
+    rounds: int = 0
+    records: int = 0
+    units: int = 0
+    keys: int = 0
+    queues: int = 0
+    index_files: int = 0
+    log_bytes: int = 0
+    notes: dict[str, int] = field(default_factory=dict)
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def dispatch(
+    spark: SparkSession,
+    root: str,
+    into: str,
+    config: StoreConfig | None = None,
+    peer: str = PEER_533,
+    *,
+    once: bool = False,
+    anew: bool = False,
+    interval_s: float = INTERVAL_S,
+    max_bytes: int = MAX_BYTES,
+    access: str = "pread",
+    stop: threading.Event | None = None,
+    on_round: Callable[[Dispatched], None] | None = None,
+    progress: Progress | None = None,
+) -> Dispatched:
+    """Write queues and index of a store's log into a directory, and go on with what comes.
+
+    Args:
+        spark: the session; its workers must see both directories under the same paths as the driver.
+        root: the store, at rest or being written.
+        into: another directory (made if it is not there), or the store itself while no engine dispatches it.
+        config, peer, access: as flintmq.forensics.rebuild.rebuild.
+        once: end with what is there now.
+        anew: remove what stands in `into` and make all of it again.
+        interval_s: seconds between a look that found nothing more and the next.
+        max_bytes: about the most bytes of log in one round.
+        stop: when it is set, one more round is done, then the job ends.
+        on_round: called with the sums after each round that did something.
+        progress: called with bytes of log done and in all after each round.
+
+    Returns:
+        The sums of all rounds.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError, StoreAccessError: root is no store that can be read.
+        UsageError: `into` lies below the store's root, or holds what this job did not make, or another log; or the log
+            is not the one of before; or an argument that cannot be.
+        ConfigError: a geometry that cannot be, or another than that of `into`.
+        StoreLockedError: somebody else writes queues and index there.
+        CorruptStoreError: damage in the log; what was dispatched before it stays.
+        StoreError: Spark gave up.
+    """
+    if max_bytes < 1 or not interval_s >= 0:
+        raise UsageError(f"max_bytes={max_bytes}, interval_s={interval_s}; give at least 1 and 0")
+    root, into = absolute(root), os.path.abspath(outside_store(into, root, config, root_itself=True))
+    plan = start.checked(root, into, config or StoreConfig(), peer)
+    lock = DispatchLock(into)
+    try:
+        job = _Dispatch(spark, plan, config or StoreConfig(), access, max_bytes, anew)
+        stop, until = stop or threading.Event(), None
+        while True:
+            last = stop.is_set()  # asked before the round: what was there then is taken
+            more = job.round(until)
+            if job.done.rounds and on_round is not None and job.news:
+                on_round(job.done)
+            if progress is not None:
+                progress(job.state.position - job.done.begin, max(job.seen, job.state.position) - job.done.begin)
+            if once and until is None:
+                until = job.seen
+            if last or (once and not more):
+                break
+            if not more:
+                stop.wait(interval_s)
+        job.close()
+        return job.done
+    finally:
+        lock.release()
+
+
+class _Dispatch:
+    """One dispatch: what is committed, and the next round.
+
+    Attributes:
+        state: what is committed.
+        done: sums.
+        seen: log offset where the log ended when it was last looked at.
+        news: whether the last round did something.
+    """
+
+    def __init__(
+        self, spark: SparkSession, plan: RebuildPlan, config: StoreConfig, access: str, max_bytes: int, anew: bool
+    ) -> None:
+        self.spark, self.config, self.access, self.max_bytes = spark, config, access, max_bytes
+        self.plan, self.state = start.begun(plan, config, anew)
+        self.done = Dispatched(self.state.position, self.state.position)
+        self.seen, self.news = self.state.position, False
+        self._end: LogEnd | None = None
+        start.cut(self.plan, self.state)
+        if not start.index_is_whole(self.plan, self.state):
+            self._remake_index()
+        self.state.clean = False
+        commit(self.plan.into, self.plan, self.state)
+
+    def round(self, until: int | None) -> bool:
+        """Dispatch what the log has, or a part of it; whether there is more to do at once.
+
+        Args:
+            until: what begins at this log offset or later is left; None for everything.
+        """
+        self.news = False
+        self._look()
+        state, plan = self.state, self.plan
+        begin = max(state.position, plan.log.min_offset)
+        end = self.seen if until is None else min(self.seen, until)
+        if begin >= end:
+            self._judge_end()
+            return False
+        ranges = self._ranges(begin, end)
+        work = begin_work(plan.into)
+        answers = self._stage(work, ranges, self.seen)
+        if list_log(plan.root, self.config, plan.log.effects).min_offset > begin:
+            end_work(work)  # the beginning was deleted while it was read: the next round begins behind it
+            return True
+        self._place(work, [Stage.of(answer) for answer in answers], answers, ranges[-1].end)
+        self.done.log_bytes += ranges[-1].end - begin
+        end_work(work)
+        self.news = True
+        if ranges[-1].end < end:
+            return True
+        self._judge_end()
+        return False
+
+    def close(self) -> None:
+        """Say that everything is as committed."""
+        self.state.clean = True
+        commit(self.plan.into, self.plan, self.state)
+
+    # -- looking ----------------------------------------------------------------------------------------------------
+
+    def _look(self) -> None:
+        """List the log anew, see that it is the same, and find its end."""
+        plan = self.plan
+        start.check_writer(plan)
+        log = list_log(plan.root, self.config, plan.log.effects)
+        facts = read_facts(plan.root, plan.log.effects)
+        topics = batch_topics(plan.root, plan.log.effects)
+        rules = replace(plan.rules, batch_topics=start.raw_topics(topics))
+        self.plan = replace(plan, log=log, facts=facts, rules=rules)
+        start.check_log(self.plan, self.state)
+        known = None if self._end is None else self._end.last
+        if known is not None and (known < log.min_offset or log.limit - known > self.max_bytes):
+            known = None
+        self._end = find_end(log, facts, Report(), known)
+        self.seen = max(self._end.offset, min(self.state.position, log.limit))
+        lost = log.min_offset - self.state.position
+        if self.state.last[0] >= 0 and lost > 0:
+            self.done.notes["log_lost"] = self.done.notes.get("log_lost", 0) + 1
+        self._follow_beginning()
+
+    def _follow_beginning(self) -> None:
+        """Remove files that speak only of records which are gone."""
+        if self.plan.log.min_offset > self.state.log_begin:
+            start.expire(self.plan, self.state, self.config)
+            self.state.log_begin = self.plan.log.min_offset
+            commit(self.plan.into, self.plan, self.state)
+
+    def _judge_end(self) -> None:
+        """Raise if the log ends with damage, which nothing will make whole.
+
+        Raises:
+            CorruptStoreError: with file and position.
+        """
+        if self._end is not None:
+            refuse_damaged_ends(self.plan.log, self.plan.facts, self._end)
+
+    def _ranges(self, begin: int, end: int) -> list[LogRange]:
+        """The ranges of one round."""
+        ranges = cut(self.plan.log, begin, end, split_count(end - begin, parallelism(self.spark)))
+        first, *rest = [part for part in ranges if part.begin < part.end]
+        return [first, *(part for part in rest if part.end - begin <= self.max_bytes)]
+
+    # -- doing ------------------------------------------------------------------------------------------------------
+
+    def _stage(self, work: str, ranges: list[LogRange], log_end: int) -> list[dict[str, Any]]:
+        try:
+            return run_tasks(
+                self.spark, partial(stage_range, self.plan, stages_path(work), log_end, self.access), ranges
+            )
+        except CorruptStoreError:
+            end_work(work)
+            raise
+
+    def _place(self, work: str, stages: list[Stage], answers: list[dict[str, Any]], position: int) -> None:
+        """Second stage of a round, and its commit."""
+        plan, state, done = self.plan, self.state, self.done
+        last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
+        totals = self._totals(stages)
+        files, index = planned(plan, stages, last, state.index)
+        shares = self._shares(totals, stages, files)
+        job = Round(plan, work, stages)
+        make_locks(work, shares)
+        made = run_tasks(self.spark, partial(do_share, job), shares)
+        if any(answer.get("again") for answer in made):  # of the index file that had keys already: always the first
+            self._remake_index()
+            if state.index.keys != shares[0].begun:
+                raise StoreError(f"{plan.root}: the log's beginning went while the index was made; run the job again")
+            again = [replace(shares[0], number=len(shares))]
+            make_locks(work, again)
+            made[0] = run_tasks(self.spark, partial(do_share, job), again)[0]
+            if made[0].get("again"):
+                raise StoreError(f"{plan.into}/index: a worker died twice amid one file; run the job again")
+        brought_in(plan, state.index, index, files, [answer.get("made") for answer in made[: len(files)]])
+        for answer in made[len(files) :]:
+            state.queues.update((path, WriterState(*row)) for path, row in answer["queues"].items())
+            state.batches.update(answer["batches"])
+            done.notes = dict(Counter(done.notes) + Counter(answer["notes"]))
+        state.index, state.position, state.clean = index, position, False
+        if last[0] >= 0:
+            state.last, state.anchor = (last[0], last[1]), start.anchor_at(plan.log, last[0])
+        commit(plan.into, plan, state)
+        done.rounds, done.end = done.rounds + 1, position
+        done.records += sum(answer["records"] for answer in answers)
+        done.keys += sum(stage.keys for stage in stages)
+        done.units += totals.total()
+        done.queues = len(state.queues) + len(state.batches)
+        done.index_files = len(index.names) + (index.empty is not None)
+
+    def _totals(self, stages: list[Stage]) -> Counter[str]:
+        """Units of each queue that can have a directory."""
+        totals: Counter[str] = Counter()
+        refused = set()
+        for each in (queue for stage in stages for queue in stage.queues):
+            path = each.queue.path
+            if path is None:
+                refused.add(each.queue)
+            elif each.units:
+                totals[path] += each.units
+        if refused:
+            self.done.notes["unusable_topic"] = self.done.notes.get("unusable_topic", 0) + len(refused)
+        return totals
+
+    def _shares(self, totals: Counter[str], stages: list[Stage], files: list[IndexFile]) -> list[Share]:
+        """The tasks of the second stage: index files first."""
+        state = self.state
+        begun = state.index.names[-1] if state.index.keys else None
+        shares = [Share(n, {}, {}, file, state.index.keys if file.name == begun else 0) for n, file in enumerate(files)]
+        batch = {str(q.queue.path) for stage in stages for q in stage.queues if q.kind != "consumequeue"}
+        groups = min(2 * parallelism(self.spark), 1 + totals.total() // UNITS_A_TASK)
+        for paths in share_out(totals, groups):
+            plain = {path: state.queues.get(path) for path in paths if path not in batch}
+            batches = {path: state.batches.get(path, 0) for path in paths if path in batch}
+            shares.append(Share(len(shares), plain, batches))
+        return shares
+
+    def _remake_index(self) -> None:
+        """Make the last index file anew, from the log, as it was committed."""
+        index = self.state.index
+        if not index.keys:
+            remade(self.spark, self.plan, self.state, None)
+            return
+        begin = max(index.begin, self.plan.log.min_offset)
+        span = self.state.position - begin
+        ranges = cut(self.plan.log, begin, self.state.position, split_count(span, parallelism(self.spark)))
+        work = begin_work(self.plan.into)
+        answers = self._stage(work, ranges, self.state.position)
+        job = Round(self.plan, work, [Stage.of(answer) for answer in answers])
+        remade(self.spark, self.plan, self.state, job)
+        end_work(work)

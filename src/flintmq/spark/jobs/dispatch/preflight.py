@@ -1,0 +1,223 @@
+"""Before a dispatch and between its rounds: may it write there, is the log the same, and what has to go.
+
+At its start everything behind what is committed is cut: queue files, files of queues that are not known, index files.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from dataclasses import replace
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import StoreLockedError, UsageError
+from flintmq.forensics.rebuild import RESULTS, RebuildPlan, plan_of
+from flintmq.format.batch_queue import BATCH_UNIT_SIZE
+from flintmq.format.consume_queue import Unit
+from flintmq.format.text import java_encode
+from flintmq.lake.target import Anchor
+from flintmq.spark.jobs.dispatch.index import index_path
+from flintmq.spark.jobs.dispatch.state import Shape, State, check_shape, commit, load, state_path
+from flintmq.spark.jobs.dispatch.tasks import end_work, index_count, work_folder
+from flintmq.storage.dispatch_lock import dispatches_itself
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.records import record_at
+from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue, zero_behind
+from flintmq.store.consumequeue.writer import UNIT_SIZE
+from flintmq.store.index import reader
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import QueueName, queue_names
+from flintmq.store.services.expire_derived import expired_ext, expired_index, expired_units, remove
+
+ANEW = "--anew makes everything again"
+
+
+def checked(root: str, into: str, config: StoreConfig, peer: str) -> RebuildPlan:
+    """The plan of a dispatch, and the directory it goes to.
+
+    Raises:
+        As dispatch.
+    """
+    plan = plan_of(root, into, config, peer)
+    os.makedirs(into, exist_ok=True)
+    if not plan.log.effects.remote and os.path.samefile(plan.root, into):
+        plan = replace(plan, into=plan.root)
+    elif os.path.isdir(os.path.join(into, directories.LOG)):
+        raise UsageError(f"{into} is another store; give an empty directory, or {root} itself")
+    return plan
+
+
+def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPlan, State]:
+    """What is committed, or the first state. The lock is held.
+
+    Raises:
+        As dispatch.
+    """
+    check_writer(plan)
+    folder = work_folder(plan.into)
+    for name in os.listdir(folder) if os.path.isdir(folder) else ():
+        end_work(os.path.join(folder, name))
+    if anew:
+        _remove(plan)
+    state = load(plan.into)
+    if state is None:
+        taken = [name for name in RESULTS if plan.disk.listdir(os.path.join(plan.into, name))]
+        if taken:
+            raise UsageError(
+                f"{plan.into}: {', '.join(taken)} stand there and were not made by dispatch; give an empty directory, "
+                "or --anew to make them again"
+            )
+        state = State(Shape.of(plan), plan.log.min_offset, plan.log.min_offset, clean=True)
+        commit(plan.into, plan, state)
+    check_shape(plan.into, state.shape, Shape.of(plan), config.given)
+    shape = state.shape
+    sizes = shape.queue_file, shape.ext_file, shape.batch_file, shape.slots, shape.items
+    names = "queue_file", "ext_file", "batch_file", "slots", "items"
+    plan = replace(plan, **dict(zip(names, sizes, strict=True)))  # type: ignore[arg-type]
+    check_log(plan, state)
+    plan.disk.guard(plan.into)
+    return plan, state
+
+
+def _remove(plan: RebuildPlan) -> None:
+    """Remove what a dispatch made: first what is known of it."""
+    effects = plan.disk
+    if effects.size(state_path(plan.into)) is not None:
+        effects.unlink(state_path(plan.into))
+        effects.sync_dir(os.path.dirname(state_path(plan.into)))
+    for name in RESULTS:
+        if effects.is_dir(os.path.join(plan.into, name)):
+            shutil.rmtree(os.path.join(plan.into, name))
+
+
+def check_writer(plan: RebuildPlan) -> None:
+    """Raise if the engine that writes the store dispatches there itself.
+
+    Raises:
+        StoreLockedError: it does.
+    """
+    if plan.into == plan.root and dispatches_itself(plan.root):
+        raise StoreLockedError(
+            f'{plan.root}: the process that writes this store dispatches itself; open it with dispatch="external", or '
+            "give another directory"
+        )
+
+
+def raw_topics(topics: Iterable[str]) -> frozenset[bytes]:
+    """Topics as records name them."""
+    return frozenset(java_encode(topic) for topic in topics)
+
+
+def anchor_at(log: LogFiles, physical_offset: int) -> Anchor | None:
+    """What the record at a log offset is known by; None if there is none."""
+    found = record_at(log, physical_offset)
+    if found is None:
+        return None
+    return Anchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
+
+
+def check_log(plan: RebuildPlan, state: State) -> None:
+    """Raise unless the last dispatched record still stands in the log, or has expired.
+
+    Raises:
+        UsageError: it does not.
+    """
+    log, anchor = plan.log, state.anchor
+    if anchor is None or (anchor.physical_offset < log.min_offset and log.files):
+        return
+    found = anchor_at(log, anchor.physical_offset)
+    if found == anchor:
+        return
+    if found is None and log.limit >= anchor.physical_offset:
+        what = "it was cut below that, or is another store's"
+    elif found is None:
+        what = f"it ends at {log.limit}"
+    else:
+        what = "another record stands there: it is another store's, or was cut and written again"
+    raise UsageError(
+        f"{plan.root}: not the log that {plan.into} was dispatched from up to offset {state.position}: {what}; "
+        f"give an empty directory, or {ANEW}"
+    )
+
+
+def cut(plan: RebuildPlan, state: State) -> None:
+    """Cut every queue to what is committed.
+
+    Raises:
+        OSError: the disk refused.
+
+    Durability: none; done again by every start.
+    """
+    effects, into = plan.disk, plan.into
+    for kind, size in ((directories.QUEUES, UNIT_SIZE), (directories.BATCH_QUEUES, BATCH_UNIT_SIZE)):
+        for name in queue_names(into, kind, effects):
+            path = f"{kind}/{name.topic}/{name.queue_id}"
+            files = (plain_queue if size == UNIT_SIZE else batch_queue)(into, name, effects).files
+            if kind == directories.QUEUES and path in state.queues:
+                zero_behind(files, UNIT_SIZE * state.queues[path].next, effects)
+            elif kind == directories.BATCH_QUEUES and path in state.batches:
+                zero_behind(files, state.batches[path], effects)
+            else:
+                _remove_queue(into, path)
+    for name in queue_names(into, directories.EXT_QUEUES, effects):
+        known = state.queues.get(f"{directories.QUEUES}/{name.topic}/{name.queue_id}")
+        if known is None or known.ext < 0:
+            _remove_queue(into, f"{directories.EXT_QUEUES}/{name.topic}/{name.queue_id}")
+        else:
+            zero_behind(ExtQueue.of(into, name, effects).files, known.ext, effects)
+
+
+def _remove_queue(into: str, path: str) -> None:
+    """Remove a queue's directory, and its topic's if that was the last one."""
+    shutil.rmtree(os.path.join(into, path))
+    topic = os.path.dirname(os.path.join(into, path))
+    if not os.listdir(topic):
+        os.rmdir(topic)
+
+
+def index_is_whole(plan: RebuildPlan, state: State) -> bool:
+    """Whether the index files are as they were committed by a job that stopped by itself."""
+    index = state.index
+    if not plan.rules.index:
+        return True
+    wanted = [*index.names, *([index.empty] if index.empty is not None else [])]
+    if not state.clean or plan.disk.listdir(os.path.join(plan.into, "index")) != sorted(wanted):
+        return False
+    return not index.keys or index_count(index_path(plan, index.names[-1])) == (index.keys, index.end[0])
+
+
+def expire(plan: RebuildPlan, state: State, config: StoreConfig) -> None:
+    """Remove files that speak only of records before the log's beginning; the last one of each kind stays.
+
+    The rules are those of the engine (`store/services/expire_derived.py`).
+
+    Raises:
+        OSError: a file could not be deleted.
+
+    Durability: none; what comes back after a power cut is deleted when the log begins later again.
+    """
+    effects, into, log_begin = plan.disk, plan.into, plan.log.min_offset
+    rule = f"its messages stood before log offset {log_begin}"
+    for path, known in state.queues.items():
+        name = _name(path)
+        units = plain_queue(into, name, effects)
+        first = units.unit(units.first_kept(log_begin, known.next))
+        gone = [*expired_units(units, log_begin)]
+        if known.ext >= 0 and isinstance(first, Unit):
+            gone += expired_ext(ExtQueue.of(into, name, effects), first)
+        for file in gone:
+            remove(file.path, rule, effects)
+    for path in state.batches:
+        for file in expired_units(batch_queue(into, _name(path), effects), log_begin):
+            remove(file.path, rule, effects)
+    files = reader.discover(into, config, effects)
+    for index_file in expired_index(files, log_begin):
+        remove(index_file.path, rule, effects)
+        state.index.names.remove(os.path.basename(index_file.path))
+
+
+def _name(path: str) -> QueueName:
+    """The queue of a path."""
+    _, topic, queue_id = path.split("/")
+    return QueueName(topic, int(queue_id))

@@ -1,0 +1,223 @@
+"""What tasks of a dispatch round do: place queue units and index keys where readers look for them.
+
+A share is some queues, or one index file. Attempts of a share may follow each other (a worker was killed) or overlap
+(Spark lost sight of one, or a driver was killed and its successor is already at work). So a share has a lock file and
+is worked on under it by one attempt at a time; who finds it done gives the first one's answer; who finds it gone gives
+up. The driver takes every lock once before it commits, and before it begins where another one was killed.
+
+Placing is done again from where the state says the queue stood, over what an attempt left: the same bytes. An index
+file that has keys already cannot be gone on with twice: a second attempt says so, and the driver makes it anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from dataclasses import dataclass
+from typing import Any
+
+from flintmq.errors import StoreLockedError
+from flintmq.forensics.rebuild import RebuildPlan
+from flintmq.format import index
+from flintmq.spark.jobs import staged
+from flintmq.spark.jobs.rebuild import IndexFile, make_index_file, place_staged
+from flintmq.spark.jobs.staged import Stage
+from flintmq.storage.dispatch_lock import FOLDER, alone, retire
+from flintmq.store.commitlog.report import Report
+from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, WriterState
+from flintmq.store.index.writer import IndexFileWriter
+
+RETIRE_S = 120.0  # how long the driver waits for attempts that it does not need any more
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What one task does.
+
+    Attributes:
+        number: its lock is this one.
+        queues, batches: path of each queue -> where its writer stands; None for a new one.
+        index: an index file to make, or to go on with.
+        begun: keys that the index file has already.
+    """
+
+    number: int
+    queues: dict[str, WriterState | None]
+    batches: dict[str, int]
+    index: IndexFile | None = None
+    begun: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What all tasks of a round need to know.
+
+    Attributes:
+        plan: of the dispatch; `into` is where queues and index stand.
+        work: the round's own directory: stages, lock files, files in the making.
+        stages: what the first stage left.
+    """
+
+    plan: RebuildPlan
+    work: str
+    stages: list[Stage]
+
+
+def work_folder(into: str) -> str:
+    """Where the directories of rounds stand."""
+    return os.path.join(into, FOLDER, "work")
+
+
+def begin_work(into: str) -> str:
+    """A new directory for one round."""
+    path = os.path.join(work_folder(into), uuid.uuid4().hex)
+    os.makedirs(os.path.join(path, "stages"))
+    os.mkdir(os.path.join(path, "locks"))
+    return path
+
+
+def stages_path(work: str) -> str:
+    """Where the first stage of a round stages."""
+    return os.path.join(work, "stages")
+
+
+def lock_path(work: str, number: int) -> str:
+    """The lock of a share."""
+    return os.path.join(work, "locks", str(number))
+
+
+def make_locks(work: str, shares: list[Share]) -> None:
+    """Make the lock files of a round's shares."""
+    for share in shares:
+        with open(lock_path(work, share.number), "xb"):
+            pass
+
+
+def end_work(work: str) -> None:
+    """Wait for whoever still works in a round's directory, and remove it.
+
+    Raises:
+        StoreLockedError: somebody does not come to an end.
+    """
+    locks = os.path.join(work, "locks")
+    for name in os.listdir(locks) if os.path.isdir(locks) else ():
+        if not retire(os.path.join(locks, name), RETIRE_S):
+            raise StoreLockedError(f"{work}: a task of an earlier run still writes there; end its worker process")
+    shutil.rmtree(work, ignore_errors=True)
+
+
+def do_share(job: Round, share: Share) -> dict[str, Any]:
+    """A task: one share. What it wrote is on disk when it answers.
+
+    Returns:
+        `queues`: path -> where its writer stands; `batches`: path -> byte behind its last unit; `notes`: code -> count;
+        `made`: an index file to be moved into place; `again`: the index file has to be made anew.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    done = os.path.join(job.work, f"done-{share.number}")
+    with alone(lock_path(job.work, share.number)):
+        try:
+            with open(done, encoding="ascii") as file:
+                answer: dict[str, Any] = json.load(file)
+                return answer
+        except (FileNotFoundError, ValueError):
+            pass
+        if share.index is not None:
+            answer = _index(job, share, share.index)
+        else:
+            answer = _queues(job, share)
+        with open(done, "w", encoding="ascii") as file:
+            json.dump(answer, file)
+    return answer
+
+
+def _queues(job: Round, share: Share) -> dict[str, Any]:
+    """Place the units of the share's queues and make them durable."""
+    plan, report = job.plan, Report()
+    plan.disk.guard(plan.into)
+    files = OpenFiles(plan.disk)
+
+    def plain(path: str, light: bool) -> QueueWriter:
+        state = share.queues[path]
+        has_ext = plan.ext_file and (not light if state is None else state.ext >= 0)
+        writer = QueueWriter(files, plan.into, path, plan.queue_file, plan.ext_file if has_ext else 0, report)
+        if state is not None:
+            writer.resume(state)
+        return writer
+
+    def batch(path: str) -> BatchQueueWriter:
+        writer = BatchQueueWriter(files, plan.into, path, plan.batch_file)
+        writer.position = share.batches[path]
+        return writer
+
+    paths = share.queues.keys() | share.batches.keys()
+    plains, batches = place_staged(job.stages, paths, bool(plan.ext_file), plain, batch)
+    files.flush()
+    files.close()
+    return {
+        "queues": {path: writer.state for path, writer in plains.items()},
+        "batches": {path: writer.position for path, writer in batches.items()},
+        "notes": dict(report.note_counts),
+    }
+
+
+def _index(job: Round, share: Share, file: IndexFile) -> dict[str, Any]:
+    """Make an index file, or go on with one."""
+    if not share.begun:
+        return {"made": new_index_file(job.plan, job.work, job.stages, file)}
+    begun = os.path.join(job.work, f"begun-{share.number}")
+    if os.path.exists(begun):
+        return {"again": True}
+    with open(begun, "xb"):
+        pass
+    path = os.path.join(job.plan.into, "index", file.name)
+    writer = IndexFileWriter.open(path, job.plan.slots, job.plan.items, job.plan.disk)
+    if writer.count != share.begun + 1:
+        writer.close()
+        return {"again": True}
+    for number, first, end in file.keys:
+        for hashes, offsets, times in staged.keys(job.stages[number].path, first, end):
+            writer.insert(hashes, offsets, times, 0, len(hashes))
+    job.plan.disk.sync(writer.fd)
+    writer.close()
+    return {}
+
+
+def new_index_file(plan: RebuildPlan, work: str, stages: list[Stage], file: IndexFile) -> str:
+    """Make an index file in a directory of the attempt's own; its path. It is on disk."""
+    folder = os.path.join(work, uuid.uuid4().hex)
+    os.mkdir(folder)
+    path = os.path.join(folder, file.name)
+    make_index_file(plan, stages, file, path)
+    fd = plan.disk.open_write(path)
+    try:
+        plan.disk.sync(fd)
+    finally:
+        plan.disk.close(fd)
+    return path
+
+
+def remake_index_file(job: Round, skip: int, file: IndexFile) -> dict[str, Any]:
+    """A task: make the last index file anew from all keys that were staged but the first `skip`."""
+    keys, left = [], skip
+    for number, stage in enumerate(job.stages):
+        first = min(left, stage.keys)
+        left -= first
+        if first < stage.keys:
+            keys.append((number, first, stage.keys))
+    made = IndexFile(file.name, file.begin_offset, file.begin_time, keys)
+    return {"made": new_index_file(job.plan, job.work, job.stages, made)}
+
+
+def index_count(path: str) -> tuple[int, int]:
+    """(keys, log offset of the last one) as an index file's header has them; (-1, -1) where there is none."""
+    try:
+        with open(path, "rb") as file:
+            header = index.HEADER.unpack(file.read(index.HEADER.size).ljust(index.HEADER.size, b"\0"))
+    except FileNotFoundError:
+        return -1, -1
+    return max(header.index_count, 1) - 1, header.end_physical_offset

@@ -1,0 +1,181 @@
+"""Export a store to Parquet or Delta while it is written: micro-batch after micro-batch, each message exactly once.
+
+A micro-batch is planned as the stream source plans it (`spark/stream/`), and its tasks read their parts of the log and
+write Parquet with Arrow: no value passes through Java. The driver brings their files in in one step, as every export
+does, and the manifest that comes in with them holds the queue offsets where the batch ends. So the directory is its own
+checkpoint: whatever dies, a batch is there with its offsets, or neither is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.config.keys import StoreConfig
+from flintmq.lake.checkpoint import Checkpoint
+from flintmq.lake.columns import Shape
+from flintmq.lake.compact import FileOptions, Part, combined
+from flintmq.lake.export import SCAN_BYTES, Exported, check_same, choice_of, publish, target_kind, write_files
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.parquet import PARTITIONS
+from flintmq.lake.target import Manifest, Target, locked
+from flintmq.spark.jobs.tasks import parallelism, run_tasks
+from flintmq.spark.stream import plan
+from flintmq.spark.stream.options import StreamOptions
+from flintmq.spark.stream.scan import read_part
+from flintmq.storage.store_url import absolute, local_only, outside_store
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from flintmq.spark.stream.reader import StreamReader
+
+MAX_BYTES = 1 << 30  # of log in one micro-batch
+INTERVAL_S = 10.0
+
+
+def export_stream(
+    spark: SparkSession,
+    root: str,
+    out: str,
+    config: StoreConfig | None = None,
+    *,
+    topics: Sequence[str] | None = None,
+    decompress: bool = False,
+    explode: bool = False,
+    fail_on_data_loss: bool = True,
+    to: str = "parquet",
+    compression: str = "snappy",
+    target_file_size: int | None = None,
+    properties: Sequence[str] | None = None,
+    body: str = "bytes",
+    body_schema: str | None = None,
+    partition_by: Sequence[str] = PARTITIONS,
+    checkpoint: str | None = None,
+    access: str = "pread",
+    max_offsets: int | None = None,
+    max_bytes: int = MAX_BYTES,
+    interval_s: float = INTERVAL_S,
+    once: bool = False,
+    stop: threading.Event | None = None,
+    on_batch: Callable[[Exported], None] | None = None,
+) -> Exported:
+    """Write the store's messages to Parquet below a directory, and go on with those that come.
+
+    Args:
+        spark, root, out, config, topics, decompress, explode, fail_on_data_loss, to, compression, target_file_size,
+            properties, body, body_schema, partition_by, checkpoint, access: as for `export`. Rows are the messages
+            that are in a queue, as the stream source has them.
+        max_offsets, max_bytes: most messages, and most bytes of log, of a micro-batch.
+        interval_s: a micro-batch begins so many seconds after the one before, or at once if it was full.
+        once: end with what is there now.
+        stop: end after the micro-batch that is at work when it is set.
+        on_batch: called with what each micro-batch added.
+
+    Returns:
+        What all micro-batches added; `number` is the last one's.
+
+    Raises:
+        As export.
+    """
+    from flintmq.spark.stream.reader import StreamReader
+
+    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema), tuple(partition_by))
+    options = ReadOptions(
+        path=absolute(root),
+        predicate=Predicate(topics=None if topics is None else frozenset(topics)),
+        fail_on_data_loss=fail_on_data_loss,
+        decompress=decompress or files.shape.decompresses,
+        explode=explode,
+        access=access,
+        config=config or StoreConfig(),
+    )
+    stop = stop or threading.Event()
+    for place in filter(None, (out, checkpoint)):
+        outside_store(place, root, config)
+    with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
+        reader = StreamReader(StreamOptions(options, max_offsets=max_offsets, max_bytes=max_bytes), None)
+        query = _Query(spark, reader, target, files, Checkpoint.at(checkpoint, target.root))
+        if once:
+            reader.prepareForTriggerAvailableNow()
+        total = Exported(begin=query.end, end=query.end, notes=dict(target.notes))
+        while not stop.is_set():
+            done = query.batch()
+            if done is not None:
+                _add(total, done)
+                if on_batch is not None:
+                    on_batch(done)
+            if (done is None and once) or (not query.behind and not once and stop.wait(interval_s)):
+                break
+    return total
+
+
+class _Query:
+    """One streaming export: what is in the directory, and the next micro-batch."""
+
+    def __init__(
+        self, spark: SparkSession, reader: StreamReader, target: Target, files: FileOptions, copy: Checkpoint
+    ) -> None:
+        self.spark, self.reader, self.target, self.files, self.copy = spark, reader, target, files, copy
+        self.choice = choice_of(reader.options.read, files, stream=True)
+        self.last: Manifest | None = target.last()
+        self.offsets = reader.initialOffset()
+        if self.last is not None:
+            check_same(target, self.last, reader.log, self.choice)
+            self.offsets = self.last.offsets or {}
+        copy.check(self.last)
+        target.check(self.last, files.shape.schema(), files.partition_by)
+        copy.keep(self.last)
+        self.behind = False
+
+    @property
+    def end(self) -> int:
+        """Log offset where the last export ended; 0 before the first."""
+        return 0 if self.last is None else self.last.end
+
+    def batch(self) -> Exported | None:
+        """Export the next micro-batch; None if there is nothing new."""
+        end = self.reader.latestOffset(self.offsets, self.reader.getDefaultReadLimit())
+        self.behind = bool(self.reader.reportLatestOffset()["lagMessages"])
+        if end == self.offsets:
+            return None
+        parts = [partition.part for partition in self.reader.partitions(self.offsets, end)]
+        tasks = str(self.target.stage())
+        answers = run_tasks(self.spark, partial(export_part, tasks, self.files), parts)
+        done = Exported()
+        done.count(answers)
+        if parts:
+            done.begin, done.end = parts[0].begin, parts[-1].end
+        if done.rows:
+            made = [Part(*part) for answer in answers for part in answer["files"]]
+            made = combined(made, self.files, tasks, parallelism(self.spark), partial(run_tasks, self.spark))
+            self.last = publish(self.target, self.last, done, self.choice, answers, made, self.files.shape, end)
+            self.copy.keep(self.last)
+        self.offsets = end
+        return done
+
+
+def export_part(tasks: str, files: FileOptions, part: plan.Part) -> dict[str, Any]:
+    """One task: the messages of one part of a micro-batch as Parquet files in a directory of the attempt's own.
+
+    Raises:
+        CorruptStoreError, StoreError: damage or loss, unless the part passes over it.
+        OSError: the disk is full or fails.
+    """
+    report = Report()
+    batches = read_part(part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
+    return write_files(batches, part.log, tasks, files, part.begin, report)
+
+
+def _add(total: Exported, done: Exported) -> None:
+    """Add what a micro-batch gave."""
+    total.begin = total.begin if total.rows else done.begin
+    total.number, total.end = done.number or total.number, max(total.end, done.end)
+    for name in ("rows", "files", "bytes", "damages", "lost_bytes", "bad_bodies"):
+        setattr(total, name, getattr(total, name) + getattr(done, name))

@@ -1,0 +1,150 @@
+"""Bulk load: a source into a new store directory, by Spark tasks that write complete files of its log.
+
+1.  a task counts a chunk of the source: records, bytes, and messages of each queue;
+2.  from the counts the driver gives each chunk its log files, its first queue offsets, and its least store time. Chunks
+    that fit into one file together share it, a larger chunk has files of its own. The last file of each share ends with
+    a blank record, as every full file does, so no two tasks write one file;
+3.  a task encodes its share into its files and makes them durable;
+4.  the driver moves the files that the winning attempts wrote to their places; the job `rebuild` makes queues and index
+    from them; topics and checkpoint are written. Then one rename brings the directory in.
+
+Everything before the rename happens in a directory beside the target, so a run that dies leaves no store; the next one
+sweeps what it left (storage/staging.py).
+"""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import StoreError
+from flintmq.forensics.rebuild import indexed_time
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.text import java_encode
+from flintmq.kernels import encode
+from flintmq.lake.target import sync_folder
+from flintmq.spark.jobs.rebuild import rebuild
+from flintmq.spark.jobs.replay.plan import Counted, Share, share_out
+from flintmq.spark.jobs.replay.refusals import checked
+from flintmq.spark.jobs.replay.rows import Queues, Records, Row, Rules
+from flintmq.spark.jobs.replay.source import Source
+from flintmq.spark.jobs.replay.tasks import run_over_rows
+from flintmq.spark.jobs.tasks import Progress
+from flintmq.storage.filesystem import REAL
+from flintmq.store.commitlog.bulk_writer import LogWriter
+from flintmq.store.layout import config_reader
+from flintmq.store.layout.config_writer import ConfigFile, save
+from flintmq.store.layout.small_files import StoreFiles
+from flintmq.store.services.topics import MOST_QUEUES, TABLE, Topics
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Loaded:
+    """What a bulk load wrote: where its log ends, how many files that are, and the last row of the source."""
+
+    end: int
+    files: int
+    last_row: Row
+
+
+def load(
+    spark: SparkSession,
+    source: Source,
+    counted: Sequence[Counted],
+    where: str | None,
+    rules: Rules,
+    staging: str,
+    config: StoreConfig,
+    peer: str,
+    progress: Progress | None,
+) -> Loaded:
+    """Write the store of counted chunks into `staging`/store, whole and durable.
+
+    Raises:
+        StoreError: the source gave other rows than were counted; or Spark gave up.
+        OSError: the disk is full or fails.
+    """
+    shares = share_out(counted, rules.file_size)
+    plans, tasks = os.path.join(staging, "plans"), os.path.join(staging, "tasks")
+    root = os.path.join(staging, "store")
+    log = os.path.join(root, "commitlog")
+    for folder in (plans, tasks, log):
+        os.makedirs(folder)
+    for number, share in enumerate(shares):
+        with open(os.path.join(plans, str(number)), "w", encoding="utf-8") as file:
+            file.write(share.to_json())
+    write = partial(write_share, rules, plans, tasks)
+    answers = run_over_rows(spark, source, [share.chunks for share in shares], where, write, progress)
+    for share, answer in zip(shares, answers, strict=True):
+        if (answer["rows"], len(answer["files"])) != (share.rows, share.files):
+            raise StoreError(
+                f"the source gave {answer['rows']} messages at log offsets {share.chunks[0].begin} to "
+                f"{share.chunks[-1].end} where it had {share.rows} before; replay again, with a condition that always "
+                "means the same"
+            )
+        for name in answer["files"]:
+            os.rename(os.path.join(answer["path"], name), os.path.join(log, name))
+    sync_folder(Path(log))
+    last = answers[-1]
+    rebuild(spark, root, root, config, peer)
+    queues = {name: number for chunk in counted for name, number in chunk.queues.items()}
+    write_topics(root, queues, source.queue_counts(), config, peer)
+    known = Checkpoint(
+        last["last_time"], last["last_time"], indexed_time(root, config.max_index_num, last["last_time"])
+    )
+    StoreFiles(root, REAL).write(last["end"], known)
+    return Loaded(last["end"], sum(share.files for share in shares), Row(*last["last_row"]))
+
+
+def write_share(rules: Rules, plans: str, tasks: str, number: int, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
+    """The task of `load`: log files in a directory of the attempt's own.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    with open(os.path.join(plans, str(number)), encoding="utf-8") as file:
+        share = Share.from_json(file.read())
+    folder = os.path.join(tasks, f"{number:06d}-{uuid.uuid4().hex}")
+    flags = encode.CRC_PROPERTY if rules.crc_property else 0
+    log = LogWriter([folder], rules.file_size, share.begin, rules.max_size, flags, sync=True)
+    rows, last, last_row = 0, share.last_time, None
+    for batch in batches:
+        batch = checked(batch, rules, Counter())
+        if not batch.num_rows:
+            continue
+        records = Records(batch)
+        records.count(share.queues)
+        last = records.rise(last)
+        log.append(records, 0, records.rows)
+        rows += records.rows
+        last_row = Row.of(batch, -1)
+    end = log.end
+    log.close(full=not share.last)
+    sync_folder(Path(folder))
+    names = sorted(os.listdir(folder))
+    return {"rows": rows, "path": folder, "files": names, "end": end, "last_time": last, "last_row": last_row}
+
+
+# -- what is beside the log --------------------------------------------------------------------------------------------
+
+
+def write_topics(root: str, queues: Queues, known: dict[str, int], config: StoreConfig, peer: str) -> None:
+    """config/topics.json: every topic that has messages, with as many queues as the source gives it, or has in use."""
+    file = ConfigFile(root, config_reader.TOPICS, (TABLE,), REAL, peer)
+    topics = Topics(file, config.default_topic_queue_nums, len(config.delay_ms))
+    for topic in {topic for topic, _ in queues} & known.keys():
+        if 1 <= known[topic] <= MOST_QUEUES:
+            topics.create(topic, known[topic])
+    topics.learn([(java_encode(topic), queue_id) for topic, queue_id in sorted(queues)], ())
+    save([file], lambda: True)

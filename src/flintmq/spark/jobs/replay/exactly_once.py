@@ -1,0 +1,223 @@
+"""Put messages in a known order into a store, each exactly once, whatever dies in between.
+
+The store's file `flintmq.puts` says for each giver (a replay, a streaming query) how far it has come and where the log
+ended then. It is written before the first put and after each flush, so what a giver put since then stands in the log
+behind that place, in the order in which it was given, with nothing of it missing in between. The next run compares:
+what it would put next and finds there, in that order, it has put already. Others may have put messages in between.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import pyarrow as pa
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import StoreAccessError, StoreError
+from flintmq.format import properties
+from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, StoredMessage, stored_message
+from flintmq.spark.jobs.replay.rows import LEAST_MS, Records
+from flintmq.storage.filesystem import REAL
+from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.layout.small_files import replace_file
+from flintmq.store.message_store import MessageStore
+
+FILE_NAME = "flintmq.puts"
+FORMAT = 1
+BYTES_MAX = 64 << 20
+_BY_STORE = (properties.CRC32, properties.INNER_MULTI_QUEUE_OFFSET)  # what a store writes into a property string itself
+
+
+class Ledger:
+    """The file `flintmq.puts` of a store: who has put what. Change it only with the store's lock held.
+
+    Args:
+        root: of the store, which may not be there yet.
+
+    Raises:
+        StoreAccessError: the file is there and cannot be read.
+    """
+
+    def __init__(self, root: str) -> None:
+        self.path = os.path.join(root, FILE_NAME)
+        self._givers: dict[str, dict[str, Any]] = {}
+        try:
+            data = REAL.read_file(self.path, BYTES_MAX)
+            if data is not None:
+                value = json.loads(data)
+                if value["format"] != FORMAT:
+                    raise ValueError("written by another version of FlintMQ")
+                self._givers = dict(value["givers"])
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
+            raise StoreAccessError(
+                f"{self.path}: not readable ({error}); it says what was put already: bring it back from a backup, or "
+                "remove it if all that was put may be put again"
+            ) from error
+
+    def get(self, giver: str) -> dict[str, Any] | None:
+        """What the giver wrote last."""
+        return self._givers.get(giver)
+
+    def of(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """What all givers wrote last whose names begin so."""
+        return {name: value for name, value in self._givers.items() if name.startswith(prefix)}
+
+    def set(self, giver: str, value: dict[str, Any] | None) -> None:
+        """Write how far a giver is; None forgets it.
+
+        Raises:
+            OSError: the old file is untouched then.
+
+        Durability: on return.
+        """
+        self._write({**self._givers, giver: value})
+
+    def rename(self, giver: str, name: str, value: dict[str, Any]) -> None:
+        """Give a giver another name, and write how far it is, in one step.
+
+        Raises:
+            OSError: the old file is untouched then.
+
+        Durability: on return.
+        """
+        self._write({**self._givers, giver: None, name: value})
+
+    def _write(self, givers: dict[str, dict[str, Any] | None]) -> None:
+        self._givers = {name: each for name, each in givers.items() if each is not None}
+        text = json.dumps({"format": FORMAT, "givers": self._givers}, ensure_ascii=False, indent=1) + "\n"
+        replace_file(self.path, text.encode("utf-8", "surrogatepass"), REAL)
+
+
+class Tail:
+    """The records behind a place in a store's log, of which some may be what a giver put there.
+
+    Args:
+        root: of the store, whose log is sound from `begin` to `end`.
+        begin, end: log offsets.
+        config: RocketMQ's keys.
+
+    Raises:
+        StoreError: (with the first question) the records at `begin` have expired.
+    """
+
+    def __init__(self, root: str, begin: int, end: int, config: StoreConfig) -> None:
+        self.root, self.begin, self.end, self.config = root, begin, end, config
+        self._records: Iterator[StoredMessage] | None = self._read() if begin < end else None
+
+    @property
+    def over(self) -> bool:
+        """Whether a message was missing: then all that come after it are missing, too."""
+        return self._records is None
+
+    @property
+    def expired(self) -> str:
+        """Why the records at `begin` cannot be asked any more; empty if they can."""
+        if self.begin >= self.end or (first := list_log(self.root, self.config).min_offset) <= self.begin:
+            return ""
+        return (
+            f"the log begins at offset {first}, and what was put is to be found from offset {self.begin} on; it has "
+            "expired, so nobody can tell what is there already"
+        )
+
+    def holds(self, message: Message) -> bool:
+        """Whether the next message of the giver stands there, behind the one that was asked for before."""
+        for found in self._records or ():
+            if is_same(message, found):
+                return True
+        self._records = None
+        return False
+
+    def _read(self) -> Iterator[StoredMessage]:
+        if expired := self.expired:
+            raise StoreError(f"{self.root}: {expired}: use a new directory")
+        log = list_log(self.root, self.config)
+        for piece in LogWalk(log, None, self.begin, self.end):
+            for at in piece.positions[: piece.count]:
+                yield stored_message(piece.data, at)
+
+
+def is_same(message: Message, found: StoredMessage) -> bool:
+    """Whether a record is what a put of this message stored."""
+    if (message.topic, message.queue_id, message.flag) != (found.topic, found.queue_id, found.flag):
+        return False
+    if message.body != found.body or message.born_timestamp not in (None, found.born_timestamp):
+        return False
+    given = properties.parse_bytes(message.properties_bytes or b"")
+    pairs = (given, found.properties)
+    ours, theirs = ({k: v for k, v in each.items() if k not in _BY_STORE} for each in pairs)
+    return ours == theirs
+
+
+def alike(message: Message, other: Message) -> bool:
+    """Whether two messages are the same row, given twice, but for a unique key, which may be made anew each time."""
+    ours, theirs = (
+        {k: v for k, v in properties.parse_bytes(each.properties_bytes or b"").items() if k != properties.UNIQ_KEY}
+        for each in (message, other)
+    )
+    names = ("topic", "queue_id", "body", "flag", "born_timestamp")
+    return ours == theirs and all(getattr(message, name) == getattr(other, name) for name in names)
+
+
+def messages_of(batch: pa.RecordBatch) -> list[Message]:
+    """The rows as messages.
+
+    Args:
+        batch: of the columns of SPARK_SCHEMA.
+
+    Raises:
+        UsageError: a host that is none.
+    """
+    records = Records(batch)
+    data, begins, ends = records.properties
+    pairs = [bytes(data[begin:end]) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
+    born = [None if time == LEAST_MS else time for time in records.born_times.tolist()]
+    texts = [batch.column(name).to_pylist() for name in ("topic", "body", "born_host")]
+    numbers = ("queue_id", "flag", "sys_flag", "reconsume_times", "prepared_transaction_offset")
+    columns = [*texts, *(batch.column(name).fill_null(0).to_pylist() for name in numbers)]
+    return [
+        Message(
+            topic,
+            body,
+            queue_id=queue_id,
+            flag=flag,
+            sys_flag=sys_flag,
+            reconsume_times=reconsumed,
+            prepared_transaction_offset=prepared,
+            properties_bytes=text,
+            born_timestamp=time,
+            born_host=host,
+        )
+        for topic, body, host, queue_id, flag, sys_flag, reconsumed, prepared, text, time in zip(
+            *columns, pairs, born, strict=True
+        )
+    ]
+
+
+_BY_RULE = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)  # however often it is tried
+
+
+def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -> PutResult:
+    """Put messages in order; the result of the last.
+
+    Args:
+        store: takes them.
+        messages: one at least.
+        what: names each of them, for errors.
+
+    Raises:
+        StoreError: one was not stored, or is not certain to be; those before it are stored, none behind it was tried.
+    """
+    # A replay copies what was delivered; rows of a sink that ask for a timer are refused before they are staged.
+    results = store.put_many(messages, until_refused=True, delivered=True)
+    for result, name in zip(results, what, strict=False):
+        if result.status is not PutMessageStatus.PUT_OK:
+            why = f": {result.reason.text}" if result.reason is not None else ""
+            again = (
+                "" if result.outcome is Outcome.FAILED and result.status in _BY_RULE else "; then run the same again"
+            )
+            raise StoreError(f"{store.root}: {name}: {result.status.name}{why}{again}")
+    return results[-1]

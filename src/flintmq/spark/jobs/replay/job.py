@@ -1,0 +1,315 @@
+"""Replay messages into a store: from a store, or from Parquet or Delta as `flintmq spark export` writes them.
+
+Into a directory that is not there yet: bulk load by Spark tasks (`bulk.py`); the store appears whole, by one
+rename. Into a store that is there: puts in order by the driver (`live.py`). Either way the store's ledger says
+what it holds, so the same replay once more adds only what is new in the source.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import StoreError, UsageError
+from flintmq.format.index import PEER_533, checked_peer
+from flintmq.spark.jobs.replay.bulk import load
+from flintmq.spark.jobs.replay.exactly_once import Ledger
+from flintmq.spark.jobs.replay.live import Pace, Position, put_rows
+from flintmq.spark.jobs.replay.plan import count, count_rows, rules_of, share_out
+from flintmq.spark.jobs.replay.refusals import batches_of, target_config
+from flintmq.spark.jobs.replay.rows import Row, Rules
+from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, Source, StoreSource, open_source, rows_of
+from flintmq.spark.jobs.replay.tasks import matching
+from flintmq.spark.jobs.tasks import Progress, parallelism
+from flintmq.storage.staging import bring_in, staging_for, sweep
+from flintmq.storage.store_url import local_only, local_source, outside_store
+from flintmq.store.commitlog.report import Report
+from flintmq.store.message_store import MessageStore
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+LEAST_CHUNK = 1 << 20
+BULK, LIVE = "bulk", "live"
+LOOKING = 0.3  # of the work of puts, for progress: all messages are looked at before the first is put
+STAGING = "replay"  # of a bulk load, beside its place
+
+
+@dataclass
+class Replayed:
+    """What a replay did, or (dry run) would do.
+
+    Attributes:
+        mode: "bulk" or "live".
+        source: "store", "parquet" or "delta".
+        dry_run: nothing was written.
+        rows: messages put into the store.
+        bytes: of their records; 0 where they were put one by one.
+        topics, queues: how many have these messages; 0 where they were put one by one.
+        files: of the log of a bulk load.
+        found: messages of a run before, which died, that were in the store already.
+        total: messages that all runs of this replay have put into the store.
+        left_out: records that are no messages, by why.
+        damages, lost_bytes: places of the source's log that were passed over.
+    """
+
+    mode: str
+    source: str
+    dry_run: bool = False
+    rows: int = 0
+    bytes: int = 0
+    topics: int = 0
+    queues: int = 0
+    files: int = 0
+    found: int = 0
+    total: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    damages: int = 0
+    lost_bytes: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return asdict(self)
+
+
+def replay(
+    spark: SparkSession | None,
+    source: str,
+    into: str,
+    config: StoreConfig | None = None,
+    *,
+    where: str | None = None,
+    live: bool = False,
+    speed: str = "max",
+    dry_run: bool = False,
+    system_topics: bool = False,
+    fail_on_data_loss: bool = True,
+    skip_refused: bool = False,
+    access: str = "pread",
+    peer: str = PEER_533,
+    progress: Progress | None = None,
+) -> Replayed:
+    """Put the messages of a source into a store, each queue's in its order.
+
+    Args:
+        spark: the session. Workers must see `source` and `into` under the same paths as the driver. None will do to put
+            messages of a store one by one without a condition: then this process does all of it.
+        source: a store, a Delta table or a directory of exports to Parquet.
+        into: a directory that is not there or empty: it becomes a new store, by a bulk load. Or a store, which nobody
+            has open: messages are put behind those that it has.
+        config: RocketMQ's keys for the store that is written. Of them a source has only maxMessageSize.
+        where: only messages for which this condition in Spark's SQL on the columns of the schema holds.
+        live: put one by one into a new store, too, with store times of now.
+        speed: "max"; of puts one by one also "original": with the time between them that lay between their store times,
+            or "xN": N times as fast.
+        dry_run: count, and write nothing.
+        system_topics: the broker's own topics too, which it would work on again.
+        fail_on_data_loss: damage in a source's log is an error; else it is passed over and counted.
+        skip_refused: messages that the store would refuse are left out and counted; else the first of them is an error,
+            and nothing is written.
+        access: "pread" or "map".
+        peer: as which RocketMQ to write, "5.3.3", "5.4.0" or "5.5.0".
+        progress: called now and then with tasks done and in all.
+
+    Raises:
+        UsageError: an option that cannot be; `into` lies in the source, or holds other things; another replay makes the
+            same store; the store would refuse a message (and not skip_refused).
+        NotAStoreError, UnsupportedFormatError, StoreAccessError: the source or the directory cannot be used.
+        StoreLockedError: somebody has the store open.
+        CorruptStoreError: damage in the source's log.
+        StoreError: Spark gave up, the store refused a message, or messages of the source have expired since the last
+            run (and fail_on_data_loss).
+
+    Durability: everything, on return.
+    """
+    config, into, source = config or StoreConfig(), os.path.abspath(local_only(into)), local_source(source)
+    pace = Pace.parse(speed)
+    checked_peer(peer)
+    if where is not None and not where.strip():
+        raise UsageError("the condition is empty; leave it out for all messages")
+    if where is not None and not fail_on_data_loss:  # rows that pass through Spark cannot tell what was lost before
+        raise UsageError("damage cannot be counted with a condition; replay all messages, or mend the source first")
+    if os.path.realpath(source) == os.path.realpath(into):
+        raise UsageError(f"{into}: source and target are the same; give another directory")
+    outside_store(into, source)
+    exists = _is_store(into)
+    if speed != "max" and not (live or exists):
+        raise UsageError(f"speed {speed} is for messages that are put one by one; add live (--live), or leave it out")
+    if not (live or exists) and config.store_path_commit_log:
+        raise UsageError(f"storePathCommitLog: a new store gets its log in {into}/commitlog; leave the key out")
+    sizes = {"maxMessageSize": config.max_message_size} if "maxMessageSize" in config.given else {}
+    read = open_source(source, StoreConfig.from_keys(sizes), fail_on_data_loss, access)
+    giver = f"replay of {source}"
+    giver += (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
+    job = _Job(spark, read, into, config, where, system_topics, fail_on_data_loss, skip_refused, peer, giver, progress)
+    if live or exists:
+        return job.dry(LIVE) if dry_run else job.live(pace)
+    return job.dry(BULK) if dry_run else job.bulk()
+
+
+@dataclass(frozen=True)
+class _Job:
+    """A replay whose options are checked."""
+
+    spark: Any
+    source: Source
+    into: str
+    config: StoreConfig
+    where: str | None
+    system_topics: bool
+    strict: bool
+    skip_refused: bool
+    peer: str
+    giver: str
+    progress: Progress | None
+
+    def dry(self, mode: str) -> Replayed:
+        """Count what there is to do."""
+        at = Position.read(Ledger(self.into), self.giver)
+        after = at.after if at is not None else None
+        rules = self._puts(target_config(self.into, self.config)) if mode == LIVE else self._bulk()
+        counted = count(self.spark, self.source, self._chunks(after), self.where, rules, after, self.progress)
+        done = self._counts(Replayed(mode, self.source.kind, dry_run=True), counted)
+        done.files = sum(share.files for share in share_out(counted, rules.file_size)) if mode == BULK else 0
+        return done
+
+    def bulk(self) -> Replayed:
+        """Make a new store."""
+        rules = self._bulk()
+        with staging_for(self.into, STAGING) as staging:
+            counted = count(self.spark, self.source, self._chunks(None), self.where, rules, None, self._stage(0, 0.4))
+            done = self._counts(Replayed(BULK, self.source.kind), counted)
+            if done.rows:
+                progress = self._stage(0.4, 1)
+                loaded = load(
+                    self.spark, self.source, counted, self.where, rules, staging, self.config, self.peer, progress
+                )
+                done.files, done.total = loaded.files, done.rows
+                at = Position(loaded.last_row, loaded.end, done.rows)
+                at.write(Ledger(os.path.join(staging, "store")), self.giver)
+                bring_in(staging, self.into)
+        return done
+
+    def live(self, pace: Pace) -> Replayed:
+        """Put messages into a store."""
+        left_out, report = Counter[str](), Report()
+        sweep(self.into, STAGING)
+        if not _is_store(self.into):  # what is refused leaves no empty store behind
+            self._look(self._puts(self.config), None)
+        with MessageStore(
+            self.into, self.config, peer=self.peer, unique_keys=False
+        ) as store:  # a copy stays what it is
+            rules = self._puts(store.config)
+            ledger = Ledger(self.into)
+            at = Position.read(ledger, self.giver)
+            after = at.after if at is not None else None
+            if store.recovered.state.end:
+                self._look(rules, after)
+            batches = self._batches(self._chunks(after), report)
+            kept = after is not None and self.source.begin <= after.physical_offset
+            at, put, found = put_rows(store, ledger, self.giver, batches, rules, pace, left_out, kept)
+        return Replayed(
+            LIVE,
+            self.source.kind,
+            rows=put,
+            found=found,
+            total=at.rows,
+            left_out=_told(left_out),
+            damages=report.damage_count,
+            lost_bytes=report.lost_bytes,
+        )
+
+    def _look(self, rules: Rules, after: Row | None) -> None:
+        """Look at all messages before the first is put.
+
+        Raises:
+            UsageError: the store would refuse one (and not skip_refused).
+        """
+        chunks = self._chunks(after)
+        if self.spark is not None:
+            count(self.spark, self.source, chunks, self.where, rules, after, self._stage(0, LOOKING))
+            return
+        for number, chunk in enumerate(chunks):
+            count_rows(rules, after, number, rows_of(self.source, chunk, Report()))
+
+    def _bulk(self) -> Rules:
+        return rules_of(self.config, self.system_topics, self.skip_refused)
+
+    def _puts(self, config: StoreConfig) -> Rules:
+        """The rules of a store that takes messages one by one."""
+        rules = rules_of(config, self.system_topics, self.skip_refused)
+        return replace(rules, puts=config, inner_topics=batches_of(self.into))
+
+    def _chunks(self, after: Row | None) -> list[Chunk]:
+        """The chunks that hold what comes behind a row.
+
+        Raises:
+            StoreError: some of it has expired.
+        """
+        begin = self.source.begin if after is None else after.physical_offset
+        of_log = self.strict and isinstance(self.source, StoreSource)
+        if after is not None and of_log and self.source.begin > after.physical_offset + after.size:
+            raise StoreError(
+                f"the source's log begins at offset {self.source.begin}, the last replay ended at "
+                f"{after.physical_offset + after.size}: what was between has expired; --skip-damage goes on without it"
+            )
+        span = self.config.mapped_file_size_commit_log
+        size = max(LEAST_CHUNK, min(CHUNK_BYTES, span // 8))
+        if isinstance(self.source, StoreSource):  # so that there is one for each processor
+            left = self.source.plan.end - begin
+            size = max(LEAST_CHUNK, min(size, left // (2 * parallelism(self.spark)) + 1))
+        return self.source.chunks(begin, size)
+
+    def _batches(self, chunks: list[Chunk], report: Report) -> Iterator[pa.RecordBatch]:
+        """The rows of chunks in order, read here; with a condition by a task each."""
+        progress = self._stage(LOOKING, 1)
+        for number, chunk in enumerate(chunks):
+            if self.where is None:
+                yield from rows_of(self.source, chunk, report)
+            else:
+                table = matching(self.spark, self.source, [[chunk]], self.where).toArrow()
+                yield from table.cast(SPARK_SCHEMA).to_batches()
+            if progress:
+                progress(number + 1, len(chunks))
+
+    def _counts(self, done: Replayed, counted: Any) -> Replayed:
+        left_out = Counter[str]()
+        queues = set()
+        for chunk in counted:
+            done.rows, done.bytes = done.rows + chunk.rows, done.bytes + chunk.bytes
+            done.damages, done.lost_bytes = done.damages + chunk.damages, done.lost_bytes + chunk.lost_bytes
+            left_out += chunk.left_out
+            queues |= chunk.queues.keys()
+        done.queues, done.topics = len(queues), len({topic for topic, _ in queues})
+        done.left_out = _told(left_out)
+        return done
+
+    def _stage(self, begin: float, end: float) -> Progress | None:
+        """Progress of one stage as a part of the whole."""
+        told = self.progress
+        if told is None:
+            return None
+        return lambda done, of: told(int(1000 * (begin + (end - begin) * done / max(1, of))), 1000)
+
+
+def _told(left_out: Counter[str]) -> dict[str, int]:
+    return {why: number for why, number in sorted(left_out.items()) if number}
+
+
+def _is_store(into: str) -> bool:
+    """Whether `into` is a store; not one: it has to be empty, or not there.
+
+    Raises:
+        UsageError: it holds other things.
+    """
+    if os.path.isdir(os.path.join(into, "commitlog")):
+        return True
+    if os.path.exists(into) and (not os.path.isdir(into) or os.listdir(into)):
+        raise UsageError(f"{into}: neither a store nor empty; give a directory that is not there yet, or a store")
+    return False

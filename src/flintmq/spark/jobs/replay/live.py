@@ -1,0 +1,200 @@
+"""Replay into a store that is there: messages are put in order by the driver, each exactly once (`exactly_once.py`)."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from flintmq.errors import StoreError, UsageError
+from flintmq.spark.jobs.replay.exactly_once import Ledger, Tail, messages_of, put_all
+from flintmq.spark.jobs.replay.refusals import checked, place
+from flintmq.spark.jobs.replay.rows import Row, Rules, messages, rows_after
+from flintmq.store.message_store import MessageStore
+
+ROWS_AT_ONCE = 1000
+SAVE_ROWS, SAVE_SECONDS = 65_536, 1.0  # progress is written after so much
+LONGEST_SLEEP_S = 0.5
+
+
+@dataclass
+class Position:
+    """How far a replay into a store has come, as the ledger has it.
+
+    Attributes:
+        after: the last row of the source that was replayed; None: none yet.
+        log_end: where the store's log ended then.
+        rows: messages replayed in all.
+        running: it had not come to its end: what is behind log_end may be its own.
+    """
+
+    after: Row | None
+    log_end: int
+    rows: int = 0
+    running: bool = False
+
+    @classmethod
+    def read(cls, ledger: Ledger, giver: str) -> Position | None:
+        """What the ledger has of a giver."""
+        value = ledger.get(giver)
+        if value is None:
+            return None
+        after = value["after"]
+        return cls(None if after is None else Row(*after), value["log_end"], value["rows"], value["running"])
+
+    def write(self, ledger: Ledger, giver: str) -> None:
+        """Make it durable."""
+        ledger.set(giver, asdict(self))
+
+
+class Pace:
+    """Lets messages wait for their turn.
+
+    Args:
+        factor: how much faster than they were stored; None: as fast as possible.
+    """
+
+    def __init__(self, factor: float | None) -> None:
+        self.factor = factor
+        self._first: tuple[float, int] | None = None
+
+    @classmethod
+    def parse(cls, text: str) -> Pace:
+        """The pace that `--speed` says: original, xN or max.
+
+        Raises:
+            UsageError: none of these.
+        """
+        if text == "max":
+            return cls(None)
+        match = re.fullmatch(r"x([0-9]{1,9}(?:\.[0-9]{1,9})?)", text)
+        factor = 1.0 if text == "original" else float(match[1]) if match else 0.0
+        if factor <= 0:
+            raise UsageError(f"speed {text[:40]!r} is none of: original, xN (such as x10 or x0.5), max")
+        return cls(factor)
+
+    def wait(self, store_ms: int) -> float:
+        """Seconds until a message that was stored at that time has its turn; the first has it now."""
+        if self.factor is None:
+            return 0.0
+        if self._first is None:
+            self._first = time.monotonic(), store_ms
+        began, first = self._first
+        return began + (store_ms - first) / 1000 / self.factor - time.monotonic()
+
+
+def put_rows(
+    store: MessageStore,
+    ledger: Ledger,
+    giver: str,
+    batches: Iterable[pa.RecordBatch],
+    rules: Rules,
+    pace: Pace,
+    left_out: Counter[str],
+    must_go_on: bool = False,
+) -> tuple[Position, int, int]:
+    """Put the rows of a source that are not replayed yet.
+
+    Args:
+        store: has just been opened, and nobody put anything since.
+        ledger: of this store.
+        giver: the replay's name in it.
+        batches: rows of the source in order, from the one on that was replayed last (its log offset).
+        rules: which of them are messages, and are put; all of them were looked at (`refusals.py`).
+        pace: when each has its turn.
+        left_out: counts those that are no messages.
+        must_go_on: the row that was replayed last has to be among the rows.
+
+    Returns:
+        (where it ended, messages put now, messages of the run before that stood in the log already).
+
+    Raises:
+        UsageError: the source is another one than before.
+        StoreError: the store refused a message; run it again when that is mended.
+
+    Durability: everything, on return.
+    """
+    end = store.recovered.state.end
+    at = Position.read(ledger, giver) or Position(None, end)
+    tail = Tail(store.root, at.log_end if at.running else end, end, store.config)
+    if not at.running:
+        at.log_end, at.running = end, True
+        at.write(ledger, giver)
+    writer = _Writer(store, ledger, giver, at, tail, pace)
+    for batch in rows_after(batches, at.after, must_go_on):
+        rows = checked(batch, rules, left_out) if rules.skip_refused else messages(batch, rules, left_out)
+        for first in range(0, rows.num_rows, ROWS_AT_ONCE):
+            writer.take(rows.slice(first, ROWS_AT_ONCE))
+    at.running = False
+    writer.save()
+    return at, writer.put, writer.found
+
+
+class _Writer:
+    """Puts rows, and says now and then how far it is."""
+
+    def __init__(self, store: MessageStore, ledger: Ledger, giver: str, at: Position, tail: Tail, pace: Pace) -> None:
+        self.store, self.ledger, self.giver, self.at, self.tail, self.pace = store, ledger, giver, at, tail, pace
+        self.put = self.found = 0
+        self.end = max(at.log_end, store.recovered.state.end)
+        self._unsaved, self._saved = 0, time.monotonic()
+
+    def take(self, rows: pa.RecordBatch) -> None:
+        """Put the rows that are not there yet, each in its turn."""
+        given = messages_of(rows)
+        begin = 0
+        while begin < len(given) and not self.tail.over and self.tail.holds(given[begin]):
+            begin += 1
+        self.found += begin
+        self._done(rows, begin, begin)
+        times: Any = rows.column("store_timestamp").cast(pa.int64()).fill_null(0).to_numpy() // 1000
+        while begin < len(given):
+            end = self._turn(times, begin)
+            names = (place(rows, row) for row in range(begin, end))
+            last = put_all(self.store, given[begin:end], names)
+            self.end = last.physical_offset + last.size
+            self.put += end - begin
+            self._done(rows, end, end - begin)
+            begin = end
+            self._save_in_time()
+
+    def _turn(self, times: Any, begin: int) -> int:
+        """Wait for the turn of row `begin`; the row behind the last whose turn it is."""
+        if self.pace.factor is None:
+            return len(times)
+        while (rest := self.pace.wait(int(times[begin]))) > 0:
+            time.sleep(min(rest, LONGEST_SLEEP_S))
+            self._save_in_time()
+        end = begin + 1
+        while end < len(times) and self.pace.wait(int(times[end])) <= 0:
+            end += 1
+        return end
+
+    def _done(self, rows: pa.RecordBatch, end: int, count: int) -> None:
+        if count:
+            self.at.after = Row.of(rows, end - 1)
+            self.at.rows += count
+            self._unsaved += count
+
+    def _save_in_time(self) -> None:
+        if self._unsaved and (self._unsaved >= SAVE_ROWS or time.monotonic() - self._saved >= SAVE_SECONDS):
+            self.save()
+
+    def save(self) -> None:
+        """Flush the store, then write how far it is.
+
+        Raises:
+            StoreError: the disk refused.
+        """
+        self.store.flush()
+        self.at.log_end = self.end
+        try:
+            self.at.write(self.ledger, self.giver)
+        except OSError as error:
+            raise StoreError(f"{self.ledger.path}: {error.strerror}; run the same again when that is mended") from error
+        self._unsaved, self._saved = 0, time.monotonic()

@@ -1,0 +1,194 @@
+"""Plan a bulk load: count a source's chunks in tasks, and give each its place in the new log."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy
+
+from flintmq.config.keys import StoreConfig
+from flintmq.spark.jobs.replay.refusals import checked
+from flintmq.spark.jobs.replay.rows import Queues, Records, Row, Rules, rows_after
+from flintmq.spark.jobs.replay.source import Chunk, Source
+from flintmq.spark.jobs.replay.tasks import run_over_rows
+from flintmq.spark.jobs.tasks import Progress
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+
+@dataclass(frozen=True)
+class Counted:
+    """What a chunk of the source holds.
+
+    Attributes:
+        chunk: which.
+        rows, bytes: messages, and bytes of their records.
+        files: log files that they need if they begin with a new one.
+        last_time: largest store time in ms.
+        queues: messages of each queue.
+        left_out: records that are no messages, by why.
+        damages, lost_bytes: places of a store's log that were passed over.
+    """
+
+    chunk: Chunk
+    rows: int
+    bytes: int
+    files: int
+    last_time: int
+    queues: Queues
+    left_out: Counter[str]
+    damages: int = 0
+    lost_bytes: int = 0
+
+
+@dataclass
+class Share:
+    """What one task writes: chunks, from a log offset on, into so many files.
+
+    Attributes:
+        chunks: in order.
+        begin: log offset of its first file.
+        files, rows, bytes: how many.
+        queues: next offset of each queue.
+        last_time: store time of the record before, in ms.
+        last: no share follows.
+    """
+
+    chunks: list[Chunk]
+    begin: int
+    files: int
+    rows: int
+    bytes: int
+    queues: Queues
+    last_time: int
+    last: bool = False
+
+    def to_json(self) -> str:
+        """For the task that reads it from a file."""
+        return json.dumps({**vars(self), "queues": [[*name, offset] for name, offset in self.queues.items()]})
+
+    @classmethod
+    def from_json(cls, text: str) -> Share:
+        """What `to_json` gave."""
+        value = json.loads(text)
+        value["queues"] = {(topic, queue_id): offset for topic, queue_id, offset in value["queues"]}
+        value["chunks"] = [Chunk(begin, end, tuple(files)) for begin, end, files in value["chunks"]]
+        return cls(**value)
+
+
+@dataclass
+class Packer:
+    """How many log files records need that are written one after the other, from the beginning of a file."""
+
+    file_size: int
+    files: int = 1
+    used: int = 0
+
+    def add(self, sizes: Any) -> None:
+        """Take the sizes of records, none of them larger than a file can hold."""
+        while len(sizes):
+            ends = numpy.cumsum(sizes) + self.used
+            fit = int(numpy.searchsorted(ends, self.file_size - 8, "right"))
+            if fit == len(sizes):
+                self.used = int(ends[-1])
+                return
+            sizes, self.used, self.files = sizes[fit:], 0, self.files + 1
+
+
+def rules_of(config: StoreConfig, system_topics: bool, skip_refused: bool = False) -> Rules:
+    """The rules that a configuration means for a bulk load."""
+    return Rules(
+        config.mapped_file_size_commit_log,
+        config.max_record_size,
+        config.enabled_append_prop_crc,
+        system_topics,
+        skip_refused=skip_refused,
+    )
+
+
+def count(
+    spark: SparkSession,
+    source: Source,
+    chunks: Sequence[Chunk],
+    where: str | None,
+    rules: Rules,
+    after: Row | None = None,
+    progress: Progress | None = None,
+) -> list[Counted]:
+    """Count every chunk, in tasks; only rows behind `after`.
+
+    Raises:
+        UsageError: a message that makes no record; an expression that is no SQL.
+        CorruptStoreError, StoreError, StoreAccessError: the source cannot be read.
+    """
+    answers = run_over_rows(
+        spark, source, [[chunk] for chunk in chunks], where, partial(count_rows, rules, after), progress
+    )
+    return [
+        Counted(
+            chunk,
+            answer["rows"],
+            answer["bytes"],
+            answer["files"],
+            answer["last_time"],
+            {(topic, queue_id): number for topic, queue_id, number in answer["queues"]},
+            Counter(answer["left_out"]),
+            answer["damages"],
+            answer["lost_bytes"],
+        )
+        for chunk, answer in zip(chunks, answers, strict=True)
+    ]
+
+
+def count_rows(rules: Rules, after: Row | None, number: int, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
+    """The task of `count`."""
+    packer, left_out, queues = Packer(rules.file_size), Counter[str](), dict[tuple[str, int], int]()
+    rows, size, last = 0, 0, 0
+    for batch in rows_after(batches, after):
+        found = checked(batch, rules, left_out)
+        if not found.num_rows:
+            continue
+        records = Records(found)
+        sizes, _ = records.sizes(rules)
+        packer.add(sizes)
+        records.count(queues)
+        last = records.rise(last)
+        rows, size = rows + records.rows, size + int(sizes.sum())
+    return {
+        "rows": rows,
+        "bytes": size,
+        "files": packer.files,
+        "last_time": last,
+        "queues": [[*name, count] for name, count in queues.items()],
+        "left_out": dict(left_out),
+    }
+
+
+def share_out(counted: Iterable[Counted], file_size: int) -> list[Share]:
+    """Give every chunk with messages its place in the log."""
+    shares: list[Share] = []
+    queues: Queues = {}
+    last_time = 0
+    for chunk in counted:
+        if not chunk.rows:
+            continue
+        before = shares[-1] if shares else None
+        if before is not None and before.bytes + chunk.bytes <= file_size - 8:
+            before.chunks.append(chunk.chunk)
+            before.bytes, before.rows = before.bytes + chunk.bytes, before.rows + chunk.rows
+        else:
+            begin = before.begin + before.files * file_size if before is not None else 0
+            shares.append(Share([chunk.chunk], begin, chunk.files, chunk.rows, chunk.bytes, dict(queues), last_time))
+        for name, number in chunk.queues.items():
+            queues[name] = queues.get(name, 0) + number
+        last_time = max(last_time, chunk.last_time)
+    if shares:
+        shares[-1].last = True
+    return shares

@@ -1,0 +1,149 @@
+"""Which rows a store would refuse, known before the first of them is put.
+
+A store answers to each put by itself, so a refusal in the middle of many would leave those before it stored: whoever
+puts rows in order looks at all of them first, by the rules that the store itself has (`store/append/checks.py`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection
+
+import numpy
+import pyarrow as pa
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FormatError, UsageError
+from flintmq.format.message_id import parse_host
+from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, TRANSACTION_PREPARED
+from flintmq.format.text import java_encode
+from flintmq.message import Message
+from flintmq.spark.jobs.replay.exactly_once import messages_of
+from flintmq.spark.jobs.replay.rows import Records, Rules, messages
+from flintmq.storage.filesystem import REAL
+from flintmq.store.append import multi_queue
+from flintmq.store.append.checks import message_status, record_size, topic_status
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.layout import directories
+from flintmq.store.layout.store_config import batch_topics
+
+REFUSED = "refused_messages"  # for counts of what is left out
+_HOST = bytes(8)  # the store's own, and that of a message without one
+
+
+def target_config(root: str, config: StoreConfig) -> StoreConfig:
+    """The configuration with which a store at `root` would be opened: its log files have the size that they have.
+
+    Raises:
+        NotAStoreError: a directory that a key names does not exist.
+        StoreAccessError: the log's directory cannot be read.
+    """
+    places = [place.path for place in directories.log_directories(root, config) if place.writable]
+    files = LogFiles.discover(places) if any(REAL.is_dir(place) for place in places) else None
+    if files is not None and files.files and files.file_size and "mappedFileSizeCommitLog" not in config.given:
+        return config.with_keys({"mappedFileSizeCommitLog": files.file_size})
+    return config
+
+
+def batches_of(root: str) -> frozenset[str]:
+    """Topics of a store that take inner batches; none where there is no store."""
+    return frozenset(batch_topics(root, REAL)) if REAL.is_dir(root) else frozenset()
+
+
+def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[str] = ()) -> str:
+    """Why a store would refuse this message, in words; empty if it takes it.
+
+    It may still refuse one for light queues, whose record is larger by queue offsets that are not known before.
+
+    Args:
+        message: with its property string.
+        config: of the store, as `target_config` gives it.
+        inner_topics: those that take inner batches.
+    """
+    topic, properties = java_encode(message.topic), message.properties_bytes or b""
+    if topic_status(message.topic, topic) is not None:
+        return (
+            f"its topic has {len(topic)} bytes or is no directory's name; 1 to 127 bytes (%RETRY%, %DLQ%: 255) may be"
+        )
+    if b"\0" in properties:
+        return "a byte 0 stands in its properties"
+    try:
+        host = parse_host(message.born_host) if message.born_host is not None else _HOST
+    except FormatError as error:
+        return f"its born host is none ({error.reason})"
+    if message.queue_id < 0:
+        return "its queue id is negative"
+    if len(message.body) > config.max_message_size:
+        return f"its body has {len(message.body)} bytes, and maxMessageSize is {config.max_message_size}"
+    status = message_status(message, properties, config)
+    if status is not None:
+        return f"{status.name}: its queue id ({message.queue_id}) or properties ({len(properties)} bytes) cannot be"
+    if message.sys_flag & TRANSACTION_PREPARED:
+        return "its sys_flag is that of a prepared or rolled-back transaction record"
+    if multi_queue.inner_batch_status(message, properties, message.topic in inner_topics) is not None:
+        return "it is an inner batch by its sys_flag or by INNER_NUM, but not by both, or its topic takes none"
+    if multi_queue.light_status(multi_queue.light_names(message, properties, config), config) is not None:
+        return "INNER_MULTI_DISPATCH names queues that cannot be"
+    added = CRC_PROPERTY_SIZE if config.enabled_append_prop_crc else 0
+    if len(properties) + added > MAX_PROPERTIES:
+        return f"its properties have {len(properties)} bytes, and {MAX_PROPERTIES - added} are the most"
+    size, most = record_size(message.body, topic, properties, host + _HOST, config), config.mapped_file_size_commit_log
+    if size > most - 8:
+        return f"its record of {size} bytes does not fit into a log file of {most} bytes"
+    return ""
+
+
+def refused(rows: pa.RecordBatch, rules: Rules) -> list[tuple[int, str]]:
+    """The rows that cannot be written, and why.
+
+    Args:
+        rows: messages, as `rows.messages` gives them.
+        rules: of the target.
+
+    Raises:
+        UsageError: a host that is none.
+    """
+    if rules.puts is None:
+        records = Records(rows)
+        sizes, properties = records.sizes(rules)
+        return [
+            (row, f"makes a record of {sizes[row]} bytes with {properties[row]} of properties, and {rules.largest} and "
+             f"{rules.most_properties} are the most; set maxMessageSize or mappedFileSizeCommitLog higher")
+            for row in numpy.flatnonzero((sizes > rules.largest) | (properties > rules.most_properties)).tolist()
+        ]  # fmt: skip
+    found = (
+        (row, why_refused(message, rules.puts, rules.inner_topics)) for row, message in enumerate(messages_of(rows))
+    )
+    return [(row, why) for row, why in found if why]
+
+
+def checked(batch: pa.RecordBatch, rules: Rules, left_out: Counter[str]) -> pa.RecordBatch:
+    """The rows that are messages and can be written, in their order.
+
+    Args:
+        batch: of the columns of SPARK_SCHEMA.
+        rules: of the target.
+        left_out: counts the others.
+
+    Raises:
+        UsageError: one cannot be written (and rules.skip_refused does not leave it out); the text names it.
+    """
+    rows = messages(batch, rules, left_out)
+    found = refused(rows, rules)
+    if not found:
+        return rows
+    if not rules.skip_refused:
+        row, why = found[0]
+        raise UsageError(
+            f"{place(rows, row)}: {why}; nothing was put: mend that, or leave such messages out (--skip-refused)"
+        )
+    left_out[REFUSED] += len(found)
+    keep = numpy.ones(rows.num_rows, bool)
+    keep[[row for row, _ in found]] = False
+    return rows.filter(pa.array(keep))
+
+
+def place(rows: pa.RecordBatch, row: int) -> str:
+    """Which message of the source a row is, for errors."""
+    topic, queue_id, offset = (rows.column(name)[row].as_py() for name in ("topic", "queue_id", "queue_offset"))
+    return f"topic {topic!a:.100}, queue {queue_id}, offset {offset} of the source"

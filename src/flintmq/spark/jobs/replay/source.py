@@ -1,0 +1,278 @@
+"""What a replay reads: a store, or a table of messages in Parquet or Delta as `flintmq spark export` writes it.
+
+A source is cut into chunks by the log offsets that its rows had, so that a chunk has every message of its span, in the
+order of the log it came from, and no two chunks share one. Rows come as they were stored: inner batches are unpacked,
+bodies keep their compression. An export may have decompressed or unpacked them before; the body's checksum tells, and
+then sys_flag is corrected, which an export leaves as it was.
+"""
+
+from __future__ import annotations
+
+import os
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+import numpy
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import MissingExtraError, StoreAccessError, UsageError
+from flintmq.format.record import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
+from flintmq.lake.explode import exploded
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.scan import Plan, plan_scan, scan_range
+from flintmq.lake.splits import LogRange, cut
+from flintmq.lake.target import Target
+from flintmq.storage.filesystem import REAL
+from flintmq.storage.store_url import local_source
+from flintmq.storage.tree import walk_tree
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import Report
+from flintmq.store.layout.config_reader import read_config
+
+CHUNK_BYTES = 96 << 20  # of messages, about: a task has a chunk of a table in memory, to sort it
+BATCH_ROWS = 16_384
+_UNPACKED = INNER_BATCH | NEED_UNWRAP | COMPRESSED | COMPRESSION_MASK
+
+
+class Chunk(NamedTuple):
+    """A part of a source: the rows whose log offsets lie in [begin, end), from these files (none: the log)."""
+
+    begin: int
+    end: int
+    files: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class StoreSource:
+    """A store, read up to the end that its log had when it was opened."""
+
+    plan: Plan
+    kind: str = "store"
+
+    @property
+    def begin(self) -> int:
+        """Least log offset that there is."""
+        return self.plan.begin
+
+    def chunks(self, begin: int, chunk_bytes: int) -> list[Chunk]:
+        """Chunks of the rows from a log offset on, in order."""
+        first, end = max(begin, self.plan.begin), self.plan.end
+        count = max(1, -(-(end - first) // chunk_bytes))
+        return [Chunk(part.begin, part.end) for part in cut(self.plan.log, first, end, count) if part.begin < part.end]
+
+    def stored(self, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
+        """The rows of a chunk as they are in the source."""
+        return scan_range(self.plan, LogRange(chunk.begin, chunk.end), SPARK_SCHEMA, report)
+
+    def queue_counts(self) -> dict[str, int]:
+        """How many queues each topic has, by the store's own settings."""
+        return {name: topic.write_queues for name, topic in read_config(self.plan.options.path).topics.items()}
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file of a table: least and largest log offset of its rows, and bytes of its columns."""
+
+    path: str
+    least: int
+    most: int
+    size: int
+
+
+@dataclass(frozen=True)
+class TableSource:
+    """Parquet files with the columns of the schema."""
+
+    files: tuple[TableFile, ...]
+    kind: str
+
+    @property
+    def begin(self) -> int:
+        """Least log offset that there is."""
+        return min((file.least for file in self.files), default=0)
+
+    def chunks(self, begin: int, chunk_bytes: int) -> list[Chunk]:
+        """Chunks of the rows from a log offset on, in order: files whose spans overlap together, large ones parted."""
+        chunks: list[Chunk] = []
+        group: list[TableFile] = []
+        for file in sorted(self.files, key=lambda file: (file.least, file.most)):
+            if group and file.least > max(each.most for each in group):
+                chunks += _parted(group, begin, chunk_bytes)
+                group = []
+            group.append(file)
+        return chunks + (_parted(group, begin, chunk_bytes) if group else [])
+
+    def stored(self, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
+        """The rows of a chunk in log order."""
+        tables = [rows for path in chunk.files for rows in _rows_between(path, chunk.begin, chunk.end)]
+        if not tables:
+            return
+        table = pa.concat_tables(tables)
+        places: Any = table.column("physical_offset").to_numpy()
+        if (numpy.diff(places) <= 0).any():  # equal ones: messages of one inner batch
+            table = table.take(pa.array(numpy.lexsort((table.column("queue_offset").to_numpy(), places)), pa.int64()))
+        yield from table.to_batches(max_chunksize=BATCH_ROWS)
+
+    def queue_counts(self) -> dict[str, int]:
+        """Nothing: a table does not tell."""
+        return {}
+
+
+Source = StoreSource | TableSource
+
+
+def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, access: str = "pread") -> Source:
+    """What there is to replay.
+
+    Args:
+        path: a store, a Delta table, or a directory of exports to Parquet.
+        config: RocketMQ's keys, for what a store's files do not tell.
+        fail_on_data_loss: damage in a store's log is an error; else it is passed over.
+        access: "pread" or "map".
+
+    Raises:
+        UsageError: nothing of that kind; or a table without the columns of the schema.
+        NotAStoreError, UnsupportedFormatError, StoreAccessError: it cannot be read.
+        MissingExtraError: a Delta table, and deltalake is not installed.
+    """
+    root = local_source(path)
+    if os.path.isdir(os.path.join(root, "_delta_log")):
+        return TableSource(_table_files(_delta_files(root)), "delta")
+    exports = [name for name in REAL.listdir(root) if Target.is_own(name)]
+    if exports:
+        found = [os.path.join(root, name) for name in exports]
+        return TableSource(_table_files([file for folder in found for file in _parquet_files(folder)]), "parquet")
+    if not os.path.isdir(root):
+        raise UsageError(f"{root}: there is no such directory; give a store, a Delta table or an export to Parquet")
+    options = ReadOptions(path=root, fail_on_data_loss=fail_on_data_loss, access=access, config=config)
+    return StoreSource(plan_scan(options, Report()))
+
+
+def rows_of(source: Source, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
+    """The messages of a chunk in log order, with the columns of SPARK_SCHEMA.
+
+    Args:
+        source: which.
+        chunk: one of its chunks.
+        report: takes damage that was passed over.
+
+    Raises:
+        CorruptStoreError, StoreError, StoreAccessError: as scan_range; a file of a table cannot be read.
+    """
+    for batch in source.stored(chunk, report):
+        yield from _as_stored(batch) if batch.num_rows else ()
+
+
+def _as_stored(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """The rows with inner batches unpacked, and sys_flag as the bodies are."""
+    flags: Any = batch.column("sys_flag").to_numpy(zero_copy_only=False)
+    special = numpy.flatnonzero(flags & (COMPRESSED | INNER_BATCH))
+    if not len(special):
+        yield batch
+        return
+    flags = flags.copy()
+    for row in special.tolist():
+        if zlib.crc32(batch.column("body")[row].as_py()) & 0x7FFFFFFF != batch.column("body_crc")[row].as_py():
+            flags[row] &= ~_UNPACKED
+    for rows in exploded(_with_flags(batch, flags), SPARK_SCHEMA, Predicate()):
+        flags = rows.column("sys_flag").to_numpy(zero_copy_only=False)
+        yield _with_flags(rows, numpy.where(flags & INNER_BATCH, flags & ~_UNPACKED, flags))
+
+
+def _with_flags(batch: pa.RecordBatch, flags: Any) -> pa.RecordBatch:
+    column = batch.schema.get_field_index("sys_flag")
+    return batch.set_column(column, batch.schema.field(column), pa.array(flags, pa.int32()))
+
+
+def _parted(group: list[TableFile], begin: int, chunk_bytes: int) -> list[Chunk]:
+    """Chunks of files whose spans overlap."""
+    first, end = max(begin, min(file.least for file in group)), max(file.most for file in group) + 1
+    if first >= end:
+        return []
+    count = max(1, sum(file.size for file in group) // chunk_bytes)
+    cuts = [first + (end - first) * number // count for number in range(count)] + [end]
+    parts = [
+        Chunk(low, high, tuple(file.path for file in group if file.least < high and file.most >= low))
+        for low, high in pairwise(cuts)
+    ]
+    return [part for part in parts if part.files]
+
+
+def _rows_between(path: str, begin: int, end: int) -> Iterator[pa.Table]:
+    """The rows of a file with log offsets in [begin, end); row groups without any are not read."""
+    try:
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                least, most = _span(file.metadata.row_group(group))
+                if most < begin or least >= end:
+                    continue
+                table = file.read_row_group(group, columns=SPARK_SCHEMA.names).select(SPARK_SCHEMA.names)
+                table = table.cast(SPARK_SCHEMA)
+                if least < begin or most >= end:
+                    places: Any = table.column("physical_offset").to_numpy()
+                    table = table.filter(pa.array((places >= begin) & (places < end)))
+                yield table
+    except (OSError, pa.ArrowException) as error:
+        raise StoreAccessError(f"{path}: not a readable file of messages ({_line(error)}); export anew") from error
+
+
+def _table_files(paths: list[str]) -> tuple[TableFile, ...]:
+    """The files with what their footers tell."""
+    found = []
+    for path in paths:
+        try:
+            with pq.ParquetFile(path) as file:
+                missing = [name for name in SPARK_SCHEMA.names if name not in file.schema_arrow.names]
+                if missing:
+                    raise UsageError(
+                        f"{path}: lacks column {' and '.join(missing[:3])}; a replay needs an export with all columns"
+                    )
+                groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
+                spans = [_span(group) for group in groups if group.num_rows]
+        except (OSError, pa.ArrowException) as error:
+            raise StoreAccessError(f"{path}: not a readable Parquet file ({_line(error)}); export anew") from error
+        if spans:
+            size = sum(group.total_byte_size for group in groups)
+            found.append(TableFile(path, min(s[0] for s in spans), max(s[1] for s in spans), size))
+    return tuple(found)
+
+
+def _span(group: Any) -> tuple[int, int]:
+    """Least and largest log offset of a row group; everything where nobody wrote it down."""
+    leaves = (group.column(number) for number in range(group.num_columns))
+    statistics = next(leaf.statistics for leaf in leaves if leaf.path_in_schema == "physical_offset")
+    if statistics is None or not statistics.has_min_max:
+        return 0, 2**63 - 2
+    return statistics.min, statistics.max
+
+
+def _delta_files(root: str) -> list[str]:
+    try:
+        from deltalake import DeltaTable
+    except ImportError as error:
+        raise MissingExtraError("a Delta table needs deltalake: pip install 'flintmq[delta]'") from error
+    from deltalake.exceptions import DeltaError
+
+    try:
+        return [os.path.join(root, path) for path in DeltaTable(root).file_uris()]
+    except DeltaError as error:
+        raise StoreAccessError(f"{root}: not a readable Delta table ({_line(error)})") from error
+
+
+def _parquet_files(folder: str) -> list[str]:
+    return [
+        os.path.join(place, name)
+        for place, _, names in sorted(walk_tree(folder))
+        for name in sorted(names)
+        if name.endswith(".parquet") and name[0] not in "._"
+    ]
+
+
+def _line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,233 @@
+"""What one task of a statistics job counts in its ranges of the log: record batches in, one small summary out.
+
+Goal: figures about a log of any size in one pass, without bodies and in bounded memory. Plan: Arrow and NumPy bring a
+batch down to a row for each queue, host, topic and moment, and only those reach Python and the summaries of `sketches`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute
+
+from flintmq.spark.jobs.stats.sketches import WIDTHS, Histogram, Numbers, Repeats, Series, Top
+
+pc: Any = pyarrow.compute  # its stubs know one array type a call
+
+COLUMNS = (
+    *("topic", "queue_id", "queue_offset", "keys", "msg_id"),
+    *("born_timestamp", "born_host", "store_timestamp", "size"),
+)
+QUEUES, HOSTS, VALUES, SAMPLE = 8192, 8192, 1024, 16_384
+CELLS, SERIES_NAMES, BATCH_BUCKETS = 8192, 64, 256
+LONGEST_MS = 1 << 45  # a thousand years: what a latency is cut to
+BEHIND = "\x02"  # between a topic and what is of it: cannot be in a property
+
+QUEUE_FOLDS = "++>>"  # messages, bytes, largest queue offset, largest latency
+HOST_FOLDS = "++++>"  # messages, bytes, sum and number of latencies, largest latency
+CELL_FOLDS = "++++>"  # messages, bytes, sum and number of latencies, largest latency
+NO_LATENCY = -1
+
+
+class Values:
+    """A kind of value that messages of a topic have, and how often each comes: keys, message ids.
+
+    Attributes:
+        messages: that have one or more.
+        repeats: how many values, and how many of them come again.
+        top: those that come most often.
+    """
+
+    def __init__(self) -> None:
+        self.messages = 0
+        self.repeats = Repeats(SAMPLE)
+        self.top = Top(VALUES, "+")
+
+    def add(self, values: pa.Array[Any], counts: Numbers) -> None:
+        """Count values, each given once, of the form TOPIC BEHIND VALUE."""
+        from pandas.util import hash_array
+
+        if not len(values):
+            return
+        texts = values.to_numpy(zero_copy_only=False)
+        self.repeats.add(hash_array(texts, categorize=False), counts)
+        if len(self.top.rows) >= VALUES:  # what comes once among thousands could only push others out
+            often = counts > 1
+            self.top.missed += bool((~often).any())
+            texts, counts = texts[often], counts[often]
+        for text, count in zip(texts, counts.tolist(), strict=True):
+            self.top.add(text, [count])
+
+    def merge(self, other: Values) -> None:
+        """Add what another one holds."""
+        self.messages += other.messages
+        self.repeats.merge(other.repeats)
+        self.top.merge(other.top)
+
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"messages": self.messages, "repeats": self.repeats.state(), "top": self.top.state()}
+
+    def load(self, state: dict[str, Any]) -> Values:
+        """Take a state; gives itself."""
+        self.messages = state["messages"]
+        self.repeats.load(state["repeats"])
+        self.top.load(state["top"])
+        return self
+
+
+class Tally:
+    """All that is counted.
+
+    Attributes:
+        messages, bytes: records and what they take in the log.
+        ahead: records whose producer's clock said later than the broker's.
+        undated: records with a time outside the years 1 to 9999; they have no place in time and no latency.
+        first, last: least and largest store time, ms.
+        parts: the summaries by name.
+    """
+
+    def __init__(self) -> None:
+        self.messages = self.bytes = self.ahead = self.undated = 0
+        self.first: int | None = None
+        self.last: int | None = None
+        self.queues = Top(QUEUES, QUEUE_FOLDS)
+        self.hosts = Top(HOSTS, HOST_FOLDS)
+        self.keys, self.ids = Values(), Values()
+        self.sizes, self.latency = Histogram(), Histogram()
+        self.series = Series(CELLS, SERIES_NAMES, CELL_FOLDS)
+
+    @property
+    def parts(self) -> dict[str, Any]:
+        """The summaries by name."""
+        names = ("queues", "hosts", "keys", "ids", "sizes", "latency", "series")
+        return {name: getattr(self, name) for name in names}
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        """Count a batch with COLUMNS, as the Spark schema has them."""
+        if not batch.num_rows:
+            return
+        size = batch.column("size").to_numpy()
+        self.messages += batch.num_rows
+        self.bytes += int(size.sum(dtype=np.int64))
+        self.sizes.add(size.astype(np.int64))
+        stored, born = _ms(batch.column("store_timestamp")), _ms(batch.column("born_timestamp"))
+        latency = np.clip(pc.subtract(stored, born).fill_null(NO_LATENCY).to_numpy(), NO_LATENCY, LONGEST_MS)
+        dated = pc.and_(stored.is_valid(), born.is_valid()).to_numpy(zero_copy_only=False)
+        ahead = dated & (pc.less(stored, born).fill_null(False).to_numpy(zero_copy_only=False))
+        self.ahead += int(ahead.sum())
+        self.undated += int(stored.null_count)
+        latency[ahead] = NO_LATENCY
+        self.latency.add(latency[latency >= 0])
+        if stored.null_count < len(stored):
+            ends = pc.min_max(stored)
+            first, last = ends["min"].as_py(), ends["max"].as_py()
+            self.first = first if self.first is None else min(first, self.first)
+            self.last = last if self.last is None else max(last, self.last)
+        table = pa.table(
+            {
+                "topic": batch.column("topic").dictionary_encode(),
+                "queue": batch.column("queue_id"),
+                "offset": batch.column("queue_offset"),
+                "size": pa.array(size, pa.int64()),
+                "latency": pa.array(latency),
+                "known": pa.array((latency >= 0).astype(np.int64)),
+                "counted": pa.array(np.maximum(latency, 0)),
+            }
+        )
+        self._add_queues(table)
+        self._add_hosts(table, batch.column("born_host"))
+        self._add_moments(table, stored)
+        self._add_values(self.keys, batch.column("topic"), batch.column("keys"), several=True)
+        self._add_values(self.ids, batch.column("topic"), batch.column("msg_id"), several=False)
+
+    def _add_queues(self, table: pa.Table) -> None:
+        sums = [([], "count_all"), ("size", "sum"), ("offset", "max"), ("latency", "max")]
+        for topic, queue, *row in _grouped(table, ["topic", "queue"], sums):
+            self.queues.add(f"{topic}{BEHIND}{queue}", row)
+
+    def _add_hosts(self, table: pa.Table, hosts: pa.Array[Any]) -> None:
+        encoded = hosts.dictionary_encode()
+        names = pc.replace_substring_regex(encoded.dictionary, r":[0-9]+$", "")
+        named = table.append_column("host", pa.DictionaryArray.from_arrays(encoded.indices, names).dictionary_decode())
+        sums = [([], "count_all"), ("size", "sum"), ("counted", "sum"), ("known", "sum"), ("latency", "max")]
+        for host, *row in _grouped(named, ["host"], sums):
+            self.hosts.add(host, row)
+
+    def _add_moments(self, table: pa.Table, stored: pa.Array[Any]) -> None:
+        """Bucket times so that this batch does not fill more than some hundred of them."""
+        if stored.null_count:
+            table, stored = table.filter(stored.is_valid()), stored.drop_null()
+        times = stored.to_numpy()
+        buckets = times // self.series.width
+        while len(np.unique(buckets)) > BATCH_BUCKETS and self.series.step < len(WIDTHS) - 1:
+            self.series.widen(self.series.step + 1)
+            buckets = times // self.series.width
+        dated = table.append_column("bucket", pa.array(buckets))
+        sums = [([], "count_all"), ("size", "sum"), ("counted", "sum"), ("known", "sum"), ("latency", "max")]
+        for topic, bucket, *row in _grouped(dated, ["topic", "bucket"], sums):
+            self.series.add(bucket, topic, row)
+        self.series.settle()
+
+    @staticmethod
+    def _add_values(values: Values, topic: pa.Array[Any], column: pa.Array[Any], several: bool) -> None:
+        """Count the values of a column; a message that has the same one several times has it once."""
+        there = pc.fill_null(pc.not_equal(column, ""), False)
+        topic, column = topic.filter(there), column.filter(there)
+        parent = None
+        if several:
+            parts = pc.split_pattern(column, " ")
+            parent, column = pc.list_parent_indices(parts), pc.list_flatten(parts)
+            there = pc.not_equal(column, "")
+            parent, column = parent.filter(there), column.filter(there)
+            topic = topic.take(parent)
+        encoded = pc.binary_join_element_wise(topic, column, BEHIND).dictionary_encode()
+        index = encoded.indices.to_numpy().astype(np.int64)
+        if parent is None:
+            values.messages += len(index)
+        else:
+            count = max(1, len(encoded.dictionary))
+            pairs = np.unique(parent.to_numpy().astype(np.int64) * count + index)
+            values.messages += len(np.unique(pairs // count))
+            index = pairs % count
+        values.add(encoded.dictionary, np.bincount(index, minlength=len(encoded.dictionary)).astype(np.int64))
+
+    def merge(self, other: Tally) -> None:
+        """Add what another one holds."""
+        self.messages += other.messages
+        self.bytes += other.bytes
+        self.ahead += other.ahead
+        self.undated += other.undated
+        self.first = min((time for time in (self.first, other.first) if time is not None), default=None)
+        self.last = max((time for time in (self.last, other.last) if time is not None), default=None)
+        for one, more in zip(self.parts.values(), other.parts.values(), strict=True):
+            one.merge(more)
+
+    def state(self) -> dict[str, Any]:
+        """For JSON."""
+        plain = {name: getattr(self, name) for name in ("messages", "bytes", "ahead", "undated", "first", "last")}
+        return plain | {name: part.state() for name, part in self.parts.items()}
+
+    @classmethod
+    def of(cls, state: dict[str, Any]) -> Tally:
+        """What `state` gave."""
+        tally = cls()
+        for name in ("messages", "bytes", "ahead", "undated", "first", "last"):
+            setattr(tally, name, state[name])
+        for name, part in tally.parts.items():
+            part.load(state[name])
+        return tally
+
+
+def _ms(column: Any) -> Any:
+    """Times as ms since 1970, rounded down; null where they are."""
+    return pc.cast(pc.floor_temporal(column, unit="millisecond"), pa.timestamp("ms", tz="UTC")).cast(pa.int64())
+
+
+def _grouped(table: pa.Table, by: list[str], sums: list[Any]) -> list[tuple[Any, ...]]:
+    """Rows of the groups: the keys, then the sums in their order."""
+    grouped = table.group_by(by, use_threads=False).aggregate(sums)
+    names = ["count_all" if not name else f"{name}_{fold}" for name, fold in sums]
+    return list(zip(*(grouped.column(name).to_pylist() for name in [*by, *names]), strict=True))

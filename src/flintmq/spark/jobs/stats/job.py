@@ -1,0 +1,147 @@
+"""Statistics of a store, as figures and as one page of HTML: rates, sizes, keys, producers, latency, queues, lag.
+
+A task counts in one range of the log (`accumulate.py`), without bodies, and answers with a summary whose size does not
+depend on how many messages there are; the driver adds the summaries up (`statistics.py` says what is made of them) and
+writes the page (`page.py`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from flintmq.arrow.schema import SPARK_SCHEMA, narrow
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.scan import Plan, plan_scan, scan_range
+from flintmq.lake.splits import LogRange, cut, split_count
+from flintmq.spark.jobs.stats.accumulate import BEHIND, COLUMNS, Tally
+from flintmq.spark.jobs.stats.lag import consumer_lag
+from flintmq.spark.jobs.stats.page import MARK, page, templates_page
+from flintmq.spark.jobs.stats.statistics import Statistics, statistics
+from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
+from flintmq.storage.staging import new_file
+from flintmq.storage.store_url import local_source, outside_store
+from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import Report
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TASKS_MOST = 256  # so many summaries, of a megabyte at most, the driver takes at once
+BATCH_BYTES = 8 << 20
+
+
+def stats(
+    spark: SparkSession,
+    root: str,
+    out: str | None = None,
+    config: StoreConfig | None = None,
+    *,
+    topics: Sequence[str] | None = None,
+    since: int | None = None,
+    until: int | None = None,
+    fail_on_data_loss: bool = True,
+    access: str = "pread",
+    progress: Progress | None = None,
+) -> Statistics:
+    """Count what a store holds, and write a page about it.
+
+    Args:
+        spark: the session. Workers must see `root` under the same path as the driver.
+        root: the store, at rest or while it is written: what is in the log when the job begins.
+        out: the HTML file; a report that stands there is replaced, any other file is left alone. None writes none.
+        config: RocketMQ's keys for what the files do not tell.
+        topics: only these.
+        since, until: least store time, and the one to stop before; ms since 1970.
+        fail_on_data_loss: damage in the log is an error; else it is passed over and counted.
+        access: "pread" or "map".
+        progress: called now and then with tasks done and in all.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
+        UsageError: `out` is a directory, lies in the store, or is a file that is no report.
+        CorruptStoreError: damage in the log.
+        MissingExtraError: a page is wanted, and jinja2 is not installed.
+        StoreError: a log file was deleted meanwhile (and fail_on_data_loss); or Spark gave up.
+        OSError: the page cannot be written.
+    """
+    options = ReadOptions(
+        path=local_source(root),
+        predicate=Predicate(topics=None if topics is None else frozenset(topics), since=since, until=until),
+        fail_on_data_loss=fail_on_data_loss,
+        access=access,
+        config=config or StoreConfig(),
+    )
+    if out is not None:
+        templates_page()  # before the work: jinja2 may be missing
+        check_target(out, options.path, config)
+    report = Report()
+    plan = plan_scan(options, report)
+    count = min(split_count(plan.end - plan.begin, parallelism(spark)), max(TASKS_MOST, 2 * parallelism(spark)))
+    ranges = [part for part in cut(plan.log, plan.begin, plan.end, count) if part.begin < part.end]
+    answers = run_tasks(spark, partial(count_range, plan), ranges, progress)
+    tally = Tally()
+    for answer in answers:
+        tally.merge(Tally.of(answer["tally"]))
+    ends = tally.queues.rows
+    lags = consumer_lag(options.path, options.config, lambda topic, queue: _end(ends.get(f"{topic}{BEHIND}{queue}")))
+    found = statistics(tally, [lag for lag in lags if topics is None or lag.topic in topics])
+    found.store, found.live = options.path, read_facts(options.path).live
+    found.begin, found.end = plan.begin, plan.end
+    found.damages = sum(answer["damages"] for answer in answers)
+    found.lost_bytes = sum(answer["lost_bytes"] for answer in answers)
+    found.notes = dict(report.note_counts)
+    if out is not None:
+        _write(out, page(found))
+    return found
+
+
+def _end(row: list[int] | None) -> int | None:
+    return None if row is None else row[2] + 1
+
+
+def count_range(plan: Plan, part: LogRange) -> dict[str, Any]:
+    """One task: the summary of one range.
+
+    Raises:
+        CorruptStoreError: damage in the range, unless the plan passes over it.
+    """
+    report, tally = Report(), Tally()
+    for batch in scan_range(plan, part, narrow(COLUMNS, SPARK_SCHEMA), report, BATCH_BYTES):
+        tally.add(batch)
+    return {"tally": tally.state(), "damages": report.damage_count, "lost_bytes": report.lost_bytes}
+
+
+def check_target(out: str, root: str, config: StoreConfig | None = None) -> None:
+    """Look whether a page may be written; before the work, not after it.
+
+    Args:
+        out: the page's place.
+        root: the store.
+        config: the keys that are known of it.
+
+    Raises:
+        UsageError: as for `stats`.
+        OSError: what stands there cannot be read.
+    """
+    outside_store(out, root, config)
+    path = os.path.realpath(out)
+    if os.path.isdir(path):
+        raise UsageError(f"{out} is a directory; give the name of a file in it, such as {os.path.join(out, 'r.html')}")
+    if os.path.exists(path):
+        with open(path, "rb") as file:
+            if not file.read(len(MARK)).startswith(MARK.encode()):
+                raise UsageError(f"{out} is there and no report of this command; remove it or give another name")
+    elif not os.path.isdir(os.path.dirname(path)):
+        raise UsageError(f"{os.path.dirname(path)} is no directory; make it first, or give another --out")
+
+
+def _write(out: str, text: str) -> None:
+    """Write the page beside its place, then put it there."""
+    with new_file(os.path.realpath(out)) as part, open(part, "w", encoding="utf-8") as file:
+        file.write(text)

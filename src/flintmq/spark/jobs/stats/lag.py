@@ -1,0 +1,83 @@
+"""How far consumer groups are behind: the offsets of config/consumerOffset.json against the ends of the queues.
+
+The end of a queue is what its files say, checked against the log: what consumers can get. Only where a queue has no
+files is it the end that the messages of the log give. The log is not walked for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flintmq.config.keys import StoreConfig
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.queue_lookup import Bounds, QueueLookup
+
+
+@dataclass
+class Lag:
+    """A group on a topic.
+
+    Attributes:
+        topic, group: which.
+        queues: of the topic that have an offset.
+        behind: messages that wait, over all queues.
+        largest: messages that wait in the queue where most do.
+        waiting_since: store time (ms) of the oldest message that waits; None if none does, or it cannot be read.
+        expired: messages that left the log before they were consumed.
+        beyond: queues with an offset behind the queue's end.
+    """
+
+    topic: str
+    group: str
+    queues: int = 0
+    behind: int = 0
+    largest: int = 0
+    waiting_since: int | None = None
+    expired: int = 0
+    beyond: int = 0
+
+
+def consumer_lag(root: str, config: StoreConfig, end_in_log: Callable[[str, int], int | None]) -> list[Lag]:
+    """The lag of each group on each topic that it has offsets of, the largest first.
+
+    Args:
+        root: the store.
+        config: RocketMQ's keys.
+        end_in_log: the queue offset behind the last message that the log has of a queue, if it has one.
+
+    Raises:
+        StoreAccessError: a directory or file may not be read.
+    """
+    lookup = QueueLookup(Snapshot(root, config))
+    broker = lookup.snapshot.broker
+    found = [(key, offsets) for key, offsets in broker.consumer_offsets.items()]
+    found += [(key, {0: offset}) for key, offset in broker.lmq_offsets.items()]
+    lags = []
+    for (topic, group), offsets in found:
+        lag = Lag(topic, group)
+        for queue_id, offset in offsets.items():
+            _add(lag, lookup, QueueName(topic, queue_id), offset, end_in_log)
+        lags.append(lag)
+    return sorted(lags, key=lambda lag: (-lag.behind, lag.group, lag.topic))
+
+
+def _add(
+    lag: Lag, lookup: QueueLookup, name: QueueName, offset: int, end_in_log: Callable[[str, int], int | None]
+) -> None:
+    """Add one queue of a topic."""
+    bounds, end = lookup.file_bounds(name), end_in_log(*name)
+    if bounds.max == 0 and end is not None and not lookup.units(name).files:
+        bounds = Bounds(0, end)
+    behind = max(0, bounds.max - max(offset, bounds.min))
+    lag.queues += 1
+    lag.behind += behind
+    lag.largest = max(lag.largest, behind)
+    lag.expired += max(0, min(bounds.min, bounds.max) - offset)
+    lag.beyond += offset > bounds.max
+    if behind and lookup.units(name).files:
+        message = lookup.message(name, max(offset, bounds.min))
+        if message is not None:
+            times = [time for time in (lag.waiting_since, message.store_timestamp) if time is not None]
+            lag.waiting_since = min(times)

@@ -1,0 +1,372 @@
+"""What is said about a store: figures made of a tally, and a verdict of what stands out."""
+
+from __future__ import annotations
+
+import datetime
+import time
+from collections import defaultdict
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from flintmq.spark.jobs.stats.accumulate import BEHIND, Tally, Values
+from flintmq.spark.jobs.stats.lag import Lag
+from flintmq.spark.jobs.stats.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
+
+SHOWN = 20  # rows of a table of queues, producers, keys; topics and lags get MANY
+MANY = 200
+QUARTER, DRAWN = STEPS // 4, 24  # cells of a histogram are drawn together, in so many columns at most
+BUCKETS = 120  # at most, on the axis of time
+NAMED = 7  # topics with a colour of their own
+OUTLIERS = 0.001  # this part of the messages may lie beside the axis, if it becomes TIMES shorter
+TIMES = 10
+
+SKEWED, SKEW_MESSAGES = 2.0, 1000  # a queue with so many times the mean of its topic stands out
+SLOW_MS = 1000
+BEHIND_MESSAGES, BEHIND_MS = 1000, 60_000
+DEAD = "%DLQ%"
+
+
+@dataclass
+class Statistics:
+    """What the page shows and `--json` prints.
+
+    Attributes:
+        store: path. live: somebody writes it.
+        made: when this was counted, ms since 1970.
+        begin, end: log offsets that were counted.
+        first_time, last_time: least and largest store time, ms; None without messages.
+        messages, bytes: records (an inner batch is one), and what they take in the log.
+        verdict: what stands out, in words; empty if nothing does.
+        rate: messages and bytes a second in the mean and in the fullest bucket of time.
+        sizes, latency: of records in bytes, and from born to stored in ms: `count`, `mean`, `least`, `p50`, `p90`,
+            `p99` (at most 1/32 too large), `largest`, `cells` (least value, value to stop before, number); latency also
+            `ahead` (born later than stored) and `undated`.
+        over_time: `width_ms`, `begin` of each bucket, `messages` by topic ("": all others), `bytes`, `latency_mean`,
+            `latency_largest`; `outside`: messages that lie beside this axis of time.
+        topics, hot_queues, producers, lags: tables, the largest first. `topic_count`, `queue_count`,
+            `producer_count`: how many there are, or at least so many if the table is in `missed`.
+        keys, ids: values within their topic: `messages` that have some, `distinct`, those `repeated`, the `surplus`
+            beyond the first of each, `exact` or with standard `error`, the `top` ones.
+        missed: table -> how much a count in it may be too small; empty if all are exact.
+        damages, lost_bytes, notes: what was passed over.
+    """
+
+    messages: int
+    bytes: int
+    first_time: int | None
+    last_time: int | None
+    rate: dict[str, Any]
+    sizes: dict[str, Any]
+    latency: dict[str, Any]
+    over_time: dict[str, Any]
+    topics: list[dict[str, Any]]
+    hot_queues: list[dict[str, Any]]
+    producers: list[dict[str, Any]]
+    keys: dict[str, Any]
+    ids: dict[str, Any]
+    lags: list[dict[str, Any]]
+    topic_count: int
+    queue_count: int
+    producer_count: int
+    missed: dict[str, int]
+    store: str = ""
+    live: bool = False
+    made: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
+    begin: int = 0
+    end: int = 0
+    damages: int = 0
+    lost_bytes: int = 0
+    notes: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def verdict(self) -> list[str]:
+        """What stands out, one sentence each, the gravest first."""
+        return [*_losses(self), *_late(self), *_uneven(self), *_odd(self)]
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {**asdict(self), "verdict": self.verdict}
+
+
+def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
+    """Figures from what was counted.
+
+    Args:
+        tally: of the whole log.
+        lags: the largest first.
+    """
+    axis = _over_time(tally.series)
+    topics, hot = _topics(tally)
+    producers = [
+        {
+            "host": host,
+            "messages": messages,
+            "bytes": size,
+            "latency_mean": round(total / known, 1) if known else None,
+            "latency_largest": worst if known else None,
+        }
+        for host in tally.hosts.ordered()[:SHOWN]
+        for messages, size, total, known, worst in [tally.hosts.rows[host]]
+    ]
+    missed = {
+        "queues": tally.queues.missed,
+        "producers": tally.hosts.missed,
+        "keys": tally.keys.top.missed,
+        "ids": tally.ids.top.missed,
+    }
+    return Statistics(
+        messages=tally.messages,
+        bytes=tally.bytes,
+        first_time=tally.first,
+        last_time=tally.last,
+        rate=_rate(tally, axis),
+        sizes=_spread(tally.sizes),
+        latency=_spread(tally.latency) | {"ahead": tally.ahead, "undated": tally.undated},
+        over_time=axis,
+        topics=topics[:MANY],
+        hot_queues=hot,
+        producers=producers,
+        keys=_values(tally.keys),
+        ids=_values(tally.ids),
+        lags=[asdict(lag) for lag in lags[:MANY]],
+        topic_count=len(topics),
+        queue_count=len(tally.queues.rows),
+        producer_count=len(tally.hosts.rows),
+        missed={name: count for name, count in missed.items() if count},
+    )
+
+
+def _spread(histogram: Histogram) -> dict[str, Any]:
+    """Quantiles, and cells to draw: a quarter of a power of two each, or where that gives too many, powers of two."""
+    fine: dict[int, int] = defaultdict(int)
+    coarse: dict[int, int] = defaultdict(int)
+    for cell, count in histogram.cells.items():
+        fine[cell // QUARTER] += count
+        coarse[cell_begin(cell).bit_length()] += count
+    if fine and max(fine) - min(fine) < DRAWN:
+        at = range(min(fine), max(fine) + 1)
+        cells = [[cell_begin(QUARTER * i), cell_begin(QUARTER * (i + 1)), fine[i]] for i in at]
+    else:
+        at = range(min(coarse), max(coarse) + 1) if coarse else range(0)
+        cells = [[1 << bits >> 1, 1 << bits, coarse[bits]] for bits in at]
+    return histogram.answer() | {"cells": cells}
+
+
+def _values(values: Values) -> dict[str, Any]:
+    again = [name for name in values.top.ordered() if values.top.rows[name][0] > 1][:SHOWN]
+    pairs = [(*name.rpartition(BEHIND)[::2], values.top.rows[name][0]) for name in again]
+    top = [{"topic": topic, "value": value, "messages": count} for topic, value, count in pairs]
+    return {"messages": values.messages, **values.repeats.answer(), "top": top}
+
+
+def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The tables of topics and of hot queues."""
+    queues: dict[str, list[tuple[int, list[int]]]] = defaultdict(list)
+    for name, row in tally.queues.rows.items():
+        topic, _, queue = name.rpartition(BEHIND)
+        queues[topic].append((int(queue), row))
+    topics: list[dict[str, Any]] = []
+    for topic, rows in queues.items():
+        messages, largest = sum(row[0] for _, row in rows), max(row[0] for _, row in rows)
+        topics.append(
+            {
+                "topic": topic,
+                "queues": len(rows),
+                "messages": messages,
+                "bytes": sum(row[1] for _, row in rows),
+                "largest_queue": largest,
+                "skew": round(largest * len(rows) / messages, 3),
+                "latency_largest": max((row[3] for _, row in rows if row[3] >= 0), default=None),
+            }
+        )
+    topics.sort(key=lambda one: (-one["messages"], one["topic"]))
+    total = {one["topic"]: one["messages"] for one in topics}
+    hot = []
+    for name in tally.queues.ordered()[:SHOWN]:
+        topic, _, queue = name.rpartition(BEHIND)
+        messages, size, last, _ = tally.queues.rows[name]
+        hot.append(
+            {
+                "topic": topic,
+                "queue_id": int(queue),
+                "messages": messages,
+                "bytes": size,
+                "share": round(messages / total[topic], 4),
+                "last_offset": last,
+            }
+        )
+    return topics, hot
+
+
+def _over_time(series: Series) -> dict[str, Any]:
+    """The cells as lists over one axis of time."""
+    if not series.cells:
+        empty: list[Any] = []
+        return {
+            "width_ms": 0, "begin": empty, "messages": {}, "bytes": empty,
+            "latency_mean": empty, "latency_largest": empty, "outside": 0,
+        }  # fmt: skip
+    low, high = _axis(series)
+    first, last = low * series.width, (high + 1) * series.width - 1
+    width = next((w for w in WIDTHS if w >= series.width and last // w - first // w < BUCKETS), WIDTHS[-1])
+    origin, count = first // width, last // width - first // width + 1
+    by_topic: dict[str, list[int]] = defaultdict(lambda: [0] * count)
+    size, latency, known, worst = ([0] * count for _ in range(4))
+    outside = 0
+    for (bucket, topic), row in series.cells.items():
+        if not low <= bucket <= high:
+            outside += row[0]
+            continue
+        at = bucket * series.width // width - origin
+        by_topic[topic][at] += row[0]
+        size[at] += row[1]
+        latency[at] += row[2]
+        known[at] += row[3]
+        worst[at] = max(worst[at], row[4])
+    ordered = sorted((name for name in by_topic if name), key=lambda name: (-sum(by_topic[name]), name))
+    for name in ordered[NAMED:]:
+        by_topic[""] = [one + more for one, more in zip(by_topic[""], by_topic[name], strict=True)]
+    shown = [*ordered[:NAMED], *([""] if "" in by_topic else [])]
+    return {
+        "width_ms": width,
+        "begin": [(origin + i) * width for i in range(count)],
+        "messages": {name: by_topic[name] for name in shown},
+        "bytes": size,
+        "latency_mean": [round(total / n, 1) if n else None for total, n in zip(latency, known, strict=True)],
+        "latency_largest": [value if n else None for value, n in zip(worst, known, strict=True)],
+        "outside": outside,
+    }
+
+
+def _axis(series: Series) -> tuple[int, int]:
+    """The first and last bucket that are drawn: all, unless a few wild times would press the rest into one corner."""
+    counts: dict[int, int] = defaultdict(int)
+    for (bucket, _), row in series.cells.items():
+        counts[bucket] += row[0]
+    buckets = sorted(counts)
+    spare = sum(counts.values()) * OUTLIERS / 2
+    ends = []
+    for order in (buckets, buckets[::-1]):
+        seen = 0
+        for bucket in order:
+            seen += counts[bucket]
+            if seen > spare:
+                ends.append(bucket)
+                break
+    first, last = ends
+    span = last - first + 1
+    near = [bucket for bucket in buckets if first - span <= bucket <= last + span]
+    shorter = TIMES * span <= buckets[-1] - buckets[0] + 1
+    return (near[0], near[-1]) if shorter else (buckets[0], buckets[-1])
+
+
+def _rate(tally: Tally, axis: dict[str, Any]) -> dict[str, Any]:
+    """Means over the span, and the fullest bucket."""
+    span = (tally.last or 0) - (tally.first or 0)
+    if axis["outside"]:
+        span = len(axis["begin"]) * axis["width_ms"]
+    totals = [sum(values) for values in zip(*axis["messages"].values(), strict=True)]
+    width_s = axis["width_ms"] / 1000
+    peak = max(range(len(totals)), key=totals.__getitem__) if totals else None
+    dated = sum(totals)
+    return {
+        "span_ms": span,
+        "messages_per_s": round(dated * 1000 / span, 3) if span else None,
+        "bytes_per_s": round(sum(axis["bytes"]) * 1000 / span, 1) if span else None,
+        "peak_messages_per_s": round(totals[peak] / width_s, 3) if peak is not None else None,
+        "peak_bytes_per_s": round(max(axis["bytes"]) / width_s, 1) if totals else None,
+        "peak_time": axis["begin"][peak] if peak is not None else None,
+    }
+
+
+# -- what stands out ---------------------------------------------------------------------------------------------------
+
+
+def count_of(number: int, noun: str) -> str:
+    """`1 message`, `2,000 messages`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def ms_text(value: float) -> str:
+    """A length of time as people say it."""
+    for limit, unit, size in (
+        (1000, "ms", 1),
+        (60_000, "s", 1000),
+        (3_600_000, "min", 60_000),
+        (172_800_000, "h", 3_600_000),
+    ):
+        if abs(value) < limit:
+            return f"{value / size:.3g} {unit}"
+    return f"{value / 86_400_000:,.1f} days"
+
+
+def time_text(ms: int | None, digits: int = 3) -> str:
+    """A time in UTC, ISO 8601; digits of a second."""
+    if ms is None:
+        return "none"
+    moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=ms)
+    text = moment.strftime("%Y-%m-%d %H:%M:%S") + f".{ms % 1000:03d}"
+    return text if digits else text[:-4]
+
+
+def _losses(found: Statistics) -> list[str]:
+    said = []
+    if found.damages:
+        said.append(
+            f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} passed over."
+        )
+    dead = sum(one["messages"] for one in found.topics if one["topic"].startswith(DEAD))
+    if dead:
+        said.append(f"{count_of(dead, 'message')} in dead-letter topics: consumers gave up on them.")
+    expired = [lag for lag in found.lags if lag["expired"]]
+    for lag in expired[:3]:
+        lost = count_of(lag["expired"], "message")
+        said.append(f"{lost} of {lag['topic']} left the log before group {lag['group']} consumed them.")
+    return said
+
+
+def _late(found: Statistics) -> list[str]:
+    said = []
+    for lag in found.lags:
+        since = lag["waiting_since"]
+        age = (found.last_time or since) - since if since is not None else 0
+        if lag["behind"] >= BEHIND_MESSAGES or age >= BEHIND_MS:
+            old = f", the oldest stored {ms_text(age)} before the last message" if since is not None else ""
+            said.append(f"Group {lag['group']} is {count_of(lag['behind'], 'message')} behind on {lag['topic']}{old}.")
+    if (found.latency["p99"] or 0) >= SLOW_MS:
+        slow = f"median {ms_text(found.latency['p50'])}, 99th percentile {ms_text(found.latency['p99'])}"
+        said.append(f"Messages came late from producer to store: {slow}.")
+    return [*said[:5], *([f"{len(said) - 5} more remarks on lag."] if len(said) > 5 else [])]
+
+
+def _uneven(found: Statistics) -> list[str]:
+    skewed = [one for one in found.topics if one["skew"] >= SKEWED and one["messages"] >= SKEW_MESSAGES]
+    said = []
+    for one in skewed[:3]:
+        share = one["largest_queue"] / one["messages"]
+        said.append(
+            f"{one['topic']} is uneven: one of its {one['queues']} queues has {share:.0%} of the messages, "
+            f"{one['skew']:.3g} times the mean."
+        )
+    return [*said, *([f"The same holds for {count_of(len(skewed) - 3, 'more topic')}."] if len(skewed) > 3 else [])]
+
+
+def _odd(found: Statistics) -> list[str]:
+    said = []
+    if found.ids["surplus"]:
+        surplus = count_of(found.ids["surplus"], "message")
+        about = surplus if found.ids["exact"] else f"about {surplus}"
+        said.append(f"{about} under an id that its topic had before: sent again by a producer, or by the broker.")
+    if found.latency["ahead"]:
+        said.append(
+            f"{count_of(found.latency['ahead'], 'message')} born after being stored: a producer's clock is off."
+        )
+    beyond = [lag for lag in found.lags if lag["beyond"]]
+    for lag in beyond[:3]:
+        said.append(
+            f"Group {lag['group']} has offsets beyond the end of {lag['topic']}: a queue lost messages or began anew."
+        )
+    odd = found.latency["undated"] + found.over_time["outside"]
+    if odd:
+        said.append(f"{count_of(odd, 'message')} with store times far from all others.")
+    return said

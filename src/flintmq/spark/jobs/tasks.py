@@ -1,0 +1,186 @@
+"""Run a function over a list of items as Spark tasks, one item each, and bring small answers back.
+
+Tasks read and write files themselves; only an answer (counts, names) comes back to the driver. An error of FlintMQ
+comes back as an answer too, and is raised on the driver as what it was: with its class, exit code and one line of text,
+and without four attempts at something that cannot succeed. A mistake of a program (KeyError and the like) cannot
+succeed either and comes back as a StoreError. What may pass (a disk that fails, no memory, a worker that dies) is left
+to Spark, which tries again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from flintmq import errors
+from flintmq.errors import CorruptStoreError, FlintError, StoreError
+from flintmq.spark.worker import freeze_once
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+Item = TypeVar("Item")
+Progress = Callable[[int, int], None]  # done, in all
+POLL_SECONDS = 0.25
+ANSWERS = "number bigint, answer string"
+
+
+def parallelism(spark: SparkSession) -> int:
+    """How many tasks run at a time; on Spark Connect, which does not tell, this machine's processors."""
+    try:
+        return int(spark.sparkContext.defaultParallelism)
+    except AttributeError:  # Spark Connect has no context
+        return os.cpu_count() or 1
+
+
+def run_tasks(
+    spark: SparkSession,
+    function: Callable[[Item], dict[str, Any]],
+    items: Sequence[Item],
+    progress: Progress | None = None,
+) -> list[dict[str, Any]]:
+    """Call function(item) in a task of its own for each item.
+
+    Args:
+        spark: the session.
+        function: of an importable module, or a partial of one; its answer must be JSON. It may be called twice for an
+            item, by attempts that overlap.
+        items: what to call it with; all of them go to each task, so they should be small.
+        progress: called now and then with the number of tasks done and of all; not on Spark Connect.
+
+    Returns:
+        The answers in the order of the items.
+
+    Raises:
+        FlintError: the first one, in the order of items, that a task raised.
+        StoreError: Spark gave up, the text has the last line of what it said; or a task failed by a mistake of ours.
+    """
+    if not items:
+        return []
+    frame = spark.range(0, len(items), 1, len(items)).mapInArrow(partial(_answers, function, items), ANSWERS)
+    return collect_answers(spark, frame, len(items), progress)
+
+
+def collect_answers(
+    spark: SparkSession, frame: DataFrame, count: int, progress: Progress | None
+) -> list[dict[str, Any]]:
+    """The answers of tasks that give rows of `answer_of`, in the order of their numbers.
+
+    Args:
+        spark: the session.
+        frame: of the columns ANSWERS; a row for each number below `count`.
+        count: how many.
+        progress: as for run_tasks.
+
+    Raises:
+        As run_tasks.
+    """
+    from pyspark.errors import PySparkException
+
+    try:
+        with _watching(spark, count, progress):
+            rows = frame.collect()
+    except PySparkException as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
+        told = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1])
+        raise StoreError(f"a Spark task failed: {told[:300]}; Spark's log tells more") from error
+    answers = {row["number"]: json.loads(row["answer"]) for row in rows}
+    for number in range(count):
+        if "error" in answers[number]:
+            raise _error(answers[number]["error"])
+    return [answers[number] for number in range(count)]
+
+
+def _answers(
+    function: Callable[[Item], dict[str, Any]], items: Sequence[Item], batches: Iterator[pa.RecordBatch]
+) -> Iterator[pa.RecordBatch]:
+    """The task: one answer for each number that arrives."""
+    freeze_once()
+    for batch in batches:
+        for value in batch.column(0):
+            number = int(value.as_py())
+            yield answer_of(number, function, items[number])
+
+
+def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Item) -> pa.RecordBatch:
+    """What function(item) answers, or the error that it raises and that no other attempt mends, as a row of ANSWERS.
+
+    Raises:
+        OSError, MemoryError: another attempt may succeed.
+    """
+    import pyarrow as pa
+
+    try:
+        answer = function(item)
+    except FlintError as error:
+        answer = {"error": _told(error)}
+    except (OSError, MemoryError):
+        raise
+    except Exception as error:
+        place = traceback.extract_tb(error.__traceback__)[-1]
+        what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
+        where = f"{os.path.basename(place.filename)}:{place.lineno}"
+        text = f"internal error in a task: {what} ({where}); please report it with the output of `flintmq doctor`"
+        answer = {"error": _told(StoreError(text))}
+    return pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "answer": [json.dumps(answer)]})
+
+
+def _told(error: FlintError) -> dict[str, Any]:
+    told: dict[str, Any] = {"class": type(error).__name__, "text": str(error)}
+    if isinstance(error, CorruptStoreError):
+        told.update(file=error.file, position=error.position, reason=error.reason)
+    return told
+
+
+def _error(told: dict[str, Any]) -> FlintError:
+    """The error that a task told of."""
+    kind = getattr(errors, told["class"], StoreError)
+    error: FlintError
+    if kind is CorruptStoreError:
+        error = CorruptStoreError(told["file"], told["position"], told["reason"])
+    else:
+        error = kind(told["text"])
+    error.args = (told["text"],)
+    return error
+
+
+@contextmanager
+def _watching(spark: SparkSession, count: int, progress: Progress | None) -> Iterator[None]:
+    """Tell progress from a thread of its own while the block runs."""
+    if progress is None:
+        yield
+        return
+    try:
+        tracker = spark.sparkContext.statusTracker()
+    except AttributeError:  # Spark Connect has none
+        yield
+        return
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.wait(POLL_SECONDS):
+            stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
+            progress(min(count, max((stage.numCompletedTasks for stage in stages if stage), default=0)), count)
+
+    thread = threading.Thread(target=watch, name="flintmq-progress", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+        progress(count, count)
+
+
+def scaled(progress: Progress | None, size: int, begin: float, end: float) -> Progress | None:
+    """Progress in bytes of log from progress in tasks of one stage."""
+    if progress is None:
+        return None
+    return lambda done, of: progress(int(size * (begin + (end - begin) * done / max(1, of))), size)

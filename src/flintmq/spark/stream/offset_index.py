@@ -1,0 +1,193 @@
+"""Where the messages of a queue stand in the log, from its units: so that planning never reads a message.
+
+A micro-batch is cut at a place in the log, the same for all queues. So what this answers is: which is the first offset
+of a queue whose record begins at or behind a log offset, and how many bytes are between two offsets. Units are hints:
+a wrong one moves a cut, and the task that misses a message for it looks for it (`scan.py`).
+
+Where the files of a queue lack units (a store of which only `commitlog/` is left, or records that are not dispatched
+yet), the segments of the lookup's map of the log stand in for them; one is walked when a cut falls into it.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Any
+
+import numpy
+
+from flintmq.format.text import java_decode
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.consumequeue.reader import UnitQueue
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+from flintmq.store.layout.config_reader import BATCH_TYPE
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.log_map import Run
+from flintmq.store.read.queue_lookup import QueueLookup
+
+READ_UNITS = 3276  # read at once: 64 KiB
+EXACT_UNITS = 8192  # of which sizes are added up; of more, a sample tells the average
+SAMPLES, SAMPLE_UNITS = 4, 2048
+SEGMENTS_KEPT = 8
+_UNIT = numpy.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+_PRE_BLANK = 0x7FFFFFFF
+
+Records = tuple[Any, Any, Any]
+"""Of one queue in one segment: queue offsets, log offsets, sizes in bytes (int64 arrays), in log order."""
+
+
+class Segments:
+    """The records of segments of the log by queue, found by walking; the last few are kept.
+
+    Raises:
+        StoreAccessError: (of) a file may not be read.
+    """
+
+    def __init__(self, lookup: QueueLookup) -> None:
+        self._lookup = lookup
+        self._kept: OrderedDict[tuple[int, int], dict[QueueName, Records]] = OrderedDict()
+
+    def of(self, run: Run, name: QueueName) -> Records:
+        """A queue's records in the segment of a run."""
+        key = (run.begin, run.end)
+        if key not in self._kept:
+            self._kept[key] = self._walk(run)
+            if len(self._kept) > SEGMENTS_KEPT:
+                self._kept.popitem(last=False)
+        nothing = numpy.zeros(0, numpy.int64)
+        return self._kept[key].get(name, (nothing, nothing, nothing))
+
+    def _walk(self, run: Run) -> dict[QueueName, Records]:
+        config, lookup = self._lookup.snapshot.config, self._lookup
+        batches = {name.topic for name in lookup.names() if lookup.type_of(name.topic) == BATCH_TYPE}
+        rules = DispatchRules(config.delay_ms, DispatchRules.of(config, batches).batch_topics, True, index=False)
+        dispatcher = Dispatcher(rules)
+        parts: dict[int, list[Records]] = {}
+        for piece in LogWalk(lookup.snapshot.log, None, run.begin, run.end, strict=False):
+            for block in dispatcher.blocks(piece):
+                units = numpy.frombuffer(block.units, numpy.uint8)
+                for number, first, stop in block.queues:
+                    found = units[20 * first : 20 * stop].view(_UNIT)
+                    offsets = numpy.array(block.offsets[first:stop], numpy.int64)
+                    sizes = found["size"].astype(numpy.int64)
+                    parts.setdefault(number, []).append((offsets, found["physical"].astype(numpy.int64), sizes))
+                for number, unit in block.batch_units:
+                    row = [numpy.array([n]) for n in (unit.base_offset, unit.physical_offset, unit.size)]
+                    parts.setdefault(number, []).append((row[0], row[1], row[2]))
+        found_queues = {}
+        for number, several in parts.items():
+            queue = dispatcher.queues.keys[number]
+            columns = [numpy.concatenate(column) for column in zip(*several, strict=True)]
+            found_queues[QueueName(java_decode(queue.topic), queue.queue_id)] = (columns[0], columns[1], columns[2])
+        return found_queues
+
+
+class Places:
+    """The places of one queue, as of one lookup.
+
+    Args:
+        lookup: the queues of the store.
+        name: of the queue.
+        segments: shared by the queues of the lookup; None to look at dispatched messages alone.
+
+    Raises:
+        StoreAccessError: (any method) a file may not be read.
+    """
+
+    def __init__(self, lookup: QueueLookup, name: QueueName, segments: Segments | None) -> None:
+        self.name, self.units = name, lookup.units(name)
+        self._runs = lookup.tail_runs(name) if segments is not None else []
+        self._segments = segments or Segments(lookup)
+        self._tail = min((run.low for run in self._runs), default=1 << 63)  # from this offset on the log is asked
+        self._read: tuple[int, Any, Any] = (0, numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64))
+
+    def first_at(self, position: int, low: int, high: int) -> int:
+        """The least queue offset in [low, high) whose record begins at log offset `position` or later, else `high`.
+
+        In a batch queue it is the base offset of a record.
+        """
+        stop = min(high, self._tail)
+        if low < stop:
+            found = (self._batch_at if self.units.is_batch else self._unit_at)(position, low, stop)
+            if found < stop:
+                return found
+        for run in self._runs:
+            if run.end > position:
+                offsets, places, _ = self._segments.of(run, self.name)
+                later = offsets[(places >= position) & (offsets >= low)]
+                if len(later):
+                    return min(int(later[0]), high)
+        return high
+
+    def _unit_at(self, position: int, low: int, high: int) -> int:
+        step = READ_UNITS  # ahead in ever longer steps, as it is mostly near; then by halves
+        while high - low > READ_UNITS:
+            middle = min(low + step, (low + high) // 2)
+            unit = self.units.unit(middle)
+            if unit is None or not self.units.leads(unit) or unit.physical_offset < position:
+                low, step = middle + 1, 2 * step
+            else:
+                high = middle
+        at = numpy.flatnonzero(self._columns(low, high)[0] >= position)
+        # Where bisection went left a unit stands at `high` that is not before the position.
+        return low + int(at[0]) if len(at) else high
+
+    def _batch_at(self, position: int, low: int, high: int) -> int:
+        units = self.units
+        end = units.end()
+        number = units.bisect(lambda unit: not units.leads(unit) or unit.physical_offset < position, end)
+        unit = units.unit(number) if number < end else None
+        return high if unit is None else min(max(units.span(number, unit)[0], low), high)
+
+    def _columns(self, low: int, high: int) -> tuple[Any, Any]:
+        """As unit_columns; what was read last is kept."""
+        begin, places, sizes = self._read
+        if not begin <= low <= high <= begin + len(places):
+            begin, (places, sizes) = low, unit_columns(self.units, low, high)
+            self._read = (begin, places, sizes)
+        return places[low - begin : high - begin], sizes[low - begin : high - begin]
+
+    def size(self, low: int, high: int) -> int:
+        """Bytes of the log that the messages [low, high) take: added up, or of very many estimated from a sample."""
+        stop = min(high, self._tail)
+        total = 0
+        if low < stop:
+            total += self._batch_size(low, stop) if self.units.is_batch else self._unit_size(low, stop)
+        runs = [run for run in self._runs if run.low < high and run.high > low]
+        counts = [min(high, run.high) - max(low, run.low) for run in runs]
+        walked = runs if len(runs) <= SEGMENTS_KEPT // 2 else [runs[0], runs[-1]]
+        sizes = [self._run_size(run, low, high) for run in walked]
+        return total + int(sum(size for size, _ in sizes) * sum(counts) / max(1, sum(count for _, count in sizes)))
+
+    def _run_size(self, run: Run, low: int, high: int) -> tuple[int, int]:
+        """Bytes and number of the messages [low, high) that a run has."""
+        offsets, _, sizes = self._segments.of(run, self.name)
+        mine = (offsets >= low) & (offsets < high)
+        return int(sizes[mine].sum()), max(int(mine.sum()), min(high, run.high) - max(low, run.low))
+
+    def _unit_size(self, low: int, high: int) -> int:
+        if high - low <= EXACT_UNITS:
+            return int(self._columns(low, high)[1].sum())
+        step = (high - low - SAMPLE_UNITS) // (SAMPLES - 1)
+        taken = [unit_columns(self.units, low + step * n, low + step * n + SAMPLE_UNITS)[1] for n in range(SAMPLES)]
+        return int(numpy.concatenate(taken).mean() * (high - low))
+
+    def _batch_size(self, low: int, high: int) -> int:
+        first, stop = self.units.number_of(low), self.units.number_of(high)
+        some = [unit.size for _, unit in self.units.units(first, min(stop, first + READ_UNITS)) if unit.is_written]
+        return int(sum(some) / max(1, len(some)) * max(0, stop - first))
+
+
+def unit_columns(units: UnitQueue, low: int, high: int) -> tuple[Any, Any]:
+    """Log offsets (-1 where no unit leads anywhere) and sizes of a plain queue's units [low, high).
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    data = b""
+    while len(data) < 20 * (high - low):
+        more = units.raw(low + len(data) // 20, high - low - len(data) // 20)
+        data += more[: len(more) - len(more) % 20] or bytes(20)  # a hole counts as units that lead nowhere
+    found = numpy.frombuffer(data, _UNIT, high - low)
+    sizes = found["size"].astype(numpy.int64)
+    good = (sizes > 0) & (sizes != _PRE_BLANK)
+    return numpy.where(good, found["physical"].astype(numpy.int64), -1), numpy.where(good, sizes, 0)

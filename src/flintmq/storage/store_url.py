@@ -1,0 +1,193 @@
+"""What a store's path means: a directory of this machine, or a URL of object storage.
+
+Object storage is read through `flintmq.arrow.s3`, which is loaded by name when the first URL is met: this layer
+knows no Arrow.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import re
+from collections.abc import Iterator
+from urllib.parse import unquote, urlsplit
+
+from flintmq.config.keys import StoreConfig
+from flintmq.config.s3 import S3Options
+from flintmq.config.text import short
+from flintmq.errors import MissingExtraError, UsageError
+from flintmq.storage.filesystem import REAL, Effects
+
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
+_OBJECT = re.compile(r"\w+://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]{0,62})(?P<key>(/.*)?)", re.ASCII | re.DOTALL)
+PREFIX = "s3://"
+FOLDERS = (
+    "commitlog",
+    "consumequeue",
+    "consumequeue_ext",
+    "batchconsumequeue",
+    "index",
+    "config",
+    "timerlog",
+    "compaction",
+    "quarantine",
+)
+"""Directories in a store's root: each may be a link to another disk, and what it leads to is of the store."""
+_BESIDE_LOG = ("checkpoint", "config", "consumequeue")
+
+
+def is_remote(path: str | os.PathLike[str]) -> bool:
+    """Whether a path is a URL of object storage, as store_path gives it."""
+    return os.fspath(path).startswith(PREFIX)
+
+
+def store_path(path: str | os.PathLike[str]) -> str:
+    """A store's path in one form: of `file:` URLs the path, of object storage `s3://BUCKET/KEY` (`s3a:` is the same).
+
+    Raises:
+        UsageError: a URL of another kind, or one without a bucket.
+    """
+    text = os.fspath(path)
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return text
+    kind = scheme[1].lower()
+    parts = urlsplit(text)
+    if kind == "file" and parts.netloc in ("", "localhost"):
+        return unquote(parts.path)
+    if kind not in ("s3", "s3a"):
+        raise UsageError(f"{short(text)}: stores are read from directories, file:// and s3://; copy it to one of these")
+    named = _OBJECT.fullmatch(text)
+    if named is None:
+        raise UsageError(f"{short(text)}: names no bucket; write s3://BUCKET/STORE")
+    steps = [step for step in named["key"].split("/") if step]
+    if any(step in (".", "..") for step in steps):
+        raise UsageError(f"{short(text)}: . and .. mean nothing on object storage; write the whole key")
+    return PREFIX + "/".join([named["bucket"], *steps])
+
+
+def absolute(path: str | os.PathLike[str]) -> str:
+    """store_path, with a directory's path made independent of where a process works."""
+    text = store_path(path)
+    return text if is_remote(text) else os.path.abspath(text)
+
+
+def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) -> Effects:
+    """What reads a store: the real disk, or object storage.
+
+    Args:
+        path: of the store.
+        options: how to reach object storage; the environment stands for what they leave open.
+
+    Raises:
+        UsageError: as store_path.
+        MissingExtraError: a URL, and pyarrow is not installed.
+    """
+    if not is_remote(store_path(path)):
+        return REAL
+    try:
+        objects = importlib.import_module("flintmq.arrow.s3")
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{os.fspath(path)}: reading object storage needs pyarrow; `pip install flintmq[arrow]` brings it"
+        ) from error
+    effects: Effects = objects.ObjectStore((options or S3Options()).with_environment())
+    return effects
+
+
+def local_only(path: str | os.PathLike[str]) -> str:
+    """The path of a directory that is written to.
+
+    Raises:
+        UsageError: it is a URL of object storage, where FlintMQ writes nothing.
+    """
+    text = store_path(path)
+    if is_remote(text):
+        raise UsageError(
+            f"{short(text)}: FlintMQ writes to directories only; give one, and copy it there afterwards "
+            "(`aws s3 sync DIR URL`)"
+        )
+    return text
+
+
+def local_source(path: str | os.PathLike[str]) -> str:
+    """The absolute path of a directory that is read by what cannot read object storage.
+
+    Raises:
+        UsageError: it is a URL of object storage, or of another kind.
+    """
+    text = store_path(path)
+    if is_remote(text):
+        raise UsageError(f"{short(text)}: this reads directories only; copy it to one first (`aws s3 sync URL DIR`)")
+    return os.path.abspath(text)
+
+
+def outside_store(
+    target: str | os.PathLike[str],
+    root: str | os.PathLike[str],
+    config: StoreConfig | None = None,
+    *,
+    root_itself: bool = False,
+) -> str:
+    """Refuse a place to write to that lies in the store that is read: no command writes in its source.
+
+    Of the store are its root, what the directories in it are links to, and the directories that
+    `storePathCommitLog` and `readOnlyCommitLogStorePaths` name. Links, `..` and relative paths are followed, and
+    directories are compared by what they are, not by their names: neither another spelling nor a mount hides one.
+
+    Args:
+        target: a file or directory that will be written; it and its parents need not be there.
+        root: the store, also by a URL (a directory never lies in one of object storage).
+        config: the keys that are known.
+        root_itself: the root as such may be the target, though nothing below it.
+
+    Returns:
+        `target` as a path.
+
+    Raises:
+        UsageError: it lies there, or is a URL.
+    """
+    path, source = local_only(target), store_path(root)
+    if is_remote(source):
+        return path
+    config = config or StoreConfig()
+    places = [_identity(place) for place in _places(source, config)]
+    taken = {place for place in places if place is not None}
+    # A link is replaced, or has its work done beside it, where the link is; and written to where it leads.
+    folder, name = os.path.split(os.path.abspath(path))
+    beside = os.path.join(os.path.realpath(folder), name)
+    for real in {os.path.realpath(path), beside}:
+        own = root_itself and _identity(real) == _identity(os.path.realpath(source))
+        if not own and any(_identity(above) in taken for above in _upward(real)):
+            raise UsageError(f"{path} lies in the store, where nothing is written; give another place")
+    return path
+
+
+def _places(root: str, config: StoreConfig) -> Iterator[str]:
+    """Directories that are of a store: all that is below them is."""
+    yield os.path.realpath(root)
+    for name in FOLDERS:
+        yield os.path.realpath(os.path.join(root, name))
+    logs = f"{config.store_path_commit_log},{config.read_only_commit_log_store_paths}".split(",")
+    yield from (os.path.realpath(path.strip()) for path in logs if path.strip())
+    # A directory with links to a store's log, and no more, stands for that store.
+    parent = os.path.dirname(os.path.realpath(os.path.join(root, "commitlog")))
+    if any(os.path.lexists(os.path.join(parent, name)) for name in _BESIDE_LOG):
+        yield parent
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    """What a directory is, whatever its name; None if there is none."""
+    try:
+        found = os.stat(path)
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
+
+
+def _upward(path: str) -> Iterator[str]:
+    """A path and all directories above it."""
+    yield path
+    while (above := os.path.dirname(path)) != path:
+        path = above
+        yield path

@@ -1,0 +1,74 @@
+"""Puts that an event loop waits for: appended at once, answered by group commit, one call into the loop a group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import cast
+
+from flintmq.message import PutResult
+from flintmq.store.append.flush import FlushService, unflushed
+from flintmq.store.append.stats import Times
+
+# A put that waits: the end of its record, its answer, what it is told when that is durable, since when it waits.
+AsyncPut = tuple[int, "asyncio.Future[PutResult]", PutResult, float]
+
+
+class AsyncGroup:
+    """Puts of one loop that the same flush answers.
+
+    Attributes:
+        puts: oldest first.
+
+    Thread: the loop's.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float, times: Times) -> None:
+        self.loop, self.timeout, self.times = loop, timeout, times
+        self.puts: deque[AsyncPut] = deque()
+        self._timer = loop.call_later(timeout, self.expire)
+
+    def complete(self, durable: int) -> None:
+        """The log is durable up to this offset, or nobody can tell (-1)."""
+        self._timer.cancel()
+        now = self.loop.time()
+        self.times.add_all([now - since for _, _, _, since in self.puts])
+        for end, future, result, _ in self.puts:
+            if not future.done():  # cancelled
+                future.set_result(result if end <= durable else unflushed(result))
+        self.puts.clear()
+
+    def expire(self) -> None:
+        """The flush takes too long: answer those who waited long enough, and come again for the others."""
+        now = self.loop.time()
+        while self.puts and self.puts[0][3] + self.timeout <= now:
+            _, future, result, since = self.puts.popleft()
+            self.times.add(now - since)
+            if not future.done():
+                future.set_result(unflushed(result))
+        if self.puts:
+            self._timer = self.loop.call_at(self.puts[0][3] + self.timeout, self.expire)
+
+
+def _group(loop: asyncio.AbstractEventLoop, flush: FlushService) -> AsyncGroup:
+    return AsyncGroup(loop, flush.timeout_s, flush.times)
+
+
+running_loop = asyncio.get_running_loop
+
+
+def flushed_future(
+    flush: FlushService, end: int, result: PutResult, loop: asyncio.AbstractEventLoop
+) -> asyncio.Future[PutResult]:
+    """The answer to a put whose record ends at this log offset: `result` once it is durable."""
+    waiting, first = flush.waiters.add_async(end, result, loop, _group, flush)
+    if first:
+        flush.requested()
+    return cast("asyncio.Future[PutResult]", waiting)
+
+
+def answered(result: PutResult, loop: asyncio.AbstractEventLoop) -> asyncio.Future[PutResult]:
+    """The answer to a put that waits for nothing."""
+    future: asyncio.Future[PutResult] = loop.create_future()
+    future.set_result(result)
+    return future

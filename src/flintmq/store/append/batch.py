@@ -1,0 +1,203 @@
+"""Put a batch: messages of one queue that are stored all or none, one after the other in one file. Source: upstream
+CommitLog.asyncPutMessages, MessageExtEncoder.encode(MessageExtBatch), SendMessageProcessor.
+
+Into a topic of type BatchCQ the batch goes as one record (an inner batch), as RocketMQ's broker stores it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from flintmq.errors import UsageError
+from flintmq.format import inner_batch, record
+from flintmq.format import properties as names
+from flintmq.format.index import PEER_533
+from flintmq.format.record import CRC_PROPERTY_SIZE, INNER_BATCH, MAX_PROPERTIES, NEED_UNWRAP, TRANSACTION_MASK
+from flintmq.kernels import encode_one as kernel
+from flintmq.kernels.fast_append import Topic
+from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
+from flintmq.store.append import multi_queue
+from flintmq.store.append.checks import encode_properties, message_rule, record_size, timer_rule
+from flintmq.store.append.commit_log import Begun, CommitLog
+
+ENTRY = inner_batch.ENTRY.min_size  # bytes of a message in a client's batch besides body and properties
+SHARED = (
+    "topic", "queue_id", "sys_flag", "born_timestamp", "born_host", "reconsume_times", "prepared_transaction_offset",
+)  # fmt: skip
+
+
+class Batch(NamedTuple):
+    """A batch that was checked.
+
+    Attributes:
+        messages, properties: each with its whole property string.
+        topic, hosts: of all.
+        size: bytes of all records.
+    """
+
+    messages: Sequence[Message]
+    properties: list[bytes]
+    topic: Topic
+    hosts: bytes
+    size: int
+
+
+def put_batch(
+    log: CommitLog, messages: Sequence[Message], shared: Mapping[str, str] | None, peer: str
+) -> list[PutResult]:
+    """Append a batch.
+
+    Args:
+        log: the log.
+        messages: at least one; alike in what a batch has once.
+        shared: the batch's own properties: 5.3.3 adds them to each message's, later ones store them nowhere.
+        peer: which of the two.
+
+    Returns:
+        One result a message, all with the same status.
+
+    Raises:
+        UsageError: messages that differ in what a batch has once.
+
+    Thread: any. Durability: as for a put.
+    """
+    messages = [message.copied() for message in messages]
+    first = messages[0]
+    for name in SHARED:
+        if any(getattr(message, name) != getattr(first, name) for message in messages):
+            raise UsageError(f"the messages of a batch differ in {name}; put those that do in a batch of their own")
+    if log.unique is not None:
+        for message in messages:
+            log.unique.add_to(message)
+        if first.topic in log.batch_topics:
+            shared = log.unique.shared(shared)  # of the record; each message within has its own
+    own = encode_properties(Message(first.topic, properties=dict(shared or {})))
+    if first.topic in log.batch_topics:
+        return _put_inner(log, messages, own)
+    batch = _checked(log, messages, own if peer == PEER_533 or own is None else b"")
+    if isinstance(batch, PutRule):
+        return [refused(batch)] * len(messages)
+    closed = [PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)] * len(messages)
+    return log.locked(lambda: _append(log, batch), closed)
+
+
+def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> Batch | PutRule:
+    """The batch, each message with the properties `own` too, or why it is refused.
+
+    Of all messages together, what the sender's batch would have is measured.
+    """
+    first, config = messages[0], log.config
+    topic, hosts = log.known_topic(first.topic), log.hosts_of(first)
+    if topic is None:
+        return PutRule.TOPIC
+    if hosts is None:
+        return PutRule.BORN_HOST
+    if own is None:
+        return PutRule.PROPERTY_TEXT
+    if len(own) > MAX_PROPERTIES:
+        return PutRule.BATCH_SIZE
+    if first.sys_flag & (TRANSACTION_MASK | INNER_BATCH) or first.prepared_transaction_offset:
+        return PutRule.BATCH
+    if timer_rule(first.topic, own) is not None:
+        return PutRule.TIMER
+    extra = CRC_PROPERTY_SIZE + 1 if config.enabled_append_prop_crc else 0
+    sent = size = 0
+    texts = []
+    for message in messages:
+        text = encode_properties(message)
+        if text is None:
+            return PutRule.PROPERTY_TEXT
+        if message.delay_level > 0:
+            return PutRule.BATCH
+        rule = message_rule(message, text, config) or timer_rule(message.topic, text)
+        if rule is not None:
+            return PutRule.BATCH_SIZE if rule is PutRule.PROPERTIES_SIZE else rule  # upstream has one word for a batch
+        if multi_queue.MARK in text and any(name.startswith("INNER_") for name in names.parse_bytes(text)):
+            return PutRule.BATCH  # upstream stores them as they are, and so lets a sender name places in queues
+        sent += ENTRY + len(message.body) + len(text)
+        text = _joined(text, own)
+        if len(text) + extra > MAX_PROPERTIES:
+            return PutRule.BATCH_SIZE  # D32: upstream looks at the parts only, and the length wraps
+        size += record_size(message.body, topic.raw, text, hosts, config)
+        texts.append(text)
+    if sent > config.max_message_size or size + record.BLANK_SIZE > log.files.file_size:
+        return PutRule.BATCH_SIZE
+    return Batch(messages, texts, topic, hosts, size)
+
+
+def _joined(text: bytes, own: bytes) -> bytes:
+    """A message's properties with the batch's own behind them."""
+    end = names.VALUE_END.encode()
+    return text + (end if text and own and not text.endswith(end) else b"") + own
+
+
+def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
+    """Write the records, which count together. The put lock is held."""
+    now, (first, *_), topic = log.settled_time(), batch.messages, batch.topic
+    place = topic.places.get(first.queue_id)
+    offset = place.next if place is not None else 0
+    file = log.writable_file(batch.size + record.BLANK_SIZE)
+    if file is not None and file.wrote + batch.size + record.BLANK_SIZE > file.size:
+        log.roll(file)
+        file = log.writable_file(batch.size + record.BLANK_SIZE)
+    if file is None:
+        return [PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)] * len(batch.messages)
+    at = file.wrote
+    nexts = ((topic, first.queue_id, offset + len(batch.messages)),)
+    begun = log.appender.begun = Begun(file, at, at + batch.size, nexts, now, len(batch.messages))
+    results = []
+    for number, (message, properties) in enumerate(zip(batch.messages, batch.properties, strict=True)):
+        end = log.write(file, at, message, topic, properties, batch.hosts, offset + number, now)
+        if end in (kernel.FULL, kernel.REFUSED):
+            raise AssertionError("a batch that was measured did not fit")
+        told = file.start + at, end - at, now, log.host, None, properties
+        results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *told))
+        at = end
+    log.appended(begun, at)
+    log.appender.target = file if log.fast else None
+    return results
+
+
+def _put_inner(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> list[PutResult]:
+    """The batch as one record; its messages have consecutive queue offsets and one place in the log."""
+    texts = [encode_properties(message) for message in messages]
+    if own is None or None in texts:
+        return [refused(PutRule.PROPERTY_TEXT)] * len(messages)
+    first = messages[0]
+    if first.sys_flag & INNER_BATCH or any(message.delay_level > 0 for message in messages):
+        return [refused(PutRule.BATCH)] * len(messages)
+    if any(timer_rule(first.topic, text) is not None for text in texts if text is not None):
+        return [refused(PutRule.TIMER)] * len(messages)
+    entries = [
+        inner_batch.Entry(flag=message.flag, body=message.body, properties=text)
+        for message, text in zip(messages, texts, strict=True)
+        if text is not None
+    ]
+    if len(messages) > 0x7FFF or any(len(text) > MAX_PROPERTIES for text in texts if text is not None):
+        return [refused(PutRule.BATCH_SIZE)] * len(messages)
+    pairs = {**names.parse_bytes(own), names.INNER_NUM: str(len(messages))}
+    whole = Message(
+        first.topic,
+        inner_batch.encode(entries),
+        queue_id=first.queue_id,
+        sys_flag=first.sys_flag | INNER_BATCH | NEED_UNWRAP,
+        born_timestamp=first.born_timestamp,
+        reconsume_times=first.reconsume_times,
+        born_host=first.born_host,
+        properties_bytes=names.encode(names.java_order(pairs)),
+    )
+    stored = log.put(whole)
+    return [
+        PutResult(
+            stored.status,
+            stored.queue_offset + number if stored.queue_offset >= 0 else -1,
+            stored.physical_offset,
+            stored.size,
+            stored.store_timestamp,
+            stored.store_host,
+            stored.reason,
+            text if stored.physical_offset >= 0 else None,
+        )
+        for number, text in enumerate(texts)
+    ]

@@ -1,0 +1,83 @@
+"""What a put is refused for before anything is touched. Source: upstream HookUtils.checkBeforePutMessage and
+MessageExtEncoder."""
+
+from __future__ import annotations
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format import properties as names
+from flintmq.format.properties import NAME_END, VALUE_END
+from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, MIN_SIZE, V1_TOPIC_LIMIT
+from flintmq.format.text import java_encode, java_int
+from flintmq.message import Message, PutMessageStatus, PutRule
+from flintmq.store.layout.queue_name import path_name
+
+TOPIC_LIMIT, RETRY_TOPIC_LIMIT = 127, 255  # bytes
+TIMER_TOPIC = "rmq_sys_wheel_timer"
+TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)  # properties that ask for a timer
+_LONG = ("%RETRY%", "%DLQ%")
+
+
+def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
+    """Why this topic is refused, or None: too long for its kind, or no directory's name."""
+    limit = RETRY_TOPIC_LIMIT if topic.startswith(_LONG) else TOPIC_LIMIT
+    return PutRule.TOPIC.status if len(raw) > limit or path_name(raw) is None else None
+
+
+def message_status(message: Message, properties: bytes, config: StoreConfig) -> PutMessageStatus | None:
+    """Why this message is refused, or None."""
+    rule = message_rule(message, properties, config)
+    return None if rule is None else rule.status
+
+
+def message_rule(message: Message, properties: bytes, config: StoreConfig) -> PutRule | None:
+    """The rule that refuses this message, or None."""
+    if not isinstance(message.body, bytes) or len(message.body) > config.max_message_size:
+        return PutRule.BODY_SIZE
+    if not 0 <= message.queue_id <= 0x7FFFFFFF:
+        return PutRule.QUEUE_ID
+    if len(properties) > MAX_PROPERTIES:
+        return PutRule.PROPERTIES_SIZE
+    return None
+
+
+def timer_rule(topic: str, properties: bytes) -> PutRule | None:
+    """PutRule.TIMER where these properties ask for a timer, else None. Source: upstream HookUtils.checkIfTimerMessage,
+    handleScheduleMessage.
+
+    TIMER_OUT_MS stands in what a timer took and has delivered. A delay level is stronger than a timer. What came too
+    late to wait looks like what has to: whoever copies a log (a replay) says so and does not ask here.
+    """
+    if b"TIMER_D" not in properties or topic == TIMER_TOPIC:
+        return None
+    pairs = names.parse_bytes(properties)
+    if names.TIMER_OUT_MS in pairs or (java_int(pairs.get(names.DELAY, "")) or 0) > 0:
+        return None
+    return PutRule.TIMER if any(name in pairs for name in TIMERS) else None
+
+
+def record_size(body: bytes, topic: bytes, properties: bytes, hosts: bytes, config: StoreConfig) -> int:
+    """Bytes of the record that these parts make, the checksum property included where the store adds it."""
+    size = MIN_SIZE - 16 + len(hosts) + len(body) + len(topic) + (len(topic) > V1_TOPIC_LIMIT) + len(properties)
+    if config.enabled_append_prop_crc:
+        size += CRC_PROPERTY_SIZE + (len(properties) > 0 and not properties.endswith(VALUE_END.encode()))
+    return size
+
+
+def encode_properties(message: Message) -> bytes | None:
+    """The property string of a message, or None where a name or value cannot stand in one.
+
+    The caller's properties in their order, then KEYS, TAGS, and WAIT where it is false. A zero byte is refused, which
+    upstream takes: recovery knows by it that a record's end did not arrive.
+    """
+    if message.properties_bytes is not None:
+        return None if b"\0" in message.properties_bytes else message.properties_bytes
+    pairs = dict(message.properties or {})
+    if message.keys:
+        pairs[names.KEYS] = message.keys
+    if message.tags:
+        pairs[names.TAGS] = message.tags
+    if not message.wait:
+        pairs[names.WAIT] = "false"
+    text = "".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in pairs.items())
+    separators = text.count(NAME_END), text.count(VALUE_END)
+    return java_encode(text) if separators == (len(pairs), len(pairs)) and "\0" not in text else None

@@ -1,0 +1,260 @@
+"""Put Arrow columns: the messages of one topic, without an object a row. Source: none; RocketMQ has nothing like it.
+
+A record batch is taken as pyarrow gives it, by its buffers, so that nothing here imports pyarrow. All rows are checked
+before one is written. The buffers may be somebody's who writes into them meanwhile: what the log and the queues say
+comes from copies alone, and nothing of the caller's is kept once the rows are written.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Literal
+
+from flintmq.errors import UsageError
+from flintmq.kernels import append_columns as kernel
+from flintmq.kernels.fast_append import Place, Topic
+from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutRule
+from flintmq.store.append.checks import TIMERS, encode_properties, message_rule
+from flintmq.store.append.commit_log import CommitLog
+from flintmq.store.append.unique_keys import UniqueKeys
+from flintmq.store.dispatch.handover import Rows
+
+log = logging.getLogger("flintmq.commitlog")
+
+AT_ONCE = 8 << 20  # bytes that are written between two moments at which others see the log's new end
+NARROW, WIDE = ("binary", "string"), ("large_binary", "large_string")
+WANTED = {
+    "body": (*NARROW, *WIDE),
+    "tags": ("string", "large_string"),
+    "keys": ("string", "large_string"),
+    "queue_id": ("int32",),
+    "born_timestamp": ("int64", "timestamp[ms]", "timestamp[ms, tz=UTC]"),
+    "properties": ("map<string, string>",),
+}
+RESERVED = ("KEYS", "TAGS", "WAIT", "DELA", "TIME", "INNE")  # how names of properties begin that the kernel refuses
+CLOSED = ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+RULES = {
+    kernel.ILLEGAL: PutRule.COLUMN_ROW,
+    kernel.LONG: PutRule.PROPERTIES_SIZE,
+    kernel.RESERVED: PutRule.RESERVED_PROPERTY,
+}
+
+
+def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
+    """Append the rows of a record batch as messages of one topic.
+
+    Args:
+        commit_log: the log.
+        name: topic.
+        batch: a pyarrow.RecordBatch, see MessageStore.put_columns.
+
+    Returns:
+        What became of it; see ColumnsResult.
+
+    Raises:
+        UsageError: a column is missing, unknown, of another type, or has nulls where a value must be.
+
+    Thread: any. Durability: the kernel has the records; nothing is on disk yet.
+    """
+    check_schema(batch)
+    topic = commit_log.known_topic(name)
+    if topic is None:
+        return ColumnsResult(PutRule.TOPIC.status, reason=PutRule.TOPIC)
+    if not kernel.COMPILED:
+        return _one_by_one(commit_log, topic, name, batch)
+    columns = columns_of(topic.raw, batch, commit_log.unique)
+    config, seen = commit_log.config, bytearray(kernel.QUEUES)
+    row, what = columns.check(config.max_message_size, commit_log.files.file_size, config.enabled_append_prop_crc, seen)
+    if what != kernel.GOOD:
+        rule = RULES[what]
+        if what == kernel.RESERVED and _asks_for_timer(batch, row):
+            rule = PutRule.TIMER
+        return _refused(rule, row)
+    queue_ids = [found.start() for found in re.finditer(b"\1", seen)]
+    return commit_log.locked(lambda: _append(commit_log, topic, columns, queue_ids), CLOSED)
+
+
+def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_ids: list[int]) -> ColumnsResult:
+    """Write the rows. The put lock is held."""
+    now, appender = commit_log.settled_time(), commit_log.appender
+    places = {q: topic.places.get(q) or Place(0) for q in queue_ids}
+    first = {q: place.next for q, place in places.items()}
+    topic.places.update(places)
+    next_offsets = array("q", bytes(8 * (max(queue_ids, default=0) + 1)))
+    row, begin, status, changed = 0, -1, PutMessageStatus.PUT_OK, None
+    while row < columns.rows:
+        file = commit_log.writable_file(AT_ONCE + commit_log.config.max_message_size)
+        if file is None:
+            status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
+            break
+        at = file.wrote
+        began = array("q", next_offsets)
+        for q, place in places.items():
+            began[q] = place.next
+        before, row = row, columns.put(appender, file, row, now, AT_ONCE, places, next_offsets)
+        if begin < 0 and row > before:
+            begin = file.start + at
+        commit_log.effects.wrote(file.fd, at, columns.behind - at)
+        if row > before and commit_log.handed_over is not None:
+            end = file.start + columns.rows_end
+            rows = Rows(file.start + at, end, topic.raw, columns, before, row, now, queue_ids, began)
+            commit_log.handed_over.add(rows)
+        if file.wrote == file.size:
+            file.end_here(columns.behind)
+            log.info("%s is full", file.path)
+        elif columns.changed != kernel.GOOD:
+            changed = RULES[columns.changed]  # since it was checked
+            break
+        elif row == before:
+            raise AssertionError("a row that was found good did not fit the window that was reserved for it")
+    columns.let_go()
+    if changed is not None:
+        refused = _refused(changed, row)
+        if begin < 0:
+            return refused
+        return replace(
+            refused,
+            count=row,
+            physical_offset=begin,
+            end=appender.end,
+            queue_offsets=first,
+            store_timestamp=now,
+            store_host=commit_log.host,
+        )
+    if begin < 0:
+        return ColumnsResult(status)
+    return ColumnsResult(status, row, begin, appender.end, first, now, commit_log.host)
+
+
+def _refused(rule: PutRule, row: int) -> ColumnsResult:
+    """The answer to columns of which this row is refused."""
+    log.warning("row %d makes no message: %s", row, rule)
+    return ColumnsResult(rule.status, reason=rule, row=row)
+
+
+def _asks_for_timer(batch: Any, row: int) -> bool:
+    """Whether a row has a property that asks for a timer."""
+    return any(name in TIMERS for name, _ in batch.column("properties")[row].as_py() or ())
+
+
+def check_schema(batch: Any) -> None:
+    """Refuse what cannot be taken as it is.
+
+    Raises:
+        UsageError: naming the column and the types that it may have.
+    """
+    for name in batch.schema.names:
+        if name not in WANTED:
+            raise UsageError(f"column {name!r} is none of: {', '.join(WANTED)}; leave it out")
+        found = str(batch.column(name).type)
+        if found not in WANTED[name]:
+            raise UsageError(f"column {name!r} is {found}; cast it to {' or '.join(WANTED[name])}")
+        if name in ("body", "queue_id", "born_timestamp") and batch.column(name).null_count:
+            raise UsageError(f"column {name!r} has nulls; fill them")
+        if name == "properties" and batch.column(name).items.null_count:
+            raise UsageError("a property has the value null; leave it out")
+    if "body" not in batch.schema.names:
+        raise UsageError("there is no column 'body'; every message has one, if only of no bytes")
+
+
+def columns_of(topic: bytes, batch: Any, unique: UniqueKeys | None = None) -> kernel.Columns:
+    """The columns as the kernel takes them, from their buffers."""
+    names = set(batch.schema.names)
+    maps = batch.column("properties") if "properties" in names else None
+    return kernel.Columns(
+        topic,
+        _texts(batch.column("body")),
+        _texts(batch.column("tags")) if "tags" in names else None,
+        _texts(batch.column("keys")) if "keys" in names else None,
+        _offsets(maps) if maps is not None else None,
+        _texts(maps.keys) if maps is not None else None,
+        _texts(maps.items) if maps is not None else None,
+        _numbers(batch, "queue_id", "i"),
+        _numbers(batch, "born_timestamp", "q"),
+        *(unique.numbers(batch.num_rows) if unique is not None else ()),
+    )
+
+
+def _texts(column: Any) -> kernel.Texts:
+    valid, offsets, data = column.buffers()
+    rows = len(column)
+    mask = valid if column.null_count else None
+    begins = _bytes(offsets, 8 * (column.offset + rows + 1))
+    return kernel.Texts(_bytes(data), begins, _bytes(mask), str(column.type) in WIDE, column.offset, rows)
+
+
+def _offsets(column: Any) -> kernel.Texts:
+    """The rows' ranges of a map column: like the offsets of a text of one byte an entry."""
+    valid, offsets = column.buffers()[:2]
+    rows = len(column)
+    mask = valid if column.null_count else None
+    begins = _bytes(offsets, 4 * (column.offset + rows + 1))
+    return kernel.Texts(bytes(len(column.keys)), begins, _bytes(mask), False, column.offset, rows)
+
+
+def _bytes(buffer: Any, missing: int = 0) -> memoryview:
+    """A buffer of pyarrow's as unsigned bytes; so many zeros where there is none."""
+    return memoryview(bytes(missing) if buffer is None else buffer).cast("B")
+
+
+def _numbers(batch: Any, name: str, kind: Literal["i", "q"]) -> memoryview | array[int]:
+    if name not in batch.schema.names or not batch.num_rows:
+        return array(kind)
+    column = batch.column(name)
+    return _bytes(column.buffers()[1]).cast(kind)[column.offset : column.offset + len(column)]
+
+
+def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> ColumnsResult:
+    """The same by objects, where the kernels are not compiled."""
+    checked = []
+    for row, message in enumerate(messages_of(name, batch)):
+        if commit_log.unique is not None:
+            commit_log.unique.add_to(message)
+        properties = encode_properties(message)
+        if properties is None:
+            return _refused(PutRule.COLUMN_ROW, row)
+        if any(key.startswith(RESERVED) for key in message.properties or ()):
+            timer = any(key in TIMERS for key in message.properties or ())
+            return _refused(PutRule.TIMER if timer else PutRule.RESERVED_PROPERTY, row)
+        rule = message_rule(message, properties, commit_log.config)
+        if rule is not None:
+            return _refused(PutRule.PROPERTIES_SIZE if rule is PutRule.PROPERTIES_SIZE else PutRule.COLUMN_ROW, row)
+        checked.append((message, properties))
+    return commit_log.locked(lambda: _append_each(commit_log, topic, checked), CLOSED)
+
+
+def _append_each(commit_log: CommitLog, topic: Topic, checked: list[tuple[Message, bytes]]) -> ColumnsResult:
+    """Write messages that were checked. The put lock is held."""
+    results, status = [], PutMessageStatus.PUT_OK
+    first: dict[int, int] = {}
+    for message, properties in checked:
+        result = commit_log.append(message, topic, properties, commit_log.hosts)
+        if result.status is not PutMessageStatus.PUT_OK:
+            status = result.status
+            break
+        first.setdefault(message.queue_id, result.queue_offset)
+        results.append(result)
+    if not results:
+        return ColumnsResult(status)
+    begin, last = results[0].physical_offset, results[-1]
+    end = last.physical_offset + last.size
+    return ColumnsResult(status, len(results), begin, end, first, last.store_timestamp, last.store_host)
+
+
+def messages_of(name: str, batch: Any) -> Iterator[Message]:
+    """The rows as messages."""
+    for row in batch.to_pylist():
+        body = row.pop("body")
+        born = row.pop("born_timestamp", None)
+        properties = dict(row.pop("properties", None) or ())
+        yield Message(
+            name,
+            body.encode() if isinstance(body, str) else body,
+            properties=properties,
+            born_timestamp=born if born is None or isinstance(born, int) else round(born.timestamp() * 1000),
+            **row,
+        )

@@ -1,0 +1,483 @@
+"""Append to the commit log: queue offset, record, roll-over.
+
+Source: upstream CommitLog.asyncPutMessage.
+
+One lock, the put lock, covers the choice of the queue offset and the bytes of the record. (Upstream has a second one
+per queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A record's queue
+offset counts as taken only once the record is in the map.
+
+Plain messages go the fast way, one kernel call (kernels/fast_append.py), which does not take the lock: it holds the
+GIL, and leaves everything to the slow way while somebody has the lock. Both ways write the same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FormatError
+from flintmq.format import properties as names
+from flintmq.format import record
+from flintmq.format.message_id import parse_host
+from flintmq.format.record import (
+    BORN_HOST_V6,
+    INNER_BATCH,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+)
+from flintmq.format.text import java_encode, java_int
+from flintmq.kernels import encode_one as kernel
+from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS, Appender, Place, Topic, forked
+from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.append import multi_queue
+from flintmq.store.append.checks import encode_properties, message_rule, timer_rule, topic_status
+from flintmq.store.append.delayed_message import scheduled
+from flintmq.store.append.multi_queue import Taken
+from flintmq.store.append.slow_section import SlowPart
+from flintmq.store.append.unique_keys import UniqueKeys
+from flintmq.store.dispatch.handover import HandedOver
+
+log = logging.getLogger("flintmq.commitlog")
+
+DEFAULT_HOST = "127.0.0.1:10911"
+T = TypeVar("T")
+os.register_at_fork(after_in_child=forked)
+
+
+@dataclass(frozen=True, slots=True)
+class LogState:
+    """Where a log is to be continued.
+
+    Attributes:
+        end: log offset behind the last record.
+        last_time: its store time in ms.
+        next_offsets: (topic, queue id) -> queue offset of the next record.
+    """
+
+    end: int
+    last_time: int
+    next_offsets: dict[tuple[bytes, int], int]
+
+
+class Begun(NamedTuple):
+    """An append that is under way. It is left behind by an exception that a signal raised in the middle of one.
+
+    Attributes:
+        file, position: where the record goes, or the first of several.
+        bound: position in the file before which it surely ends.
+        nexts: (topic, queue id, the queue's next offset once it counts) of each queue that it stands in.
+        time: its store time in ms.
+        records: how many it writes, which count together or not at all.
+    """
+
+    file: MappedFile
+    position: int
+    bound: int
+    nexts: tuple[tuple[Topic, int, int], ...]
+    time: int
+    records: int = 1
+
+
+class CommitLog:
+    """The append side of a log.
+
+    Args:
+        files: its files.
+        config: limits and habits.
+        state: where to continue.
+        effects: the disk and the clock.
+        host: `ip:port` that records carry as store host, and as born host where the message has none.
+        batch_topics: topics of type BatchCQ; may grow.
+        ours: whether the store is still this process's to write; asked before each new file.
+        unique: gives messages that have none a unique key; None: nobody does.
+
+    Attributes:
+        appender: where the log ends, and the queues: the state that both ways share.
+        slow: the part of a put that may keep the others waiting.
+        handed_over: takes notes of rows put as columns, for dispatch; None: nobody wants them.
+    """
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        config: StoreConfig,
+        state: LogState,
+        effects: Effects,
+        host: str = DEFAULT_HOST,
+        batch_topics: Container[str] = frozenset(),
+        ours: Callable[[], bool] = lambda: True,
+        unique: UniqueKeys | None = None,
+    ) -> None:
+        self.files, self.config, self.effects, self.batch_topics = files, config, effects, batch_topics
+        self.ours, self.unique = ours, unique
+        self.host = parse_host(host)
+        self.hosts = self.host + self.host
+        self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
+        self.lock = threading.Lock()
+        self.slow = SlowPart(effects)
+        self.handed_over: HandedOver | None = None
+        self.fast = not effects.watches  # whether messages may go the fast way
+        self.appender = Appender(
+            PutMessageStatus.PUT_OK,
+            self.hosts,
+            config.max_message_size,
+            config.enabled_append_prop_crc,
+            state.end,
+            state.last_time,
+        )
+        self.appender.keys = unique
+        self._lacking = False
+        self._by_raw: dict[bytes, Topic] = {}
+        for (raw, queue_id), offset in state.next_offsets.items():
+            self._by_raw.setdefault(raw, Topic(raw)).places[queue_id] = Place(offset)
+
+    @property
+    def end(self) -> int:
+        """Log offset behind the last whole record; everything below it may be read."""
+        return self.appender.end
+
+    @property
+    def last_time(self) -> int:
+        """Store time in ms of the last record."""
+        return self.appender.last_time
+
+    @property
+    def next_offsets(self) -> dict[tuple[bytes, int], int]:
+        """(topic, queue id) -> queue offset of the next record: a picture of now."""
+        return {(raw, q): place.next for raw, topic in list(self._by_raw.items()) for q, place in topic.places.items()}
+
+    def put(self, message: Message) -> PutResult:
+        """Append one message.
+
+        Returns:
+            PUT_OK with the record's place; MESSAGE_ILLEGAL or PROPERTIES_SIZE_EXCEEDED (refused by a check);
+            CREATE_MAPPED_FILE_FAILED (no space, no file): nothing is stored then, and a later put may succeed;
+            SERVICE_NOT_AVAILABLE: the log was closed meanwhile.
+
+        Thread: any. Durability: the kernel has it; nothing is on disk yet.
+        """
+        result = self.appender.put(message)
+        return result if result is not None else self._put_slowly(message)
+
+    def put_many(
+        self, messages: Sequence[Message], until_refused: bool = False, delivered: bool = False
+    ) -> list[PutResult]:
+        """Append messages in order; a result each, as `put` gives them, up to the first refused one if that is wanted.
+
+        With `delivered` they are copies of what a broker has delivered, whose timers are over.
+
+        Thread: any. Others' messages may come between. Durability: as for put.
+        """
+        results: list[PutResult] = []
+        rest, at = list(messages), 0
+        while (at := self.appender.put_list(rest, at, results)) < len(rest):
+            results.append(self._put_slowly(rest[at], delivered))
+            at += 1
+            if until_refused and results[-1].status is not PutMessageStatus.PUT_OK:
+                break
+        return results
+
+    def _put_slowly(self, message: Message, delivered: bool = False) -> PutResult:
+        """The way of every message that is not plain, and of the first one of a queue or a window."""
+        message = message.copied()  # by now somebody may have set fields, and may go on to
+        if self.unique is not None:
+            self.unique.add_to(message)
+        if message.delay_level == 0 and message.properties:  # as upstream, which knows a delay by its property alone
+            level = java_int(message.properties.get(names.DELAY, "")) if message.properties_bytes is None else None
+            message.delay_level = max(level or 0, 0)
+        if message.delay_level > 0:
+            waiting = scheduled(message, self.config)
+            if waiting is None:
+                return refused(PutRule.DELAY)
+            message = waiting
+        topic = self.known_topic(message.topic)
+        properties = encode_properties(message)
+        hosts = self.hosts_of(message)
+        if topic is None:
+            return refused(PutRule.TOPIC)
+        if properties is None:
+            return refused(PutRule.PROPERTY_TEXT)
+        if hosts is None:
+            return refused(PutRule.BORN_HOST)
+        rule = self._refusal(message, properties)
+        if rule is None and not delivered:
+            rule = timer_rule(message.topic, properties)
+        if rule is not None:
+            return refused(rule)
+        return self.locked(
+            lambda: self.append(message, topic, properties, hosts), PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+        )
+
+    def _refusal(self, message: Message, properties: bytes) -> PutRule | None:
+        """The rule that refuses this message before anything is touched, or None."""
+        rule = message_rule(message, properties, self.config)
+        if multi_queue.inner_batch_status(message, properties, message.topic in self.batch_topics) is not None:
+            return PutRule.INNER_BATCH
+        if multi_queue.MARK not in properties:
+            return rule
+        listed = multi_queue.light_names(message, properties, self.config)
+        if listed and rule is PutRule.PROPERTIES_SIZE:
+            return PutRule.LIGHT_SIZE  # upstream's encoder for such messages has no other word
+        if rule is None and multi_queue.light_status(listed, self.config) is not None:
+            return PutRule.LIGHT_QUEUES
+        return rule
+
+    def locked(self, append: Callable[[], T], refused: T) -> T:
+        """What `append` gives, called with the put lock held and the fast way shut; `refused` if the log is closed.
+
+        Thread: any.
+        """
+        with self.lock:  # a context manager of ours could be broken off by a signal behind the door
+            if self.appender.closed or self.appender.forked:
+                return refused
+            self.appender.held = True
+            try:
+                return append()
+            finally:
+                self.appender.held = False
+
+    def refuse(self, refusing: bool) -> None:
+        """Let no put go the fast way for now; the slow way is asked whether it may put.
+
+        Thread: any.
+        """
+        self.appender.refusing = refusing
+
+    def known_topic(self, name: str) -> Topic | None:
+        """A topic; None if it is refused.
+
+        Thread: any.
+        """
+        return self.appender.topics.get(name) or self._topic(name)
+
+    def settled_time(self) -> int:
+        """Store time in ms of the next record, after an append that a signal broke off was settled.
+
+        Thread: the one that holds the put lock.
+        """
+        if self.appender.begun is not None:
+            self._settle(self.appender.begun)
+        return self._store_time()
+
+    def writable_file(self, room: int) -> MappedFile | None:
+        """The file that takes the next record, so many bytes behind its last one reserved (as far as it goes).
+
+        Returns:
+            None where there is no space, or no file can be made.
+
+        Thread: the one that holds the put lock.
+        """
+        file = self._file()
+        try:
+            if file is not None and min(file.wrote + room, file.size) > file.reserved:
+                with self.slow:
+                    file.reserve(min(file.wrote + room, file.size))
+        except OSError as error:
+            self._lacks(f"{file.path if file else ''}: no space for the next records ({error.strerror})")
+            return None
+        if file is not None:
+            self._lacks("")
+        return file
+
+    def _topic(self, name: str) -> Topic | None:
+        """A topic, known from now on; None if it is refused."""
+        raw = java_encode(name)
+        if topic_status(name, raw) is not None:
+            return None
+        topic = self._by_raw.setdefault(raw, Topic(raw))
+        self.appender.topics[name] = topic
+        return topic
+
+    def hosts_of(self, message: Message) -> bytes | None:
+        """Raw born host and store host of a message; None if it gives a born host that is none."""
+        if message.born_host is None:
+            return self.hosts
+        try:
+            return parse_host(message.born_host) + self.host
+        except FormatError:
+            return None
+
+    def _taken(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> Taken | PutMessageStatus:
+        """The queue offsets that a record takes, or why it is refused after all."""
+        if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+            return Taken(0, properties, ())
+        if multi_queue.MARK in properties or message.sys_flag & INNER_BATCH:
+            return multi_queue.taken(message, properties, hosts, topic, self.config, self._light)
+        place = topic.places.get(message.queue_id)
+        offset = place.next if place is not None else 0
+        return Taken(offset, properties, ((topic, message.queue_id, offset + 1),))
+
+    def _light(self, name: str) -> Topic:
+        """The topic that a light queue is known by."""
+        raw = java_encode(name)
+        return self._by_raw.setdefault(raw, Topic(raw))
+
+    def append(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> PutResult:
+        """Write the record of a message that was checked; `hosts` are its raw born host and store host.
+
+        Thread: the one that holds the put lock and has set `appender.held`.
+        """
+        now = self.settled_time()
+        took = self._taken(message, topic, properties, hosts)
+        if not isinstance(took, Taken):
+            return PutResult(took, reason=PutRule.LIGHT_SIZE if took is PutRule.LIGHT_SIZE.status else None)
+        for _ in range(2):
+            room = 4096 + len(message.body) + len(topic.raw) + len(took.properties)
+            file = self.writable_file(room)
+            if file is None:
+                return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
+            at = file.wrote
+            begun = Begun(file, at, min(at + room, file.size), took.nexts, now)
+            self.appender.begun = begun
+            end = self.write(file, at, message, topic, took.properties, hosts, took.offset, now)
+            if end == kernel.REFUSED:
+                self.appender.begun = None
+                return refused(PutRule.RECORD_SIZE)
+            if end == kernel.FULL:
+                self._rolled(file, at)
+                self.appender.begun = None
+                continue
+            self.appended(begun, end)
+            self.appender.target = file if self.fast else None
+            return PutResult(
+                PutMessageStatus.PUT_OK, took.offset, file.start + at, end - at, now, self.host, None, took.properties
+            )
+        raise AssertionError("a record that fits an empty file did not fit one")
+
+    def write(
+        self,
+        file: MappedFile,
+        at: int,
+        message: Message,
+        topic: Topic,
+        properties: bytes,
+        hosts: bytes,
+        queue_offset: int,
+        now: int,
+    ) -> int:
+        """The bytes of one record into the map, which do not count yet.
+
+        Returns:
+            As kernels/encode_one.py: where it ends, FULL or REFUSED.
+
+        Thread: the one that holds the put lock.
+        """
+        host_flags = (BORN_HOST_V6 if len(hosts) - len(self.host) == 20 else 0) | self.host_flag
+        return kernel.put(
+            file.buffer,
+            at,
+            file.start + at,
+            message.body,
+            topic.raw,
+            properties,
+            hosts,
+            message.queue_id,
+            queue_offset,
+            message.flag,
+            message.sys_flag & ~(BORN_HOST_V6 | STORE_HOST_V6) | host_flags,
+            now if message.born_timestamp is None else message.born_timestamp,
+            now,
+            message.reconsume_times,
+            message.prepared_transaction_offset,
+            self.config.enabled_append_prop_crc,
+        )
+
+    def appended(self, begun: Begun, end: int) -> None:
+        """What was begun stands up to `end`: let it count. May be done again.
+
+        Thread: the one that holds the put lock.
+        """
+        file = begun.file
+        self.effects.wrote(file.fd, begun.position, end - begun.position)
+        file.wrote = end
+        for topic, queue_id, following in begun.nexts:
+            topic.places.setdefault(queue_id, Place(0)).next = following
+        self.appender.last_time, self.appender.end = begun.time, file.start + end
+        self.appender.begun = None
+
+    def close(self) -> None:
+        """Refuse every later put, after an append that a signal broke off was settled. The put lock is held."""
+        self.appender.closed = True
+        if self.appender.begun is not None:
+            self._settle(self.appender.begun)
+
+    def _settle(self, begun: Begun) -> None:
+        """Finish an append that a signal broke off: it counts if all its records are whole, else nothing of it stays.
+
+        Left alone it would be a record without a queue unit, which RocketMQ's next clean start skips for good (D6).
+        """
+        file, at = begun.file, begun.position
+        for _ in range(begun.records):
+            try:
+                at += record.check(file.buffer, at, file.start + at, file_end=file.size, max_size=file.size).size
+            except record.RecordError as error:
+                if error.kind == "BLANK":
+                    self._rolled(file, at)
+                else:
+                    file.buffer[begun.position : begun.bound] = bytes(begun.bound - begun.position)
+                self.appender.begun = None
+                return
+        self.appended(begun, at)
+
+    def roll(self, file: MappedFile) -> None:
+        """Let the next record begin in the next file: the rest of this one becomes a blank record.
+
+        Thread: the one that holds the put lock.
+        """
+        at = file.wrote
+        self.appender.begun = Begun(file, at, at + record.BLANK_SIZE, (), 0)
+        file.buffer[at : at + record.BLANK_SIZE] = record.encode_blank(file.size - at)
+        self._rolled(file, at)
+        self.appender.begun = None
+
+    def _rolled(self, file: MappedFile, at: int) -> None:
+        """The blank record stands at `at`: the file is full."""
+        self.effects.wrote(file.fd, at, 8)
+        file.end_here(at + 8)
+        file.wrote = file.size
+        self.appender.end = file.start + file.size
+        log.info("%s is full", file.path)
+
+    def _file(self) -> MappedFile | None:
+        """The file that takes the next record; None where none can be made."""
+        last = self.files.last
+        if last is not None and last.wrote < last.size:
+            return last
+        if not self.ours():
+            return None
+        start = last.start + last.size if last is not None else self.end - self.end % self.files.file_size
+        try:
+            with self.slow:
+                return self.files.append_file(start)
+        except OSError as error:
+            self._lacks(f"no commit log file can be made at offset {start} ({error.strerror})")
+            return None
+
+    def _lacks(self, what: str) -> None:
+        """Puts are refused for lack of this, or ("") not any more: said once each time it changes."""
+        if bool(what) != self._lacking:
+            self._lacking = bool(what)
+            if what:
+                log.warning("%s; puts are refused until that is over", what)
+            else:
+                log.info("puts are taken again")
+
+    def _store_time(self) -> int:
+        """The clock, never behind the last record, unless it was set back by more than an hour."""
+        now, last = self.effects.now_ms(), self.last_time
+        if now >= last:
+            return now
+        if last - now < CLOCK_SET_BACK_MS:
+            return last
+        log.warning("the clock is %d s behind the last record; store times follow it", (last - now) // 1000)
+        return now

@@ -1,0 +1,76 @@
+"""What a message with a delay level is stored as, and what becomes of it when its time has come. Source: upstream
+HookUtils.transformDelayLevelMessage, ScheduleMessageService.
+"""
+
+from __future__ import annotations
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format import properties
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from flintmq.format.text import java_encode, java_int
+from flintmq.message import Message, StoredMessage
+from flintmq.store.append.checks import TIMERS, encode_properties, message_rule, topic_status
+
+HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
+_REST = 512  # bytes of a record besides body, topic and the sender's properties, generously
+
+
+def scheduled(message: Message, config: StoreConfig) -> Message | None:
+    """The message as it waits: under the schedule topic, in its level's queue (the last level's for higher ones).
+
+    A message that would be refused anyway, and a transaction's half or its rollback, stay as they are.
+    """
+    raw = encode_properties(message)
+    waits = message.delay_level > 0 and config.delay_ms
+    kind = message.sys_flag & TRANSACTION_MASK
+    if raw is None or not waits or kind not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+        return message
+    topic = java_encode(message.topic)
+    if topic_status(message.topic, topic) or message_rule(message, raw, config):
+        return message
+    size = _REST + len(message.body) + len(topic) + len(raw)
+    if properties.VALUE_END in message.topic or size > config.mapped_file_size_commit_log:
+        return None  # accepted, it could not be delivered
+    level = min(message.delay_level, len(config.delay_ms))
+    pairs = {name: value for name, value in properties.parse_bytes(raw).items() if name not in TIMERS}
+    pairs[properties.DELAY] = str(level)
+    pairs[properties.REAL_TOPIC] = message.topic
+    pairs[properties.REAL_QID] = str(message.queue_id)
+    return Message(
+        SCHEDULE_TOPIC,
+        message.body,
+        queue_id=level - 1,
+        flag=message.flag,
+        wait=message.wait,
+        born_timestamp=message.born_timestamp,
+        sys_flag=message.sys_flag,
+        reconsume_times=message.reconsume_times,
+        prepared_transaction_offset=message.prepared_transaction_offset,
+        born_host=message.born_host,
+        properties_bytes=properties.encode(properties.java_order(pairs)),
+    )
+
+
+def delivered(waiting: StoredMessage) -> Message | None:
+    """The message that a waiting record stands for; None if the record does not say where it belongs.
+
+    As upstream's it still carries DELAY, REAL_TOPIC and REAL_QID, and its sender's time and host.
+    """
+    pairs = waiting.properties
+    topic, queue_id = pairs.get(properties.REAL_TOPIC), java_int(pairs.get(properties.REAL_QID, ""))
+    if not topic or queue_id is None or topic == HALF_TOPIC:
+        return None
+    kept = {name: value for name, value in pairs.items() if name != properties.CRC32}  # of the waiting record
+    return Message(
+        topic,
+        waiting.body,
+        queue_id=queue_id,
+        flag=waiting.flag,
+        wait=False,
+        born_timestamp=waiting.born_timestamp,
+        sys_flag=waiting.sys_flag,
+        reconsume_times=waiting.reconsume_times,
+        born_host=waiting.born_host,
+        properties_bytes=properties.encode(properties.java_order(kept)),
+    )

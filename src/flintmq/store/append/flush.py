@@ -1,0 +1,198 @@
+"""Make the log durable. Source: upstream FlushRealTimeService, GroupCommitService.
+
+One thread flushes. Under ASYNC_FLUSH it does so every 500 ms if four pages wait, and everything every 10 s. Under
+SYNC_FLUSH puts hand in requests and wait (`group_commit`); one flush answers everybody who appended before it began.
+With the transient pool only what is committed can be flushed, so whoever waits for a flush has the rest committed
+first.
+
+The first sync that fails poisons the store (contract, line 3): everybody who waits gets FLUSH_DISK_TIMEOUT, every later
+put SERVICE_NOT_AVAILABLE, and no sync is ever tried again. What the page cache shows from then on may not be on disk.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from flintmq.config.keys import StoreConfig
+from flintmq.kernels.fast_append import Follower
+from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
+from flintmq.message import PutMessageStatus, PutResult
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.append.commit_log import CommitLog
+from flintmq.store.append.disk_failure import Poison, reason_of
+from flintmq.store.append.group_commit import Waiters
+from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.stats import Times
+
+PAGE = 4096
+
+
+def unflushed(result: PutResult) -> PutResult:
+    """The answer to a put that is stored and not known to be on disk."""
+    return result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
+
+
+class FlushService(Follower):
+    """Flushes one commit log.
+
+    Args:
+        files: of the log.
+        commit_log: tells how far it is written.
+        config: intervals, pages, flushDiskType.
+        poison: of the store.
+        effects: the clock.
+        flushed: called after each flush with the store time in ms of the last record it covers.
+        commits: commits the transient pool; None: there is none.
+        ours: whether the store is still this process's to write; asked before a flush counts.
+
+    Attributes:
+        needs_wake: always; a put that does not wait under SYNC_FLUSH asks for a flush soon.
+        waiters: who waits for a flush.
+        timeout_s: how long they do (syncFlushTimeout).
+        times: how long they did.
+    """
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        commit_log: CommitLog,
+        config: StoreConfig,
+        poison: Poison,
+        effects: Effects,
+        flushed: Callable[[int], None],
+        commits: CommitService | None = None,
+        ours: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self.files, self.commit_log, self.config, self.ours = files, commit_log, config, ours
+        self.poison, self.effects, self.flushed, self.commits = poison, effects, flushed, commits
+        self.sync = config.flush_disk_type == "SYNC_FLUSH"
+        self.needs_wake = True
+        self._step = threading.Lock()  # one flush at a time
+        self.waiters = Waiters()
+        self.times = Times()
+        self.timeout_s = config.sync_flush_timeout / 1000
+        self._wake = Signal()
+        self._stop = False
+        self._last_thorough = effects.monotonic()
+        self._thread: threading.Thread | None = None
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    def flush_once(self, least_pages: int = 0) -> bool:
+        """Flush if so many pages wait, or the rest of a full file, or with 0 anything at all; True if something
+        was flushed.
+
+        Thread: any; one at a time. Durability: everything put before the call, on return of True.
+        """
+        if self.commits is not None and least_pages == 0:
+            self.commits.commit_once()
+        with self._step:
+            if self.commits is not None:
+                time, target = self.commits.done
+            else:
+                time = self.commit_log.last_time  # before the end: a put in between must not make the time too young
+                target = self.commit_log.end
+            waiting = target // PAGE - self.files.flushed_where // PAGE
+            if self.poison or target <= self.files.flushed_where:
+                return False
+            if waiting < least_pages and not self.files.rolled_since(self.files.flushed_where, target):
+                return False
+            try:
+                self.files.flush(target)
+            except Exception as error:  # of any kind: what came of the sync is not known
+                self.poison.set(f"the commit log could not be flushed ({reason_of(error)})")
+                return False
+            if not self.ours():
+                return False
+        self.flushed(time)
+        return True
+
+    def commit_group(self) -> bool:
+        """Flush for the requests handed in so far, and answer them; False if nobody waits."""
+        latches = self._flush_group()
+        for latch in latches or ():
+            latch.open()
+        return latches is not None
+
+    def _flush_group(self) -> list[Latch] | None:
+        """The same, but for opening the latches of those who wait; None if nobody does."""
+        group = self.waiters.take()
+        if not group:
+            return None
+        self.flush_once()
+        return group.answer(-1 if self.poison else self.files.flushed_where)
+
+    # -- waiting ----------------------------------------------------------------------------------------------------
+
+    def wait_flushed(self, end: int) -> bool:
+        """Wait until the log is durable up to `end`; False if the flush failed or took longer than syncFlushTimeout."""
+        if self.files.flushed_where >= end and not self.poison:
+            return True
+        began = self.effects.monotonic()
+        request = self.waiters.add(end)
+        if self._stop:  # the thread may have looked for the last time
+            self.commit_group()
+        left = self.timeout_s
+        while self._wake.set_and_wait(request.latch, left) == INTERRUPTED:
+            left = began + self.timeout_s - self.effects.monotonic()
+        self.times.add(self.effects.monotonic() - began)
+        return request.latch.is_open and request.flushed
+
+    def requested(self) -> None:
+        """Somebody has begun to wait."""
+        self._wake.set()
+        if self._stop:  # the thread may have looked for the last time
+            self.commit_group()
+
+    # -- thread -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name="flintmq-flush", daemon=True)
+        self._thread.start()
+
+    def serve_itself(self) -> None:
+        """No thread will be started: whoever waits flushes."""
+        self._stop = True
+
+    def stop(self) -> None:
+        """Stop the thread after a last flush of everything."""
+        self._stop = True
+        self._wake.set()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+        self.commit_group()
+        self.flush_once()
+
+    def wake(self) -> None:
+        """Ask for a flush soon."""
+        self._wake.set()
+
+    def _step_once(self) -> list[Latch] | None:
+        """What is due now; latches to open before the next wait."""
+        if self.sync:
+            latches = self._flush_group()
+            if latches is None:  # put with wait=False
+                self.flush_once()
+            return latches
+        now = self.effects.monotonic()
+        thorough = (now - self._last_thorough) * 1000 >= self.config.flush_commit_log_thorough_interval
+        if thorough:
+            self._last_thorough = now
+        self.flush_once(0 if thorough else self.config.flush_commit_log_least_pages)
+        return None
+
+    def _run(self) -> None:
+        interval = self.config.flush_interval_commit_log / 1000
+        latches: list[Latch] | None = None
+        while not self._stop:
+            self._wake.wait(interval, latches)
+            latches = None
+            try:
+                latches = self._step_once()
+            except Exception as error:  # a thread that is gone would leave all puts waiting, and nothing on disk
+                self.poison.set(f"the flush service failed ({reason_of(error)})")
+        for latch in latches or ():
+            latch.open()

@@ -1,0 +1,113 @@
+"""Puts that wait for the disk. Source: upstream GroupCommitService and FlushDiskWatcher.
+
+Two lists: one takes new requests while the flush for the other runs, then they are swapped. One flush answers
+everybody who had appended before it began. A thread waits on a latch of its own; puts of an event loop are collected
+and answered by one call into the loop for the whole group.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from flintmq.kernels.handoff import Latch
+
+if TYPE_CHECKING:
+    import asyncio
+
+    from flintmq.store.append.async_puts import AsyncGroup
+
+
+class Request:
+    """A thread that waits until the log is durable up to `end`.
+
+    Attributes:
+        end: log offset.
+        flushed: the answer, once the latch is open.
+    """
+
+    __slots__ = ("end", "flushed", "latch")
+
+    def __init__(self, end: int) -> None:
+        self.end, self.flushed = end, False
+        self.latch = Latch()
+
+
+class Group:
+    """Requests that one flush answers.
+
+    Attributes:
+        requests: of threads.
+        loops: of event loops, together for each.
+    """
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.loops: dict[asyncio.AbstractEventLoop, AsyncGroup] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self.requests or self.loops)
+
+    def __len__(self) -> int:
+        return len(self.requests) + sum(len(group.puts) for group in self.loops.values())
+
+    def answer(self, durable: int) -> list[Latch]:
+        """Everybody's answer: the log is durable up to the offset `durable`, -1 if nobody can tell.
+
+        Returns:
+            The latches of the threads, to be opened.
+        """
+        for request in self.requests:
+            request.flushed = request.end <= durable
+        for loop, group in self.loops.items():
+            try:
+                loop.call_soon_threadsafe(group.complete, durable)
+            except RuntimeError:  # the loop is closed, and nobody waits any more
+                continue
+        return [request.latch for request in self.requests]
+
+
+class Waiters:
+    """The list that takes requests.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._group = Group()
+
+    def __len__(self) -> int:
+        return len(self._group)
+
+    def add(self, end: int) -> Request:
+        """A thread will wait."""
+        request = Request(end)
+        with self._lock:
+            self._group.requests.append(request)
+        return request
+
+    def add_async(
+        self, end: int, result: Any, loop: asyncio.AbstractEventLoop, new: Callable[..., AsyncGroup], flush: Any
+    ) -> tuple[Any, bool]:
+        """A put of an event loop will wait. Called in the loop's thread.
+
+        Returns:
+            Its future, and whether it is the loop's first of a group (made by `new(loop, flush)`): then the flush has
+            to be told.
+        """
+        future, now = loop.create_future(), loop.time()
+        with self._lock:
+            group = self._group.loops.get(loop)
+            first = group is None
+            if group is None:
+                group = self._group.loops[loop] = new(loop, flush)
+            group.puts.append((end, future, result, now))
+        return future, first
+
+    def take(self) -> Group:
+        """Everybody who waits by now; who comes later is in the next group."""
+        with self._lock:
+            group, self._group = self._group, Group()
+        return group

@@ -1,0 +1,117 @@
+"""Messages that take more than one queue offset: inner batches, and those for light queues. Source: upstream
+BatchConsumeQueue.assignQueueOffset, CommitLog.handlePropertiesForLmqMsg, LmqDispatch.
+
+The offsets stand in the record's properties, so its property string is made anew under the put lock, in the order in
+which upstream writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format import properties as names
+from flintmq.format.record import CRC_PROPERTY_SIZE, INNER_BATCH, MAX_PROPERTIES
+from flintmq.format.text import java_encode, java_int
+from flintmq.kernels.fast_append import Topic
+from flintmq.message import Message, PutMessageStatus
+from flintmq.store.append.checks import record_size
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, allows_light, split_names
+from flintmq.store.layout.queue_name import path_name
+
+MARK = b"INNER_"  # all properties that matter here begin so
+ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
+
+
+class Taken(NamedTuple):
+    """The queue offsets that one append takes.
+
+    Attributes:
+        offset: queue offset of its first record.
+        properties: the property string of its record, offsets included.
+        nexts: (topic, queue id, the queue's next offset once the append counts).
+    """
+
+    offset: int
+    properties: bytes
+    nexts: tuple[tuple[Topic, int, int], ...]
+
+
+def inner_batch_status(message: Message, properties: bytes, is_batch_topic: bool) -> PutMessageStatus | None:
+    """Why this message is refused, or None: INNER_NUM and the flag of an inner batch belong together, and into a topic
+    of type BatchCQ.
+
+    Upstream takes an INNER_NUM below 1 and dies of one that is no number; both are refused here.
+    """
+    flagged = bool(message.sys_flag & INNER_BATCH)
+    if not flagged and MARK not in properties:
+        return None
+    number = names.parse_bytes(properties).get(names.INNER_NUM)
+    if not flagged:
+        return ILLEGAL if number is not None else None
+    good = number is None or (java_int(number, 16) or 0) >= 1
+    return None if is_batch_topic and good else ILLEGAL
+
+
+def light_names(message: Message, properties: bytes, config: StoreConfig) -> list[str]:
+    """The queues that a message names in INNER_MULTI_DISPATCH; none where nobody looks at it."""
+    if not config.enable_multi_dispatch or MARK not in properties or not allows_light(message.topic):
+        return []
+    return split_names(names.parse_bytes(properties).get(names.INNER_MULTI_DISPATCH, ""))
+
+
+def light_status(listed: list[str], config: StoreConfig) -> PutMessageStatus | None:
+    """Why a message for these queues is refused, or None.
+
+    Refused are names that upstream takes and then cannot dispatch: of light queues and others mixed, for which no queue
+    gets a unit, and such as no directory can have, at which its dispatch of all topics stands still (D9).
+    """
+    light = [name for name in listed if name.startswith(LMQ_PREFIX)]
+    if not config.enable_lmq or not light:
+        return None
+    if len(light) < len(listed):
+        return ILLEGAL
+    return ILLEGAL if any("/" not in name and path_name(java_encode(name)) is None for name in light) else None
+
+
+def taken(
+    message: Message, properties: bytes, hosts: bytes, topic: Topic, config: StoreConfig, light: Callable[[str], Topic]
+) -> Taken | PutMessageStatus:
+    """The offsets that a message takes whose properties begin with INNER_ or that is an inner batch.
+
+    Args:
+        message, properties, hosts, topic: checked; as CommitLog.append has them.
+        config: of the store.
+        light: the topic of a light queue by its name.
+
+    Returns:
+        The offsets; or a status, if the record became too large by them.
+
+    Thread: the one that holds the put lock.
+    """
+    place = topic.places.get(message.queue_id)
+    offset, count = place.next if place is not None else 0, 1
+    pairs = names.parse_bytes(properties)
+    listed = light_names(message, properties, config)
+    nexts: list[tuple[Topic, int, int]] = []
+    if message.sys_flag & INNER_BATCH:
+        count = java_int(pairs.get(names.INNER_NUM, ""), 16) or 1
+        pairs[names.INNER_BASE] = str(offset)
+    if listed:
+        offsets = []
+        for name in listed:
+            if config.enable_lmq and name.startswith(LMQ_PREFIX):
+                queue = light(name)
+                found = queue.places.get(0)
+                nexts.append((queue, 0, (found.next if found is not None else 0) + 1))
+            offsets.append(str(nexts[-1][2] - 1) if nexts else "")
+        pairs[names.INNER_MULTI_QUEUE_OFFSET] = ",".join(offsets)
+    if listed or message.sys_flag & INNER_BATCH:
+        properties = names.encode(names.java_order(pairs))
+    extra = CRC_PROPERTY_SIZE if config.enabled_append_prop_crc else 0
+    if len(properties) + extra > MAX_PROPERTIES:
+        return ILLEGAL if listed else PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
+    if listed and record_size(message.body, topic.raw, properties, hosts, config) > config.max_message_size:
+        return ILLEGAL  # of such a message upstream measures the whole record
+    return Taken(offset, properties, ((topic, message.queue_id, offset + count), *nexts))

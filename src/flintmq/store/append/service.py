@@ -1,0 +1,184 @@
+"""What a put is besides its record: refused, appended, waited for, counted. `message_store` offers it to users."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
+from types import ModuleType
+from typing import Any, Protocol
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format.index import PEER_533
+from flintmq.kernels.fast_append import Appender
+from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutResult
+from flintmq.store.append.batch import put_batch
+from flintmq.store.append.columns import put_columns
+from flintmq.store.append.commit_log import CommitLog
+from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.flush import FlushService, unflushed
+from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.stats import Counters
+
+OK = PutMessageStatus.PUT_OK
+
+
+class Follows(Protocol):
+    """Whatever takes records after the puts; store/services/dispatch_service.py does.
+
+    Attributes:
+        needs_wake: whether somebody who puts has to call `wake`.
+    """
+
+    needs_wake: bool
+
+    def wake(self, size: int = 0) -> None:
+        """Something was put: `size` bytes, if many."""
+
+
+class Puts:
+    """Puts into one store.
+
+    Args:
+        config: of the store.
+        log, flush, dispatch: its parts.
+        commits: its transient pool's committer, if it has one.
+        poison, counters: of the store.
+        peer: whose batches, "5.3.3", "5.4.0" or "5.5.0".
+
+    Thread: any.
+    """
+
+    def __init__(
+        self,
+        config: StoreConfig,
+        log: CommitLog,
+        flush: FlushService,
+        commits: CommitService | None,
+        dispatch: Follows,
+        poison: Poison,
+        counters: Counters,
+        peer: str = PEER_533,
+    ) -> None:
+        self.config, self.log, self.flush, self.commits, self.dispatch = config, log, flush, commits, dispatch
+        self.poison, self.counters, self.peer = poison, counters, peer
+        self._async: ModuleType | None = None
+
+    def put(self, message: Message) -> PutResult:
+        """One message; returns when its flushDiskType has been kept."""
+        result = self._append(message)
+        if result.status is not OK:
+            return result
+        if self.flush.sync and message.wait:
+            return self.wait_flushed(result)
+        self._carry_on()
+        return result
+
+    def wait_flushed(self, result: PutResult) -> PutResult:
+        """The answer to a message that is stored, once it is on disk or nobody can tell."""
+        done = self.flush.wait_flushed(result.physical_offset + result.size)
+        return result if done else self._unflushed(result)
+
+    def put_many(self, messages: list[Message], until_refused: bool, delivered: bool) -> list[PutResult]:
+        """Messages in order, with one wait for the disk at the end."""
+
+        def append(many: list[Message]) -> list[PutResult]:
+            return self.log.put_many(many, until_refused, delivered)
+
+        return self._settled(messages, self._append_all(messages, append))
+
+    def put_batch(self, messages: list[Message], shared: Mapping[str, str] | None) -> list[PutResult]:
+        """A batch, all or none, with one wait for the disk at the end."""
+
+        def append(batch: list[Message]) -> list[PutResult]:
+            return put_batch(self.log, batch, shared, self.peer)
+
+        return self._settled(messages, self._append_all(messages, append)) if messages else []
+
+    def _settled(self, messages: list[Message], results: list[PutResult]) -> list[PutResult]:
+        """The results of messages that were appended, after the wait for the disk."""
+        stored = [r for r in results if r.status is OK]
+        if not stored:
+            return results
+        if not (self.flush.sync and any(message.wait for message in messages)):
+            self._carry_on()
+        elif not self.flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
+            results = [self._unflushed(r) if r.status is OK else r for r in results]
+        return results
+
+    def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
+        """Arrow columns, with one wait for the disk at the end."""
+        refusal = self._refusal()
+        result = put_columns(self.log, topic, batch) if refusal is None else ColumnsResult(refusal)
+        if result.count and not self.flush.sync:
+            self._carry_on(result.end - result.physical_offset)
+        elif result.count and not self.flush.wait_flushed(result.end):
+            result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        if result.status is not OK:
+            self.counters.refused(result.status.name)
+        return result
+
+    def put_async(self, message: Message, quick: Appender | None) -> Awaitable[PutResult]:
+        """One message, appended now (by `quick`, if that can); an awaitable of its answer."""
+        if self._async is None:
+            from flintmq.store.append import async_puts  # asyncio is not loaded for those who do not use it
+
+            self._async = async_puts
+        loop = self._async.running_loop()  # before anything is stored
+        result = quick.put(message) if quick is not None else None
+        if result is None:
+            result = self._append(message)
+        stored = result.status is OK
+        waiting: Awaitable[PutResult]
+        if stored and self.flush.sync and message.wait:
+            end = result.physical_offset + result.size
+            waiting = self._async.flushed_future(self.flush, end, result, loop)
+        else:
+            if stored:
+                self._carry_on()
+            waiting = self._async.answered(result, loop)
+        return waiting
+
+    def _append(self, message: Message) -> PutResult:
+        """The message in the log, or why not."""
+        refusal = self._refusal()
+        result = self.log.put(message) if refusal is None else PutResult(refusal)
+        if result.status is not OK:
+            self.counters.refused(result.status.name)
+        return result
+
+    def _append_all(
+        self, messages: list[Message], append: Callable[[list[Message]], list[PutResult]]
+    ) -> list[PutResult]:
+        """The messages in the log, or why not."""
+        refusal = self._refusal()
+        results = append(messages) if refusal is None else [PutResult(refusal) for _ in messages]
+        for result in results:
+            if result.status is not OK:
+                self.counters.refused(result.status.name)
+        return results
+
+    def _refusal(self) -> PutMessageStatus | None:
+        """Why nothing can be put now, if so."""
+        if self.poison or self.log.appender.refusing or self.config.broker_role == "SLAVE":
+            return PutMessageStatus.SERVICE_NOT_AVAILABLE
+        if self.log.slow.since and self.log.slow.busy(self.config.os_page_cache_busy_time_out_mills):
+            return PutMessageStatus.OS_PAGE_CACHE_BUSY
+        return None
+
+    def _unflushed(self, result: PutResult) -> PutResult:
+        late = unflushed(result)
+        self.counters.refused(late.status.name)
+        return late
+
+    def _carry_on(self, size: int = 0) -> None:
+        """Nobody waits for the disk: wake who takes the new records (`size` bytes, if many) from here."""
+        if self.flush.sync:
+            self.flush.wake()
+        elif self.commits is not None:
+            if self.commits.needs_wake:
+                self.commits.wake()
+        else:
+            if self.dispatch.needs_wake:
+                self.dispatch.wake(size)
+            if self.config.wake_flush_when_put_message:
+                self.flush.wake()

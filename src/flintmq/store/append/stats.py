@@ -1,0 +1,178 @@
+"""What a running store did and how far it is behind. Source: upstream StoreStatsService.
+
+Counting costs a put nothing: how many there were, and of which topic, is the difference of queue offsets and log
+positions between then and now. A put is timed only where it may wait, for a log file or for the disk; every other one
+takes microseconds and counts in the first bucket.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from bisect import bisect_left
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flintmq.storage.filesystem import Effects
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
+
+LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)  # upstream's buckets, but for the last
+_LIGHT = LMQ_PREFIX.encode()
+LABELS = (
+    "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s", "4~5s",
+    "5~10s", "10s~",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class StoreStats:
+    """A store's numbers since it was opened, at one moment.
+
+    Attributes:
+        seconds: since it was opened.
+        puts: messages that took a place in a queue (light queues, which share them, left out).
+        puts_refused: puts that were answered with another status than PUT_OK, by its name.
+        put_bytes: bytes of log they filled, unused ends of files included.
+        puts_by_topic: the puts of each topic.
+        put_times: how many puts took how long, by upstream's labels.
+        longest_in_lock_ms: the longest that one put kept all others waiting.
+        gets_found, gets_missed: calls of `get` that gave messages, and that gave none.
+        messages_got: messages that they gave.
+        commit_behind_bytes: put, and in no file yet (transient pool).
+        flush_behind_bytes: put, and not on disk.
+        dispatch_behind_bytes: confirmed, and not in queues and index.
+        log_bytes: between the first and the last byte of the log.
+        pool_buffers_free: buffers of the transient pool that may be borrowed; -1 without a pool.
+        memory_bytes: of the process, without mapped files; 0 where the system does not tell.
+        mapped_bytes: pages of mapped files that are in the process's memory.
+        mapped_files: files of the log that are mapped now.
+        mapped_virtual_bytes: what they take of the address space, whether in memory or not.
+    """
+
+    seconds: float
+    puts: int
+    puts_refused: dict[str, int]
+    put_bytes: int
+    puts_by_topic: dict[str, int]
+    put_times: dict[str, int]
+    longest_in_lock_ms: int
+    gets_found: int
+    gets_missed: int
+    messages_got: int
+    commit_behind_bytes: int
+    flush_behind_bytes: int
+    dispatch_behind_bytes: int
+    log_bytes: int
+    pool_buffers_free: int
+    memory_bytes: int
+    mapped_bytes: int
+    mapped_files: int = 0
+    mapped_virtual_bytes: int = 0
+
+    @property
+    def put_average_size(self) -> float:
+        """Bytes of log a message."""
+        return self.put_bytes / self.puts if self.puts else 0.0
+
+
+@dataclass
+class Times:
+    """How many waits took how long.
+
+    Thread: any.
+    """
+
+    counts: list[int] = field(default_factory=lambda: [0] * len(LABELS))
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, seconds: float) -> None:
+        """One more wait, in whole milliseconds as upstream counts."""
+        bucket = bisect_left(LIMITS_MS, int(seconds * 1000))
+        with self._lock:
+            self.counts[bucket] += 1
+
+    def add_all(self, seconds: list[float]) -> None:
+        """A group of waits, longest first: mostly all of them belong to one bucket."""
+        if not seconds:
+            return
+        first, last = (bisect_left(LIMITS_MS, int(seconds[n] * 1000)) for n in (0, -1))
+        if first != last:
+            for one in seconds:
+                self.add(one)
+            return
+        with self._lock:
+            self.counts[first] += len(seconds)
+
+
+class Counters:
+    """What positions do not tell.
+
+    Args:
+        next_offsets: (topic, queue id) -> next queue offset, as it stands when the store opens.
+        end: the log's end then.
+        effects: the clock.
+
+    Thread: any.
+    """
+
+    def __init__(self, next_offsets: Mapping[tuple[bytes, int], int], end: int, effects: Effects) -> None:
+        self._effects, self._opened = effects, effects.monotonic()
+        self._offsets, self._end = dict(next_offsets), end
+        self._lock = threading.Lock()
+        self._refused: dict[str, int] = {}
+        self._found = self._missed = self._messages = 0
+
+    def refused(self, status: str) -> None:
+        """A put was answered with this status, which is not PUT_OK."""
+        with self._lock:
+            self._refused[status] = self._refused.get(status, 0) + 1
+
+    def got(self, messages: int) -> None:
+        """A get gave so many messages."""
+        with self._lock:
+            self._messages += messages
+            if messages:
+                self._found += 1
+            else:
+                self._missed += 1
+
+    def read(
+        self,
+        next_offsets: Mapping[tuple[bytes, int], int],
+        end: int,
+        times: Times,
+        *,
+        longest_in_lock_ms: int,
+        committed: int,
+        flushed: int,
+        dispatch_behind: int,
+        log_begin: int,
+        pool_buffers_free: int,
+        mapped: tuple[int, int] = (0, 0),
+    ) -> StoreStats:
+        """The numbers now. What is passed are the store's positions, as log offsets."""
+        topics: dict[str, int] = {}
+        for (topic, queue_id), offset in list(next_offsets.items()):  # list: in one step, while others put
+            count = offset - self._offsets.get((topic, queue_id), 0)
+            if count > 0 and not topic.startswith(_LIGHT):
+                name = topic.decode("utf-8", "replace")
+                topics[name] = topics.get(name, 0) + count
+        puts = sum(topics.values())
+        slow = times.counts[1:]
+        memory, resident = process_memory(self._effects)
+        with self._lock:
+            return StoreStats(
+                self._effects.monotonic() - self._opened, puts, dict(self._refused), end - self._end, topics,
+                dict(zip(LABELS, [max(puts - sum(slow), 0), *slow], strict=True)), longest_in_lock_ms,
+                self._found, self._missed, self._messages, max(end - committed, 0), max(end - flushed, 0),
+                dispatch_behind, end - log_begin, pool_buffers_free, memory, resident, *mapped,
+            )  # fmt: skip
+
+
+def process_memory(effects: Effects) -> tuple[int, int]:
+    """(bytes of this process's memory without mapped files, bytes of mapped files in it); zeros where Linux is not."""
+    if sys.platform != "linux":
+        return 0, 0
+    text = effects.read_proc("/proc/self/status")
+    found = {line.split(":")[0]: int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Rss")}
+    return found.get("RssAnon", 0), found.get("RssFile", 0) + found.get("RssShmem", 0)

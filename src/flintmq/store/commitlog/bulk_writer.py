@@ -1,0 +1,139 @@
+"""Writes commit log files of full size from rows of messages, where nobody reads yet: bulk loads and made stores."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Protocol
+
+from flintmq.errors import UsageError
+from flintmq.format.record import encode_blank
+from flintmq.kernels import encode
+
+BUFFER = 1 << 20
+
+
+class Rows(Protocol):
+    """Messages that can be written."""
+
+    def append(
+        self,
+        out: bytearray,
+        at: int,
+        file_end: int,
+        base: int,
+        first: int,
+        last: int,
+        *,
+        reserve: int,
+        max_size: int,
+        flags: int,
+    ) -> tuple[int, int, int]:
+        """Run kernels/encode over the rows first..last-1; arguments and answer are the kernel's."""
+
+
+class LogWriter:
+    """Appends to a commit log that begins with an empty file.
+
+    Args:
+        folders: directories of the log; a file that begins at offset o goes to number (o / file_size) mod their count
+            of the sorted ones, as upstream does.
+        file_size: bytes of each file.
+        begin: log offset of the first file.
+        max_size: largest record in bytes.
+        flags: of kernels/encode.
+        sync: make each file durable when it is left (its name is not).
+    """
+
+    def __init__(
+        self, folders: Sequence[str], file_size: int, begin: int, max_size: int, flags: int, *, sync: bool = False
+    ) -> None:
+        self.folders, self.file_size, self.max_size, self.flags = sorted(folders), file_size, max_size, flags
+        self.sync = sync
+        self.buffer = bytearray(BUFFER)
+        self.base = begin  # log offset of buffer[0]
+        self.at = 0
+        self.fd = -1
+        for folder in self.folders:
+            os.makedirs(folder, exist_ok=True)
+        self._next_file(begin)
+
+    @property
+    def end(self) -> int:
+        """Log offset behind the last record."""
+        return self.base + self.at
+
+    def append(self, rows: Rows, first: int, last: int, reserve: int = 0) -> None:
+        """Write rows first..last-1; `reserve` bytes of them must come into one file.
+
+        Raises:
+            UsageError: a row makes no record, or one that no file can hold.
+            OSError: the disk is full, or a file stands there already.
+        """
+        while first < last:
+            row, self.at, status = rows.append(
+                self.buffer,
+                self.at,
+                self.file_end - self.base,
+                self.base,
+                first,
+                last,
+                reserve=reserve,
+                max_size=min(self.max_size, self.file_size - 8),
+                flags=self.flags,
+            )
+            if status == encode.REFUSED or reserve > self.file_size - 8:
+                raise UsageError(f"message {row} makes no record that a log file of {self.file_size} bytes can hold")
+            if row > first:
+                first, reserve = row, 0
+            elif status == encode.ROOM and self.at == 0:
+                self.buffer = bytearray(2 * len(self.buffer))
+                continue
+            if status == encode.ROLL:
+                self._flush()
+                self._next_file(self.file_end)
+            elif status == encode.ROOM:
+                self._flush()
+
+    def spare(self) -> None:
+        """Make the file after the last, all zeros, as a running store has one."""
+        os.close(self._create(self.file_end))
+
+    def close(self, *, full: bool = False) -> None:
+        """Write out what is left; `full`: a blank record ends the last file, so that the log goes on in the next.
+
+        Raises:
+            OSError: the disk is full or fails.
+        """
+        self._flush()
+        if full:
+            os.pwrite(self.fd, encode_blank(self.file_end - self.base), self.base - (self.file_end - self.file_size))
+        self._close_file()
+
+    def _flush(self) -> None:
+        """Write the buffer into the file."""
+        view = memoryview(self.buffer)[: self.at]
+        position = self.base - (self.file_end - self.file_size)
+        while view:
+            count = os.pwrite(self.fd, view, position)
+            view, position = view[count:], position + count
+        self.base += self.at
+        self.at = 0
+
+    def _next_file(self, offset: int) -> None:
+        if self.fd >= 0:
+            self._close_file()
+        self.fd = self._create(offset)
+        self.base, self.file_end = offset, offset + self.file_size
+
+    def _close_file(self) -> None:
+        if self.sync:
+            os.fsync(self.fd)
+        os.close(self.fd)
+        self.fd = -1
+
+    def _create(self, offset: int) -> int:
+        folder = self.folders[offset // self.file_size % len(self.folders)]
+        fd = os.open(os.path.join(folder, f"{offset:020d}"), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        os.ftruncate(fd, self.file_size)
+        return fd

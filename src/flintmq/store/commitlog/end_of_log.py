@@ -1,0 +1,196 @@
+"""Where a log ends, and what the bytes there mean: one table.
+
+A walk stops at the first position p where neither a record nor a blank stands. What that means is decided here and
+nowhere else, from four facts:
+
+*   what **follows** p: nothing; only records older than the last good one; or records that are not older. A follower
+    is a record that counts, found by resynchronising (magic, own offset, full check) in this file or a later one;
+*   whether the store **stopped cleanly** (there is no `abort` file);
+*   whether p lies below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void when it
+    holds another time than the checkpoint, as after RocketMQ wrote), else the end of the last record, older ones
+    behind p left out, whose store time is strictly below the checkpoint's `physicMsgTimestamp`;
+*   whether the bad place holds **zeros**: at p itself, and up to a 512-byte boundary (a sector that never was written);
+    after a power cut, which `abort` tells by the boot that it names, any byte above M may be missing, zeros or not.
+
+| follows           | stopped cleanly            | unclean, p < M | unclean, p >= M                                  |
+|-------------------|----------------------------|----------------|--------------------------------------------------|
+| nothing           | end (zeros) or noted tail; | damage         | end (zeros) or torn tail                         |
+|                   | damage if below our mark   |                |                                                  |
+| only older ones   | stale tail                 | damage         | stale tail                                       |
+| ones not older    | damage                     | damage         | unordered write-back if a sector is zero;        |
+|                   |                            |                | or the power was cut; else damage                |
+
+A walk that runs out of files below M is damage too, clean or not: files are lost (`told_beyond`). There the position
+counts at which the walk arrived, as a mark may stand behind a blank; and without a mark of our own, the log must hold a
+record that is as young as the checkpoint's time. Files that are missing at the begin are expired ones.
+
+One cell is stricter than the rule it comes from: below a valid `flintmq.mark` a stale tail is damage after a clean
+stop too, because FlintMQ zeroes what it cuts and so never leaves one.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import Enum
+
+from flintmq.errors import FormatError
+from flintmq.format import checkpoint, flintmq_mark, index
+from flintmq.format.flintmq_mark import Indexed
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.lock import is_live
+from flintmq.store.layout.small_files import abort_is_flintmq_s, power_was_cut
+
+SECTOR = 512
+LOST = "the log's end is missing"
+LOST_ADVICE = "bring the files back (is the log's disk mounted? is storePathCommitLog right?), or go on without them: "
+ACCEPT = "`flintmq recover STORE --accept-lost-log`"
+GO_ON = f"{ACCEPT}, or `flintmq salvage STORE --in-place`"
+READ_ON = "--skip-damage (failOnDataLoss=false)"
+
+
+class Follows(Enum):
+    """What stands behind the place where a walk stopped."""
+
+    NOTHING = "nothing"
+    OLDER = "only older records"
+    NOT_OLDER = "records not older"
+
+
+class Verdict(Enum):
+    """What the place where a walk stopped is."""
+
+    END = "end of the log"
+    TORN_TAIL = "torn tail"
+    STALE_TAIL = "stale tail"
+    UNORDERED = "unordered write-back"
+    DAMAGE = "damage"
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What a store's small files say about its last stop.
+
+    Attributes:
+        clean: there is no `abort` file.
+        live: some process holds the store's lock now.
+        physic_time: the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown.
+        mark: flushed log offset from a valid `flintmq.mark`, else None.
+        dispatched: log offset below which all queue units are on disk, as the same file says; -1 if it says nothing.
+        indexed: the same of the key index; None if it says nothing. Neither counts after an unclean stop of RocketMQ.
+        latest: the youngest store time in ms that the checkpoint has; 0 if unknown.
+        named: of object storage: log offset of the record that the newest index file names last, else None.
+        power_cut: the machine was started again since the store ran.
+        zeros_end: of object storage: at this log offset and behind it zeros are the end of the log, and nobody reads
+            on for a record behind them. A disk tells its holes; from a server a gigabyte of zeros would be fetched.
+    """
+
+    clean: bool = True
+    live: bool = False
+    physic_time: int = 0
+    mark: int | None = None
+    latest: int = 0
+    dispatched: int = -1
+    indexed: Indexed | None = None
+    named: int | None = None
+    zeros_end: int | None = None
+    power_cut: bool = False
+
+
+def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, lost: bool) -> Verdict:
+    """The table above.
+
+    Args:
+        follows: what stands behind p.
+        clean: the store stopped cleanly.
+        below_mark: p < M.
+        own_mark: M comes from `flintmq.mark`.
+        zeros: the bytes at p are zeros.
+        lost: the bad place holds zeros up to a 512-byte boundary, or the power was cut.
+    """
+    if below_mark and (own_mark or not clean):
+        return Verdict.DAMAGE
+    if follows is Follows.NOTHING:
+        return Verdict.END if zeros else Verdict.TORN_TAIL
+    if follows is Follows.OLDER:
+        return Verdict.STALE_TAIL
+    return Verdict.UNORDERED if lost and not clean else Verdict.DAMAGE
+
+
+def told_beyond(facts: Facts, position: int, youngest: int) -> str:
+    """What tells that the log went on behind `position`, up to which there are files; empty if nothing does.
+
+    Args:
+        facts: of the small files.
+        position: log offset behind the last file's last record, or behind its blank.
+        youngest: largest store time in ms of the log's records; 0 without records.
+    """
+    if facts.mark is not None:
+        if facts.mark <= position:
+            return ""
+        return f"flintmq.mark says that it was flushed up to offset {facts.mark}, and there are files up to {position}"
+    if facts.physic_time <= youngest:
+        return ""
+    last = f"the youngest record there is is of {youngest}" if youngest else "there is no record"
+    return f"the checkpoint tells of a flushed record of {facts.physic_time} ms, and {last}"
+
+
+def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
+    """Whether the bad place holds a sector that never was written.
+
+    Args:
+        data: the bytes from the bad place on, to the next record that counts or as many as are at hand.
+        position: byte position in the file of data[0].
+
+    True if all bytes from `position` up to the next 512-byte boundary are zeros (four of them at least: no record
+    begins with so many, but the leading zeros of a size must not pass for a lost sector), or if any whole sector behind
+    it is.
+    """
+    data = bytes(data)
+    first = -position % SECTOR
+    if 4 <= first <= len(data) and not any(data[:first]):
+        return True
+    return any(not any(data[at : at + SECTOR]) for at in range(first, len(data) - SECTOR + 1, SECTOR))
+
+
+def read_facts(root: str, effects: Effects = REAL) -> Facts:
+    """Facts of the store at root: its `abort`, `checkpoint` and `flintmq.mark`, and whether it is live.
+
+    Missing or short files give the value "unknown". Nothing is written and no lock is taken.
+
+    Raises:
+        StoreAccessError: one of the files is there but cannot be read.
+    """
+    physic_time, latest, mark, dispatched, indexed = 0, 0, None, -1, None
+    with suppress(FormatError):  # a short checkpoint says nothing
+        data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.CHECKPOINT.size) or b""
+        known = checkpoint.decode(data)
+        physic_time = max(0, known.physic_timestamp)
+        latest = max(physic_time, known.logics_timestamp, known.index_timestamp)
+    with suppress(FormatError):  # nor does a mark that is missing or wrong
+        found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
+        if found.holds(physic_time) and found.flushed_offset >= 0:
+            mark, dispatched, indexed = found.flushed_offset, found.dispatched_offset, found.indexed
+    clean = effects.size(os.path.join(root, "abort")) is None
+    if not effects.remote:
+        live = not effects.holds_lock and is_live(root)
+        cut = not clean and power_was_cut(root, effects)
+        if not clean and not abort_is_flintmq_s(root, effects):  # queues and index may have been worked on since
+            dispatched, indexed = -1, None
+        return Facts(clean, live, physic_time, mark, latest, dispatched, indexed, power_cut=cut)
+    named = _last_named(root, effects)
+    zeros_end = max(mark or 0, 0 if named is None else named + 1)
+    return Facts(clean, False, physic_time, mark, latest, named=named, zeros_end=zeros_end)
+
+
+def _last_named(root: str, effects: Effects) -> int | None:
+    """Log offset of the record that the newest index file names last; None without index files."""
+    folder = os.path.join(root, "index")
+    for name in reversed(effects.listdir(folder)):
+        raw = effects.read_file(os.path.join(folder, name), index.HEADER.size) if index.NAME.fullmatch(name) else None
+        if raw is not None and len(raw) == index.HEADER.size:
+            header = index.HEADER.unpack(raw)
+            if header.next_item > 1:
+                return int(header.end_physical_offset)
+    return None

@@ -1,0 +1,157 @@
+"""The files of a commit log: one byte sequence, cut into files named by their first offset.
+
+Source: upstream MappedFileQueue, MultiPathMappedFileQueue; store format 2. Several directories may hold the files;
+their union, sorted by name, is the log.
+"""
+
+from __future__ import annotations
+
+import os
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from flintmq.storage.filesystem import REAL, Effects
+
+PIECE = 1 << 20  # bytes that are read at once
+
+NAME_DIGITS = 20
+LARGEST_OFFSET = 2**63 - 1
+# No record larger than this is believed unless maxMessageSize says so: what a reader may have to hold in memory.
+MAX_RECORD = 64 * 1024 * 1024
+RECORD_OVERHEAD = 64 * 1024  # what upstream allows a record beyond maxMessageSize
+
+
+@dataclass(frozen=True, slots=True)
+class LogFile:
+    """One file: its path, the log offset of its first byte, and the bytes it has."""
+
+    path: str
+    start: int
+    size: int
+
+
+def file_start(name: str) -> int | None:
+    """The offset that a file's name tells, or None for a name that no log file has."""
+    if len(name) != NAME_DIGITS or not name.isascii() or not name.isdigit():
+        return None
+    start = int(name)
+    return start if start <= LARGEST_OFFSET else None
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """The files that were there when they were listed. Make a new one to see files that came or went.
+
+    Attributes:
+        files: sorted by start.
+        file_size: bytes of one file: as given, else the size that most files have.
+        max_record: largest record in bytes that readers believe.
+        doubled: paths left out because another directory has a file of the same name.
+        directories: where they were looked for.
+        odd: what has the name of a log file and is a link or no regular file; sorted by start, sizes are 0.
+    """
+
+    files: tuple[LogFile, ...]
+    file_size: int
+    max_record: int
+    doubled: tuple[str, ...] = ()
+    effects: Effects = REAL
+    directories: tuple[str, ...] = ()
+    odd: tuple[LogFile, ...] = ()
+
+    @staticmethod
+    def discover(
+        directories: Sequence[str],
+        file_size: int | None = None,
+        max_message_size: int | None = None,
+        effects: Effects = REAL,
+    ) -> LogFiles:
+        """List the log files of these directories. One that would end beyond 64 bits is none.
+
+        Args:
+            directories: where log files lie; missing ones count as empty.
+            file_size: bytes of one file where known; otherwise the files tell.
+            max_message_size: RocketMQ's key, where the user gave it; otherwise records up to 64 MiB are believed.
+            effects: the disk.
+
+        Raises:
+            StoreAccessError: a directory may not be listed.
+        """
+        found: dict[int, LogFile] = {}
+        doubled, odd = [], []
+        for directory in directories:
+            for name in effects.listdir(directory):
+                start = file_start(name)
+                path = os.path.join(directory, name)
+                size = effects.size(path) if start is not None else None
+                if start is not None and size is None and name in effects.listdir(directory):  # not deleted just now
+                    odd.append(LogFile(path, start, 0))
+                if start is None or size is None or start + size > LARGEST_OFFSET:
+                    continue
+                if start in found:
+                    doubled.append(path)
+                else:
+                    found[start] = LogFile(path, start, size)
+        files = tuple(found[start] for start in sorted(found))
+        if file_size is None:
+            sizes = Counter(f.size for f in files if f.size)
+            file_size = sizes.most_common(1)[0][0] if sizes else 0
+        believed = MAX_RECORD if max_message_size is None else max_message_size + RECORD_OVERHEAD
+        strange = tuple(sorted(odd, key=lambda file: file.start))
+        return LogFiles(files, file_size, believed, tuple(doubled), effects, tuple(directories), strange)
+
+    @property
+    def min_offset(self) -> int:
+        """Log offset of the first byte; 0 without files."""
+        return self.files[0].start if self.files else 0
+
+    @property
+    def limit(self) -> int:
+        """Log offset behind the last byte of the last file; 0 without files."""
+        return self.files[-1].start + self.files[-1].size if self.files else 0
+
+    def index_of(self, offset: int) -> int | None:
+        """Number of the file that holds a log offset, or None."""
+        number = bisect_right(self.files, offset, key=lambda f: f.start) - 1
+        if number < 0 or offset >= self.files[number].start + self.files[number].size:
+            return None
+        return number
+
+    def path_of(self, start: int) -> str:
+        """Where the file that begins at this log offset belongs (upstream MultiPathMappedFileQueue)."""
+        folders = sorted(self.directories) or [os.path.dirname(file.path) for file in self.files[-1:]] or [""]
+        number = start // self.file_size if self.file_size else 0
+        return os.path.join(folders[number % len(folders)], f"{start:0{NAME_DIGITS}d}")
+
+    def came_since(self, offset: int) -> bool:
+        """Whether by now a file stands that begins at this log offset or later: others may write the log."""
+        return any(
+            (start := file_start(name)) is not None
+            and start >= offset
+            and self.effects.size(os.path.join(directory, name))
+            for directory in self.directories
+            for name in self.effects.listdir(directory)
+        )
+
+    def find(self, offset: int) -> LogFile | None:
+        """The file that holds a log offset, or None."""
+        number = self.index_of(offset)
+        return None if number is None else self.files[number]
+
+
+def has_data(file: LogFile, effects: Effects, position: int = 0) -> bool:
+    """Whether anything but zeros stands in a log file, from a position in it on.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    with effects.reading(file.path) as fd:
+        while (data := effects.next_data(fd, position)) is not None and data < file.size:
+            data = max(data, position)
+            piece = effects.pread(fd, min(PIECE, file.size - data), data)
+            if any(piece) or not piece:
+                return bool(piece)
+            position = data + len(piece)
+    return False

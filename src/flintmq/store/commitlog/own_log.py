@@ -1,0 +1,73 @@
+"""The newest records of a running store's own log, straight from its maps.
+
+The dispatcher follows the log with it: nothing is opened, nothing is copied, the arrays are used again. What is odd it
+leaves to `store/commitlog/walk.py`, which judges.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flintmq.kernels import walk as kernel
+from flintmq.storage.libc_memory import zeros
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.walk import MAX_ROWS, Piece
+
+PIECE_BYTES = 8 << 20
+
+
+class LogTail:
+    """The files of a log that this process writes.
+
+    Args:
+        files: the mapped files.
+
+    Attributes:
+        position: log offset behind what the last walk gave.
+
+    Thread: one walk at a time.
+    """
+
+    def __init__(self, files: MappedFileQueue) -> None:
+        self.files = files
+        self.position = 0
+        self._positions = zeros("q", MAX_ROWS)
+
+    def pieces(self, begin: int, end: int) -> Iterator[Piece]:
+        """Records from log offset `begin` on, which lies at one, up to `end`, below which everything is written.
+
+        Ends early where no record stands; checksums are not compared. A piece is valid until the next one is taken.
+        """
+        self.position = begin
+        while self.position < end:
+            file = self.files.find(self.position)
+            if file is None or not file.hold():
+                return
+            try:
+                at, until = self.position - file.start, min(end - file.start, file.size)
+                count, stop, reason, _ = kernel.walk(
+                    file.view,
+                    at,
+                    until,
+                    file.size,
+                    min(until, at + PIECE_BYTES),
+                    file.start,
+                    0,
+                    file.size,
+                    0,
+                    self._positions,
+                )
+                if count:
+                    own = LogFile(file.path, file.start, file.size)
+                    yield Piece(file.view, file.start, self._positions, count, stop, own)
+            finally:
+                file.release()
+            if not count and reason != kernel.BLANK:
+                return
+            self.position = file.start + (file.size if reason == kernel.BLANK else stop)
+
+    def listed(self) -> LogFiles:
+        """The same files for a walk that judges."""
+        files = tuple(LogFile(f.path, f.start, f.size) for f in self.files.files)
+        return LogFiles(files, self.files.file_size, self.files.file_size, (), self.files.effects)

@@ -1,0 +1,238 @@
+"""Which records a scan gives: topics, queues, queue offsets, store time, tags.
+
+A predicate is tried on the record's bytes, so that nothing of an unwanted record is decoded or copied. What it means
+is said by texts as Java decodes them; the kernel keeps a table of the topics that were judged, and asks about others.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from flintmq.errors import UsageError
+from flintmq.format.text import java_decode
+from flintmq.kernels import select as kernel
+from flintmq.message import StoredMessage, stored_message
+from flintmq.store.commitlog.walk import Piece
+
+LEAST, MOST = -(2**63), 2**63 - 1
+
+QueueRange = tuple[str, int, int, int]
+"""Topic, queue id, least queue offset, queue offset to stop before."""
+
+
+@dataclass(frozen=True)
+class Predicate:
+    """What is wanted; every part that is None lets everything pass, and a record must pass all parts.
+
+    Attributes:
+        topics: names of topics.
+        topic_pattern: a regular expression that the whole name of a topic matches.
+        queue_ids: queues with these ids, of any topic.
+        queues: these queues only: pairs of a topic and a queue id.
+        offsets: of these queues, only queue offsets in a range (least, and the one to stop before); others are not
+            touched by it. A record's place is its own queue offset, an inner batch's that of its first message.
+        since: least store time in ms.
+        until: store time in ms to stop before.
+        tags: the property TAGS is one of these; records without it are not wanted.
+    """
+
+    topics: frozenset[str] | None = None
+    topic_pattern: str | None = None
+    queue_ids: frozenset[int] | None = None
+    queues: frozenset[tuple[str, int]] | None = None
+    offsets: tuple[QueueRange, ...] = ()
+    since: int | None = None
+    until: int | None = None
+    tags: frozenset[str] | None = None
+
+    def __post_init__(self) -> None:
+        """Raise UsageError for a pattern that is no regular expression, or bounds that do not fit 64 bits."""
+        numbers = [self.since, self.until] + [number for _, _, *ends in self.offsets for number in ends]
+        if any(number is not None and not LEAST <= number <= MOST for number in numbers):
+            raise UsageError("times and queue offsets must fit 64 bits")
+        try:
+            re.compile(self.topic_pattern or "")
+        except (re.error, OverflowError, RecursionError) as error:
+            raise UsageError(f"{self.topic_pattern!r:.80} is no regular expression ({error})") from None
+
+    @property
+    def everything(self) -> bool:
+        """Whether no record can be unwanted."""
+        return self == Predicate()
+
+    @cached_property
+    def _pattern(self) -> re.Pattern[str] | None:
+        return None if self.topic_pattern is None else re.compile(self.topic_pattern)
+
+    @property
+    def asks_topics(self) -> bool:
+        """Whether the topic or the queue of a record matters."""
+        parts = (self.topics, self.topic_pattern, self.queue_ids, self.queues)
+        return bool(self.offsets) or any(part is not None for part in parts)
+
+    @cached_property
+    def named_topics(self) -> frozenset[str] | None:
+        """The only topics that can pass, if they are told by name."""
+        named = [names for names in (self.topics, _topics_of(self.queues)) if names is not None]
+        return None if self._pattern is not None or not named else frozenset.intersection(*named)
+
+    def rules(self, topic: str) -> list[tuple[int, int, int]] | None:
+        """What is wanted of a topic: (queue id or ANY_QUEUE, least offset, offset to stop before); None: nothing."""
+        if self.topics is not None and topic not in self.topics:
+            return None
+        if self._pattern is not None and not self._pattern.fullmatch(topic):
+            return None
+        ranges = {queue: (least, stop) for name, queue, least, stop in self.offsets if name == topic}
+        if self.queues is not None:
+            ids = {queue for name, queue in self.queues if name == topic}
+            ids = ids if self.queue_ids is None else ids & self.queue_ids
+        elif self.queue_ids is not None:
+            ids = set(self.queue_ids)
+        else:
+            return [(queue, *ends) for queue, ends in ranges.items()] + [(kernel.ANY_QUEUE, LEAST, MOST)]
+        return [(queue, *ranges.get(queue, (LEAST, MOST))) for queue in sorted(ids)] or None
+
+    def wants(self, message: StoredMessage) -> bool:
+        """The same said of a decoded message: slow, clear, what the kernel is compared with."""
+        time = message.store_timestamp
+        if (self.since is not None and time < self.since) or (self.until is not None and time >= self.until):
+            return False
+        for queue, least, stop in self.rules(message.topic) or ():
+            if queue in (message.queue_id, kernel.ANY_QUEUE):
+                return least <= message.queue_offset < stop and (self.tags is None or message.tags in self.tags)
+        return False
+
+
+def _topics_of(queues: frozenset[tuple[str, int]] | None) -> frozenset[str] | None:
+    return None if queues is None else frozenset(topic for topic, _ in queues)
+
+
+@dataclass
+class _Texts:
+    """Byte strings with verdicts, as the kernel looks them up."""
+
+    closed: bool = False
+    verdicts: dict[bytes, int] = field(default_factory=dict)
+    table: array[int] = field(default_factory=lambda: array("q", (0, kernel.FREE, 0)))
+    arena: bytearray = field(default_factory=lambda: bytearray(1))
+
+    def add(self, text: bytes, verdict: int) -> None:
+        """Take a verdict. An open table that has grown large begins anew: it only saves asking twice."""
+        if len(self.verdicts) >= _MOST_TEXTS and not self.closed:
+            self.verdicts.clear()
+        self.verdicts[text] = verdict
+        slots = len(self.table) // kernel.ENTRY
+        if len(self.verdicts) == 1 or 2 * len(self.verdicts) > slots:
+            self._rebuild(4 * len(self.verdicts))
+        else:
+            self._place(text, verdict)
+
+    def _rebuild(self, least: int) -> None:
+        slots = 1 << max(4, (least - 1).bit_length())
+        self.table = array("q", (0, kernel.FREE, 0)) * slots
+        self.arena = bytearray(1)
+        for text, verdict in self.verdicts.items():
+            self._place(text, verdict)
+
+    def _place(self, text: bytes, verdict: int) -> None:
+        slots = len(self.table) // kernel.ENTRY
+        spot = kernel.slot_of(text, slots)
+        while self.table[kernel.ENTRY * spot + 1] != kernel.FREE:
+            spot = (spot + 1) % slots
+        self.table[kernel.ENTRY * spot : kernel.ENTRY * (spot + 1)] = array("q", (len(self.arena), len(text), verdict))
+        self.arena += text
+
+
+_MOST_TEXTS = 4096  # of an open table
+_MOST_RULES = 65_536  # for an open table
+
+
+class Selector:
+    """Tries a predicate on pieces.
+
+    Args:
+        predicate: what is wanted.
+
+    Thread: one selector belongs to one thread.
+    """
+
+    def __init__(self, predicate: Predicate) -> None:
+        self.predicate = predicate
+        self._rules = array("q", (kernel.END, 0, 0))
+        self._topics, self._tags = _Texts(), _Texts()
+        topic_mode = self._fill_topics() if predicate.asks_topics else 0
+        self._tags.closed = True
+        for tag in _encoded(predicate.tags or ()):
+            self._tags.add(tag, 0)
+        tag_mode = int(predicate.tags is not None)
+        since = LEAST if predicate.since is None else predicate.since
+        until = MOST if predicate.until is None else predicate.until - 1 if predicate.until > LEAST else LEAST
+        if predicate.until is not None and predicate.until <= since:
+            since, until = MOST, LEAST  # nothing
+        self._query = array("q", (since, until, topic_mode, tag_mode))
+
+    def _fill_topics(self) -> int:
+        """Take topics that are told by name; 2: no others can be wanted, 1: others are asked about."""
+        named = self.predicate.named_topics
+        if named is None or any("\ufffd" in topic for topic in named):
+            return 1  # U+FFFD may stand for bytes that nobody can list
+        self._topics.closed = True
+        for raw in _encoded(named):
+            self._topics.add(raw, self._judge_topic(raw))
+        return 2
+
+    def _judge_topic(self, raw: bytes) -> int:
+        rules = self.predicate.rules(java_decode(raw))
+        if rules is None:
+            return kernel.UNWANTED
+        if len(self._rules) > kernel.RULE * _MOST_RULES and not self._topics.closed:
+            self._topics.verdicts.clear()
+            del self._rules[kernel.RULE :]
+        begin = len(self._rules)
+        for rule in (*rules, (kernel.END, 0, 0)):
+            self._rules.extend(rule)
+        return begin
+
+    def select(self, piece: Piece) -> int:
+        """Move the positions of wanted records to the front of piece.positions; returns how many there are."""
+        if self.predicate.everything:
+            return piece.count
+        read = kept = 0
+        topics, tags = self._topics, self._tags
+        while True:
+            read, kept, why = kernel.select(
+                piece.data,
+                piece.positions,
+                read,
+                kept,
+                piece.count,
+                self._query,
+                topics.table,
+                topics.arena,
+                self._rules,
+                tags.table,
+                tags.arena,
+            )
+            if why == kernel.DONE:
+                return kept
+            message = stored_message(piece.data, piece.positions[read])
+            if why == kernel.TOPIC:
+                raw = bytes(message.fields.topic)
+                topics.add(raw, self._judge_topic(raw))
+            else:
+                if message.tags in (self.predicate.tags or ()):
+                    piece.positions[kept] = piece.positions[read]
+                    kept += 1
+                read += 1
+
+
+def _encoded(texts: Iterable[str]) -> list[bytes]:
+    """The texts as UTF-8. Those with a lone surrogate are left out: no decoded text has one."""
+    return [text.encode() for text in texts if not _SURROGATE.search(text)]
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")

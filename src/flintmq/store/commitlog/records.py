@@ -1,0 +1,96 @@
+"""One record at a time, by its place in the log: read again and checked in full, whoever named the place."""
+
+from __future__ import annotations
+
+from array import array
+from typing import Self
+
+from flintmq.kernels import walk as kernel
+from flintmq.message import StoredMessage, stored_message
+from flintmq.store.commitlog.files import LogFile, LogFiles
+
+FIRST_READ = 4096
+
+
+def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> StoredMessage | None:
+    """The record that counts at this log offset, or None.
+
+    Magic, size, lengths, the record's own offset and its checksums are compared. The place may come from anywhere: a
+    queue unit, an index item, a message id.
+
+    Args:
+        log: the files.
+        physical_offset: where it should begin.
+        end: log offset behind which nothing counts; None for no such bound.
+
+    Raises:
+        StoreAccessError: the file may not be read.
+
+    Thread: any.
+    """
+    with RecordReader(log) as records:
+        return records.at(physical_offset, end)
+
+
+class RecordReader:
+    """Reads records as `record_at` does, for the length of a `with` block; the log file read last stays open.
+
+    Thread: one.
+    """
+
+    def __init__(self, log: LogFiles) -> None:
+        self.log = log
+        self._file: LogFile | None = None
+        self._fd = -1
+
+    def __enter__(self) -> Self:
+        """Itself."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the file."""
+        self._file = None
+        if self._fd >= 0:
+            self.log.effects.close(self._fd)
+            self._fd = -1
+
+    def at(self, physical_offset: int, end: int | None = None) -> StoredMessage | None:
+        """`record_at` of this log."""
+        log = self.log
+        file = log.find(physical_offset) if physical_offset >= 0 else None
+        if file is None:
+            return None
+        at = physical_offset - file.start
+        try:
+            fd = self._open(file)
+        except FileNotFoundError:
+            return None
+        size = log.effects.size_of(fd)
+        if size <= at:
+            return None  # the file is shorter than it was
+        data = log.effects.pread(fd, FIRST_READ, at)
+        count, reason = _check(log, data, size - at, physical_offset)
+        if reason == kernel.MORE and not count and len(data) == FIRST_READ:
+            # The kernel has bounded the size by the file and by the largest record.
+            data = log.effects.pread(fd, int.from_bytes(data[:4], "big"), at)
+            count, _ = _check(log, data, size - at, physical_offset)
+        if not count:
+            return None
+        message = stored_message(data, 0)
+        return message if end is None or physical_offset + message.size <= end else None
+
+    def _open(self, file: LogFile) -> int:
+        if file is not self._file:
+            self.__exit__()
+            self._fd = self.log.effects.open_read(file.path)
+            self._file = file
+        return self._fd
+
+
+def _check(log: LogFiles, data: bytes, file_end: int, physical_offset: int) -> tuple[int, int]:
+    """(1 if a record that counts stands at data[0] else 0, why the kernel stopped)."""
+    positions = array("q", [0])
+    count, _, reason, _ = kernel.walk(
+        data, 0, len(data), file_end, 1, physical_offset, 0, log.max_record, kernel.CHECK_CRC, positions
+    )
+    return count, reason

@@ -1,0 +1,169 @@
+"""Find the next record that counts, anywhere behind a place that does not hold one.
+
+Holes of sparse files are stepped over, so that looking through the unwritten gigabyte behind the end costs nothing.
+Windows are searched, small ones first (the next record is mostly near), then of up to one MiB; a header at a window's
+end whose record goes on behind it is read whole. What that may cost on hostile bytes (many headers, each naming a huge
+record that then fails its checksum) is bounded by an Effort.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator
+
+from flintmq.kernels import walk as kernel
+from flintmq.store.commitlog.files import LogFile, LogFiles
+
+WINDOW = 1 << 20
+FIRST_WINDOW = 1 << 13
+OVERLAP = 112  # a header up to the body length
+MODEST_RECORD = 1 << 16
+SPARE_EFFORT = 64 << 20  # bytes read for failed large candidates that are forgiven
+_STORE_TIME = struct.Struct(">q")
+
+
+class Effort:
+    """What may be read for large records that do not count after all, so that hostile bytes never cost the square.
+
+    A walk and its searches share one. Once more has been read for failed records than was walked and searched (and a
+    spare 64 MiB), records larger than 64 KiB are not believed until that much has been passed again.
+    """
+
+    def __init__(self) -> None:
+        self.owed = -SPARE_EFFORT
+
+    def passed(self, count: int) -> None:
+        """So many bytes of log were walked or searched."""
+        self.owed -= count
+
+    def failed(self, count: int) -> None:
+        """So many bytes were read for a record that does not count."""
+        self.owed += count
+
+    def largest(self, max_record: int) -> int:
+        """Bytes of the largest record that is worth reading now."""
+        return max_record if self.owed <= 0 else min(max_record, MODEST_RECORD)
+
+
+def next_record(log: LogFiles, offset: int, until: int | None = None, effort: Effort | None = None) -> int | None:
+    """Log offset of the first record that counts and starts at `offset` or later (and before `until`), or None.
+
+    Files that vanish meanwhile are passed over.
+
+    Args:
+        effort: shared by searches that belong together; None for one by itself.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    effort = effort or Effort()
+    first = max(bisect_right(log.files, offset, key=lambda file: file.start) - 1, 0)
+    for number in range(first, len(log.files)):
+        file = log.files[number]
+        if file.start + file.size <= offset:
+            continue
+        if until is not None and file.start >= until:
+            return None
+        found = _in_file(log, file, max(offset, file.start), until, effort)
+        if found is not None:
+            return found if until is None or found < until else None
+    return None
+
+
+def first_record(log: LogFiles, offset: int) -> int:
+    """Where a split that begins at `offset` has its first record: the boundary on which neighbouring splits agree.
+
+    The first byte of a file always begins a record. Elsewhere it is the first record that counts at `offset` or
+    later in the same file, else the end of that file.
+    """
+    file = log.find(offset)
+    if file is None or offset == file.start:
+        return offset
+    found = _in_file(log, file, offset, None, Effort())
+    return file.start + file.size if found is None else found
+
+
+def _in_file(log: LogFiles, file: LogFile, offset: int, until: int | None, effort: Effort) -> int | None:
+    try:
+        fd = log.effects.open_read(file.path)
+    except FileNotFoundError:
+        return None
+    try:
+        size = log.effects.size_of(fd)
+        stop = size if until is None else min(size, until - file.start)
+        return _Search(log, fd, file.start, size, effort).run(offset - file.start, stop)
+    finally:
+        log.effects.close(fd)
+
+
+class _Search:
+    """One search in one open file. Positions are file positions."""
+
+    def __init__(self, log: LogFiles, fd: int, start: int, size: int, effort: Effort) -> None:
+        self.log, self.fd, self.start, self.size, self.effort = log, fd, start, size, effort
+        self.window = bytearray(FIRST_WINDOW)
+
+    def run(self, position: int, stop: int) -> int | None:
+        """Log offset of the first record at `position` or later, or None; one at `stop` or later may be left out."""
+        effects = self.log.effects
+        while self.size - position >= 8 and position < stop:
+            data = effects.next_data(self.fd, position)
+            if data is None:
+                return None
+            position = max(position, data - 8)  # a header may begin just before the data does
+            got = effects.pread_into(self.fd, memoryview(self.window), position)
+            self.effort.passed(got)
+            if got < 8:
+                return None
+            at, grow = 0, 4 * len(self.window)
+            while True:
+                largest = self.effort.largest(self.log.max_record)
+                at, reason = kernel.resync(self.window, at, got, self.size - position, self.start + position, largest)
+                if reason == kernel.END:
+                    return self.start + position + at
+                if reason == kernel.NOTHING:
+                    break
+                if got - at < min(OVERLAP, self.size - position - at) and at > 0:
+                    break  # the header itself is cut: the next window begins with it
+                if self._whole(position + at):
+                    return self.start + position + at
+                at += 1
+                if len(self.window) < WINDOW:
+                    grow = WINDOW  # hold such records in the window from now on
+                    break
+            position += max(at, 1)
+            if len(self.window) < WINDOW:
+                self.window = bytearray(grow)
+        return None
+
+    def _whole(self, position: int) -> bool:
+        """Whether the record counts whose header stands at `position` and which no window holds."""
+        head = self.log.effects.pread(self.fd, 4, position)
+        size = int.from_bytes(head, "big")
+        if size > self.effort.largest(self.log.max_record):
+            return False
+        data = bytearray(size)
+        got = self.log.effects.pread_into(self.fd, memoryview(data), position)
+        positions = memoryview(bytearray(8)).cast("q")
+        count, _, _, _ = kernel.walk(
+            data,
+            0,
+            got,
+            self.size - position,
+            1,
+            self.start + position,
+            0,
+            self.log.max_record,
+            kernel.CHECK_CRC,
+            positions,
+        )
+        if not count:
+            self.effort.failed(size)
+        return bool(count)
+
+
+def store_times(data: memoryview, positions: memoryview, count: int) -> Iterator[int]:
+    """Store time in ms of each of these validated records."""
+    for at in positions[:count]:
+        yield _STORE_TIME.unpack_from(data, at + (68 if data[at + 39] & 16 else 56))[0]

@@ -1,0 +1,181 @@
+"""A store's log as it was at one moment: its files, what the small files say, and where it ends.
+
+Views hold one and replace it when they are refreshed; nobody changes it. What costs something is worked out when it is
+first asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cached_property
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FormatError
+from flintmq.format import checkpoint
+from flintmq.message import StoredMessage
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.records import RecordReader, record_at
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.walk import LogEnd, find_end
+from flintmq.store.layout import directories as store_directories
+from flintmq.store.layout.config_reader import BrokerConfig, read_config
+
+Stamp = tuple[tuple[int, int], ...]
+"""Of the files of config/: time of the last change in ms, and size."""
+
+FRESH_MS = 2000  # a file changed so recently may change again without a trace in its time and size
+REPLAY_MARGIN_MS = 3000  # an abnormal start of RocketMQ goes this much further back than the checkpoint says
+
+
+def list_log(root: str, config: StoreConfig, effects: Effects = REAL) -> LogFiles:
+    """The files of a store's log, over all its directories, with what the configuration gives.
+
+    Raises:
+        NotAStoreError: a directory that a key names does not exist.
+        StoreAccessError: a directory may not be listed.
+    """
+    directories = [directory.path for directory in store_directories.log_directories(root, config, effects)]
+    given = config.given
+    return LogFiles.discover(
+        directories,
+        config.mapped_file_size_commit_log if "mappedFileSizeCommitLog" in given else None,
+        config.max_message_size if "maxMessageSize" in given else None,
+        effects,
+    )
+
+
+class Snapshot:
+    """The log of the store at `root`, now.
+
+    Args:
+        root: as store_directories.open_root gives it.
+        config: the keys that are known.
+        before: an earlier snapshot of the same store; the search for the log's end goes on where it ended.
+        effects: the disk.
+
+    Attributes:
+        log: the log's files.
+        facts: what `abort`, `checkpoint`, `flintmq.mark` and the lock say.
+
+    Raises:
+        NotAStoreError: a directory that a key names does not exist.
+        StoreAccessError: (also of every method) a file may not be read.
+
+    Thread: any.
+    """
+
+    def __init__(self, root: str, config: StoreConfig, before: Snapshot | None = None, effects: Effects = REAL) -> None:
+        self.root, self.config, self.effects = root, config, effects
+        self.facts = read_facts(root, effects)
+        self.log = list_log(root, config, effects)
+        self._begin = before._last if before is not None else None
+        self._broker_known: tuple[Stamp | None, BrokerConfig] | None = None
+        self._broker_before: tuple[Stamp | None, BrokerConfig] | None = (
+            (before._broker_known or before._broker_before) if before is not None else None
+        )
+        self._end: LogEnd | None = None
+        self._lock = threading.Lock()
+        self._told: set[str] = set()
+        self._own = threading.local()  # .reader: see `held`
+
+    @property
+    def _last(self) -> int | None:
+        """Where a later search for the end can begin."""
+        return self._end.last if self._end is not None else self._begin
+
+    def first_time(self, text: str) -> bool:
+        """Whether this was not told before: one warning a snapshot is enough."""
+        with self._lock:
+            new = text not in self._told
+            self._told.add(text)
+            return new
+
+    @property
+    def log_end(self) -> LogEnd:
+        """Where the log ends, what stands there, and which record is the last one."""
+        return self.find_end()
+
+    def find_end(self, report: Report | None = None) -> LogEnd:
+        """As log_end; a report takes notes on how the log ends, if the end was not known before."""
+        with self._lock:
+            if self._end is None:
+                known = self._begin is not None and record_at(self.log, self._begin) is not None
+                self._end = find_end(self.log, self.facts, report, self._begin if known else None)
+            return self._end
+
+    @property
+    def end(self) -> int:
+        """Log offset behind the last record that counts."""
+        return self.log_end.offset
+
+    @cached_property
+    def _floor(self) -> int:
+        """Start of the last file that begins with a record: what lies below it lies below the end."""
+        starts = (file.start for file in reversed(self.log.files))
+        return next((start for start in starts if record_at(self.log, start) is not None), self.log.min_offset)
+
+    @cached_property
+    def broker(self) -> BrokerConfig:
+        """What config/ holds."""
+        stamp = self._broker_stamp()
+        before = self._broker_before
+        self._broker_before = None
+        if before is not None and stamp is not None and before[0] == stamp:
+            self._broker_known = before
+        else:
+            fresh = stamp is None or time.time() * 1000 - max(ms for ms, _ in stamp) < FRESH_MS
+            self._broker_known = (None if fresh else stamp, read_config(self.root, self.effects))
+        return self._broker_known[1]
+
+    def _broker_stamp(self) -> Stamp | None:
+        """When the files of config/ were written, and their sizes; None if there are none."""
+        found = []
+        folder = os.path.join(self.root, store_directories.CONFIG)
+        for name in self.effects.listdir(folder):
+            path = os.path.join(folder, name)
+            found.append((self.effects.modified_ms(path) or 0, self.effects.size(path) or 0))
+        return tuple(found) or None
+
+    def record(self, physical_offset: int) -> StoredMessage | None:
+        """The record that counts at this log offset and lies before the log's end, or None."""
+        reader: RecordReader | None = getattr(self._own, "reader", None)
+        message = record_at(self.log, physical_offset) if reader is None else reader.at(physical_offset)
+        if message is None or physical_offset + message.size <= self._floor:
+            return message
+        return message if physical_offset + message.size <= self.end else None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep the log file open from which this thread took a record last, for the length of a `with` block."""
+        with RecordReader(self.log) as self._own.reader:
+            try:
+                yield
+            finally:
+                self._own.reader = None
+
+    @cached_property
+    def replay_start(self) -> int | None:
+        """From where on queues may lack units although later ones have theirs; None if they cannot.
+
+        After an unclean stop pages of queue files may be lost. The checkpoint says up to when they were flushed, with
+        the margin of upstream's own rule (store format 10: where recovery begins).
+        """
+        if self.facts.clean or self.facts.live:
+            return None
+        data = self.effects.read_file(os.path.join(self.root, "checkpoint"), checkpoint.FILE_SIZE)
+        try:
+            known = checkpoint.decode(data or b"")
+        except FormatError:
+            known = checkpoint.Checkpoint()
+        flushed = max(0, min(known.physic_timestamp, known.logics_timestamp) - REPLAY_MARGIN_MS)
+        for file in reversed(self.log.files):
+            first = record_at(self.log, file.start)
+            if first is not None and 0 != first.store_timestamp <= flushed:
+                return file.start
+        return self.log.min_offset

@@ -1,0 +1,471 @@
+"""Walk a commit log: validated records in pieces, and a verdict where the walk stops.
+
+Everybody who reads records reads them here: the view, scan, verify, rebuild, Arrow and Spark. The kernel decides
+whether bytes are a record; `store/commitlog/end_of_log.py` decides what a stop means; this module brings the bytes and
+acts:
+
+*   strict readers get CorruptStoreError at damage and at unordered write-back;
+*   lenient readers resynchronise there, tell the report, and go on;
+*   both stop quietly, with a note, at the end, at a torn tail and at a stale tail.
+
+Two ways in. `pread` (the default) copies pieces into one buffer, and bears files that shrink, grow or vanish. `map`
+maps whole files: faster, but a file that another process shrinks kills the reader.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from flintmq.errors import CorruptStoreError, LostLogError, UsageError
+from flintmq.format.record import MAGIC_BLANK
+from flintmq.kernels import walk as kernel
+from flintmq.storage.libc_memory import zeros
+from flintmq.store.commitlog.end_of_log import (
+    GO_ON,
+    LOST,
+    LOST_ADVICE,
+    READ_ON,
+    SECTOR,
+    Facts,
+    Follows,
+    Verdict,
+    decide,
+    told_beyond,
+    zeros_to_sector,
+)
+from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.late_begin import late_begin
+from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.resync import WINDOW, Effort, next_record, store_times
+from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
+
+PIECE_BYTES = 1 << 20
+LEAST_TIME = -(1 << 63)
+MAX_ROWS = 65_536
+ACCESS = ("pread", "map")
+NO_FILE = "a link or no regular file has the name of a log file"
+_BLANK = MAGIC_BLANK.to_bytes(4, "big")
+SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
+REFUSED = "nothing was changed; `flintmq verify` tells all damage, `flintmq salvage` mends the store or saves the rest"
+"""The next step where a store is opened to be written."""
+
+
+@dataclass(slots=True)
+class Piece:
+    """Some validated records of one file. Valid until the next piece is taken: the buffer is used again.
+
+    Attributes:
+        data: bytes of the file; data[0] has log offset `base`.
+        base: log offset of data[0].
+        positions: int64 array; record i starts at data[positions[i]].
+        count: valid entries of positions.
+        end: position in data behind the last record.
+        file: the log file.
+    """
+
+    data: memoryview
+    base: int
+    positions: memoryview
+    count: int
+    end: int
+    file: LogFile
+
+
+class LogWalk:
+    """One walk over [begin, end) of a log. Iterate it; afterwards it tells where and why the log ended.
+
+    Args:
+        log: the files.
+        facts: what the store's small files say about its last stop.
+        begin: log offset of a record's first byte, or at or below the log's minimum for everything.
+        end: stop before the first record that starts here or later; None for the log's end. With an `end`, every
+            other stop before it is damage: the caller knows that the log goes on to there.
+        access: "pread", "map", or OWN for who holds the store's lock.
+        strict: raise at damage; otherwise report it and go on.
+        report: takes damage and notes.
+        cut_unordered: end the walk quietly at unordered write-back, as the engine does, which cuts there.
+        check_crc: compare checksums; off, only structure and offsets are checked.
+        max_rows: most records a piece.
+        piece_bytes: about how many bytes of log a piece spans.
+
+    Attributes:
+        position: log offset behind the last record that was given out (behind a blank: the next file's start).
+        verdict: why the walk ended, None before it has.
+
+    Raises:
+        CorruptStoreError: (strict, while iterating) damage or unordered write-back, with file and position.
+        StoreAccessError: (while iterating) a file may not be read.
+        UsageError: an unknown access.
+
+    Thread: one walk belongs to one thread.
+    """
+
+    def __init__(
+        self,
+        log: LogFiles,
+        facts: Facts | None = None,
+        begin: int = 0,
+        end: int | None = None,
+        *,
+        access: str = "pread",
+        strict: bool = True,
+        report: Report | None = None,
+        check_crc: bool = True,
+        cut_unordered: bool = False,
+        max_rows: int = MAX_ROWS,
+        piece_bytes: int = PIECE_BYTES,
+    ) -> None:
+        if access not in (*ACCESS, OWN):
+            raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
+        self.log, self.facts, self.end = log, facts or Facts(), end
+        self.cut_unordered = cut_unordered
+        self.access, self.strict, self.report = access, strict, report if report is not None else Report()
+        self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
+        self.piece_bytes = piece_bytes
+        self.positions = zeros("q", max_rows)
+        self._begin, self.position = begin, max(begin, log.min_offset)
+        self.last_time = 0
+        self._effort = Effort()
+        self.verdict: Verdict | None = None
+        self._not_older_at = -1  # a record at or behind this offset ...
+        self._not_older_time = -1  # ... has this store time
+        self._judged_twice = self._looked_again = -1
+
+    def __iter__(self) -> Iterator[Piece]:
+        """Pieces in log order. Files that appear after the walk was made are not seen."""
+        self.look_for_odd()
+        number = self.log.index_of(self.position)
+        if number is None:  # between files, or behind them all
+            number = bisect_left(self.log.files, self.position, key=lambda file: file.start)
+        for file in self.log.files[number:]:
+            if self.verdict is not None or (self.end is not None and self.position >= self.end):
+                break
+            if file.start > self.position:
+                self._gap(file)
+            yield from self._file(file)
+        if self.verdict is None:
+            self._ran_out()
+
+    def _ran_out(self) -> None:
+        """No file is left, and none of them ended the walk: that is the end of the log if nothing tells of more."""
+        self.verdict = Verdict.END
+        if self.end is not None or self.facts.live:
+            return
+        told = told_beyond(self.facts, self.position, self.last_time)
+        if told and self.facts.mark is None:  # the last record need not be the youngest one
+            told = told_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
+        odd = next((file for file in self.log.odd if file.start >= self.position), None)
+        if odd is not None:
+            self._not_a_file(odd, max(self.facts.mark or 0, odd.start) - self.position)
+        elif told and not self.log.came_since(self.position):
+            path, text = self.log.path_of(self.position), f"{LOST}: {told}"
+            if self.strict:
+                raise LostLogError(path, 0, text, LOST_ADVICE + (GO_ON if self.cut_unordered else READ_ON))
+            self.report.damage(Damage(path, 0, self.position, max((self.facts.mark or 0) - self.position, 0), text))
+        else:
+            return
+        self.verdict = Verdict.DAMAGE
+
+    def look_for_odd(self) -> None:
+        """See that what stands before the first log file has gone, and is not there as something else.
+
+        Raises:
+            CorruptStoreError: (strict) it is.
+        """
+        for odd in self.log.odd:
+            if self._begin <= odd.start < self.log.min_offset:
+                self._not_a_file(odd, self.log.min_offset - odd.start)
+
+    def _not_a_file(self, odd: LogFile, lost: int) -> None:
+        """What has the name of a log file is a link, or no regular file: its part of the log has not expired."""
+        reason = NO_FILE
+        if self.strict:
+            raise CorruptStoreError(odd.path, 0, reason, "put the file itself there")
+        self.report.damage(Damage(odd.path, 0, odd.start, lost, reason))
+
+    def _gap(self, file: LogFile) -> None:
+        """A file is missing before this one."""
+        lost = file.start - self.position
+        if self.strict:
+            raise CorruptStoreError(
+                file.path,
+                0,
+                f"the log's files have a gap of {lost} bytes before this one",
+                "bring the missing file back",
+            )
+        self.report.damage(Damage(file.path, 0, self.position, lost, "missing file"))
+        self.position = file.start
+
+    def _file(self, file: LogFile) -> Iterator[Piece]:
+        try:
+            fd = self.log.effects.open_read(file.path)
+        except FileNotFoundError:
+            self._vanished(file)
+            return
+        source: Mapped | Pieces | None = None
+        try:
+            size = self._own(file, self.log.effects.size_of(fd))
+            kind = SOURCES[self.access] if size else Pieces
+            source = kind(self, file, fd, size)
+            if isinstance(source, Own) and not source.can:
+                source.close()
+                source = Pieces(self, file, fd, size)
+            yield from self._walk(file, source)
+        except FileNotFoundError:  # on object storage a file that is gone cannot be read on
+            self._vanished(file)
+        finally:
+            if source is not None:
+                source.close()
+            self.log.effects.close(fd)
+
+    def _own(self, file: LogFile, size: int) -> int:
+        """Bytes of a file that are its part of the log: one that is too long must not hide those behind it."""
+        behind = bisect_right(self.log.files, file.start, key=lambda other: other.start)
+        if file.size <= self.log.file_size or behind == len(self.log.files):
+            return size
+        return min(size, max(self.log.file_size, self.log.files[behind].start - file.start))
+
+    def _vanished(self, file: LogFile) -> None:
+        self.report.note("vanished", f"{file.path} was deleted while the log was read")
+        self.position = file.start + file.size
+
+    def _walk(self, file: LogFile, source: Mapped | Pieces) -> Iterator[Piece]:
+        """Walk one open file until its blank, the end asked for, or a stop that ends the walk."""
+        need = 0
+        while self.verdict is None:
+            at = self.position - file.start
+            until = source.size if self.end is None else min(source.size, self.end - file.start)
+            if at >= until:
+                if until == source.size:
+                    self.position = max(self.position, file.start + source.size)
+                return
+            data, origin, filled = source.bytes_at(at, need)
+            if not filled:
+                continue  # the file has become shorter, and source.size says so
+            count, stop, reason, self.last_time = kernel.walk(
+                data,
+                at - origin,
+                filled,
+                source.size - origin,
+                min(until - origin, at - origin + self.piece_bytes),
+                file.start + origin,
+                self.last_time,
+                self._effort.largest(self.log.max_record),
+                self.flags,
+                self.positions,
+            )
+            self.position = file.start + origin + stop
+            self._effort.passed(origin + stop - at)
+            if count:
+                yield Piece(data, file.start + origin, self.positions, count, stop, file)
+            if reason == kernel.BLANK:
+                self.position = file.start + max(source.size, self.log.file_size)
+                return
+            if reason == kernel.MORE:
+                need = 0 if count else self._needed(data, stop, filled)
+                continue
+            if reason not in (kernel.END, kernel.FULL):
+                if not count:
+                    self._effort.failed(need)
+                source.near_stop()
+                self._stopped(file, self.position, reason, not any(data[stop : min(stop + 8, filled)]))
+            need = 0
+
+    @staticmethod
+    def _needed(data: memoryview, at: int, filled: int) -> int:
+        """Bytes that the record at `at` needs, of which fewer are at hand; its size was bounded by the kernel."""
+        return max(112, int.from_bytes(data[at : at + 4], "big")) if filled - at >= 4 else 112
+
+    # -- what a stop means --------------------------------------------------------------------------------------
+
+    def _stopped(self, file: LogFile, p: int, reason: int, zeros: bool) -> None:
+        """Decide what stands at p; set the verdict, move the position on, or raise."""
+        if zeros and self.facts.zeros_end is not None and p >= self.facts.zeros_end:
+            self.verdict = Verdict.END
+            return
+        if (not self.facts.clean or self.facts.live) and self._judged_twice != p:
+            self._judged_twice = p  # somebody may be writing: the place is read a second time before it is judged
+            return
+        if reason == kernel.TIME:
+            self._step_back(p)
+            return
+        where = f"{kernel.REASONS[reason]}"
+        own = self.facts.mark is not None
+        below = own and p < (self.facts.mark or 0)
+        follower, follows = self._what_follows(p + 1, whatever_its_time=below)
+        if follower is not None and self._looked_again != p and self._stands_now(p):
+            self._looked_again = p  # a writer completed it between the two looks
+            return
+        if not own and follower is not None and follows is Follows.NOT_OLDER:
+            below = self._time_at(follower) < self.facts.physic_time
+        verdict = Verdict.DAMAGE
+        if self.end is None:
+            verdict = decide(
+                follows,
+                clean=self.facts.clean,
+                below_mark=below,
+                own_mark=own,
+                zeros=zeros,
+                lost=self.facts.power_cut or self._zero_sector(file, p, follower),
+            )
+        if verdict is Verdict.DAMAGE or (verdict is Verdict.UNORDERED and not self.cut_unordered):
+            self._damage(file, p, where, verdict, follower)
+            return
+        self.verdict = verdict
+        if verdict is not Verdict.END:
+            self.report.note(verdict.name.lower(), f"{file.path}, position {p - file.start}: {verdict.value} ({where})")
+
+    def _damage(self, file: LogFile, p: int, where: str, verdict: Verdict, follower: int | None) -> None:
+        text = where if verdict is Verdict.DAMAGE else f"{verdict.value}: {where}"
+        if self.strict:
+            behind = "nothing behind it counts" if follower is None else f"records go on at offset {follower}"
+            advice = REFUSED if self.cut_unordered else SALVAGE
+            raise CorruptStoreError(file.path, p - file.start, f"{text}; {behind}", advice)
+        limit = max(self.log.limit, self.facts.mark or 0) if self.end is None else self.end
+        resume = limit if follower is None or follower >= limit else follower
+        self.report.damage(Damage(file.path, p - file.start, p, resume - p, text))
+        self.position = resume
+        if follower is None and self.end is None:
+            self.verdict = verdict
+
+    def _step_back(self, p: int) -> None:
+        """An aligned stale tail, or only a clock that was set back: the table's rule for store time alone."""
+        last = self.last_time
+        own = self.facts.mark is not None  # FlintMQ zeroes what it cuts: a clock that was set back is all it can be
+        if not own and self.facts.physic_time >= last > 0 and not self._not_older_behind(p, last):
+            self.verdict = Verdict.STALE_TAIL
+            self.report.note("stale_tail", f"offset {p}: store time steps back, and nothing newer follows")
+            return
+        self.report.note("time_step", f"offset {p}: store time steps back below {last} ms")
+        self.last_time = self._time_at(p)
+
+    def _what_follows(self, offset: int, whatever_its_time: bool) -> tuple[int | None, Follows]:
+        """The first record that counts behind a stop, and whether any that counts there is not older.
+
+        Where the table does not ask for times, they are not compared: that could take a look at all of the rest.
+        """
+        first = next_record(self.log, offset, self.end, self._effort)
+        if first is None:
+            return None, Follows.NOTHING
+        if self.end is not None or whatever_its_time or self._time_at(first) >= self.last_time:
+            return first, Follows.NOT_OLDER
+        return first, Follows.NOT_OLDER if self._not_older_behind(first, self.last_time) else Follows.OLDER
+
+    def _not_older_behind(self, offset: int, time: int) -> bool:
+        """Whether a record that counts, at `offset` or later, has at least this store time."""
+        if offset <= self._not_older_at and time <= self._not_older_time:
+            return True
+        # Mostly the first record answers; so the pieces are small.
+        walk = LogWalk(self.log, Facts(), offset, self.log.limit, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE)
+        walk._effort = self._effort
+        for piece in walk:
+            for at, stored in zip(piece.positions, store_times(piece.data, piece.positions, piece.count), strict=False):
+                if stored >= time:
+                    self._not_older_at, self._not_older_time = piece.base + at, stored
+                    return True
+        return False
+
+    def _stands_now(self, p: int) -> bool:
+        """Whether p holds a record that counts, or a blank: a writer may be faster than the search behind p."""
+        return self._bytes(p, 8)[4:] == _BLANK or next_record(self.log, p, p + 1) == p
+
+    def _time_at(self, offset: int) -> int:
+        """Store time of the record that counts at this offset; the least number if it has gone meanwhile."""
+        head = self._bytes(offset, 76)
+        if len(head) < 76:
+            return LEAST_TIME
+        at = 68 if head[39] & 16 else 56
+        return int.from_bytes(head[at : at + 8], "big", signed=True)
+
+    def _zero_sector(self, file: LogFile, p: int, follower: int | None) -> bool:
+        if self.facts.clean or follower is None:
+            return False
+        end = min(follower, max(file.start + file.size, p))  # the file may have grown behind what was listed
+        return zeros_to_sector(self._bytes(p, min(end - p, WINDOW) + SECTOR), p - file.start)
+
+    def _bytes(self, offset: int, count: int) -> bytes:
+        file = self.log.find(offset)
+        if file is None:
+            return b""
+        with suppress(FileNotFoundError), self.log.effects.reading(file.path) as fd:
+            return self.log.effects.pread(fd, count, offset - file.start)
+        return b""
+
+
+def youngest(log: LogFiles, enough: int) -> int:
+    """Largest store time in ms of the log's records, read from its last file backwards until one is `enough`.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    found = 0
+    for file in reversed(log.files):
+        for piece in LogWalk(log, None, file.start, file.start + file.size, strict=False, check_crc=False):
+            found = max(found, *store_times(piece.data, piece.positions, piece.count))
+        if found >= enough:
+            break
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """Where a log ends.
+
+    Attributes:
+        offset: log offset behind the last record that counts (or of the blank behind which no file follows).
+        verdict: what stands there.
+        last: log offset of that last record; None if none counts. A later search can begin there.
+    """
+
+    offset: int
+    verdict: Verdict
+    last: int | None = None
+
+
+def find_end(
+    log: LogFiles, facts: Facts | None = None, report: Report | None = None, begin: int | None = None
+) -> LogEnd:
+    """Where the log ends, without reading more than its last file that holds anything.
+
+    Files begin with records, and a stale tail can only stand in the last file that was written. Damage inside that file
+    is walked around; readers of the range meet it themselves.
+
+    Args:
+        log, facts, report: as for LogWalk.
+        begin: log offset of a record known to lie before the end, to begin there; None to look for a file.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    if begin is None and log.effects.remote:
+        begin = late_begin(log, facts or Facts())
+    elif begin is None:
+        begin = log.min_offset
+        for file in reversed(log.files):
+            if next_record(log, file.start, file.start + max(file.size, 1)) is not None:
+                begin = file.start
+                break
+    walk = LogWalk(log, facts, begin, strict=False, report=report)
+    end, last = begin, None
+    for piece in walk:
+        end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]
+    verdict = walk.verdict or Verdict.END
+    return LogEnd(end, verdict, last)
+
+
+def refuse_damaged_ends(log: LogFiles, facts: Facts, end: LogEnd) -> None:
+    """What a strict reader asks who cuts the log at `end`, where `find_end` found it, into ranges.
+
+    Raises:
+        LostLogError: log files are missing at the end.
+        CorruptStoreError: the log ends with damage, or begins behind what has the name of a log file and is none.
+        StoreAccessError: a file may not be read.
+    """
+    if end.verdict in (Verdict.DAMAGE, Verdict.UNORDERED):
+        for _ in LogWalk(log, facts, end.offset if end.last is None else end.last):
+            pass
+    if log.odd:
+        LogWalk(log, facts, end=log.min_offset).look_for_odd()

@@ -1,0 +1,65 @@
+"""`flintmq.queues`: where each queue ended at the last clean stop.
+
+A queue that lost its directory, or its last files, says nothing of it; where the few records that a start reads are of
+other queues, nobody would notice. So a clean stop writes down how far every queue went. Ends never go back, so what the
+list says stays true as a lower bound until RocketMQ writes, which may delete topics: it counts only beside a valid
+`flintmq.mark`. RocketMQ does not know the file.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+
+from flintmq.format.text import java_decode
+from flintmq.storage.filesystem import Effects
+from flintmq.store.consumequeue.writer import LARGEST_OFFSET
+from flintmq.store.layout.queue_name import path_name
+from flintmq.store.layout.small_files import replace_file
+
+FILE_NAME = "flintmq.queues"
+LARGEST = 64 << 20  # bytes that are read
+
+Ends = dict[tuple[bytes, int], int]  # (topic, queue id) -> queue offset behind the last message
+
+
+def write(root: str, ends: Mapping[tuple[bytes, int], int], effects: Effects) -> None:
+    """Write the list; queues that can have no directory are left out.
+
+    Raises:
+        OSError: the old one is untouched then.
+
+    Durability: on return.
+    """
+    rows = sorted([os.fsdecode(topic), queue, end] for (topic, queue), end in ends.items() if path_name(topic))
+    replace_file(os.path.join(root, FILE_NAME), json.dumps(rows).encode(), effects)
+
+
+def read(root: str, effects: Effects) -> Ends:
+    """The list; empty if there is none, or none that can be read."""
+    try:
+        rows = json.loads(effects.read_file(os.path.join(root, FILE_NAME), LARGEST) or b"[]")
+        ends = {(os.fsencode(topic), int(queue)): int(end) for topic, queue, end in rows}
+    except (ValueError, TypeError, OverflowError, RecursionError):
+        return {}
+    return ends if all(0 <= end <= LARGEST_OFFSET for end in ends.values()) else {}
+
+
+def forget(root: str, effects: Effects) -> None:
+    """The list counts no more.
+
+    Raises:
+        OSError: it could not be removed.
+    """
+    path = os.path.join(root, FILE_NAME)
+    if effects.size(path) is not None:
+        effects.unlink(path)
+        effects.sync_dir(root)
+
+
+def lost(ends: Mapping[tuple[bytes, int], int], found: Mapping[tuple[bytes, int], int]) -> list[str]:
+    """The queues (`topic/queue id`) that end before where they ended once."""
+    return [
+        f"{java_decode(topic)}/{queue}" for (topic, queue), end in ends.items() if found.get((topic, queue), 0) < end
+    ]

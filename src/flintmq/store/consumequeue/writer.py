@@ -1,0 +1,381 @@
+"""Write consume queues: each unit at the place that its queue offset names.
+
+RocketMQ appends units and drops or misplaces those that do not fit (store format 6.3). Here a unit stands at its own
+offset or nowhere:
+
+*   the first unit of a queue at offset q > 0: the units before it in its file are pre-blank, as RocketMQ makes them;
+*   an offset behind the next one leaves a hole: the hole is pre-blank, so that nothing is ever misaligned;
+*   a hole larger than what the log could have held has no reason: the record lies, and gets no unit;
+*   an offset before the next one repeats a unit that is there: the first one stays;
+*   except offset 0, where the queue was deleted and begun again: the former life's units go;
+*   a record that the next one of its queue contradicts gets no unit (`contradicted`).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from flintmq.format import batch_queue, consume_queue, consume_queue_ext, record
+from flintmq.kernels import group_units
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.store.commitlog.report import Report
+
+PRE_BLANK = consume_queue.UNIT.pack(consume_queue.PRE_BLANK)
+UNIT_SIZE = consume_queue.UNIT_SIZE
+BLANKS_AT_ONCE = 1 << 16
+LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a unit behind it would lie beyond 64 bits
+FEWEST = 8  # files that stay open where descriptors are scarce
+SPARE_HOLES = 1024  # units of holes that a queue may have without a reason in the log
+
+
+def contradicted(offsets: Sequence[int], first: int, end: int, expected: int) -> bool:
+    """Whether the record of offsets[first] names a place in its queue that the queue's next records deny.
+
+    No checksum covers topic, queue id and queue offset. One flipped bit there, and the record would push others out: a
+    queue that goes on behind it as if it were not there, or as if it had the offset that was due, tells that it lies.
+    No queue does that by itself: offsets go up, some may be left out, and a queue that is begun again goes on from 0.
+    (One that left out, behind its new 0, just what its former life had would look so. Nobody writes that.)
+
+    Args:
+        offsets: queue offsets in log order; offsets[first:end] are those of the records at hand.
+        expected: the offset that is due; -1 if nobody knows. Then they must step back, not to 0, and go on from there.
+    """
+    here, following = offsets[first], offsets[first + 1] if first + 1 < end else -1
+    if following < 0 or here in (expected, following - 1):
+        return False
+    if expected >= 0:
+        return following in (expected, expected + 1)
+    return 0 < following < here and first + 2 < end and offsets[first + 2] == following + 1
+
+
+class OpenFiles:
+    """The files that writers have open: the most recently used 128, so that many queues need few descriptors.
+
+    Attributes:
+        unsure: names of files that are there may not be on disk, as after an unclean stop.
+
+    Thread: any; one call at a time is worked on.
+    """
+
+    def __init__(self, effects: Effects = REAL, most: int = 128) -> None:
+        self.effects, self.most = effects, most
+        self.open: OrderedDict[str, int] = OrderedDict()
+        self.dirty: set[str] = set()  # written since the last flush, open or not
+        self.grown: set[str] = set()  # directories that got a new name since
+        self.unsure = False
+        self._lock = threading.Lock()
+        self._syncing = ""  # the path whose descriptor `flush` uses without the lock
+        self._synced = threading.Condition(self._lock)
+
+    def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
+        """Write into a file of full size, made if it is missing."""
+        with self._lock:
+            fd = self.open.pop(path, -1)
+            if fd < 0:
+                self._close_down_to(self.most - 1)
+                try:
+                    fd = self._open(path, file_size)
+                except OSError as error:
+                    if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.open:
+                        raise
+                    self.most = max(FEWEST, len(self.open) // 2)  # others need descriptors, too
+                    self._close_down_to(self.most - 1)
+                    fd = self._open(path, file_size)
+            self.open[path] = fd
+            self.dirty.add(path)
+            self.effects.pwrite(fd, data, position)
+
+    def _close_down_to(self, count: int) -> None:
+        """Close those that were not used for longest, but for the one that is being synced."""
+        for path in [path for path in self.open if path != self._syncing][: max(len(self.open) - count, 0)]:
+            self.effects.close(self.open.pop(path))
+
+    def _open(self, path: str, file_size: int) -> int:
+        try:
+            fd = self.effects.open_write(path)
+            if self.effects.size_of(fd) < file_size:  # of a kill amid its creation
+                self.effects.truncate(fd, file_size)
+            if self.unsure:
+                self._grew(os.path.dirname(path))
+            return fd
+        except FileNotFoundError:
+            folder = os.path.dirname(path)
+            self.effects.mkdirs(folder)
+            self._grew(folder)
+            return self.effects.create(path, file_size)
+
+    def _grew(self, folder: str) -> None:
+        """The queue's directory, its topic's, and the one above may all be new."""
+        self.grown |= {folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))}
+
+    def flush(self) -> None:
+        """Make everything that was written durable, the names of new files included.
+
+        A file that is open is synced as it is; only one that was closed since it was written is opened again.
+
+        Thread: one at a time.
+
+        Raises:
+            NotOpened: a file could not be opened now; what it lacks can be flushed later.
+            OSError: the disk refused; what was written since the last flush may be lost.
+        """
+        with self._lock:
+            paths = sorted(self.dirty)
+        for path in paths:
+            self._flush_file(path)
+        with self._lock:
+            for folder in sorted(self.grown):
+                self.effects.sync_dir(folder)
+                self.grown.discard(folder)
+
+    def _flush_file(self, path: str) -> None:
+        with self._lock:
+            if path not in self.dirty:
+                return
+            kept = self.open.get(path, -1)
+            fd = kept if kept >= 0 else self.effects.open_write(path)
+            self.dirty.discard(path)
+            self._syncing = path
+        try:  # without the lock: whoever writes meanwhile makes the file dirty again
+            self.effects.sync(fd)
+        except BaseException:
+            self.dirty.add(path)
+            raise
+        finally:
+            with self._lock:
+                self._syncing = ""
+                self._synced.notify_all()
+            if kept < 0:
+                self.effects.close(fd)
+
+    def forget(self, path: str) -> None:
+        """A file is gone: close it and do not sync it."""
+        with self._lock:
+            while self._syncing == path:
+                self._synced.wait()
+            fd = self.open.pop(path, -1)
+            if fd >= 0:
+                self.effects.close(fd)
+            self.dirty.discard(path)
+
+    def close(self) -> None:
+        """Close all. Nothing is synced: who makes a whole tree syncs it once, at its end."""
+        with self._lock:
+            while self._syncing:
+                self._synced.wait()
+            while self.open:
+                self.effects.close(self.open.popitem()[1])
+
+
+class FileSequence:
+    """One byte sequence cut into files named by their first byte's offset (store format 2)."""
+
+    def __init__(self, files: OpenFiles, directory: str, file_size: int) -> None:
+        self.files, self.directory, self.file_size = files, directory, file_size
+
+    def write(self, position: int, data: bytes | memoryview) -> None:
+        """Write at a position of the sequence, into as many files as it takes."""
+        view = memoryview(data)
+        while view:
+            start = position - position % self.file_size
+            part = view[: start + self.file_size - position]
+            self.files.write(os.path.join(self.directory, f"{start:020d}"), self.file_size, part, position - start)
+            position += len(part)
+            view = view[len(part) :]
+
+    def remove(self) -> None:
+        """Forget all files of the sequence."""
+        for name in self.files.effects.listdir(self.directory):
+            path = os.path.join(self.directory, name)
+            self.files.forget(path)
+            self.files.effects.unlink(path)
+
+
+class WriterState(NamedTuple):
+    """Where a QueueWriter stands: what another one needs to go on as it would have.
+
+    Attributes:
+        next: queue offset of the next unit; -1 before the first.
+        log_begin: log offset of the queue's first record; -1 before it.
+        holes: units of holes so far.
+        ext: where the next unit of the ext queue goes; -1 for a queue without.
+    """
+
+    next: int
+    log_begin: int
+    holes: int
+    ext: int
+
+
+class QueueWriter:
+    """Writes one plain consume queue, with its ext queue where there is one.
+
+    Args:
+        files: the open files of the rebuild.
+        root: where `consumequeue/` stands.
+        path: the queue's directory below root, as Queue.path gives it.
+        file_size: bytes of a queue file, a multiple of 20.
+        ext_file_size: bytes of an ext file, or 0 for a queue without.
+        report: is told of repeats, holes and queues begun again.
+    """
+
+    def __init__(
+        self, files: OpenFiles, root: str, path: str, file_size: int, ext_file_size: int, report: Report
+    ) -> None:
+        self.path, self.file_size, self.report = path, file_size, report
+        self.units = FileSequence(files, os.path.join(root, path), file_size)
+        ext = path.replace("consumequeue", "consumequeue_ext", 1)
+        self.ext = ExtWriter(FileSequence(files, os.path.join(root, ext), ext_file_size)) if ext_file_size else None
+        self.next = -1  # queue offset of the next unit; -1 before the first
+        self._log_begin = -1  # log offset of the queue's first record
+        self._holes = 0  # units of holes so far
+
+    def clear(self) -> None:
+        """Remove what an earlier attempt to write this queue left."""
+        self.units.remove()
+        if self.ext is not None:
+            self.ext.files.remove()
+        self.next = self._log_begin = -1
+        self._holes = 0
+
+    @property
+    def state(self) -> WriterState:
+        """Where it stands."""
+        return WriterState(self.next, self._log_begin, self._holes, -1 if self.ext is None else self.ext.position)
+
+    def resume(self, state: WriterState) -> None:
+        """Go on where another writer of this queue stood."""
+        self.next, self._log_begin, self._holes = state.next, state.log_begin, state.holes
+        if self.ext is not None:
+            self.ext.position = state.ext
+
+    def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> None:
+        """Write units [first, end) of a block, in log order.
+
+        Args:
+            offsets: int64, queue offsets.
+            times: store time in ms of each unit's record.
+            units: 20 bytes a unit.
+            first, end: the range that belongs to this queue.
+        """
+        while first < end:
+            offset = offsets[first]
+            if offset < 0:
+                self.report.note("negative_offset", f"{self.path}: a record with queue offset {offset} has no place")
+                first += 1
+                continue
+            if offset != self.next and contradicted(offsets, first, end, self.next):
+                self._deny(offset, int.from_bytes(units[20 * first : 20 * first + 8], "big"))
+                first += 1
+                continue
+            if self.next >= 0 and offset < self.next:
+                if offset > 0:
+                    self.report.note("repeat", f"{self.path}: offset {offset} comes again; the first unit stays")
+                    first += 1
+                    continue
+                self.report.note("begun_again", f"{self.path}: offset 0 comes again; the queue was begun anew")
+                self.units.remove()
+                self.next = -1
+            run = group_units.run_length(offsets, first, end)
+            if self._is_far(offset, run, int.from_bytes(units[20 * first : 20 * first + 8], "big")):
+                self.report.note("far_offset", f"{self.path}: offset {offset} is too far away to have a place")
+                first += 1
+                continue
+            self._fill_to(offset)
+            data = units[20 * first : 20 * (first + run)]
+            self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))
+            self.next = offset + run
+            first += run
+
+    def _deny(self, offset: int, physical_offset: int) -> None:
+        """The next records tell that this one, at that log offset, lies about its place."""
+        self.report.note("denied", f"{self.path}: offset {offset} is denied by the next record; it has no place")
+
+    def _is_far(self, offset: int, run: int, physical_offset: int) -> bool:
+        """Whether a run of units stands at offsets that cannot be.
+
+        The messages of a hole were in the log once. So many as fit between the queue's first record and this one, in
+        all holes together, are believed: a record with a wrong offset (nothing protects it) must not fill the disk.
+        """
+        if offset > LARGEST_OFFSET - run:
+            return True
+        if self._log_begin < 0:
+            self._log_begin = physical_offset
+        hole = offset - self.next if self.next >= 0 else 0
+        if self._holes + hole > (physical_offset - self._log_begin) // record.MIN_SIZE + SPARE_HOLES:
+            return True
+        self._holes += hole
+        return False
+
+    def _fill_to(self, offset: int) -> None:
+        """Pre-blank units between what is there and this offset: from the file's beginning for a queue's first unit."""
+        a_file = self.file_size // UNIT_SIZE
+        begin = self.next if self.next >= 0 else offset - offset % a_file
+        if self.next >= 0 and begin < offset:
+            self.report.note("hole", f"{self.path}: {offset - begin} offsets before {offset} have no record")
+        while begin < offset:
+            count = min(offset - begin, BLANKS_AT_ONCE)
+            self.units.write(UNIT_SIZE * begin, PRE_BLANK * count)
+            begin += count
+
+    def _with_addresses(self, units: memoryview, times: Sequence[int]) -> bytes | memoryview:
+        """The units with their tags codes replaced by addresses into the ext queue, where there is one."""
+        if self.ext is None:
+            return units
+        out = bytearray(units)
+        for at, time in zip(range(0, len(out), UNIT_SIZE), times, strict=True):
+            unit = consume_queue.UNIT.unpack(out, at)
+            out[at : at + UNIT_SIZE] = consume_queue.UNIT.pack(
+                unit._replace(tags_code=self.ext.put(unit.tags_code, time, unit.physical_offset))
+            )
+        return bytes(out)
+
+
+class ExtWriter:
+    """Writes one ext queue: store format 7. Filter bitmaps are the broker's; the log alone does not give them.
+
+    Attributes:
+        position: where the next unit goes.
+        standing: log offset of a record -> address of the unit that it has already. Each is used once.
+    """
+
+    def __init__(self, files: FileSequence) -> None:
+        self.files = files
+        self.position = 0
+        self.standing: dict[int, int] = {}
+
+    def put(self, tags_code: int, store_timestamp: int, physical_offset: int = -1) -> int:
+        """Append a unit, unless the record has one; gives the address that stands for it in the queue's unit."""
+        if physical_offset in self.standing:
+            return self.standing.pop(physical_offset)
+        data = consume_queue_ext.encode(consume_queue_ext.ExtUnit(tags_code, store_timestamp, b""))
+        room = self.files.file_size - self.position % self.files.file_size
+        if len(data) > room - consume_queue_ext.FILE_END_ROOM:
+            self.files.write(self.position, consume_queue_ext.FILE_END)
+            self.position += room
+        self.files.write(self.position, data)
+        address = consume_queue_ext.address(self.position)
+        self.position += len(data)
+        return address
+
+
+class BatchQueueWriter:
+    """Appends units to one batch queue (store format 8): no pre-blank, no place by offset."""
+
+    def __init__(self, files: OpenFiles, root: str, path: str, file_size: int) -> None:
+        self.units = FileSequence(files, os.path.join(root, path), file_size)
+        self.position = 0
+        self.next = 0  # queue offset of the next message
+
+    def put(self, unit: batch_queue.BatchUnit) -> None:
+        """Append one unit; a file takes whole units only."""
+        room = self.units.file_size - self.position % self.units.file_size
+        if room < batch_queue.BATCH_UNIT_SIZE:
+            self.position += room
+        self.units.write(self.position, batch_queue.BATCH_UNIT.pack(unit))
+        self.position += batch_queue.BATCH_UNIT_SIZE

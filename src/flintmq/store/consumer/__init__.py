@@ -1,0 +1,6 @@
+"""A queue for an embedded user: `store.consumer(group, topic)`.
+
+consumer  hands out messages and commits offsets
+group     divides a topic's queues among the consumers of a group
+source    reads one topic for a consumer
+"""

@@ -1,0 +1,147 @@
+"""The consumers of one group on one topic, in one process: which queue is whose, and how far each queue was handed out.
+
+As with RocketMQ, a queue belongs to one consumer of a group at a time, so that its messages come in order. Where
+RocketMQ divides queues by position in a list, a consumer here keeps its queues as far as the division stays even: each
+queue that moves costs messages that come twice.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from flintmq.errors import UsageError
+from flintmq.store.consumer.source import Source
+
+
+@dataclass(eq=False)
+class Member:
+    """One consumer.
+
+    Attributes:
+        wanted: queues that it was given for itself; None: it shares those that nobody was given.
+        tags: the tags that it asks for; None for all.
+        expired: messages that had left the queue before they were consumed.
+        turn: the queue that its last poll began with.
+    """
+
+    wanted: frozenset[int] | None
+    tags: frozenset[str] | None
+    expired: int = 0
+    turn: int = -1
+
+
+@dataclass
+class Group:
+    """A group on a topic.
+
+    Attributes:
+        name: of the group.
+        source: the topic.
+        lock: held for everything below.
+        members: in the order in which they came.
+        owners: queue -> whose it is.
+        positions: queue -> the offset of the next message to hand out; only while it has an owner.
+        begins: queue -> where to begin if the group never committed there.
+        leaving: consumers that went while the lock was not to be had.
+    """
+
+    name: str
+    source: Source
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    members: list[Member] = field(default_factory=list)
+    owners: dict[int, Member] = field(default_factory=dict)
+    positions: dict[int, int] = field(default_factory=dict)
+    begins: dict[int, int] = field(default_factory=dict)
+    leaving: list[Member] = field(default_factory=list)
+    _divided: frozenset[int] | None = None  # the queues when they were divided last
+
+    def join(self, member: Member, latest: bool) -> None:
+        """A consumer comes. With `latest`, a group that never committed begins behind what is there now.
+
+        Raises:
+            UsageError: it wants queues that another consumer was given, or other tags than the group's.
+        """
+        self._let_leave()
+        for other in self.members:
+            twice = (other.wanted or frozenset()) & (member.wanted or frozenset())
+            if twice:
+                raise UsageError(f"group {self.name[:100]!a}: queues {sorted(twice)} belong to another consumer of it")
+            if other.tags != member.tags:
+                asked = "all tags" if other.tags is None else "tags " + " || ".join(sorted(other.tags))
+                raise UsageError(
+                    f"group {self.name[:100]!a} consumes {asked[:200]!a} already; a group has one subscription, "
+                    "so give the same tags or another group"
+                )
+        queues = self.source.queues()
+        if latest and all(self.source.committed(self.name, queue) is None for queue in queues):
+            self.begins = {queue: self.source.bounds(queue)[1] for queue in queues} | self.begins
+        self.members.append(member)
+        self._divided = None
+
+    def leave(self, member: Member) -> None:
+        """A consumer goes; what it did not commit, others are given again."""
+        if member in self.members:
+            self.members.remove(member)
+            for queue in [queue for queue, owner in self.owners.items() if owner is member]:
+                del self.owners[queue]
+                self.positions.pop(queue, None)
+            self._divided = None
+
+    def _let_leave(self) -> None:
+        while self.leaving:
+            self.leave(self.leaving.pop())
+
+    def queues_of(self, member: Member) -> list[int]:
+        """The queues of a consumer, in order; divided anew if a queue or a consumer came or went."""
+        self._let_leave()
+        queues = self.source.queues()
+        if queues != self._divided:
+            self._divide(queues)
+            self._divided = queues
+        return sorted(queue for queue, owner in self.owners.items() if owner is member)
+
+    def _divide(self, queues: Iterable[int]) -> None:
+        free = []
+        for queue in sorted(queues):
+            given = next((m for m in self.members if m.wanted is not None and queue in m.wanted), None)
+            if given is None:
+                free.append(queue)
+            else:
+                self._give(queue, given)
+        sharing = [m for m in self.members if m.wanted is None]
+        if not sharing:
+            return
+        held = {id(m): [queue for queue in free if self.owners.get(queue) is m] for m in sharing}
+
+        def count(member: Member) -> int:
+            return len(held[id(member)])
+
+        for queue in free:
+            if not any(self.owners.get(queue) is m for m in sharing):
+                poorest = min(sharing, key=count)
+                held[id(poorest)].append(queue)
+                self._give(queue, poorest)
+        while count(rich := max(sharing, key=count)) - count(poor := min(sharing, key=count)) > 1:
+            queue = held[id(rich)].pop()
+            held[id(poor)].append(queue)
+            self._give(queue, poor)
+
+    def _give(self, queue: int, member: Member) -> None:
+        if self.owners.get(queue) is not member:
+            self.owners[queue] = member
+            self.positions.pop(queue, None)
+
+    def position(self, queue: int) -> int:
+        """The offset of the next message to hand out of a queue."""
+        if queue not in self.positions:
+            self.positions[queue] = self.begin(queue)
+        return self.positions[queue]
+
+    def begin(self, queue: int) -> int:
+        """Where the group goes on after a restart: what it committed, else where it began."""
+        committed = self.source.committed(self.name, queue)
+        if committed is not None:
+            return committed
+        return self.begins[queue] if queue in self.begins else self.source.bounds(queue)[0]

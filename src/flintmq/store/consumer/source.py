@@ -1,0 +1,212 @@
+"""What a consumer reads: one topic of the running store, or of a read-only view of a store that somebody else writes.
+
+Both answer the same questions, so that there is one consumer. Queue offsets that no longer exist are dealt with here,
+as RocketMQ's clients deal with a broker's statuses: below the first message on to it, beyond the
+last one back to its end.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import NamedTuple, Protocol
+
+from flintmq.format.text import java_encode
+from flintmq.message import GetMessageStatus, StoredMessage
+from flintmq.store.append.disk_failure import Poison
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.reader import UnitQueue
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
+from flintmq.store.read.get import Reader
+from flintmq.store.services.housekeeping import Keeping
+
+log = logging.getLogger("flintmq.consumer")
+
+VIEW_POLL_S = 0.2  # how often the files of a store that another process writes are looked at
+WAIT_S = 0.5  # how long one wait lasts at most: a store that was closed, and queues that changed hands, are noticed
+
+
+class Taken(NamedTuple):
+    """What one read of a queue gave.
+
+    Attributes:
+        messages: each with the queue offset behind it.
+        following: where to go on; larger than where the read began also if nothing was found that is wanted.
+        expired: messages that had left the queue before they were read.
+    """
+
+    messages: list[tuple[StoredMessage, int]]
+    following: int
+    expired: int = 0
+
+
+class Source(Protocol):
+    """One topic of a store.
+
+    Attributes:
+        root: of the store.
+    """
+
+    root: str
+
+    def check(self) -> None:
+        """Raise UsageError if the store is closed, or a signal handler asks amid a call of it."""
+
+    def queues(self) -> frozenset[int]:
+        """The queues that have had a message."""
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        """Smallest queue offset, and the one behind the largest."""
+
+    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
+        """At most so many messages from an offset on; those with one of the tags by their hashes."""
+
+    def at_time(self, queue_id: int, ms: int) -> int:
+        """Queue offset of the first message that was stored at this time or later."""
+
+    def arrivals(self) -> int:
+        """A number that differs once there may be new messages."""
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """Wait until `arrivals` is not `seen`, for so long at most; may return early."""
+
+    def committed(self, group: str, queue_id: int) -> int | None:
+        """The next offset that a group wants of a queue; None if it never committed one."""
+
+    def note(self, group: str, offsets: Mapping[int, int]) -> None:
+        """Take these offsets, in memory."""
+
+    def save(self) -> None:
+        """Make durable what was noted."""
+
+
+class StoreSource:
+    """One topic of the store that this process writes."""
+
+    def __init__(
+        self,
+        root: str,
+        topic: str,
+        reader: Reader,
+        keeping: Keeping,
+        check: Callable[[], None],
+        at_time: Callable[..., int],
+        poison: Poison,
+    ) -> None:
+        self.root, self.topic, self.reader, self.keeping, self.check = root, topic, reader, keeping, check
+        self._at_time, self.poison = at_time, poison
+        self._raw = java_encode(topic)
+        self._known: tuple[tuple[int, int], frozenset[int]] = (-1, -1), frozenset()
+
+    @property
+    def _all(self) -> ConsumeQueues:
+        return self.reader.queues
+
+    def queues(self) -> frozenset[int]:
+        """See Source. Queues are added and never taken away, so their number tells whether there are new ones."""
+        count = len(self._all.plain), len(self._all.batch)
+        if count != self._known[0]:
+            places = [*list(self._all.plain), *list(self._all.batch)]
+            self._known = count, frozenset(queue_id for topic, queue_id in places if topic == self._raw)
+        return self._known[1]
+
+    def bounds(self, queue_id: int) -> tuple[int, int]:
+        """See Source."""
+        queue = self._all.find(self._raw, queue_id)
+        return (0, 0) if queue is None else queue.bounds(self.reader.files.min_offset)
+
+    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
+        """See Source."""
+        got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
+        if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
+            return _expired(self.topic, queue_id, offset, got.min_offset)
+        if got.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY:
+            return _beyond(self.topic, queue_id, offset, got.max_offset)
+        if got.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
+            return Taken([], offset)
+        messages, following = got.messages, got.next_begin_offset
+        if self.poison and following > offset:
+            following = self._written(queue_id, offset, following)
+            messages = [message for message in messages if message.queue_offset < following]
+        gone = self._gone(queue_id, offset, messages[0].queue_offset if messages else following)
+        return Taken(_with_ends(messages, following), following, gone)
+
+    def _written(self, queue_id: int, offset: int, following: int) -> int:
+        """How far units stand from an offset on. After a failed sync some file systems show what is on disk, zeros
+        among it; a restart makes those units again, and the messages behind them are not given before."""
+        queue = self._all.find(self._raw, queue_id)
+        for unit, at, _ in queue.entries(offset, following - offset) if queue is not None else ():
+            if not unit.is_written:
+                return at
+        return following
+
+    def _gone(self, queue_id: int, offset: int, following: int) -> int:
+        """How many units from an offset on lead to log files that retention has deleted; its bounds follow later."""
+        queue, gone = self._all.find(self._raw, queue_id), 0
+        if queue is None or following <= offset:
+            return 0
+        for unit, _, messages in queue.entries(offset, following - offset):
+            if unit.physical_offset >= self.reader.files.min_offset or not UnitQueue.leads(unit):
+                break
+            gone += messages
+        if gone:
+            _tell_expired(self.topic, queue_id, offset, offset + gone)
+        return gone
+
+    def at_time(self, queue_id: int, ms: int) -> int:
+        """See Source."""
+        return self._at_time(self.topic, queue_id, ms)
+
+    def arrivals(self) -> int:
+        """See Source."""
+        return self._all.arrivals
+
+    def wait(self, seen: int, seconds: float) -> None:
+        """See Source."""
+        with self._all.changed:
+            if self._all.arrivals == seen:
+                self._all.changed.wait(min(seconds, WAIT_S))
+
+    def committed(self, group: str, queue_id: int) -> int | None:
+        """See Source."""
+        return self.keeping.offsets.get(group, self.topic, queue_id)
+
+    def note(self, group: str, offsets: Mapping[int, int]) -> None:
+        """See Source."""
+        for queue_id, offset in offsets.items():
+            self.keeping.offsets.commit(group, self.topic, queue_id, offset)
+
+    def save(self) -> None:
+        """See Source.
+
+        Raises:
+            StoreError: the log could not be flushed; nothing was written.
+            OSError: the disk refused; the store goes on trying.
+        """
+        self.keeping.save_now()
+
+
+def _most(topic: str, most: int) -> int:
+    """One at a time from a light queue: its records tell the offsets of their own queues."""
+    return 1 if topic.startswith(LMQ_PREFIX) else most
+
+
+def _with_ends(messages: list[StoredMessage], following: int) -> list[tuple[StoredMessage, int]]:
+    """Messages of one queue, each with where the next one stands."""
+    return list(zip(messages, [*(message.queue_offset for message in messages[1:]), following], strict=False))
+
+
+def _tell_expired(topic: str, queue_id: int, offset: int, low: int) -> None:
+    log.warning("%s/%d: offsets %d to %d had left the queue before they were consumed; going on at %d",
+                ascii(topic)[1:-1], queue_id, offset, low - 1, low)  # fmt: skip
+
+
+def _expired(topic: str, queue_id: int, offset: int, low: int) -> Taken:
+    _tell_expired(topic, queue_id, offset, low)
+    return Taken([], low, low - offset)
+
+
+def _beyond(topic: str, queue_id: int, offset: int, high: int) -> Taken:
+    log.warning("%s/%d: offset %d is behind the end of the queue; going on at %d",
+                ascii(topic)[1:-1], queue_id, offset, high)  # fmt: skip
+    return Taken([], high)

@@ -1,0 +1,391 @@
+"""From records to queue units and index keys: what dispatch, rebuild and verify all do.
+
+`Dispatcher.blocks` takes pieces of a log and gives blocks: units sorted by queue, and index keys in log order. Plain
+records go through the kernel; the few that it leaves over (batch queues, light queues, text that is not UTF-8, a delay
+level that is no number) are done here, by the same rules, from `format/`.
+
+Source: upstream CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex, ConsumeQueue.dispatchLMQ;
+store format 5 to 9.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format import batch_queue, consume_queue, properties
+from flintmq.format.index import PEER_533, key_hash, keys_of
+from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_NONE
+from flintmq.format.text import java_decode, java_encode, java_hash
+from flintmq.kernels import derive as kernel
+from flintmq.kernels import group_units
+from flintmq.kernels.buffers import Numbers
+from flintmq.message import StoredMessage, stored_message
+from flintmq.storage.libc_memory import Kind, zeros_of
+from flintmq.store.commitlog.resync import store_times
+from flintmq.store.commitlog.walk import Piece
+from flintmq.store.dispatch.handover import Rows
+from flintmq.store.dispatch.queue_positions import light_places
+from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue
+
+SCHEDULE_TOPIC = consume_queue.SCHEDULE_TOPIC.encode()
+MOST_UNITS = 1 << 17
+MOST_KEYS = 1 << 18
+ENOUGH_UNITS = 1 << 17  # or keys, for a block, where units may be held back: longer runs, fewer writes
+MOST_OF_ONE = 1 << 15  # units or keys of one record: its properties have at most 32,767 bytes
+
+
+@dataclass(frozen=True, slots=True)
+class DispatchRules:
+    """What a record's units and keys depend on besides the record.
+
+    Attributes:
+        delay_ms: milliseconds of each delay level, level 1 first.
+        batch_topics: topics of type BatchCQ, raw.
+        light_queues: enableLmq and enableMultiDispatch are on.
+        index: messageIndexEnable.
+        peer: "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
+    """
+
+    delay_ms: tuple[int, ...]
+    batch_topics: frozenset[bytes] = frozenset()
+    light_queues: bool = False
+    index: bool = True
+    peer: str = PEER_533
+
+    @staticmethod
+    def of(config: StoreConfig, batch_topics: Iterable[str] = (), peer: str = PEER_533) -> DispatchRules:
+        """The rules of a store with this configuration and these topics of type BatchCQ."""
+        return DispatchRules(
+            config.delay_ms,
+            frozenset(java_encode(topic) for topic in batch_topics),
+            config.enable_lmq and config.enable_multi_dispatch,
+            config.message_index_enable,
+            peer,
+        )
+
+
+class Queues:
+    """The queues met so far, by number, with the table that the kernel looks them up in."""
+
+    def __init__(self) -> None:
+        self.keys: list[Queue] = []
+        self.numbers: dict[Queue, int] = {}
+        self.names = bytearray(b"\0")  # never empty, as the kernel wants it
+        self.table = array("q", bytes(8 * kernel.COLUMNS))
+        self.slots = array("i", [-1]) * 1024
+
+    def number(self, queue: Queue) -> int:
+        """The queue's number; a new one if it was not met before."""
+        if queue not in self.numbers:
+            self.numbers[queue] = len(self.keys)
+            self.keys.append(queue)
+        return self.numbers[queue]
+
+    def learn(self, topic: bytes, queue_id: int, kind: int) -> None:
+        """Make a queue known to the kernel, which tells its records from others by topic and queue id."""
+        number = self.number(Queue(BATCH if kind == kernel.BATCH else PLAIN, topic, queue_id))
+        prefix = java_hash(java_decode(topic) + "#") & 0xFFFFFFFF
+        row = [len(self.names), len(topic), queue_id, kernel.queue_hash(topic, queue_id), prefix, kind, 0, 0]
+        self.names += topic
+        missing = (number + 1) * kernel.COLUMNS - len(self.table)
+        if missing > 0:
+            self.table.extend([0] * missing)
+        self.table[number * kernel.COLUMNS : (number + 1) * kernel.COLUMNS] = array("q", row)
+        if number * 2 >= len(self.slots):
+            self._grow(number)
+        self._enter(number)
+
+    def _grow(self, number: int) -> None:
+        known = [n for n in self.slots if n >= 0]
+        self.slots = array("i", [-1]) * (4 * len(self.slots))
+        while number * 2 >= len(self.slots):
+            self.slots *= 2
+        for other in known:
+            self._enter(other)
+
+    def _enter(self, number: int) -> None:
+        at = self.table[number * kernel.COLUMNS + 3] & (len(self.slots) - 1)
+        while self.slots[at] >= 0:
+            at = (at + 1) & (len(self.slots) - 1)
+        self.slots[at] = number
+
+
+class _Given:
+    """The arrays that a block shows. There are two sets, used in turn."""
+
+    KINDS: ClassVar[tuple[tuple[Kind, int], ...]] = (
+        ("q", MOST_UNITS), ("q", MOST_UNITS), ("B", 20 * MOST_UNITS),
+        ("i", MOST_KEYS), ("q", MOST_KEYS), ("q", MOST_KEYS),
+    )  # fmt: skip
+
+    def __init__(self, arrays: list[memoryview]) -> None:
+        self.offset, self.time, self.bytes, self.key_hashes, self.key_offsets, self.key_times = arrays
+
+
+@dataclass(slots=True)
+class Block:
+    """Units and keys of some records, in log order. Good until the next block but one is taken.
+
+    Attributes:
+        queues: (queue number, first, end) of each plain queue that has units here: they stand in offsets[first:end].
+        offsets: int64, queue offset of each unit.
+        times: int64, store time in ms of each unit's record.
+        units: 20 bytes a unit.
+        batch_units: (queue number, unit) for batch queues.
+        light: indexes into offsets of units made for light queues.
+        key_hashes, key_offsets, key_times, keys: the index keys, and how many.
+        last_offset, last_time: log offset and store time in ms of the last record taken.
+    """
+
+    queues: list[tuple[int, int, int]]
+    offsets: memoryview
+    times: memoryview
+    units: memoryview
+    batch_units: list[tuple[int, batch_queue.BatchUnit]]
+    key_hashes: Numbers
+    key_offsets: Numbers
+    key_times: Numbers
+    keys: int
+    last_offset: int
+    last_time: int
+
+
+class Dispatcher:
+    """Turns pieces into blocks. Keeps the table of queues and the arrays; belongs to one thread."""
+
+    def __init__(self, rules: DispatchRules) -> None:
+        self.rules = rules
+        self.queues = Queues()
+        self.light_numbers: set[int] = set()  # queues that were met as light queues
+        self.flags = 0
+        self.follow(rules.peer)
+        self.delays = array("q", rules.delay_ms or (0,))
+        mine: tuple[tuple[Kind, int], ...] = (
+            ("i", MOST_UNITS),
+            ("q", MOST_UNITS),
+            ("q", MOST_UNITS),
+            ("B", 20 * MOST_UNITS),
+        )
+        given = len(_Given.KINDS)
+        arrays = zeros_of(*mine, *_Given.KINDS, *_Given.KINDS)
+        self.unit_queue, self.unit_offset, self.unit_time, self.unit_bytes = arrays[:4]
+        self.given, self.spare = _Given(arrays[4 : 4 + given]), _Given(arrays[4 + given :])
+        self.batch_units: list[tuple[int, batch_queue.BatchUnit]] = []
+        self.units = self.keys = 0
+        self._held: tuple[int, int] | None = None  # log offset and store time of the last record held back
+
+    def follow(self, peer: str) -> None:
+        """From the next block on, make index keys as this version does ("5.3.3", "5.4.0" or "5.5.0")."""
+        self.rules = replace(self.rules, peer=peer)
+        self.flags = (kernel.LIGHT if self.rules.light_queues else 0) | (
+            (kernel.INDEX | (kernel.TAG_KEYS if peer != PEER_533 else 0)) if self.rules.index else 0
+        )
+
+    def learn_batch_topic(self, topic: str) -> None:
+        """A topic that has no record yet is of type BatchCQ from now on.
+
+        Thread: any.
+        """
+        self.rules = replace(self.rules, batch_topics=self.rules.batch_topics | {java_encode(topic)})
+
+    def blocks(self, piece: Piece, hold: bool = False) -> Iterator[Block]:
+        """Blocks of one piece: mostly one, more when its records have very many units or keys.
+
+        Args:
+            piece: records that follow those of the piece before.
+            hold: keep few units back for a later block, so that queues are written in long runs; `rest` gives the last.
+        """
+        at = 0
+        while at < piece.count:
+            if self.units + (piece.count - at) > MOST_UNITS:
+                yield self._block(piece, at)
+            at, why, self.units, self.keys = kernel.derive(
+                piece.data,
+                piece.base,
+                piece.positions,
+                at,
+                piece.count,
+                self.queues.slots,
+                self.queues.table,
+                self.queues.names,
+                self.delays,
+                self.flags,
+                self.unit_queue,
+                self.unit_offset,
+                self.unit_time,
+                self.unit_bytes,
+                self.units,
+                self.given.key_hashes,
+                self.given.key_offsets,
+                self.given.key_times,
+                self.keys,
+            )
+            if why == kernel.NEW_QUEUE:
+                self._learn(stored_message(piece.data, piece.positions[at]))
+            elif why == kernel.KEYS_FULL:
+                yield self._block(piece, at)
+            elif why == kernel.SPECIAL:
+                message = stored_message(piece.data, piece.positions[at])
+                if self.keys + MOST_OF_ONE > MOST_KEYS or self.units + MOST_OF_ONE > MOST_UNITS:
+                    yield self._block(piece, at)
+                self._special(message)
+                at += 1
+        if not hold or self.units >= ENOUGH_UNITS or self.keys >= ENOUGH_UNITS:
+            yield self._block(piece, piece.count)
+        else:
+            self._held = piece.base + piece.positions[piece.count - 1], self._time(piece, piece.count)
+
+    def handed_over(self, rows: Rows) -> Block | None:
+        """The block of rows that the put side still has as columns; None if their records have to be read."""
+        topic, tag_keys = rows.topic, self.flags & kernel.TAG_KEYS
+        if topic in self.rules.batch_topics or topic == SCHEDULE_TOPIC or tag_keys or self.units or self.keys:
+            return None
+        count, numbers = rows.last - rows.first, array("i", bytes(4 * len(rows.next_offsets)))
+        if count > MOST_UNITS:
+            return None
+        for queue_id in rows.queue_ids:
+            numbers[queue_id] = self.queues.number(Queue(PLAIN, topic, queue_id))
+        last = rows.columns.units(
+            rows.first,
+            rows.last,
+            rows.begin,
+            rows.store_time,
+            numbers,
+            array("q", rows.next_offsets),
+            self.unit_queue,
+            self.unit_offset,
+            self.unit_time,
+            self.unit_bytes,
+            self.rules.index,
+        )
+        if last < 0:
+            return None
+        self.units = count
+        return self._collected(last, rows.store_time)
+
+    def rest(self) -> Iterator[Block]:
+        """What was held back, if anything."""
+        if self._held is not None:
+            yield self._collected(*self._held)
+
+    def _learn(self, message: StoredMessage) -> None:
+        topic = message.fields.topic
+        kind = kernel.PLAIN
+        if topic in self.rules.batch_topics:
+            kind = kernel.BATCH
+        elif topic == SCHEDULE_TOPIC:
+            kind = kernel.SCHEDULE
+        self.queues.learn(topic, message.queue_id, kind)
+
+    @staticmethod
+    def _time(piece: Piece, taken: int) -> int:
+        return next(store_times(piece.data, piece.positions[max(taken, 1) - 1 :], 1))
+
+    def _block(self, piece: Piece, taken: int) -> Block:
+        """What is collected, after `taken` records of this piece."""
+        return self._collected(piece.base + piece.positions[max(taken, 1) - 1], self._time(piece, taken))
+
+    def _collected(self, last_offset: int, last_time: int) -> Block:
+        """What is collected, sorted by queue; the collection begins anew."""
+        given, self.given, self.spare = self.given, self.spare, self.given
+        starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
+        group_units.group(
+            self.unit_queue,
+            self.unit_offset,
+            self.unit_time,
+            self.unit_bytes,
+            self.units,
+            starts,
+            given.offset,
+            given.time,
+            given.bytes,
+        )
+        block = Block(
+            [(n, starts[n], starts[n + 1]) for n in range(len(starts) - 1) if starts[n] != starts[n + 1]],
+            given.offset,
+            given.time,
+            memoryview(given.bytes),
+            self.batch_units,
+            given.key_hashes,
+            given.key_offsets,
+            given.key_times,
+            self.keys,
+            last_offset,
+            last_time,
+        )
+        self._held = None
+        self.units = self.keys = 0
+        self.batch_units = []
+        return block
+
+    # -- the slow way ---------------------------------------------------------------------------------------------
+
+    def _special(self, message: StoredMessage) -> None:
+        """Units and keys of one record by the clear rules of `format/`."""
+        if self.rules.index:
+            for key in keys_of(message.properties, message.sys_flag, self.rules.peer):
+                self.given.key_hashes[self.keys] = key_hash(message.topic, key)
+                self.given.key_offsets[self.keys] = message.physical_offset
+                self.given.key_times[self.keys] = message.store_timestamp
+                self.keys += 1
+        if message.fields.transaction not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+            return
+        code = consume_queue.tags_code(
+            message.tags,
+            message.topic,
+            message.store_timestamp,
+            message.properties.get(properties.DELAY),
+            self.rules.delay_ms,
+        )
+        topic = message.fields.topic
+        if topic in self.rules.batch_topics:
+            base, messages = batch_queue.messages_of(message.properties, message.queue_offset)
+            unit = batch_queue.BatchUnit(
+                message.physical_offset, message.size, code, message.store_timestamp, base, messages
+            )
+            self.batch_units.append((self.queues.number(Queue(BATCH, topic, message.queue_id)), unit))
+        else:
+            self._append(Queue(PLAIN, topic, message.queue_id), message.queue_offset, message, code)
+        if self.rules.light_queues:
+            for place in light_places(message):
+                queue = Queue(PLAIN, java_encode(place.topic), place.queue_id)
+                self.light_numbers.add(self.queues.number(queue))
+                self._append(queue, place.offset, message, code)
+
+    def _append(self, queue: Queue, queue_offset: int, message: StoredMessage, code: int) -> None:
+        self.unit_queue[self.units] = self.queues.number(queue)
+        self.unit_offset[self.units] = queue_offset
+        self.unit_time[self.units] = message.store_timestamp
+        unit = kernel.unit(message.physical_offset, message.size, code)
+        self.unit_bytes[20 * self.units : 20 * self.units + 20] = unit
+        self.units += 1
+
+
+def each_block(blocks: Iterable[Block], take: Callable[[Block], bool], *, beside: bool) -> bool:
+    """Call take(block) for each, until it says no.
+
+    Args:
+        blocks: from a Dispatcher.
+        take: writes a block; whether to go on.
+        beside: take a block on another thread while the next one is made. Kernels and calls of the system hold no GIL.
+
+    Returns:
+        Whether all were taken.
+
+    Raises:
+        Whatever making and taking blocks raise.
+    """
+    if not beside:
+        return all(take(block) for block in blocks)
+    with ThreadPoolExecutor(1, "flintmq-units") as writer:
+        taken: Future[bool] | None = None
+        for block in blocks:
+            if taken is not None and not taken.result():
+                return False
+            taken = writer.submit(take, block)
+        return taken is None or taken.result()

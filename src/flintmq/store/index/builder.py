@@ -1,0 +1,92 @@
+"""Make one index file that nobody reads yet: slots and the newest items in memory, finished items written at once.
+
+The engine's `IndexFileWriter` works in a map, as its readers do. A file that is only made needs no map: its pages are
+then not zeroed and faulted in before they are filled, its items go to the disk while later ones are made, and the
+slots, which are met at random, lie in large pages. The bytes are the same.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from flintmq.format import index
+from flintmq.format.index import Header
+from flintmq.kernels import index_insert as kernel
+from flintmq.kernels.buffers import Numbers
+from flintmq.storage.filesystem import REAL, Effects
+
+WINDOW_ITEMS = 1 << 16  # written at once
+SLOT_BLOCK = 1 << 18  # bytes: blocks of slots that were never used stay holes
+
+
+class IndexFileBuilder:
+    """One new index file of full size. Nothing is durable before the caller syncs it.
+
+    Args:
+        path: the new file.
+        slots, items: its geometry.
+        begin_offset, begin_time: end of the file before, which a new header repeats until its first item; 0 if none.
+
+    Raises:
+        FileExistsError: there is one by this name.
+    """
+
+    def __init__(
+        self, path: str, slots: int, items: int, begin_offset: int = 0, begin_time: int = 0, effects: Effects = REAL
+    ) -> None:
+        self.path, self.slots, self.items, self.effects = path, slots, items, effects
+        self.fd = effects.create(path, index.file_size(slots, items))
+        self.memory = effects.map_anonymous(index.file_size(slots, min(items, WINDOW_ITEMS)))
+        with suppress(OSError):  # this system has none
+            effects.advise_huge(self.memory)
+        if begin_offset > 0 or begin_time > 0:
+            header = Header(begin_time, begin_time, begin_offset, begin_offset, 0, 0)
+            self.memory[: index.HEADER.size] = index.HEADER.pack(header)
+        self.count = 1
+        self._first = 0  # the item that the window begins with; item 0 is never used
+
+    @property
+    def full(self) -> bool:
+        """Whether no item fits any more."""
+        return self.count >= self.items
+
+    def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
+        """Append items for keys [start, end) while there is room; gives the first that is not in.
+
+        Raises:
+            OSError: no space.
+        """
+        while start < end and not self.full:
+            done = kernel.insert(self.memory, self.slots, self.items, hashes, offsets, times, start, end, self._first)
+            self.count += done - start
+            start = done
+            if self.count - self._first >= WINDOW_ITEMS:
+                self._write_items()
+        return start
+
+    def _write_items(self) -> None:
+        """Write the window's items and begin another."""
+        with memoryview(self.memory) as view:
+            begin = index.item_position(0, self.slots)
+            items = view[begin : begin + (self.count - self._first) * index.ITEM.size]
+            position = index.item_position(self._first, self.slots)
+            self.effects.pwrite(self.fd, items, position)
+            self.effects.start_sync(self.fd, position, len(items))
+            items.release()
+        self._first = self.count
+
+    def close(self) -> None:
+        """Write what is not yet written, and close.
+
+        Raises:
+            OSError: no space.
+        """
+        if self.count > 1:
+            self._write_items()
+        end = index.item_position(0, self.slots)
+        for at in range(0, end, SLOT_BLOCK):
+            block = self.memory[at : min(at + SLOT_BLOCK, end)]
+            if block != bytes(len(block)):
+                self.effects.pwrite(self.fd, block, at)
+        self.memory.close()
+        self.effects.close(self.fd)

@@ -1,0 +1,346 @@
+"""The key index of a running store: continue the last file, take items back, begin new files. Source: upstream
+IndexService, IndexFile; store format 9.
+
+Insertion is undone exactly by its opposite: an item knows what its slot held before it. So a cut of the log takes items
+back one by one, newest first, and nothing has to be thrown away (upstream deletes whole files after an unclean stop and
+loses the keys of older log files).
+
+That needs every byte that was stored. A power cut may take any sector of a file that was not synced, and items cannot
+say which; so after one (or where nobody knows) the files that were not synced are made anew. A file is synced when it
+is full, as upstream does it, and the checkpoint's third time says so. What was synced before is told by `flintmq.mark`
+(`store/index/durable_point.py`).
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import ConfigError
+from flintmq.format import index
+from flintmq.format.flintmq_mark import Indexed
+from flintmq.format.index import ITEM, SLOT
+from flintmq.kernels.buffers import Numbers
+from flintmq.storage.filesystem import Effects
+from flintmq.store.index import durable_point, reader
+from flintmq.store.index.durable_point import IndexMark, Reached
+from flintmq.store.index.reader import IndexFile
+from flintmq.store.index.writer import IndexFileWriter, IndexWriter
+from flintmq.store.layout import directories
+from flintmq.store.layout.small_files import StoreFiles
+
+log = logging.getLogger("flintmq.index")
+
+
+def _header(path: str, effects: Effects) -> index.Header:
+    size = index.HEADER.size
+    return index.HEADER.unpack((effects.read_file(path, size) or b"").ljust(size, b"\0"))
+
+
+def known_whole(
+    found: list[IndexFile], config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None
+) -> int:
+    """How many index files, the oldest ones, are known to be on disk as a whole.
+
+    Args:
+        found: all of them, oldest first.
+        config, effects: of the store.
+        on_disk: store time in ms of the last item that is known to be on disk. It tells of a full file that ends before
+            (of several that end in this very millisecond one may not have been synced), as long as times go up from
+            file to file: a younger file ends before it, too, where the clock was set back.
+        indexed: what the mark says; then times are not asked. The files before the one that it names were synced first.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    if indexed is not None:
+        names = [int(os.path.basename(file.path)) for file in found]
+        return names.index(indexed.name) if indexed.name in names else 0
+    count, before = 0, 0
+    for number, file in enumerate(found, 1):
+        header = _header(file.path, effects)
+        if not before <= header.begin_timestamp <= header.end_timestamp:
+            break
+        before = header.end_timestamp
+        with suppress(ConfigError):  # it is too short for any items
+            items = directories.index_geometry(file.path, file.size, config).items
+            if header.index_count >= items and 0 < before < on_disk:
+                count = number
+    return count
+
+
+def remove_unsynced(
+    root: str, config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None = None
+) -> int:
+    """Remove the index files that a power cut may have spoilt; their keys are entered again from the log.
+
+    Args:
+        root, config, effects: of the store.
+        on_disk: as `known_whole` has it.
+        indexed: what the mark says: the file that it names is brought back to that and stays.
+
+    Returns:
+        How many were removed, newest first.
+
+    Raises:
+        OSError: the disk refused.
+
+    Durability: on return.
+    """
+    found = reader.discover(root, config, effects)
+    kept = known_whole(found, config, effects, on_disk, indexed)
+    if indexed is not None and kept < len(found) and durable_point.restore(found[kept], config, effects, indexed):
+        kept += 1
+    for file in reversed(found[kept:]):
+        effects.unlink(file.path)
+    if found[kept:]:
+        effects.sync_dir(os.path.join(root, directories.INDEX))
+    return len(found) - kept
+
+
+class KeyIndex:
+    """The index files of one store.
+
+    Args:
+        root: of the store.
+        config: geometry; the files that are there win.
+        effects: the disk.
+
+    Attributes:
+        end_offset: log offset of the last record with an item; records behind it are not indexed yet.
+        known_to: log offset below which every key is in, as the mark says; 0 if it says nothing.
+        taken_back: log offset of the first record whose items `recover` has taken back, None if it has none.
+        was_there: whether there were files. If not, nothing tells a log without keys from an index that is lost.
+        mark: what `flintmq.mark` may say.
+        complete: whether all keys that come before those to be inserted are known to be in. Set by who loads it.
+
+    Raises:
+        OSError: a file cannot be opened.
+
+    Thread: the dispatcher only.
+    """
+
+    def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
+        self.config, self.effects = config, effects
+        self.folder = os.path.join(root, directories.INDEX)
+        self.found = reader.discover(root, config, effects)
+        self.was_there = bool(self.found)
+        self.mark = IndexMark(self.folder, config, effects)
+        self.complete = False
+        self.taken_back: int | None = None
+        self.known_to = 0
+        self._some: int | None = None  # of the record at end_offset only so many keys are in; None: all
+        self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
+        shape = self._shape()
+        self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
+        self.writer.names.update((os.path.basename(file.path), 0) for file in self.found)
+
+    def _shape(self) -> directories.IndexGeometry:
+        """The division of the newest file that holds all its items; as configured if there is none.
+
+        Raises:
+            ConfigError: a file does not tell its division, and no keys do.
+        """
+        config, effects = self.config, self.effects
+        for file in reversed(self.found):
+            try:
+                with effects.reading(file.path) as fd:
+                    shape = directories.index_geometry(file.path, file.size, config, fd, effects)
+                if shape.items > 1 and _header(file.path, effects).index_count <= shape.items:
+                    return shape
+            except ConfigError:
+                if not {"maxHashSlotNum", "maxIndexNum"} <= config.given:
+                    raise
+            self._spoilt.add(file.path)
+        return directories.IndexGeometry(config.max_hash_slot_num, config.max_index_num)
+
+    def _remove_spoilt(self) -> None:
+        """Remove files that were cut short; their keys are entered again."""
+        while self.found and self.found[-1].path in self._spoilt:
+            path = self.found.pop().path
+            log.warning("%s is too short for its items and is made again", path)
+            self.effects.unlink(path)
+            self.taken_back = _header(self.found[-1].path, self.effects).end_physical_offset if self.found else 0
+
+    def recover(
+        self,
+        log_end: int,
+        small: StoreFiles,
+        log_begin: int = 0,
+    ) -> None:
+        """Take back what a kill left half done and what lies behind the log's end, then continue the last file.
+
+        Args:
+            log_end: log offset of the log's end.
+            small: what checkpoint and mark say is on disk: full files that are not older than the time are to be synced
+                yet. They say less before a file is changed that counts as synced.
+            log_begin: that of its first record: keys of those before it could not be entered again.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.found = [file for file in self.found if self.effects.size(file.path) is not None]
+        self._remove_spoilt()
+        on_disk = small.known.index_timestamp
+        self.mark.prove(small.indexed, self.found)
+        if self.mark.indexed is None:
+            small.forget_indexed()
+        self.known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
+        self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
+        whole = known_whole(self.found, self.config, self.effects, on_disk, self.mark.indexed)
+        self.writer.full += [file.path for file in self.found[whole:-1]]
+        for name in self.effects.listdir(self.folder):
+            path = os.path.join(self.folder, name)
+            if index.NAME.fullmatch(name) and self.effects.size(path) == 0:  # of a kill amid its creation
+                self.effects.unlink(path)
+        while self.found:
+            path = self.found[-1].path
+            writer = self.writer.current = IndexFileWriter.open(
+                path, self.writer.slots, self.writer.items, self.effects
+            )
+            if (before := writer.header().end_timestamp) < on_disk:
+                small.lower_index_time(before)
+            low, newest = self._bounds(writer, max(log_begin, self.known_to), log_end)
+            named = self.mark.names(path, low)
+            if named:
+                small.forget_indexed()
+            self._take_back(writer, low, newest)
+            if named:
+                self.mark.lower(writer.header(), log_end)
+            if low > 1:
+                header = writer.header()
+                self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
+                return
+            if len(self.found) == 1:  # no record had a key yet
+                self.writer.continue_with(writer, -1, 0)
+                return
+            self.let_go()
+            if named:
+                self.mark.indexed = None
+            self.effects.unlink(path)
+            self.writer.names.pop(os.path.basename(path), None)
+            self.found.pop()
+
+    @staticmethod
+    def _bounds(writer: IndexFileWriter, unsure: int, log_end: int) -> tuple[int, int]:
+        """Items [from, to) are to be taken back: those behind the count (of a kill amid an insertion), of records at or
+        behind the log's end, and of the last record left (whose other keys may be missing), if it is not before
+        `unsure`."""
+        count = max(writer.header().index_count, 1)
+        newest = min(count, writer.items)
+        while newest < writer.items and writer.item(newest).physical_offset > 0:
+            newest += 1
+        low = newest
+        while low > 1 and (low > count or writer.item(low - 1).physical_offset >= log_end):
+            low -= 1
+        last = writer.item(low - 1).physical_offset if low > 1 else -1
+        while last >= unsure and low > 1 and writer.item(low - 1).physical_offset == last:
+            low -= 1
+        return low, newest
+
+    def _take_back(self, writer: IndexFileWriter, low: int, newest: int) -> None:
+        """Undo items [low, newest), the newest first."""
+        slots = writer.slots
+        for number in range(newest - 1, low - 1, -1):
+            item = writer.item(number)
+            self.taken_back = item.physical_offset
+            place = index.slot_position(item.key_hash % slots)
+            slot = SLOT.unpack(writer.map[place : place + SLOT.size])
+            if slot.item == number:  # else the kill came before the slot was stored, and it is right as it is
+                writer.map[place : place + SLOT.size] = SLOT.pack(index.Slot(item.previous))
+        for number in range(low, min(newest + 1, writer.items)):  # of the last one only the hash may be there
+            place = index.item_position(number, slots)
+            writer.map[place : place + ITEM.size] = bytes(ITEM.size)
+        writer.shorten(low)
+
+    def reached(self, position: int) -> Reached:
+        """What `mark.settle` asks for, now that everything below this log offset is in."""
+        file = self.writer.current
+        if not self.complete or not isinstance(file, IndexFileWriter):
+            return Reached(position)
+        return Reached(position, file.path, bytes(file.map[: index.HEADER.size]))
+
+    @property
+    def end_offset(self) -> int:
+        """Log offset of the last record with an item; -1 if there is none."""
+        return self.writer.end_offset if self.writer.current is not None else -1
+
+    def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, keys: int) -> None:
+        """Append items. Keys of records at or before `end_offset` are in already and are left out.
+
+        Raises:
+            OSError: no space. The same keys may be given again: those that are in by now are left out then.
+        """
+        first, end, some = 0, self.end_offset, 0
+        while first < keys and offsets[first] <= end and (offsets[first] < end or some != self._some):
+            some += offsets[first] == end
+            first += 1
+        try:
+            if first == 0:
+                self.writer.insert(hashes, offsets, times, keys)
+            elif first < keys:
+                self.writer.insert(hashes[first:keys], offsets[first:keys], times[first:keys], keys - first)
+            self._some = None
+        except OSError:
+            end = self.end_offset
+            self._some = sum(offsets[k] == end for k in range(first + self.writer.done))
+            raise
+
+    def begin(self, store_time: int) -> None:
+        """Make the first file, as RocketMQ does as soon as a record comes, with or without keys.
+
+        Raises:
+            OSError: no space, no permission.
+        """
+        if self.writer.current is None:
+            self.writer.insert_file(store_time)
+
+    def sync_full(self) -> int:
+        """Make the files durable that have become full. Gives the time in ms of the last one's last item, 0 for none.
+
+        Raises:
+            OSError: the disk refused; a later call tries again.
+
+        Thread: any, one at a time.
+        """
+        last = 0
+        while self.writer.full:
+            path = self.writer.full[0]
+            if self.effects.size(path) is not None:  # else it has expired
+                fd = self.effects.open_write(path)
+                try:
+                    self.effects.sync(fd)
+                finally:
+                    self.effects.close(fd)
+                last = max(last, _header(path, self.effects).end_timestamp)
+            del self.writer.full[0]
+        if last:
+            self.effects.sync_dir(self.folder)
+        return last
+
+    def flush(self) -> None:
+        """Make the current file durable.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if self.writer.current is not None:
+            self.effects.sync(self.writer.current.fd)
+            self.effects.sync_dir(self.folder)
+
+    def close(self) -> None:
+        """Flush and close.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        self.flush()
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Close without a flush, of a store that stops uncleanly. Nothing to do after `close`."""
+        if self.writer.current is not None:
+            self.writer.current.close()
+            self.writer.current = None

@@ -1,0 +1,194 @@
+"""The key index: files that lead from the hash of a key to places in the log (store format 9).
+
+Source: upstream IndexService, IndexFile. An index is a hint: it compares hashes alone, it is never cut with the
+log, and after an unclean start RocketMQ leaves parts of the log out of it. Whoever asks it reads each record again and
+walks what no file covers; `covered` says what that is.
+
+A chain of items runs from the newest to the oldest, so its numbers strictly descend. One that does not is damage: its
+walk ends with an error, and the file's part of the log has to be walked instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import CorruptStoreError
+from flintmq.format import index
+from flintmq.format.layout import Layout
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.store.layout import directories
+
+T = TypeVar("T", bound=tuple[Any, ...])
+
+_ITEMS_AT_ONCE = 3276  # 64 KiB of items
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """One index file by name. Nothing of its content is kept: a running broker goes on writing it.
+
+    Attributes:
+        path: where it is; its name is the local time of its creation.
+        size: bytes it had when it was listed.
+    """
+
+    path: str
+    size: int
+    config: StoreConfig
+    effects: Effects = REAL
+
+    @contextmanager
+    def open(self) -> Iterator[OpenIndex]:
+        """The file, open for as long as a `with` block lasts.
+
+        Raises:
+            FileNotFoundError: the file is gone.
+            StoreAccessError: it may not be read, or is no regular file.
+            ConfigError: how it is divided cannot be told (see directories.index_geometry).
+        """
+        with self.effects.reading(self.path) as fd:
+            size = self.effects.size_of(fd)
+            shape = directories.index_geometry(self.path, size, self.config, fd, self.effects)
+            yield OpenIndex(self.path, fd, shape, self.effects)
+
+    def header(self) -> index.Header | None:
+        """The header alone, which needs no geometry; None if the file is gone or shorter than one."""
+        raw = self.effects.read_file(self.path, index.HEADER.size)
+        return index.HEADER.unpack(raw) if raw is not None and len(raw) == index.HEADER.size else None
+
+
+def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[IndexFile]:
+    """The index files of a store, oldest first. Files with other names are not the index's and are left out.
+
+    Raises:
+        StoreAccessError: the directory may not be listed.
+    """
+    folder = os.path.join(root, directories.INDEX)
+    found = []
+    for name in effects.listdir(folder):
+        path = os.path.join(folder, name)
+        size = effects.size(path) if index.NAME.fullmatch(name) else None
+        if size:
+            found.append(IndexFile(path, size, config, effects))
+    return found
+
+
+class OpenIndex:
+    """An open index file. Every read goes to the file, so that a growing one shows what it holds now.
+
+    Attributes:
+        path: for errors.
+        shape: how the file is divided.
+    """
+
+    def __init__(self, path: str, fd: int, shape: directories.IndexGeometry, effects: Effects = REAL) -> None:
+        self.path, self.shape = path, shape
+        self._fd, self._effects = fd, effects
+
+    def header(self) -> index.Header:
+        """The header as it is now.
+
+        Raises:
+            CorruptStoreError: the file ends before.
+        """
+        return self._read(index.HEADER, 0)
+
+    def slot(self, number: int) -> int:
+        """Number of the newest item of a slot; anything not positive means none.
+
+        Raises:
+            CorruptStoreError: the file ends before.
+        """
+        return self._read(index.SLOT, index.slot_position(number)).item
+
+    def item(self, number: int) -> index.Item:
+        """One item by number; items begin at 1.
+
+        Raises:
+            CorruptStoreError: the file ends before.
+        """
+        return self._read(index.ITEM, index.item_position(number, self.shape.slots))
+
+    def items(self, first: int = 1, stop: int | None = None) -> Iterator[tuple[int, index.Item]]:
+        """(number, item) in the order of their making, up to the count or `stop`; 64 KiB are held at a time."""
+        stop = min(self.header().next_item if stop is None else stop, self.shape.items)
+        while first < stop:
+            count = min(stop - first, _ITEMS_AT_ONCE)
+            raw = self._effects.pread(self._fd, count * index.ITEM.size, index.item_position(first, self.shape.slots))
+            for item in index.ITEM.iter(raw):
+                yield first, item
+                first += 1
+            if len(raw) < count * index.ITEM.size:
+                return
+
+    def newest(self) -> Iterator[tuple[int, index.Item]]:
+        """(number, item) of all items, the newest first; 64 KiB are held at a time."""
+        stop = min(self.header().next_item, self.shape.items)
+        while stop > 1:
+            first = max(stop - _ITEMS_AT_ONCE, 1)
+            yield from reversed(list(self.items(first, stop)))
+            stop = first
+
+    def chain(self, key_hash: int) -> Iterator[tuple[int, index.Item]]:
+        """(number, item) of every item in the slot of this hash, newest first; items of other hashes included.
+
+        Raises:
+            CorruptStoreError: an item does not lead to an older one or belongs to another slot, or a number lies beyond
+                the count.
+        """
+        slot = key_hash % self.shape.slots
+        number = self.slot(slot)
+        # Read after the slot: a writer sets the slot first and counts last.
+        newest = min(self.header().next_item, self.shape.items - 1)
+        if number > newest:
+            raise self._broken(index.slot_position(slot), f"slot leads to item {number}, the newest is {newest}")
+        while number > 0:
+            item, place = self.item(number), index.item_position(number, self.shape.slots)
+            if item.key_hash % self.shape.slots != slot:
+                raise self._broken(place, f"item {number} has the hash {item.key_hash}, which is not of slot {slot}")
+            yield number, item
+            if item.previous >= number:
+                place += index.ITEM.offset("previous")
+                raise self._broken(place, f"item {number} leads to item {item.previous}, which is not older")
+            number = item.previous
+
+    def find(self, key_hash: int) -> Iterator[int]:
+        """Physical offsets under this hash, newest item first; records of other keys with this hash are among them.
+
+        Raises:
+            CorruptStoreError: as for chain.
+        """
+        for _, item in self.chain(key_hash):
+            if item.key_hash == key_hash and item.physical_offset >= 0:
+                yield item.physical_offset
+
+    def _read(self, layout: Layout[T], position: int) -> T:
+        raw = self._effects.pread(self._fd, layout.size, position)
+        if len(raw) < layout.size:
+            raise self._broken(position, "the file ends here")
+        return layout.unpack(raw)
+
+    def _broken(self, position: int, reason: str) -> CorruptStoreError:
+        return CorruptStoreError(self.path, position, reason, "rebuild the index")
+
+
+def covered(file: IndexFile) -> tuple[int, int] | None:
+    """Log offsets of the first and the last record with an item in this file, or None if it holds none.
+
+    The last one may have more keys, in the next file or nowhere. The header is believed as far as it can be: it may
+    name places beyond a log that was cut.
+
+    Raises:
+        StoreAccessError: the file may not be read.
+    """
+    header = file.header()
+    if header is None or header.next_item <= 1 or header.begin_physical_offset < 0:
+        return None
+    if header.end_physical_offset < header.begin_physical_offset:
+        return None
+    return header.begin_physical_offset, header.end_physical_offset

@@ -1,0 +1,203 @@
+"""What a broker keeps in config/: topics, consumer groups, consumer offsets, delay offsets. Read only.
+
+Source: upstream ConfigManager and its sons; store format 11. Instead of a file that is missing, empty or cannot be
+parsed its `.bak` is taken; if that is no better, the configuration is empty, and a problem says so. A bare store has no
+config/ at all. Values of another type than RocketMQ writes are left out.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from typing import Any
+
+from flintmq.errors import FormatError, StoreAccessError
+from flintmq.format import config_json
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.store.layout import directories
+
+TOPICS = "topics.json"
+GROUPS = "subscriptionGroup.json"
+OFFSETS = "consumerOffset.json"
+LMQ_OFFSETS = "lmqConsumerOffset.json"  # instead of OFFSETS with enableLmq
+DELAYS = "delayOffset.json"
+
+SMALL = 1 << 16  # bytes of a file that is worth remembering
+
+BATCH_TYPE = "BatchCQ"
+SIMPLE_TYPE = "SimpleCQ"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicConfig:
+    """One topic of topics.json; what is missing there has RocketMQ's default."""
+
+    name: str
+    read_queues: int = 16
+    write_queues: int = 16
+    perm: int = 6
+    filter_type: str = "SINGLE_TAG"
+    attributes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def queue_type(self) -> str:
+        """SimpleCQ or BatchCQ."""
+        return BATCH_TYPE if self.attributes.get("queue.type") == BATCH_TYPE else SIMPLE_TYPE
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigProblem:
+    """A configuration file that could not be used; its `.bak` or RocketMQ's defaults were."""
+
+    file: str
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """The parts of config/ that FlintMQ reads.
+
+    Attributes:
+        topics: topic name -> its settings.
+        groups: consumer group -> its settings, as stored.
+        consumer_offsets: (topic, group) -> {queue id: next queue offset to consume}.
+        lmq_offsets: (topic, group) of a light queue -> next queue offset.
+        delay_offsets: delay level, from 1 -> next queue offset in queue level-1 of the schedule topic.
+        problems: files that could not be used.
+        files: names of the files that were there and were read.
+    """
+
+    topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    groups: Mapping[str, Mapping[str | int, Any]] = field(default_factory=dict)
+    consumer_offsets: Mapping[tuple[str, str], Mapping[int, int]] = field(default_factory=dict)
+    lmq_offsets: Mapping[tuple[str, str], int] = field(default_factory=dict)
+    delay_offsets: Mapping[int, int] = field(default_factory=dict)
+    problems: tuple[ConfigProblem, ...] = ()
+    files: tuple[str, ...] = ()
+
+    def is_batch(self, topic: str) -> bool:
+        """Whether topics.json says that this topic's queues are of type BatchCQ."""
+        found = self.topics.get(topic)
+        return found is not None and found.queue_type == BATCH_TYPE
+
+
+def read_config(root: str, effects: Effects = REAL) -> BrokerConfig:
+    """Everything below the store's config/ that FlintMQ reads.
+
+    Raises:
+        Nothing for what the files hold or lack: `problems` tells.
+    """
+    reader = ConfigReader(os.path.join(root, directories.CONFIG), effects)
+    offsets = reader.load(LMQ_OFFSETS) or reader.load(OFFSETS)
+    topics = _objects(reader.load(TOPICS).get("topicConfigTable"))
+    return BrokerConfig(
+        topics={name: _topic(name, value) for name, value in topics},
+        groups=dict(_objects(reader.load(GROUPS).get("subscriptionGroupTable"))),
+        consumer_offsets={key: _numbers(value) for key, value in _by_group(offsets.get("offsetTable"))},
+        lmq_offsets={
+            key: number
+            for key, value in _by_group(offsets.get("lmqOffsetTable"))
+            if (number := config_json.integer(value)) is not None
+        },
+        delay_offsets=_numbers(reader.load(DELAYS).get("offsetTable")),
+        problems=tuple(reader.problems),
+        files=tuple(reader.files),
+    )
+
+
+class ConfigReader:
+    """Loads files with their `.bak` as a second chance, and keeps what went wrong."""
+
+    def __init__(self, folder: str, effects: Effects) -> None:
+        self.folder, self.effects = folder, effects
+        self.problems: list[ConfigProblem] = []
+        self.files: list[str] = []
+
+    def load(self, name: str) -> config_json.JsonObject:
+        """The object in a file, in its `.bak` if the file is missing or unusable, else an empty one."""
+        value, problem = self.parse(name)
+        if value is None:
+            value, worse = self.parse(name + ".bak")
+            self.problems += [found for found in (problem, worse) if found is not None]
+        return {} if value is None else value
+
+    def parse(self, name: str) -> tuple[config_json.JsonObject | None, ConfigProblem | None]:
+        """What a file holds, or what is wrong with it; neither if it is missing."""
+        path = os.path.join(self.folder, name)
+        try:
+            data = self.effects.read_file(path, config_json.MAX_BYTES + 1)
+            if data is None:
+                return None, None
+            if not data:
+                return None, ConfigProblem(path, 0, "the file is empty")
+            value = parsed_again(data) if len(data) <= SMALL else config_json.parse(data)
+        except FormatError as error:
+            return None, ConfigProblem(path, error.position, error.reason)
+        except (StoreAccessError, OSError) as error:
+            return None, ConfigProblem(path, 0, str(error)[:200])
+        self.files.append(name)
+        return value, None
+
+
+@lru_cache(maxsize=16)
+def _parsed(data: bytes) -> config_json.JsonObject:
+    return config_json.parse(data)
+
+
+def parsed_again(data: bytes) -> config_json.JsonObject:
+    """`config_json.parse` of a small file, remembered: opening a store reads each of them more than once."""
+    return {key: _copied(value) for key, value in _parsed(data).items()}
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _copied(below) for key, below in value.items()}
+    return [_copied(below) for below in value] if isinstance(value, list) else value
+
+
+def _topic(name: str, value: config_json.JsonObject) -> TopicConfig:
+    """One entry of topics.json."""
+    attributes = value.get("attributes")
+    pairs = attributes.items() if isinstance(attributes, dict) else ()
+
+    def number(key: str, default: int) -> int:
+        found = config_json.integer(value.get(key))
+        return default if found is None else found
+
+    kind = value.get("topicFilterType")
+    return TopicConfig(
+        name=name,
+        read_queues=number("readQueueNums", 16),
+        write_queues=number("writeQueueNums", 16),
+        perm=number("perm", 6),
+        filter_type=kind if isinstance(kind, str) else "SINGLE_TAG",
+        attributes={str(key): text for key, text in pairs if isinstance(text, str)},
+    )
+
+
+def _objects(table: Any) -> Iterator[tuple[str, config_json.JsonObject]]:
+    """The entries of a table that are objects."""
+    if isinstance(table, dict):
+        for key, value in table.items():
+            if isinstance(value, dict):
+                yield str(key), value
+
+
+def _by_group(table: Any) -> Iterator[tuple[tuple[str, str], Any]]:
+    """((topic, group), value) of a table whose keys are `topic@group`; keys without one @ are left out."""
+    if isinstance(table, dict):
+        for key, value in table.items():
+            topic, at, group = str(key).partition("@")
+            if at and "@" not in group:
+                yield (topic, group), value
+
+
+def _numbers(table: Any) -> dict[int, int]:
+    """A map of integers to integers; entries that are none are left out."""
+    if not isinstance(table, dict):
+        return {}
+    pairs = ((config_json.integer(key), config_json.integer(value)) for key, value in table.items())
+    return {key: value for key, value in pairs if key is not None and value is not None}

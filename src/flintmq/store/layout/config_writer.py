@@ -1,0 +1,117 @@
+"""The configuration files that a running store keeps in config/: read once, changed in memory, replaced as a whole.
+
+Source: upstream ConfigManager; store format 11. A file is kept as the object that it held, so
+fields that FlintMQ does not know go back to the disk as they came. Upstream overwrites a file in place and can lose it
+to a power cut (D20); here temporary file, sync, rename and sync of the directory leave either the old or the new one,
+and what was there before stands in `.bak`, as upstream has it.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from flintmq.format import config_json
+from flintmq.format.config_json import JsonObject
+from flintmq.storage.filesystem import Effects
+from flintmq.store.layout import directories
+from flintmq.store.layout.config_reader import ConfigReader
+from flintmq.store.layout.small_files import replace_file
+
+
+class ConfigFile:
+    """One file of config/ with a data version.
+
+    Args:
+        root: of the store.
+        name: of the file.
+        tables: names of the tables that it has besides `dataVersion`.
+        effects: the disk and the clock.
+        peer: "5.3.3", "5.4.0" or "5.5.0": whose layout is written. All are read.
+
+    Attributes:
+        value: what the file holds, with the changes made since.
+        changed: whether there are any.
+        lock: hold it to read or change `value`.
+
+    Thread: any.
+    """
+
+    def __init__(self, root: str, name: str, tables: Iterable[str], effects: Effects, peer: str) -> None:
+        self.folder, self.name, self.effects, self.peer = os.path.join(root, directories.CONFIG), name, effects, peer
+        reader = ConfigReader(self.folder, effects)
+        self.value: JsonObject = reader.load(name)
+        self._usable = name in reader.files  # else `.bak` is the better one, or there is none
+        self._tables = tuple(tables)
+        self.changed = False
+        self.lock = threading.Lock()
+
+    def table(self, name: str) -> JsonObject:
+        """One table of the file, made if it is missing. The lock is held."""
+        found = self.value.get(name)
+        if not isinstance(found, dict):
+            found = self.value[name] = {}
+        return found
+
+    def encode(self) -> bytes | None:
+        """The bytes to write, with the next data version; None if nothing changed since the last time."""
+        with self.lock:
+            if not self.changed:
+                return None
+            self.changed = False
+            version = self.table("dataVersion")
+            counter = config_json.integer(version.get("counter")) or 0
+            for field in ("counter", "stateVersion"):  # fields by alphabet, as upstream
+                version.setdefault(field, 0)
+            version.update(counter=counter + 1, timestamp=self.effects.now_ms())
+            for name in self._tables:
+                self.table(name)
+            known: dict[str | int, Any] = dict(sorted(self.value.items(), key=lambda pair: str(pair[0])))
+            return config_json.write(known, self.peer)
+
+    def write(self, data: bytes) -> None:
+        """Put these bytes in the file's place; what it held goes to `.bak`, or to `.unusable` if it cannot be parsed.
+
+        Raises:
+            OSError: the old file is untouched then.
+
+        Durability: on return.
+        """
+        path = os.path.join(self.folder, self.name)
+        self.effects.make_folder(self.folder)
+        old = self.effects.read_file(path, config_json.MAX_BYTES)
+        if old:
+            replace_file(path + (".bak" if self._usable else ".unusable"), old, self.effects)
+        replace_file(path, data, self.effects)
+        self._usable = True
+
+
+def save(files: Iterable[ConfigFile], flush: Callable[[], bool]) -> int:
+    """Write the files that changed.
+
+    Args:
+        files: of one store.
+        flush: makes the log durable up to now; False if it cannot. An offset on disk must not name a message that a
+            power cut can take back: the next one would get the same offset and be taken for consumed.
+
+    Returns:
+        How many files were written.
+
+    Raises:
+        OSError: the disk refused; what is not written is written by the next call.
+
+    Thread: one at a time. Durability: on return.
+    """
+    encoded = [(file, data) for file in files if (data := file.encode()) is not None]
+    written = 0
+    try:
+        if encoded and flush():
+            for file, data in encoded:
+                file.write(data)
+                written += 1
+    finally:
+        for file, _ in encoded[written:]:
+            file.changed = True
+    return written

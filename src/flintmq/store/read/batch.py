@@ -1,0 +1,186 @@
+"""Many messages of one queue at once.
+
+A batch is made from queue units alone, a few nanoseconds a message: how many there are and how many bytes they have is
+known before anything of the log is touched. Taking messages out reads the log and checks each of them as `get` does: a
+record that counts, at the queue and offset that was asked for. Where a unit does not lead to one, the message is looked
+for as `get` looks for it, and left out if there is none.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import chain
+
+from flintmq.format.text import java_encode
+from flintmq.kernels import fetch
+from flintmq.message import StoredMessage
+from flintmq.store.commitlog.files import LogFile
+from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.queue_lookup import QueueLookup
+
+CHUNK = 256  # messages that are checked and made at a time: what fits the processor's cache
+DENSE = 4  # with pread: one read for a whole chunk where the log between its records is at most so many times as large
+SPARE = 64 * 1024
+
+
+class LogMaps:
+    """Log files mapped on first use, for readers who asked for `access="map"`.
+
+    A map lives as long as something of it is in use. Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._maps: dict[str, memoryview] = {}
+
+    def of(self, lookup: QueueLookup, file: LogFile) -> memoryview:
+        """The bytes of a file; none if it vanished.
+
+        Raises:
+            StoreAccessError: the file may not be read.
+        """
+        found = self._maps.get(file.path)
+        if found is None:
+            effects = lookup.snapshot.effects
+            found = memoryview(b"")
+            with suppress(FileNotFoundError), effects.reading(file.path) as fd:
+                size = min(effects.size_of(fd), file.size)
+                found = memoryview(effects.map_read(fd, size)) if size else found
+            self._maps[file.path] = found
+        return found
+
+
+class QueueBatch:
+    """Messages of one queue, in its order. Iterate it for StoredMessage objects; it may be iterated again.
+
+    Attributes:
+        topic, queue_id, offset: where it begins.
+        next_offset: where the next batch goes on; equal to `offset` at the end of the queue.
+        bytes: of its records in the log, all together.
+
+    Iterating may raise StoreAccessError: a file of the log may not be read.
+
+    Thread: any. Iterators belong to the thread that takes them.
+    """
+
+    def __init__(
+        self,
+        lookup: QueueLookup,
+        name: QueueName,
+        offset: int,
+        units: memoryview,
+        count: int,
+        size: int,
+        maps: LogMaps | None,
+    ) -> None:
+        """Use StoreView.read. `units` holds `count` units that lead into the log, from queue offset `offset` on."""
+        self.topic, self.queue_id, self.offset = name.topic, name.queue_id, offset
+        self.next_offset, self.bytes = offset + count, size
+        self._lookup, self._name, self._units, self._maps = lookup, name, units, maps
+
+    def __len__(self) -> int:
+        """Queue offsets that the batch spans; as many messages, unless some cannot be read."""
+        return self.next_offset - self.offset
+
+    def __repr__(self) -> str:
+        return f"QueueBatch({self.topic!r}, {self.queue_id}, {self.offset} to {self.next_offset}, {self.bytes} bytes)"
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """The messages, checked against the log."""
+        return chain.from_iterable(self._chunks())  # no Python code runs between two messages of a chunk
+
+    def _chunks(self) -> Iterator[list[StoredMessage]]:
+        topic, positions, count = java_encode(self.topic), array("q", bytes(8 * CHUNK)), len(self)
+        at = 0
+        while at < count:
+            stop = min(at + CHUNK, count)
+            data, base, end = self._window(at, stop)
+            good, _ = fetch.check(
+                self._units,
+                at,
+                stop - at,
+                data,
+                base,
+                end,
+                self._lookup.snapshot.log.max_record,
+                topic,
+                self.queue_id,
+                self.offset + at,
+                positions,
+            )
+            yield fetch.take(StoredMessage, data, positions, good)
+            at += good
+            if not good:
+                found = self._lookup.next_message(self._name, self.offset + at, self.next_offset)
+                if found is None:
+                    return
+                yield [found[1]]
+                at = found[0] + 1 - self.offset
+
+    def _window(self, at: int, stop: int) -> tuple[bytes | memoryview, int, int]:
+        """(bytes of one log file that hold the record of unit `at` and perhaps more of them, the log offset of the
+        first, the position in them of the end of the file)."""
+        low, size = self._unit(at)
+        file = self._lookup.snapshot.log.find(low)
+        if file is None:
+            return b"", 0, 0
+        if self._maps is not None:
+            return self._maps.of(self._lookup, file), file.start, file.size
+        high = low + size
+        wanted = size
+        for number in range(at + 1, stop):
+            start, size = self._unit(number)
+            wanted += size
+            if start < high or start + size > file.start + file.size or start + size - low > DENSE * wanted + SPARE:
+                break
+            high = start + size
+        effects = self._lookup.snapshot.effects
+        with suppress(FileNotFoundError), effects.reading(file.path) as fd:
+            return effects.pread(fd, high - low, low - file.start), low, file.start + file.size - low
+        return b"", 0, 0
+
+    def _unit(self, number: int) -> tuple[int, int]:
+        """Log offset and size of a unit's record."""
+        at = fetch.UNIT * number
+        return int.from_bytes(self._units[at : at + 8], "big"), int.from_bytes(self._units[at + 8 : at + 12], "big")
+
+
+class LooseBatch(QueueBatch):
+    """Messages that no run of units leads to: of a batch queue, not dispatched yet, or where units are missing."""
+
+    def __init__(self, lookup: QueueLookup, name: QueueName, offset: int, stop: int) -> None:
+        """Look up every message that stands in [offset, stop)."""
+        self._messages: list[StoredMessage] = []
+        at = offset
+        while (found := lookup.next_message(name, at, stop)) is not None:
+            at, message = found
+            self._messages.append(message)
+            own = (place for place in places(message) if (place.topic, place.queue_id) == name and place.offset <= at)
+            at = max((place.offset + place.messages for place in own), default=at + 1)
+        size = sum(message.size for message in self._messages)
+        super().__init__(lookup, name, offset, memoryview(b""), max(at, stop) - offset, size, None)
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """The messages."""
+        return iter(self._messages)
+
+
+def read_batch(lookup: QueueLookup, name: QueueName, offset: int, count: int, maps: LogMaps | None) -> QueueBatch:
+    """Up to `count` messages of a queue from an offset on; see StoreView.read.
+
+    Raises:
+        StoreAccessError: a file of the queue, or of the log for what has no units, may not be read.
+    """
+    bounds = lookup.bounds(name)
+    offset = max(offset, bounds.min)
+    stop = min(offset + count, bounds.max)
+    if offset >= stop:
+        return QueueBatch(lookup, name, offset, memoryview(b""), 0, 0, maps)
+    units = lookup.plain_units(name, offset, stop - offset)
+    log = lookup.snapshot.log
+    found, size = fetch.run(units, 0, len(units) // fetch.UNIT, log.min_offset, lookup.snapshot.end)
+    if found:
+        return QueueBatch(lookup, name, offset, units, found, size, maps)
+    return LooseBatch(lookup, name, offset, stop)

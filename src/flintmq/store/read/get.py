@@ -1,0 +1,220 @@
+"""Read a running store: by queue and offset with every status of RocketMQ, by key, by time, by place in the log.
+
+Source: upstream DefaultMessageStore.getMessage. A unit is a hint: a record is given only if it is
+the one that stands at the offset that was asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format.consume_queue import Unit
+from flintmq.format.consume_queue_ext import is_address
+from flintmq.format.text import java_encode, java_hash
+from flintmq.kernels import fetch, walk
+from flintmq.kernels.derive import unit as unit_bytes
+from flintmq.message import GetMessageStatus, GetResult, StoredMessage
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.consumequeue.live_queue import AnyQueue
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.reader import ExtQueue
+from flintmq.store.dispatch.queue_positions import light_places
+
+log = logging.getLogger("flintmq.store")
+
+Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, where to go on
+RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What one answer may hold, behind its first message.
+
+    Attributes:
+        messages: as the caller asked.
+        memory, disk: (messages, bytes) while the last record is young enough to be in memory, and when it is not.
+        young: so many bytes before the log's end a record counts as in memory.
+    """
+
+    messages: int
+    memory: tuple[int, int]
+    disk: tuple[int, int]
+    young: int
+
+    @staticmethod
+    def of(config: StoreConfig, messages: int) -> Limits:
+        """The limits of a get for at most so many messages."""
+        return Limits(
+            max(messages, 1),
+            (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory),
+            (config.max_transfer_count_on_message_in_disk, config.max_transfer_bytes_on_message_in_disk),
+            RAM * config.access_message_in_memory_max_ratio // 100,
+        )
+
+    def reached(self, messages: int, size: int, unit: Unit, more: int, log_end: int) -> bool:
+        """Whether `messages` of `size` bytes are enough, before the `more` ones of this unit."""
+        count, bytes_ = self.memory if log_end - unit.physical_offset <= self.young else self.disk
+        return messages > 0 and (messages + more > min(self.messages, count) or size + unit.size > bytes_)
+
+
+class Reader:
+    """The read path of one store. `check` raises what whoever waits is told when the store was closed meanwhile.
+
+    Thread: any.
+    """
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        queues: ConsumeQueues,
+        config: StoreConfig,
+        check: Callable[[], None] = lambda: None,
+    ) -> None:
+        self.files, self.queues, self.config, self.check = files, queues, config, check
+        self._position = array("q", [0])
+
+    def get(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
+    ) -> GetResult:
+        """Messages from an offset of a queue on; with `wait_ms`, waits for the first one if there is none yet."""
+        raw, codes = java_encode(topic), wanted_codes(tags)
+
+        def take(queue: AnyQueue) -> Answer:
+            return self._take(queue, raw, queue_id, offset, max_messages, codes)
+
+        return self.answer(raw, queue_id, offset, wait_ms, take)
+
+    def answer(
+        self, topic: bytes, queue_id: int, offset: int, wait_ms: int, take: Callable[[AnyQueue], Answer]
+    ) -> GetResult:
+        """What `take` gives, asked once the offset lies in the queue; at an empty end that is waited for."""
+        limit = time.monotonic() + wait_ms / 1000
+        while True:
+            seen = self.queues.arrivals
+            found = self._within(topic, queue_id, offset, take)
+            held = found.status in (GetMessageStatus.OFFSET_OVERFLOW_ONE, GetMessageStatus.NO_MESSAGE_IN_QUEUE)
+            left = limit - time.monotonic()
+            if not held or left <= 0 or (found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset != 0):
+                return found
+            with self.queues.changed:
+                self.check()  # whoever came here after the close is not woken by it
+                if self.queues.arrivals == seen:
+                    self.queues.changed.wait(left)
+            self.check()
+
+    def _within(self, topic: bytes, queue_id: int, offset: int, take: Callable[[AnyQueue], Answer]) -> GetResult:
+        queue = self.queues.find(topic, queue_id)
+        low, high = queue.bounds(self.files.min_offset) if queue is not None else (0, 0)
+        if queue is None or high == 0:
+            return GetResult(GetMessageStatus.NO_MESSAGE_IN_QUEUE, [], 0, low, high)
+        if offset < low:
+            return GetResult(GetMessageStatus.OFFSET_TOO_SMALL, [], low, low, high)
+        if offset == high:
+            return GetResult(GetMessageStatus.OFFSET_OVERFLOW_ONE, [], offset, low, high)
+        if offset > high:
+            return GetResult(GetMessageStatus.OFFSET_OVERFLOW_BADLY, [], high, low, high)
+        status, messages, following = take(queue)
+        return GetResult(status, messages, following, low, high)
+
+    def _take(
+        self, queue: AnyQueue, topic: bytes, queue_id: int, offset: int, most: int, codes: set[int] | None
+    ) -> Answer:
+        """Walk the units of one queue file, as upstream does."""
+        looked_at = most
+        if codes is not None:
+            looked_at = max(self.config.max_filter_message_size // queue.unit_size, most)
+        limits, log_end = Limits.of(self.config, most), self.files.last.end if self.files.last is not None else 0
+        filter_ = None if codes is None else TagFilter(queue, codes)
+        messages: list[StoredMessage] = []
+        count, size, following, matched = 0, 0, -1, False
+        for unit, at, more in queue.entries(offset, max(looked_at, 1)):
+            if limits.reached(count, size, unit, more, log_end):
+                break
+            following = at + more
+            if filter_ is not None and not filter_.passes(unit.tags_code):
+                continue
+            matched = True
+            message = self.record(unit, topic, queue_id, at)
+            if message is not None:
+                messages.append(message)
+                count, size = count + more, size + unit.size
+        if following < 0:
+            return GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(offset)
+        if messages:
+            return GetMessageStatus.FOUND, messages, following
+        lost = GetMessageStatus.MESSAGE_WAS_REMOVING if matched else GetMessageStatus.NO_MATCHED_MESSAGE
+        return lost, [], following
+
+    def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
+        """The record that a unit leads to, if it is the one that stands there and its checksum holds; else None.
+
+        RocketMQ's broker compares no checksum when it reads, and passes over what it does not find. Here, too, such an
+        offset is left out, and a line of the log says so, unless retention took the record or its unit is pre-blank.
+        """
+        if unit.is_pre_blank:
+            return None
+        message, fault = self._stands(unit, topic, queue_id, offset)
+        # Asked after the look: retention may have taken the file meanwhile.
+        expired = unit.is_written and unit.physical_offset < self.files.min_offset
+        if message is None and not expired:
+            log.warning(
+                "%r, queue %d: offset %d %s, and is left out (see `flintmq verify`)",
+                topic[:100], queue_id, offset, fault,
+            )  # fmt: skip
+        return message
+
+    def _stands(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> tuple[StoredMessage | None, str]:
+        """The record; or None and what is wrong with this offset."""
+        if not unit.is_written:
+            return None, "has no unit in its queue file"
+        raw = self.files.read(unit.physical_offset, unit.size)
+        if raw is None or int.from_bytes(raw[:4], "big") != unit.size:
+            return None, f"has a unit that leads to no record of its size, at log offset {unit.physical_offset}"
+        message = StoredMessage(raw)
+        place = raw, unit.physical_offset, len(raw) + 8, len(raw), topic, queue_id, offset
+        if fetch.check(unit_bytes(unit.physical_offset, unit.size, unit.tags_code), 0, 1, *place, self._position)[0]:
+            return message, ""
+        if not _counts(raw, unit.physical_offset):
+            return None, f"is damaged, at log offset {unit.physical_offset}"
+        if (message.fields.topic, message.queue_id, message.queue_offset) == (topic, queue_id, offset):
+            return message, ""
+        there = (p for p in light_places(message) if (p.queue_id, p.offset) == (queue_id, offset))
+        if any(java_encode(p.topic) == topic for p in there):
+            return message, ""
+        return None, f"has a unit that leads to a record of another place, at log offset {unit.physical_offset}"
+
+
+def _counts(raw: bytes, physical_offset: int) -> bool:
+    """Whether these bytes are a record that counts at this log offset: its lengths, its own offset, its checksums."""
+    words = 0, len(raw), len(raw) + 8, 1, physical_offset, 0, len(raw), walk.CHECK_CRC
+    return bool(walk.walk(raw, *words, array("q", [0]))[0])
+
+
+class TagFilter:
+    """Which units of a queue have one of these tags codes, as unsigned 32 bits."""
+
+    def __init__(self, queue: AnyQueue, codes: set[int]) -> None:
+        self.queue, self.codes = queue, codes
+        self._ext: ExtQueue | None = None
+
+    def passes(self, tags_code: int) -> bool:
+        """Whether a unit with this tags field does. If it points at nothing in the ext queue it does, as upstream's."""
+        if is_address(tags_code):
+            self._ext = self._ext or self.queue.ext()
+            there = self._ext.unit(tags_code)
+            if there is None:
+                return True
+            tags_code = there.tags_code
+        return tags_code & 0xFFFFFFFF in self.codes
+
+
+def wanted_codes(tags: str | None) -> set[int] | None:
+    """The hashes that a tag expression (`a || b`, `*`) asks for, as unsigned 32 bits; None for all."""
+    names = [name.strip() for name in (tags or "*").split("||")]
+    return None if "*" in names else {java_hash(name) & 0xFFFFFFFF for name in names if name}

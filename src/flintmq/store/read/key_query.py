@@ -1,0 +1,171 @@
+"""Messages by key: the index as a hint, the log as the truth, both from the newest end.
+
+A key is found if the log holds it. What index files cover is looked up by hash, and each record is read again and its
+real keys compared. What they do not cover is walked: before the first and behind the last covered record, between
+files, everything where there is no index, and the part of a file that cannot be used (an unknown division, a broken
+chain).
+
+One thing stays hidden: after a cut of the log RocketMQ goes on in the same index file and leaves out new records that
+lie below the file's old end offset. Nothing in the file shows it; `verify` finds it and `rebuild` mends it.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections import deque
+from collections.abc import Iterator
+from itertools import islice
+from typing import NamedTuple
+
+from flintmq.errors import ConfigError, CorruptStoreError
+from flintmq.format.index import PEER_540, key_hash, keys_of
+from flintmq.format.text import java_decode, java_encode
+from flintmq.message import StoredMessage, stored_message
+from flintmq.store.commitlog.resync import first_record
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.index.reader import IndexFile, covered, discover
+from flintmq.store.read.log_map import records_with
+
+log = logging.getLogger("flintmq.index")
+
+STRANGERS_MAX = 10_000  # records that were looked at in vain, before the log is walked instead
+STALE_ITEMS_MAX = 1000  # items that lead nowhere at a file's end, before the file counts as covering nothing
+
+
+class Span(NamedTuple):
+    """A part of the log, and the index file that covers it (None: nothing does)."""
+
+    begin: int
+    end: int
+    file: IndexFile | None
+
+
+class KeyQuery:
+    """One question for a key.
+
+    Args:
+        snapshot: the log.
+        topic: topic as stored.
+        key: one key: of KEYS, a UNIQ_KEY, or `T#TAGS` for tags.
+        begin, end: store times in ms, both included; None for no bound.
+        limit: most messages that are given.
+
+    Raises:
+        StoreAccessError: (run) a file may not be read.
+    """
+
+    def __init__(
+        self, snapshot: Snapshot, topic: str, key: str, begin: int | None, end: int | None, limit: int
+    ) -> None:
+        self.snapshot, self.topic, self.key, self.limit = snapshot, topic, key, limit
+        self.begin = -(1 << 63) if begin is None else begin
+        self.end = (1 << 63) - 1 if end is None else end
+        self.hash = key_hash(topic, key)
+
+    def run(self) -> list[StoredMessage]:
+        """The newest `limit` messages that have the key, in the order of the log; each once."""
+        if not self.key or self.limit <= 0:
+            return []
+        found: dict[int, StoredMessage] = {}
+        for span in reversed(self._spans()):
+            if len(found) >= self.limit:
+                break
+            messages = self._walk(span.begin, span.end) if span.file is None else self._indexed(span, span.file)
+            found |= {message.physical_offset: message for message in messages}
+        return [found[offset] for offset in sorted(found)[-self.limit :]]
+
+    def matches(self, message: StoredMessage) -> bool:
+        """Whether a record has the key and lies in the time range."""
+        return (
+            message.topic == self.topic
+            and self.begin <= message.store_timestamp <= self.end
+            and self.key in keys_of(message.properties, message.sys_flag, PEER_540)
+        )
+
+    # -- through the index ------------------------------------------------------------------------------------------
+
+    def _spans(self) -> list[Span]:
+        """The log in order, cut into what each index file covers and what none does."""
+        snapshot = self.snapshot
+        spans, at = [], snapshot.log.min_offset
+        files = discover(snapshot.root, snapshot.config, snapshot.effects)
+        for number, file in enumerate(files):
+            part = covered(file)
+            if part is None or part[0] >= snapshot.end:
+                continue
+            if number == len(files) - 1:
+                part = part[0], self._true_end(file, part[1])
+            begin, end = max(part[0], at), min(part[1], snapshot.end)
+            spans += [Span(at, begin, None), Span(begin, end, file)]
+            at = max(at, end)  # the record at `end` again: its other keys may be nowhere
+        spans.append(Span(at, snapshot.end, None))
+        return [span for span in spans if span.begin < span.end or span.file]
+
+    def _true_end(self, file: IndexFile, end: int) -> int:
+        """Log offset of the last record that the newest file really leads to: a cut log leaves items behind."""
+        try:
+            with file.open() as index:
+                for _, item in islice(index.newest(), STALE_ITEMS_MAX):
+                    if self._has_item(item.physical_offset, item.key_hash):
+                        return item.physical_offset
+        except (FileNotFoundError, ConfigError, CorruptStoreError):
+            return end  # its part is walked, see _indexed
+        return self.snapshot.log.min_offset
+
+    def _has_item(self, physical_offset: int, hash_: int) -> bool:
+        """Whether a record stands there, with a key of this hash."""
+        message = self.snapshot.record(physical_offset)
+        if message is None:
+            return False
+        keys = keys_of(message.properties, message.sys_flag, PEER_540)
+        return any(key_hash(message.topic, key) == hash_ for key in keys)
+
+    def _indexed(self, span: Span, file: IndexFile) -> Iterator[StoredMessage]:
+        """Matching records that a file leads to, the newest first, at most `limit`; by walking if it cannot be used."""
+        seen: set[int] = set()
+        given = 0
+        try:
+            with file.open() as index:
+                for offset in index.find(self.hash):
+                    if offset in seen:
+                        continue
+                    seen.add(offset)
+                    message = self.snapshot.record(offset)
+                    if message is not None and self.matches(message):
+                        yield message
+                        given += 1
+                        if given >= self.limit:
+                            return
+                    elif len(seen) - given > STRANGERS_MAX:
+                        break
+                else:
+                    return
+        except FileNotFoundError:
+            pass
+        except (ConfigError, CorruptStoreError) as error:
+            if self.snapshot.first_time(f"{file.path} is not used"):
+                log.warning("%s; the log is searched instead", error)
+        yield from self._walk(span.begin, span.end)
+
+    # -- through the log ----------------------------------------------------------------------------------------------
+
+    def _walk(self, begin: int, end: int) -> Iterator[StoredMessage]:
+        """The last `limit` matching records in [begin, end) of the log."""
+        newest: deque[StoredMessage] = deque(maxlen=self.limit)
+        snapshot = self.snapshot
+        walk = LogWalk(snapshot.log, snapshot.facts, first_record(snapshot.log, begin), end, strict=False)
+        for piece in walk:
+            for at in records_with(self._bytes, piece):
+                message = stored_message(piece.data, at)
+                if self.matches(message):
+                    newest.append(message)
+        return iter(newest)
+
+    @property
+    def _bytes(self) -> re.Pattern[bytes]:
+        """What every record with the key holds. Text that is not what its bytes say cannot be searched for by bytes."""
+        text = self.key.removeprefix("T#")
+        exact = "\ufffd" not in text and java_decode(java_encode(text)) == text
+        return re.compile(re.escape(java_encode(text)) if exact else b"")

@@ -1,0 +1,212 @@
+"""Queues straight from the log, for the part of it that no consume queue covers.
+
+A store may have only `commitlog/`, and one that is being written has records at its end that are not dispatched yet.
+For such a part this keeps a coarse map: the log in segments of 4 MiB, and for each queue the segments that hold its
+records, with the lowest and highest queue offset there. One message is found by walking one segment, and the map of a
+10 GB log takes a few megabytes (24 bytes for each pair of a segment and a queue in it).
+"""
+
+from __future__ import annotations
+
+import re
+import struct
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from flintmq.format.record import INNER_BATCH
+from flintmq.format.text import java_decode, java_encode
+from flintmq.message import StoredMessage, stored_message
+from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
+from flintmq.store.commitlog.walk import LogWalk, Piece
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.layout.queue_name import QueueName
+
+SEGMENT_BYTES = 4 << 20
+
+_INNER = re.compile(rb"INNER_(NUM|MULTI_DISPATCH)\x01")
+_PLACE = struct.Struct(">iiq")  # at 12 in a record: queue id, flag, queue offset
+
+
+class Run(NamedTuple):
+    """A queue's records in one segment: log offsets [begin, end) of the segment, queue offsets [low, high) in it."""
+
+    begin: int
+    end: int
+    low: int
+    high: int
+
+
+class LogMap:
+    """The queues of the records in [begin, end) of a log, grown at its end.
+
+    Args:
+        begin: log offset of a record's first byte (or of a file's).
+        rules: how records become units; light queues are followed whatever they say.
+
+    Raises:
+        StoreAccessError: (extend, find) a file may not be read.
+
+    Thread: the owner's lock has to be held.
+    """
+
+    def __init__(self, begin: int, rules: DispatchRules) -> None:
+        self.begin = self.end = begin
+        self._delay_ms, self._batch_topics = rules.delay_ms, set(rules.batch_topics)
+        self._segments = array("q")  # log offset of each segment's first record
+        self._queues: dict[QueueName, array[int]] = {}  # segment, lowest offset, behind the highest; again and again
+
+    def copy(self) -> LogMap:
+        """A map of the same part, which can be extended by itself."""
+        twin = LogMap(self.begin, DispatchRules(self._delay_ms, frozenset(self._batch_topics)))
+        twin.end, twin._segments = self.end, self._segments[:]
+        twin._queues = {name: found[:] for name, found in self._queues.items()}
+        return twin
+
+    def is_batch(self, topic: str) -> bool:
+        """Whether the topic is of type BatchCQ, by the rules given or by an inner batch in the log."""
+        return java_encode(topic) in self._batch_topics
+
+    def extend(self, log: LogFiles, end: int) -> None:
+        """Take the records between the map's end and `end` in. Damage between them is stepped over."""
+        dispatcher = self._dispatcher()
+        for piece in LogWalk(log, None, self.end, end, strict=False) if end > self.end else ():
+            if not self._segments or piece.base + piece.positions[0] - self._segments[-1] >= SEGMENT_BYTES:
+                self._segments.append(piece.base + piece.positions[0])
+            if self._meets_batches(piece):
+                dispatcher = self._dispatcher()
+            for block in dispatcher.blocks(piece):
+                for number, first, stop in block.queues:
+                    offsets = block.offsets[first:stop]
+                    low = min(offsets)
+                    if low < 0:
+                        low = min((offset for offset in offsets if offset >= 0), default=-1)
+                    self._add(dispatcher, number, low, max(offsets) + 1)
+                for number, unit in block.batch_units:
+                    self._add(dispatcher, number, unit.base_offset, unit.base_offset + max(unit.messages, 1))
+        self.end = max(self.end, end)
+
+    def _dispatcher(self) -> Dispatcher:
+        return Dispatcher(DispatchRules(self._delay_ms, frozenset(self._batch_topics), True, index=False))
+
+    def _meets_batches(self, piece: Piece) -> bool:
+        """Whether a piece holds inner batches of a topic that was not known to be of type BatchCQ; now it is."""
+        before = len(self._batch_topics)
+        for at in records_with(_INNER, piece):
+            message = stored_message(piece.data, at)
+            if message.sys_flag & INNER_BATCH:
+                self._batch_topics.add(message.fields.topic)
+        return len(self._batch_topics) > before
+
+    def _add(self, dispatcher: Dispatcher, number: int, low: int, high: int) -> None:
+        if low < 0:
+            return  # a hostile record: nothing stands at a negative offset
+        high = min(high, LARGEST_OFFSET)
+        queue = dispatcher.queues.keys[number]
+        name = QueueName(java_decode(queue.topic), queue.queue_id)
+        found = self._queues.setdefault(name, array("q"))
+        segment = len(self._segments) - 1
+        if found and found[-3] == segment:
+            found[-2], found[-1] = min(found[-2], low), max(found[-1], high)
+        else:
+            found.extend((segment, low, high))
+
+    def names(self) -> Iterable[QueueName]:
+        """The queues that the map holds records of."""
+        return self._queues.keys()
+
+    def bounds(self, name: QueueName) -> tuple[int, int] | None:
+        """(lowest queue offset, behind the highest) of a queue's records, or None without any."""
+        found = self._queues.get(name)
+        return (min(found[1::3]), max(found[2::3])) if found else None
+
+    def runs(self, name: QueueName) -> list[Run]:
+        """The segments that hold records of a queue, in log order."""
+        found, starts = self._queues.get(name, ()), self._segments
+        return [
+            Run(starts[at], starts[at + 1] if at + 1 < len(starts) else self.end, low, high)
+            for at, low, high in zip(found[0::3], found[1::3], found[2::3], strict=True)
+        ]
+
+    def find(self, log: LogFiles, name: QueueName, offset: int) -> StoredMessage | None:
+        """The newest record that stands at an offset of a queue, or None."""
+        found = self._queues.get(name, ())
+        for at in range(len(found) - 3, -1, -3):
+            segment, low, high = found[at : at + 3]
+            if low <= offset < high:
+                stop = self._segments[segment + 1] if segment + 1 < len(self._segments) else self.end
+                message = find_between(log, name, offset, self._segments[segment], stop)
+                if message is not None:
+                    return message
+        return None
+
+
+def find_between(log: LogFiles, name: QueueName, offset: int, begin: int, end: int) -> StoredMessage | None:
+    """The newest record in [begin, end) of a log that stands at an offset of a queue, or None.
+
+    Args:
+        begin: log offset of a record's first byte.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    newest = None
+    for message in _of_queue(log, name, begin, end, offset, offset + 1):
+        newest = message if stands_at(message, name, offset) else newest
+    return newest
+
+
+def find_from(log: LogFiles, name: QueueName, low: int, stop: int, begin: int, end: int) -> StoredMessage | None:
+    """The record in [begin, end) of a log with the least queue offset in [low, stop) of a queue, or None.
+
+    Of records at one offset it is the newest.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    least, found = stop, None
+    for message in _of_queue(log, name, begin, end, low, stop):
+        for place in places(message):
+            first = max(place.offset, low)
+            if (place.topic, place.queue_id) == name and first <= least and low < place.offset + place.messages:
+                least, found = first, message
+    return found if least < stop else None
+
+
+def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, stop: int) -> Iterator[StoredMessage]:
+    """The records in [begin, end) of a log that may stand at an offset in [low, stop) of a queue."""
+    topic = java_encode(name.topic)
+    # A topic that is not what its bytes say (U+FFFD for malformed ones) cannot be searched for by bytes.
+    exact = java_decode(topic) == name.topic and "\ufffd" not in name.topic
+    wanted = re.compile(re.escape(topic) if exact else b"")
+    for piece in LogWalk(log, None, begin, end, strict=False):
+        for at in records_with(wanted, piece):
+            queue_id, _, queue_offset = _PLACE.unpack_from(piece.data, at + 12)
+            plain = queue_id == name.queue_id and low <= queue_offset < stop
+            if plain or _INNER.search(piece.data, at, at + _size(piece, at)):
+                yield stored_message(piece.data, at)
+
+
+def stands_at(message: StoredMessage, name: QueueName, offset: int) -> bool:
+    """Whether a record stands at an offset of a queue."""
+    return any(
+        (place.topic, place.queue_id) == name and place.offset <= offset < place.offset + place.messages
+        for place in places(message)
+    )
+
+
+def records_with(pattern: re.Pattern[bytes], piece: Piece) -> Iterator[int]:
+    """Positions in piece.data of the records in which the pattern is found, each once."""
+    positions = piece.positions[: piece.count]
+    at = positions[0] if piece.count else piece.end
+    while at < piece.end and (match := pattern.search(piece.data, at, piece.end)):
+        record = positions[bisect_right(positions, match.start()) - 1]
+        at = record + _size(piece, record)
+        if match.end() <= at:
+            yield record
+
+
+def _size(piece: Piece, at: int) -> int:
+    return int.from_bytes(piece.data[at : at + 4], "big")

@@ -1,0 +1,388 @@
+"""Messages by queue and offset: the units of the queue files as hints, the log as the truth.
+
+A unit leads to a record; only if that record counts, lies before the log's end and stands at the queue and offset that
+were asked for is it given. Where no unit leads to it, the message is looked for in the log itself:
+
+*   behind the last dispatched record (everything, if there are no queue files): through a LogMap;
+*   where a unit is missing or wrong in the middle of a queue: between the neighbours that are right.
+
+So what a view answers is what the log holds, also where RocketMQ's queues have ghosts, holes or shifted units.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator
+from functools import cached_property
+from typing import NamedTuple
+
+from flintmq.message import StoredMessage, stored_message
+from flintmq.store.commitlog.resync import first_record
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.consumequeue.reader import UnitQueue, batch_queue, plain_queue
+from flintmq.store.dispatch.dispatcher import DispatchRules
+from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.layout import directories
+from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
+from flintmq.store.layout.queue_name import QueueName, queue_names
+from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, Run, find_between, find_from, stands_at
+
+UNITS_TRIED = 1000  # units that lead nowhere, before a queue's files count as telling nothing
+OFFSETS_TRIED = 8  # offsets that are tried one by one, before the log is searched for the next message
+QUEUES_KEPT = 4096  # listings of queue directories that are kept for the next question
+
+
+class Bounds(NamedTuple):
+    """Queue offsets [min, max), and the log offset behind the last dispatched record of the queue (0: unknown)."""
+
+    min: int
+    max: int
+    physical_end: int = 0
+
+
+class QueueLookup:
+    """Queues and their messages, as of one snapshot.
+
+    Args:
+        snapshot: the log.
+        before: a lookup in an earlier snapshot of the same store; what still holds is taken over.
+        plain_names: queues that are known to have a directory in consumequeue/; None to list them. A list that lacks
+            some makes the log be asked for more than is needed, and nothing wrong.
+
+    Raises:
+        StoreAccessError: (any method) a directory or file may not be read.
+
+    Thread: any. One question at a time is worked on where something has to be worked out first.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        before: QueueLookup | None = None,
+        plain_names: frozenset[QueueName] | None = None,
+    ) -> None:
+        self.snapshot = snapshot
+        if plain_names is not None:
+            self.__dict__["_plain_names"] = plain_names
+        self._map_before: LogMap | None = before.__dict__.get("_map") if before is not None else None
+        self._lock = threading.RLock()
+        self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
+        self._bounds: dict[QueueName, Bounds] = {}
+        self._topics: dict[QueueName, str] = {}  # of the first records, where they were read
+        self._misleading = False  # some queue's files tell nothing: the log is asked
+
+    # -- which queues there are -------------------------------------------------------------------------------------
+
+    @cached_property
+    def _plain_names(self) -> frozenset[QueueName]:
+        return frozenset(queue_names(self.snapshot.root, directories.QUEUES, self.snapshot.effects))
+
+    @cached_property
+    def _batch_names(self) -> frozenset[QueueName]:
+        return frozenset(queue_names(self.snapshot.root, directories.BATCH_QUEUES, self.snapshot.effects))
+
+    @property
+    def has_files(self) -> bool:
+        """Whether any queue has a directory."""
+        return bool(self._plain_names or self._batch_names)
+
+    def file_names(self) -> set[QueueName]:
+        """Every queue that has a directory."""
+        return {*self._plain_names, *self._batch_names}
+
+    def names(self) -> set[QueueName]:
+        """Every queue that has a directory or undispatched records."""
+        return {*self.file_names(), *self._tail().names()}
+
+    def type_of(self, topic: str) -> str:
+        """BatchCQ where topics.json says so, batchconsumequeue/TOPIC is there, or undispatched records are inner
+        batches; else SimpleCQ."""
+        return BATCH_TYPE if topic in self._batch_topics or self._tail().is_batch(topic) else SIMPLE_TYPE
+
+    @cached_property
+    def _batch_topics(self) -> frozenset[str]:
+        configured = (name for name, topic in self.snapshot.broker.topics.items() if topic.queue_type == BATCH_TYPE)
+        return frozenset(configured) | {name.topic for name in self._batch_names}
+
+    def units(self, name: QueueName) -> UnitQueue:
+        """The units of a queue's files as they are; without files if it has none."""
+        with self._lock:
+            found = self._files.get(name)
+            if found is None:
+                make = batch_queue if name in self._batch_names else plain_queue
+                found = make(self.snapshot.root, name, self.snapshot.effects)
+                self._files[name] = found
+                if len(self._files) > QUEUES_KEPT:
+                    self._files.popitem(last=False)
+            return found
+
+    def plain_units(self, name: QueueName, offset: int, count: int) -> memoryview:
+        """Bytes of up to `count` units of a plain queue from an offset on, as one file holds them; none of others."""
+        units = self.units(name)
+        return memoryview(b"" if units.is_batch else units.raw(offset, count))
+
+    # -- one message --------------------------------------------------------------------------------------------------
+
+    def message(self, name: QueueName, offset: int) -> StoredMessage | None:
+        """The record that stands at an offset of a queue, or None. Inside an inner batch: the outer record."""
+        if offset < 0:
+            return None
+        found = self._by_unit(name, offset)
+        if found is None:
+            found = self._tail_find(name, offset)
+        return self._in_hole(name, offset) if found is None else found
+
+    def _by_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
+        units = self.units(name)
+        message = self._record(units, units.number_of(offset))
+        return message if message is not None and stands_at(message, name, offset) else None
+
+    def _record(self, units: UnitQueue, number: int) -> StoredMessage | None:
+        """The record that a unit leads to, if it leads to one."""
+        unit = units.unit(number)
+        return self.snapshot.record(unit.physical_offset) if unit is not None and units.leads(unit) else None
+
+    def _in_hole(self, name: QueueName, offset: int) -> StoredMessage | None:
+        """A message whose unit is missing or wrong although the queue goes on behind it."""
+        bounds = self.bounds(name)
+        if not bounds.min <= offset < bounds.max:
+            return None
+        units = self.units(name)
+        number, log = units.number_of(offset), self.snapshot.log
+        begin, end = log.min_offset, self.snapshot.end
+        for at in _steps(number - 1, units.first - 1):
+            message, first, _ = self._stands(name, units, at)
+            if message is not None and first <= offset:
+                begin = message.physical_offset
+                break
+        for at in _steps(number, units.end()):
+            message, _, stop = self._stands(name, units, at)
+            if message is not None and stop > offset:
+                end = message.physical_offset + message.size
+                break
+        return find_between(log, name, offset, begin, end)
+
+    def _stands(self, name: QueueName, units: UnitQueue, number: int) -> tuple[StoredMessage | None, int, int]:
+        """The record behind a unit if it belongs to the queue, and the offsets [first, stop) where it stands."""
+        message = self._record(units, number)
+        for place in places(message) if message is not None else ():
+            if (place.topic, place.queue_id) == name:
+                return message, place.offset, place.offset + place.messages
+        return None, 0, 0
+
+    def next_message(self, name: QueueName, offset: int, stop: int) -> tuple[int, StoredMessage] | None:
+        """The first offset in [offset, stop) of a queue at which a message can be read, and the message."""
+        for at in range(offset, min(stop, offset + OFFSETS_TRIED)):
+            message = self.message(name, at)
+            if message is not None:
+                return at, message
+        offset += OFFSETS_TRIED
+        if offset >= stop:
+            return None
+        log = self.snapshot.log
+        message = find_from(log, name, offset, stop, log.min_offset, self.snapshot.end)
+        if message is None:
+            return None
+        starts = (place.offset for place in places(message) if (place.topic, place.queue_id) == name)
+        return max(offset, *starts), message
+
+    def offset_at_time(self, name: QueueName, ms: int, boundary: str = "lower") -> int:
+        """The queue offset at a store time; `StoreView.offset_at_time` tells the rule."""
+        first, stop, _ = self.bounds(name)
+        low, high = first, stop
+        while low < high:
+            middle = (low + high) // 2
+            found = self.next_message(name, middle, high)
+            if found is None:
+                high = middle
+                continue
+            at, message = found
+            if message.store_timestamp < ms or (boundary == "upper" and message.store_timestamp == ms):
+                low = at + 1
+            else:
+                high = middle
+        return low if boundary == "lower" else max(low - 1, first)
+
+    # -- the ends of a queue ------------------------------------------------------------------------------------------
+
+    def bounds(self, name: QueueName) -> Bounds:
+        """Smallest queue offset and the one behind the largest; equal if the queue is empty."""
+        # While somebody writes, what is dispatched between the two questions must be in one of the answers.
+        tail, misleading = self._tail_bounds(name), self._misleading
+        files = self.file_bounds(name)
+        if self._misleading != misleading:
+            tail = self._tail_bounds(name)
+        if tail is None:
+            return files
+        if files.min == files.max:
+            return Bounds(tail.min, max(files.max, tail.max))
+        return Bounds(min(files.min, tail.min), max(files.max, tail.max), files.physical_end)
+
+    def file_bounds(self, name: QueueName) -> Bounds:
+        """What the queue's files say, checked against the log: the messages that are dispatched."""
+        with self._lock:
+            if name not in self._bounds:
+                with self.units(name).held() as units:
+                    self._bounds[name] = self._read_bounds(name, units)
+            return self._bounds[name]
+
+    def first_topic(self, name: QueueName) -> str | None:
+        """Topic of the first record that the queue's files lead to; None if `file_bounds` did not come upon it."""
+        return self._topics.get(name)
+
+    def _read_bounds(self, name: QueueName, units: UnitQueue) -> Bounds:
+        """The last unit that leads to a record of this queue, and the first that points into the log.
+
+        Units at or behind the log's end are left over from a cut, and so may be some before it. Where the queue's end
+        points below the log's beginning, everything in it has expired: min and max are equal then, as in RocketMQ.
+
+        Files of which a thousand units lead nowhere are not asked any further, and all queues come from the log.
+        """
+        log = self.snapshot.log
+        if not units.files:
+            return Bounds(0, 0)
+        log_end, log_begin, stop = self.snapshot.end, log.min_offset, units.end()
+        unit = units.unit(stop - 1)
+        last = stop - 1
+        if unit is None or not units.leads(unit) or unit.physical_offset >= log_end:  # mostly none of it
+            last = units.bisect(lambda u: not units.leads(u) or u.physical_offset < log_end, stop) - 1
+        for number in range(last, units.first - 1, -1):
+            if number <= last - UNITS_TRIED:
+                self._mislead()
+                break
+            unit = units.unit(number)
+            if unit is not None and unit.is_written:
+                if not units.leads(unit):
+                    break  # pre-blank: nothing stands before it
+                own = units.span(number, unit)[1]
+                if unit.physical_offset < log_begin:
+                    return Bounds(own, own)
+                message, first, stop = self._stands(name, units, number)
+                if message is not None and stop >= own:
+                    low = self._first_offset(name, units, number)
+                    return Bounds(min(low, first), stop, message.physical_offset + message.size)
+        return Bounds(0, 0)
+
+    def _first_offset(self, name: QueueName, units: UnitQueue, last: int) -> int:
+        """The queue offset of the first unit that points into the log, as its record says.
+
+        If that is damaged, a plain unit still says it by its place; in a batch queue the next one that is right counts.
+
+        A queue's first files go when all that they lead to has expired, so the first unit that is left leads to what
+        has expired, or to what the log begins with. Where it does not, a file may be missing: the log is asked.
+        """
+        begin = self.snapshot.log.min_offset
+        # A hole counts as content: what it lost can still be found in the log.
+        number, unit = units.first, units.unit(units.first)
+        if unit is None or not units.leads(unit) or unit.physical_offset < begin:  # mostly nothing has expired
+            number = units.bisect(lambda u: u.is_written and not (units.leads(u) and u.physical_offset >= begin), last)
+        for at in range(number, min(last + 1, number + UNITS_TRIED)):
+            message, first, _ = self._stands(name, units, at)
+            if message is not None:
+                self._topics[name] = message.topic
+                if at == units.first > 0:
+                    return self._before_files(name, first, message.physical_offset)
+                return first
+            if not units.is_batch:
+                return at
+        return number
+
+    def _before_files(self, name: QueueName, first: int, stop: int) -> int:
+        """The least offset of a queue below `first` that a record before log offset `stop` stands at; else `first`."""
+        log = self.snapshot.log
+        message = find_from(log, name, 0, first, log.min_offset, stop)
+        found = places(message) if message is not None else ()
+        return min((place.offset for place in found if (place.topic, place.queue_id) == name), default=first)
+
+    # -- what is not dispatched ---------------------------------------------------------------------------------------
+
+    def dispatched_end(self) -> int:
+        """Log offset up to which the queues have their units; the log's begin if the files of one tell nothing.
+
+        Dispatching goes along the log. So the queues of its last records are asked first: where the very last has its
+        unit, or one of the last few megabytes and the next has not, no other queue has to be looked at.
+        """
+        replay = self.snapshot.replay_start
+        most = self.snapshot.end if replay is None else min(replay, self.snapshot.end)
+        end = self._end_among_last() if self.has_files else None
+        self._bounds.clear()  # what was asked before others is older than the answer
+        self._files.clear()
+        if end is None:
+            end = max((self.file_bounds(name).physical_end for name in self.file_names()), default=0)
+        return max(min(0 if self._misleading else end, most), self.snapshot.log.min_offset)
+
+    def _end_among_last(self) -> int | None:
+        """Log offset behind a dispatched record, the last one if queues got their units along the log.
+
+        None if the last megabytes of the log have no dispatched record. One that is found with others behind it only
+        makes the log be asked for more than is needed.
+        """
+        snapshot = self.snapshot
+        last = snapshot.log_end.last
+        if last is None:
+            return None
+        message = snapshot.record(last)
+        if message is not None and (end := self._dispatched_at(message)):
+            return end
+        begin = first_record(snapshot.log, max(snapshot.log.min_offset, snapshot.end - SEGMENT_BYTES))
+        found = None
+        for piece in LogWalk(snapshot.log, None, begin, snapshot.end, strict=False):
+            low, high, before = 0, piece.count, found
+            while low < high:
+                middle = (low + high) // 2
+                end = self._dispatched_at(stored_message(piece.data, piece.positions[middle]))
+                low, high, found = (middle + 1, high, end) if end else (low, middle, found)
+            if found == before:
+                break
+        return found
+
+    def _dispatched_at(self, message: StoredMessage) -> int | None:
+        """Log offset behind the last dispatched record of a queue of this record, if that is not before the record."""
+        ends = [self.file_bounds(QueueName(place.topic, place.queue_id)).physical_end for place in places(message)]
+        return max(ends) if ends and min(ends) >= message.physical_offset + message.size else None
+
+    def tail_names(self) -> set[QueueName]:
+        """The queues of the records that are not dispatched."""
+        return set(self._tail().names())
+
+    def tail_runs(self, name: QueueName) -> list[Run]:
+        """Where the log holds records of a queue that its files lack; none where all are dispatched."""
+        return self._tail().runs(name)
+
+    @cached_property
+    def _map(self) -> LogMap:
+        begin, end = self.dispatched_end(), self.snapshot.end
+        before, self._map_before = self._map_before, None
+        if before is not None and before.begin == begin and before.end <= end:
+            found = before.copy()
+        else:
+            found = LogMap(begin, DispatchRules.of(self.snapshot.config, self._batch_topics))
+        found.extend(self.snapshot.log, end)
+        return found
+
+    def _mislead(self) -> None:
+        """The files of a queue tell nothing: all of the log is asked, also if its map was made before."""
+        if not self._misleading:
+            self._misleading = True
+            self.__dict__.pop("_map", None)
+
+    def _tail(self) -> LogMap:
+        with self._lock:
+            return self._map
+
+    def _tail_find(self, name: QueueName, offset: int) -> StoredMessage | None:
+        return self._tail().find(self.snapshot.log, name, offset)
+
+    def _tail_bounds(self, name: QueueName) -> Bounds | None:
+        found = self._tail().bounds(name)
+        return None if found is None else Bounds(*found)
+
+
+def _steps(start: int, stop: int) -> Iterator[int]:
+    """start, then further and further towards stop: 1, 2, 4, 8, ... away; never stop itself."""
+    sign, away = (1 if stop > start else -1), 0
+    while (stop - (start + sign * away)) * sign > 0:
+        yield start + sign * away
+        away = max(2 * away, 1)

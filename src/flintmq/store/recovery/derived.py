@@ -1,0 +1,129 @@
+"""Recovery of queues and index: make them say what the log says. The log itself: `store/recovery/recover.py`."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Mapping
+
+from flintmq.store.commitlog.end_of_log import Facts
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.records import RecordReader, record_at
+from flintmq.store.commitlog.sources import OWN
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.consumequeue import known_ends
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.dispatch.dispatcher import Block, Dispatcher, each_block
+from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.index.index_service import KeyIndex
+
+log = logging.getLogger("flintmq.recovery")
+
+BESIDE_BYTES = 32 << 20  # of log: less is not worth a thread
+PIECE_BYTES = 4 << 20  # of log at a time: each one costs a call that makes its pages present
+
+
+def load_derived(
+    files: LogFiles,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+    end: int,
+    begin: int,
+    *,
+    clean: bool = False,
+    compared: int = 0,
+    ends: Mapping[tuple[bytes, int], int] | None = None,
+    tell: Callable[[str], None] = log.info,
+    lower: Callable[[int], None] = lambda position: None,
+) -> int:
+    """Make queues and index say what the log says.
+
+    Args:
+        files: the log, cut.
+        queues: not yet loaded.
+        index: recovered.
+        dispatcher: makes units and keys.
+        end: log offset of the log's end.
+        begin: from here on every unit is written again.
+        clean: the stop was clean.
+        compared: log offset from which on all checksums were compared just now.
+        ends: where queues ended once; one that ends before it lost its files.
+        tell: takes decisions.
+        lower: called with a log offset before units that were lost, of records from there on, are made again.
+
+    Returns:
+        How many records were dispatched.
+    """
+
+    with RecordReader(files) as read:
+
+        def stands(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
+            message = read.at(physical_offset, end)
+            return message is not None and any(
+                os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
+                for place in places(message)
+            )
+
+        dispatched = queues.load(files.min_offset, end, stands)
+    start = min(dispatched, begin)
+    lost = known_ends.lost(ends or {}, queues.next_offsets())
+    if lost:
+        tell(f"{len(lost)} queues lost files ({', '.join(lost[:3])}); units are made again from the log's begin")
+        start = files.min_offset
+    lower(files.min_offset if lost else dispatched)
+    if index is not None:
+        if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
+            start = min(start, max(_next_indexed(files, index.end_offset, end), index.known_to))
+        elif index.taken_back is not None:
+            start = min(start, max(index.taken_back, files.min_offset))
+    records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
+    if records is None:  # a queue lost more than what was read: everything anew
+        start = files.min_offset
+        lower(start)
+        records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
+    assert records is not None
+    queues.bound_again(files.min_offset)
+    if index is not None:  # behind a clean stop nobody looked, so only a mark can tell
+        index.complete = index.mark.indexed is not None or not clean or not index.was_there
+    return records
+
+
+def _dispatch(
+    files: LogFiles,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+    start: int,
+    end: int,
+    check_crc: bool,
+) -> int | None:
+    """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
+    walk = LogWalk(files, Facts(), start, end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
+    records = 0
+
+    def blocks() -> Iterator[Block]:
+        nonlocal records
+        for piece in walk:
+            yield from dispatcher.blocks(piece, hold=True)
+            records += piece.count
+        yield from dispatcher.rest()
+
+    def take(block: Block) -> bool:
+        if queues.replay_from(block, dispatcher) and start > files.min_offset:
+            return False
+        queues.take(block, dispatcher)
+        if index is not None:
+            index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+            index.begin(block.last_time)
+        return True
+
+    return records if each_block(blocks(), take, beside=end - start >= BESIDE_BYTES) else None
+
+
+def _next_indexed(files: LogFiles, last: int, end: int) -> int:
+    """From where records have to be indexed: behind the last one that is."""
+    if last < files.min_offset:
+        return files.min_offset
+    message = record_at(files, last, end)
+    return last if message is None else last + message.size

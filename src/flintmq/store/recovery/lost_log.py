@@ -1,0 +1,66 @@
+"""A log without any file: a store that never held a message, or one whose log is somewhere else.
+
+Its disk is not mounted, a copy left it out, `storePathCommitLog` is wrong or forgotten. What tells: the durable mark,
+the checkpoint, a queue. Where only the last files are missing, the walk (`commitlog/walk`) notices; first ones have
+expired.
+"""
+
+from __future__ import annotations
+
+import os
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import LostLogError
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.store.commitlog.end_of_log import ACCEPT, LOST_ADVICE, Facts, read_facts, told_beyond
+from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import queue_names
+
+
+def unit_holder(root: str, effects: Effects) -> str:
+    """A queue (`topic/queue id`) whose files hold a unit; empty if there is none."""
+    for kind in (directories.QUEUES, directories.BATCH_QUEUES):
+        for name in queue_names(root, kind, effects):
+            folder = os.path.join(root, kind, name.topic, str(name.queue_id))
+            for file in effects.listdir(folder, os.path.join(root, kind)):
+                path = os.path.join(folder, file)
+                size = effects.size(path)
+                if size and has_data(LogFile(path, 0, size), effects):
+                    return f"{name.topic}/{name.queue_id}"
+    return ""
+
+
+def refuse_without_log(root: str, log: LogFiles, facts: Facts) -> None:
+    """A store without any log file must be one that never held a message.
+
+    Raises:
+        LostLogError: the mark, the checkpoint or a queue tells of messages.
+    """
+    if log.files:
+        return
+    told = told_beyond(facts, 0, 0)
+    if not told and (holder := unit_holder(root, log.effects)):
+        told = f"the queue {holder!a} holds units"
+    if told:
+        folder = log.directories[0] if log.directories else os.path.join(root, directories.LOG)
+        raise LostLogError(folder, 0, f"the log has no files, but {told}", LOST_ADVICE + ACCEPT)
+
+
+def lost_directory(root: str, config: StoreConfig, effects: Effects = REAL, *, accept: bool = False) -> bool:
+    """Whether `commitlog/` itself is missing beside what tells of messages, and the user accepts that.
+
+    Raises:
+        LostLogError: it is, and the user does not: nobody may make it there.
+    """
+    folder = os.path.join(root, directories.LOG)
+    if config.store_path_commit_log.strip() or not effects.is_dir(root) or effects.is_dir(folder):
+        return False
+    try:
+        none = LogFiles((), 0, 0, (), effects, (folder,))
+        refuse_without_log(root, none, read_facts(root, effects))
+    except LostLogError:
+        if not accept:
+            raise
+        return True
+    return False

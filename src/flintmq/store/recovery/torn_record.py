@@ -1,0 +1,113 @@
+"""What a record above the durable mark must also be, beside its checksums: written as a whole, the next of its queue.
+
+The body's checksum covers neither topic nor properties. A process that is killed inside a put leaves the rest of the
+record as zeros, and so does a disk that lost power before it wrote all sectors, because a log file begins as zeros and
+whatever is cut is zeroed. So a record is torn if there is a zero byte in its topic or properties: `put` refuses those.
+More can be missing than this record only where a sector of the file never arrived, and that one is
+zeros from its first byte on; then what lies behind goes with it. Before other records a zero anywhere else is damage.
+"""
+
+from __future__ import annotations
+
+import struct
+
+from flintmq.format.record import (
+    BORN_HOST_V6,
+    INNER_BATCH,
+    MAGIC_V1,
+    STORE_HOST_V6,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+)
+from flintmq.kernels import fetch, group_units
+from flintmq.store.commitlog.end_of_log import SECTOR
+from flintmq.store.commitlog.walk import Piece
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+
+TORN = "its topic or properties did not arrive as a whole"
+ODD = "a zero byte in its topic or properties"
+
+_HEAD = struct.Struct(">iI4xi4xq8xi")  # size, magic, queue id, queue offset, system flag
+
+
+class Tail:
+    """Looks at the records of a walk, in order, and finds the first that does not count above the mark.
+
+    Args:
+        mark: log offset; records that begin below it were synced and are only counted.
+        alone: only FlintMQ has written above the mark. It never begins a queue again at 0, as RocketMQ does when a
+            topic was deleted; so a 0 where another queue offset is the next one is what a power cut left of a head.
+    """
+
+    def __init__(self, mark: int, *, alone: bool) -> None:
+        self.mark, self.alone = mark, alone
+        self.next: dict[tuple[bytes, int], int] = {}
+        self._units = Dispatcher(DispatchRules((), index=False))
+
+    def first_bad(self, piece: Piece) -> tuple[int, str] | None:
+        """(log offset, reason) of the piece's first record above the mark that does not count, or None."""
+        if self._follows_on(piece):
+            return None
+        data = piece.data
+        for at in piece.positions[: piece.count]:
+            size, magic, queue_id, queue_offset, flags = _HEAD.unpack_from(data, at)
+            topic, topic_end = _topic(data, at, magic, flags)
+            name, properties = bytes(data[topic:topic_end]), bytes(data[topic_end + 2 : at + size])
+            wrong = self._count(name, queue_id, queue_offset, flags)
+            if b"\0" in name or b"\0" in properties:
+                wrong = TORN if _is_hole(data, topic, at + size, piece.base - piece.file.start) else ODD
+            if wrong is not None and piece.base + at >= self.mark:
+                return piece.base + at, wrong
+        return None
+
+    def _follows_on(self, piece: Piece) -> bool:
+        """The same for a piece that is as nearly every one is: all records whole, each the next of its queue.
+
+        The kernel that dispatches tells the queue offsets. Where anything is odd nothing is noted.
+        """
+        if fetch.whole(piece.data, piece.positions, piece.count) < piece.count:
+            return False
+        behind: dict[tuple[bytes, int], int] = {}
+        good = True
+        for block in self._units.blocks(piece):  # to the end, whatever it says
+            for number, first, end in block.queues:
+                place = self._units.queues.keys[number].topic, self._units.queues.keys[number].queue_id
+                begin = block.offsets[first]
+                good = good and begin == behind.get(place, self.next.get(place, begin))
+                good = good and group_units.run_length(block.offsets, first, end) == end - first
+                behind[place] = block.offsets[end - 1] + 1
+        if good:
+            self.next |= behind
+        return good
+
+    def _count(self, topic: bytes, queue_id: int, queue_offset: int, flags: int) -> str | None:
+        """Note the record's queue offset; a text if it is not the next one."""
+        if flags & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
+            return None
+        place = topic, queue_id
+        expected = self.next.pop(place, queue_offset)
+        if not flags & INNER_BATCH:  # its offset goes on by a number in the properties
+            self.next[place] = queue_offset + 1
+        if queue_offset == expected or (queue_offset == 0 and not self.alone):
+            return None
+        return f"queue offset {queue_offset} where {expected} is the next"
+
+
+def _topic(data: memoryview, at: int, magic: int, flags: int) -> tuple[int, int]:
+    """Where the topic of the record at data[at] stands."""
+    body = at + 84 + (12 if flags & BORN_HOST_V6 else 0) + (12 if flags & STORE_HOST_V6 else 0)
+    begin = body + 4 + int.from_bytes(data[body : body + 4], "big")
+    width = 1 if magic == MAGIC_V1 else 2
+    begin += width
+    return begin, begin + int.from_bytes(data[begin - width : begin], "big")
+
+
+def _is_hole(data: memoryview, topic: int, end: int, position: int) -> bool:
+    """Whether a sector that begins in a record's text is zeros.
+
+    The text is data[topic:end]; data[0] stands at `position` of its file. A sector that begins before the text holds
+    bytes of the record that were compared, so it has arrived.
+    """
+    first = topic + -(position + topic) % SECTOR
+    return any(not any(data[begin : begin + SECTOR]) for begin in range(first, end, SECTOR))

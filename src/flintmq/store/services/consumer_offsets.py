@@ -1,0 +1,160 @@
+"""How far each consumer group has come, in config/consumerOffset.json, and the groups in subscriptionGroup.json.
+
+Source: upstream ConsumerOffsetManager, LmqConsumerOffsetManager, SubscriptionGroupManager; store format 11.2. An offset
+is that of the next message to consume. A group is made by its first offset, as a broker makes it by its first consumer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.format import config_json
+from flintmq.format.config_json import JsonObject
+from flintmq.format.text import java_encode
+from flintmq.storage.filesystem import Effects
+from flintmq.store.layout import config_reader
+from flintmq.store.layout.config_writer import ConfigFile, save
+
+log = logging.getLogger("flintmq.recovery")
+
+OFFSETS = "offsetTable"
+LIGHT_OFFSETS = "lmqOffsetTable"
+GROUPS = "subscriptionGroupTable"
+_TOPICS_OF = "groupTopicMap"  # upstream writes it and never reads it
+_LIGHT = "%LMQ%"
+
+
+class ConsumerOffsets:
+    """The table of consumer offsets.
+
+    Args:
+        file: consumerOffset.json, or lmqConsumerOffset.json with enableLmq.
+        groups: subscriptionGroup.json.
+
+    Thread: any.
+    """
+
+    def __init__(self, file: ConfigFile, groups: ConfigFile) -> None:
+        self.file, self.groups = file, groups
+
+    def get(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The next queue offset of a group in a queue; None if it has none."""
+        key = f"{topic}@{group}"
+        with self.file.lock:
+            if group.startswith(_LIGHT):
+                return config_json.integer(self.file.table(LIGHT_OFFSETS).get(key))
+            queues = self.file.table(OFFSETS).get(key)
+            if not isinstance(queues, dict):
+                return None
+            return config_json.integer(queues.get(queue_id, queues.get(str(queue_id))))
+
+    def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Set it.
+
+        Raises:
+            UsageError: a name that is empty or holds an @, or a number below 0 or beyond 31 (queue) and 63 bits.
+        """
+        check_names(group, topic)
+        if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
+            raise UsageError(f"{topic}/{queue_id}: offset {offset}; neither may be negative, or beyond 31 and 63 bits")
+        self._know_group(group)
+        key = f"{topic}@{group}"
+        with self.file.lock:
+            if group.startswith(_LIGHT):
+                self.file.table(LIGHT_OFFSETS)[key] = offset
+            else:
+                table = self.file.table(OFFSETS)
+                queues = table.get(key)
+                if not isinstance(queues, dict):
+                    queues = table[key] = {}
+                queues.pop(str(queue_id), None)
+                queues[queue_id] = offset
+                self._note_topic(group, topic)
+            self.file.changed = True
+
+    def _note_topic(self, group: str, topic: str) -> None:
+        table = self.file.table(_TOPICS_OF)
+        topics = table.get(group)
+        if not isinstance(topics, list):
+            topics = table[group] = []
+        if topic not in topics:
+            topics.append(topic)
+
+    def _know_group(self, group: str) -> None:
+        with self.groups.lock:
+            table = self.groups.table(GROUPS)
+            if not isinstance(table.get(group), dict):
+                table[group] = _fresh(group)
+                self.groups.changed = True
+
+
+def bring_back(
+    root: str, ends: Mapping[tuple[bytes, int], int], config: StoreConfig, effects: Effects, peer: str
+) -> None:
+    """Bring offsets beyond the end of their queue back to it: else what is put next would count as consumed.
+
+    Args:
+        root: of the store, whose engine has not begun to keep offsets yet.
+        ends: (topic, queue id) -> queue offset behind the last message.
+        config, effects, peer: of the store.
+
+    Raises:
+        OSError: the disk refused; the next start does it again.
+
+    Durability: on return.
+    """
+    name = config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS
+    file = ConfigFile(root, name, (OFFSETS,), effects, peer)
+    told: list[str] = []
+
+    def within(topic: str, queue_id: int | None, table: JsonObject, field: str | int) -> None:
+        end, offset = ends.get((java_encode(topic), queue_id or 0), 0), config_json.integer(table[field])
+        if offset is not None and offset > end:
+            table[field] = end
+            told.append(f"{topic}/{queue_id}: {offset} -> {end}")
+
+    with file.lock:
+        for key, queues in file.table(OFFSETS).items():
+            for queue in list(queues) if isinstance(queues, dict) else ():
+                within(str(key).partition("@")[0], config_json.integer(queue), queues, queue)
+        light = file.table(LIGHT_OFFSETS) if LIGHT_OFFSETS in file.value else {}
+        for key in list(light):
+            within(str(key).partition("@")[0], 0, light, key)
+        file.changed = bool(told)
+    if told:
+        log.warning("offsets beyond the end of their queue come back to it: %s", "; ".join(told[:5]))
+        save([file], lambda: True)
+
+
+def check_names(group: str, topic: str) -> None:
+    """Refuse names that the table cannot hold.
+
+    Raises:
+        UsageError: one is empty or holds an @.
+    """
+    for what, name in (("group", group), ("topic", topic)):
+        if not name or "@" in name:
+            raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it must not be empty nor hold an @")
+
+
+def _fresh(group: str) -> JsonObject:
+    """A new group's settings: upstream's defaults, fields in its order."""
+    return {
+        "attributes": {},
+        "brokerId": 0,
+        "consumeBroadcastEnable": True,
+        "consumeEnable": True,
+        "consumeFromMinEnable": True,
+        "consumeMessageOrderly": False,
+        "consumeTimeoutMinute": 15,
+        "groupName": group,
+        "groupRetryPolicy": {"type": "CUSTOMIZED"},
+        "groupSysFlag": 0,
+        "notifyConsumerIdsChangedEnable": True,
+        "retryMaxTimes": 16,
+        "retryQueueNums": 1,
+        "whichBrokerWhenConsumeSlowly": 1,
+    }

@@ -1,0 +1,119 @@
+"""Let queues and index begin where the log begins, after its first files were deleted. Source: upstream
+ConsumeQueue.deleteExpiredFile, correctMinOffset, ConsumeQueueExt.truncateByMinAddress, IndexService.deleteExpiredFile.
+
+Whole files go; the last one of a queue and of the index stays, so that offsets go on where they were.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format import consume_queue_ext
+from flintmq.format.consume_queue import Unit
+from flintmq.storage.filesystem import Effects
+from flintmq.store.consumequeue.live_queue import RunningQueue
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.reader import ExtQueue, UnitFile, UnitQueue, batch_queue, plain_queue
+from flintmq.store.index import reader
+from flintmq.store.layout.queue_name import QueueName
+
+log = logging.getLogger("flintmq.retention")
+
+
+class Expiry:
+    """The derived files of one store.
+
+    Args:
+        root, config, effects: of the store.
+        queues: its queues; none with dispatch left to another process.
+
+    Thread: one at a time, beside the dispatcher.
+    """
+
+    def __init__(self, root: str, config: StoreConfig, queues: ConsumeQueues, effects: Effects) -> None:
+        self.root, self.config, self.queues, self.effects = root, config, queues, effects
+
+    def follow(self, log_begin: int) -> None:
+        """Raise the minimum offsets, and delete files that speak only of records before `log_begin`.
+
+        Raises:
+            OSError: a file could not be deleted.
+
+        Durability: none; what comes back after a power cut is deleted by the next call.
+        """
+        for (topic, queue_id), queue in list(self.queues.plain.items()):
+            if queue is not None:
+                name = QueueName(os.fsdecode(topic), queue_id)
+                units = plain_queue(self.root, name, self.effects)
+                self._raise_minimum(queue, units, log_begin)
+                self._delete(units, log_begin)
+                self._delete_ext(queue, name)
+        for (topic, queue_id), batch in list(self.queues.batch.items()):
+            if batch is not None:
+                self._delete(batch_queue(self.root, QueueName(os.fsdecode(topic), queue_id), self.effects), log_begin)
+        self._delete_index(log_begin)
+
+    def _raise_minimum(self, queue: RunningQueue, units: UnitQueue, log_begin: int) -> None:
+        low = units.first_kept(log_begin, queue.max_offset)
+        if low > queue.min_offset:
+            queue.min_offset = min(low, queue.max_offset)
+
+    def _delete(self, units: UnitQueue, log_begin: int) -> None:
+        """Delete files whose last unit is of a record that is gone."""
+        for file in expired_units(units, log_begin):
+            self._remove(file.path, f"its messages stood before log offset {log_begin}")
+
+    def _delete_ext(self, queue: RunningQueue, name: QueueName) -> None:
+        """Delete ext files that no unit of the queue points into any more."""
+        first = queue.units(queue.min_offset, 1) if queue.writer.ext is not None else []
+        for file in expired_ext(ExtQueue.of(self.root, name, self.effects), first[0]) if first else ():
+            self._remove(file.path, f"no unit from {queue.min_offset} on points into it")
+
+    def _delete_index(self, log_begin: int) -> None:
+        for file in expired_index(reader.discover(self.root, self.config, self.effects), log_begin):
+            self._remove(file.path, f"its keys stood before log offset {log_begin}")
+
+    def _remove(self, path: str, rule: str) -> None:
+        self.queues.files.forget(path)
+        remove(path, rule, self.effects)
+
+
+def expired_units(units: UnitQueue, log_begin: int) -> Iterator[UnitFile]:
+    """Files of a queue whose last unit is of a record that is gone; never the last file."""
+    for file in units.files[:-1]:
+        last = units.unit((file.start + file.size) // units.layout.size - 1)
+        if last is None or last.physical_offset >= log_begin:
+            return
+        yield file
+
+
+def expired_ext(ext: ExtQueue, first: Unit) -> Iterator[UnitFile]:
+    """Files of an ext queue before the one that the queue's first unit points into; never the last file."""
+    if consume_queue_ext.is_address(first.tags_code):
+        needed = consume_queue_ext.position(first.tags_code)
+        yield from (file for file in ext.files[:-1] if file.start + file.size <= needed)
+
+
+def expired_index(files: Sequence[reader.IndexFile], log_begin: int) -> Iterator[reader.IndexFile]:
+    """Index files, in order, whose last key is of a record that is gone; never the last file."""
+    for file in files[:-1]:
+        header = file.header()
+        if header is None or header.end_physical_offset >= log_begin:
+            return
+        yield file
+
+
+def remove(path: str, rule: str, effects: Effects) -> None:
+    """Remove a file by a rule: one log line with both and the date when the file was last written.
+
+    Raises:
+        OSError: it could not be deleted.
+    """
+    written = effects.modified_ms(path)
+    if written is not None:
+        effects.unlink(path)
+        log.info("deleted %s: %s, last written %s", path, rule, datetime.fromtimestamp(written / 1000).isoformat(" "))

@@ -1,0 +1,207 @@
+"""Delete what is old, and what a full disk needs. Source: upstream CleanCommitLogService, CleanConsumeQueueService.
+
+The rules, for the log's files, oldest first, never the last one, at most ten a step:
+
+*   in an hour of `deleteWhen`, or when the disk is fuller than `diskMaxUsedSpaceRatio`: files that were last written
+    longer ago than `fileReservedTime`;
+*   when it is fuller than `diskSpaceCleanForciblyRatio`: whatever their age, if `cleanFileForciblyEnable`;
+*   when it is fuller than `diskSpaceWarningLevelRatio`: the same, and no put is taken until there is room again.
+
+While the clock is in doubt (`Doubt`), nothing goes for its age.
+
+A file that is not on disk as a whole stays, and so does one of whose records a unit is not: after a power cut nobody
+could make that again, and a queue would not know where it had ended. Queues and index follow the log's new beginning.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from flintmq.config.keys import StoreConfig
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.services.expire_derived import remove
+from flintmq.store.services.retention_rules import Rules, Verdict, may_go
+
+log = logging.getLogger("flintmq.retention")
+
+FIRST_MS = 60_000  # after the start, as upstream
+JUMP_MS = 3_600_000  # a clock that is set by less is believed at once
+DOUBT_S = 86_400  # so long a clock that jumped must stand before files go by their age
+
+
+@dataclass(frozen=True, slots=True)
+class Hanging:
+    """A file that left the log while somebody held it.
+
+    Attributes:
+        file: it; unmapped once nobody holds it.
+        rule: why it is deleted.
+        since: seconds of the monotonic clock.
+    """
+
+    file: MappedFile
+    rule: str
+    since: float
+
+
+class Doubt:
+    """Whether the wall clock has jumped against the monotonic one, so that nobody may be deleted by it.
+
+    Upstream believes any clock: a moment of "04:10 in ten years" deletes a whole log. A clock that has jumped by more
+    than an hour, in either direction, is believed after a day, or once it is back where it was.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, effects: Effects) -> None:
+        self.effects = effects
+        self._wall, self._ticks = effects.now_ms(), effects.monotonic()
+        self._since: float | None = None
+
+    def __call__(self) -> bool:
+        """Whether the clock is in doubt now."""
+        wall, ticks = self.effects.now_ms(), self.effects.monotonic()
+        jump = wall - self._wall - (ticks - self._ticks) * 1000
+        if abs(jump) > JUMP_MS and self._since is None:
+            self._since = ticks
+            log.error(
+                "the clock jumped by %+.1f hours; for a day no log file is deleted for its age (correct the clock, or "
+                "restart the store if it is right)", jump / JUMP_MS,
+            )  # fmt: skip
+        if abs(jump) > JUMP_MS and self._since is not None and ticks - self._since < DOUBT_S:
+            return True
+        self._wall, self._ticks, self._since = wall, ticks, None
+        return False
+
+
+class Retention:
+    """Cleans one store.
+
+    Args:
+        files, lock: of the log, and its put lock.
+        dispatched: log offset below which everything has its queue units, on disk.
+        paths: directories of the log.
+        root: of the store, for the disk that queues are on.
+        follow: lets queues and index begin at a log offset.
+        config, effects: of the store.
+        refuse: is told whether puts are to be refused, each time that this changes.
+
+    Attributes:
+        full: whether puts are refused because a disk is too full.
+
+    Thread: `clean_once` any, one at a time.
+    """
+
+    def __init__(
+        self,
+        files: MappedFileQueue,
+        lock: threading.Lock,
+        dispatched: Callable[[], int],
+        paths: Sequence[str],
+        root: str,
+        follow: Callable[[int], None],
+        config: StoreConfig,
+        effects: Effects,
+        refuse: Callable[[bool], None] = lambda full: None,
+    ) -> None:
+        self.refuse, self.rules = refuse, Rules.of(config)
+        self.files, self.lock, self.dispatched, self.paths, self.root = files, lock, dispatched, paths, root
+        self.follow, self.config, self.effects = follow, config, effects
+        self.hanging: list[Hanging] = []
+        self._full_log = self._full_queues = False
+        self._followed = files.min_offset
+        self._step, self._doubt = threading.Lock(), Doubt(effects)
+
+    @property
+    def full(self) -> bool:
+        """Whether a disk is so full that puts are refused."""
+        return self._full_log or self._full_queues
+
+    def clean_once(self) -> bool:
+        """Delete what may go now; False, as the rest is for the next time.
+
+        Raises:
+            OSError: a file could not be deleted; the next call tries again.
+
+        Durability: a deletion may come back with a power cut, and is then done again.
+        """
+        with self._step:
+            verdict, doubt = self._verdict(), self._doubt()
+            if verdict.reason and (verdict.forced or not doubt):
+                deleted = self._delete(verdict.forced)
+                if verdict.needs_space and not deleted:
+                    log.warning("%s: %s, and no file can be deleted", self.root, verdict.reason)
+            self._unlink_hanging()
+            begin = self.hanging[0].file.start if self.hanging else self.files.min_offset
+            if begin != self._followed:
+                self.follow(begin)
+                self._followed = begin
+        return False
+
+    # -- when -------------------------------------------------------------------------------------------------------
+
+    def _verdict(self) -> Verdict:
+        """What the rules say now. Sets or clears `full`."""
+        log_used = min(self.effects.disk_used(path) for path in self.paths)
+        queues_used = self.effects.disk_used(self.root)
+        was_full = self.full
+        self._full_log = self.rules.refuses(log_used, self._full_log)
+        self._full_queues = self.rules.refuses(queues_used, self._full_queues)
+        used = max(log_used, queues_used)
+        if self.full != was_full:
+            self.refuse(self.full)
+            log.error("%s: the disk is %d %% full, puts are %s", self.root, used,
+                      "refused" if self.full else "taken again")  # fmt: skip
+        return self.rules.verdict(used, self.effects.now_ms())
+
+    # -- what -------------------------------------------------------------------------------------------------------
+
+    def _delete(self, forced: str) -> int:
+        """Take files out of the log; how many. `forced`: the rule that does not ask for a file's age, or nothing."""
+        deleted = 0
+        while deleted < self.config.delete_file_batch_max:
+            rule = forced or self._expired()
+            if not rule or not self._may_go():
+                break
+            if deleted:
+                self.effects.sleep(self.config.delete_commit_log_files_interval / 1000)
+            with self.lock:
+                file = self.files.drop_first()
+            self.hanging.append(Hanging(file, rule, self.effects.monotonic()))
+            deleted += 1
+        return deleted
+
+    def _expired(self) -> str:
+        """The rule by which the first file is too old, or nothing."""
+        files = self.files.files
+        written = self.effects.modified_ms(files[0].path) if files else None
+        return self.rules.expired(written, self.effects.now_ms())
+
+    def _may_go(self) -> bool:
+        """Whether the first file is not the last, and it and its queue units are on disk."""
+        files = self.files.files
+        safe = min(self.files.flushed_where, self.dispatched())
+        return bool(files) and may_go(len(files), files[0].start + files[0].size, safe)
+
+    def _unlink_hanging(self) -> None:
+        """Remove the names of files that left the log, once nobody holds them.
+
+        After destroyMapedFileIntervalForcibly the name goes anyway. Upstream then unmaps the file under its readers;
+        here they keep it, and the system frees its space with their last hold.
+        """
+        limit = self.config.destroy_maped_file_interval_forcibly / 1000
+        kept: list[Hanging] = []
+        for hanging in self.hanging:
+            file, held = hanging.file, hanging.file.is_held
+            if (held and self.effects.monotonic() - hanging.since < limit) or kept:  # in order: a gap is damage
+                kept.append(hanging)
+                continue
+            remove(file.path, hanging.rule + ", still held" * held, self.effects)
+            self.effects.sync_dir(os.path.dirname(file.path))
+        self.hanging = kept

@@ -1,0 +1,96 @@
+"""A thread that calls the slow steps of a store at their intervals. Source: upstream's StoreScheduledThread and kin.
+
+The steps themselves know nothing of threads, so that a test, or a simulator, can call them in any order.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from flintmq.errors import FlintError
+from flintmq.storage.filesystem import Effects
+
+log = logging.getLogger("flintmq.upkeep")
+
+
+@dataclass(slots=True)
+class Job:
+    """A step and when it is called.
+
+    Attributes:
+        step: what to do; True if there is more to do at once. An error is logged, and the step tried again later.
+        interval: seconds between two calls.
+        due: seconds of the monotonic clock when it is to be called next.
+    """
+
+    step: Callable[[], bool]
+    interval: float
+    due: float
+
+
+class Upkeep:
+    """Calls jobs until `stop`.
+
+    Args:
+        name: of the thread.
+        effects: the clock.
+    """
+
+    def __init__(self, name: str, effects: Effects) -> None:
+        self.effects = effects
+        self._jobs: list[Job] = []
+        self._stop = threading.Event()
+        self.name = name
+        self._thread: threading.Thread | None = None
+
+    def every(self, interval_ms: int, step: Callable[[], bool], first_ms: int | None = None) -> None:
+        """Call a step each interval, for the first time after one, or after `first_ms`. Before `start` only."""
+        wait = interval_ms if first_ms is None else first_ms
+        self._jobs.append(Job(step, interval_ms / 1000, self.effects.monotonic() + wait / 1000))
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a step that takes long should end."""
+        return self._stop.is_set()
+
+    def run_once(self) -> float:
+        """Call every job that is due; seconds until the next one is.
+
+        Thread: one at a time.
+        """
+        for job in self._jobs:
+            if self.effects.monotonic() < job.due or self._stop.is_set():
+                continue
+            more = False
+            try:
+                more = job.step()
+            except (OSError, FlintError) as error:
+                log.error("%s failed and will be tried again (%s)", job.step.__qualname__, error)
+            except (
+                Exception
+            ):  # nothing is promised of a step; a thread that is gone would end all of them without a word
+                log.exception("%s failed and will be tried again", job.step.__qualname__)
+            job.due = self.effects.monotonic() + (0 if more else job.interval)
+        return max(0.0, min(job.due for job in self._jobs) - self.effects.monotonic())
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def halt(self) -> None:
+        """Let it end after the step that runs, without waiting for that."""
+        self._stop.set()
+
+    def stop(self) -> None:
+        """Stop it, after the step that runs."""
+        self.halt()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stop.wait(self.run_once()):
+            pass

@@ -1,0 +1,112 @@
+"""The topics of a running store, in config/topics.json. Source: upstream TopicConfigManager; store format 11.2.
+
+A topic is known once something was put into it, as with a broker that has autoCreateTopicEnable. The put itself does
+not look here: the table of next queue offsets names every queue that ever got a record, and `learn` takes what is new.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Container, Iterable
+
+from flintmq.errors import UsageError
+from flintmq.format import config_json
+from flintmq.format.config_json import JsonObject
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.text import java_decode, java_encode
+from flintmq.store.append.checks import topic_status
+from flintmq.store.layout.config_reader import BATCH_TYPE
+from flintmq.store.layout.config_writer import ConfigFile
+
+log = logging.getLogger("flintmq.topics")
+
+TABLE = "topicConfigTable"
+READ_WRITE = 6
+MOST_QUEUES = 1024  # a queue id beyond does not widen its topic: RocketMQ's clients make an object of each queue
+_LIGHT = "%LMQ%"  # light queues are no topics
+_ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_")
+
+
+class Topics:
+    """The table of topics.
+
+    Args:
+        file: topics.json.
+        queues: how many queues a topic gets that a put creates (defaultTopicQueueNums).
+        levels: how many delay levels there are, which are the queues of the schedule topic.
+
+    Thread: any.
+    """
+
+    def __init__(self, file: ConfigFile, queues: int, levels: int) -> None:
+        self.file, self.queues, self.levels = file, queues, levels
+
+    def queue_count(self, topic: str) -> int | None:
+        """How many queues a topic has for writing; None if it is not known."""
+        with self.file.lock:
+            found = self.file.table(TABLE).get(topic)
+            return config_json.integer(found.get("writeQueueNums")) if isinstance(found, dict) else None
+
+    def create(self, topic: str, queues: int, *, batch: bool = False) -> None:
+        """Make a topic (of type BatchCQ with `batch`), or give one that is there another number of queues.
+
+        Raises:
+            UsageError: a name that no topic can have, or a number of queues below 1 or above 1024.
+        """
+        if topic_status(topic, java_encode(topic)) is not None or topic.startswith(_LIGHT):
+            raise UsageError(f"{topic[:100]!a} cannot be a topic's name; use at most 127 bytes without a slash")
+        if not 1 <= queues <= MOST_QUEUES:
+            raise UsageError(f"topic {topic!a}: {queues} queues; give a number from 1 to {MOST_QUEUES}")
+        with self.file.lock:
+            self._set(topic, queues, batch=batch)
+
+    def learn(self, places: Iterable[tuple[bytes, int]], batch: Container[str]) -> None:
+        """Take up the topics, and the queues of topics, that are new among these (topic, queue id).
+
+        Args:
+            places: every queue that has a record.
+            batch: topics whose queues are of type BatchCQ.
+        """
+        wanted: dict[bytes, int] = {}
+        for raw, queue_id in places:
+            wanted[raw] = max(wanted.get(raw, 0), queue_id + 1 if queue_id < MOST_QUEUES else 0)
+        for raw, least in wanted.items():
+            topic = java_decode(raw)
+            if topic.startswith(_LIGHT):
+                continue
+            known = self.queue_count(topic)
+            if known is None:
+                least = max(least, self._first_count(topic))
+            elif known >= least:
+                continue
+            with self.file.lock:
+                self._set(topic, least, batch=topic in batch)
+            log.info("topic %s has %d queues now", topic, least)
+
+    def _first_count(self, topic: str) -> int:
+        if topic == SCHEDULE_TOPIC:
+            return self.levels
+        return 1 if topic.startswith(_ONE_QUEUE) else self.queues
+
+    def _set(self, topic: str, queues: int, *, batch: bool) -> None:
+        """The lock is held."""
+        table = self.file.table(TABLE)
+        found = table.get(topic)
+        if not isinstance(found, dict):
+            found = table[topic] = _fresh(topic, batch)
+        found.update(readQueueNums=queues, writeQueueNums=queues)
+        self.file.changed = True
+
+
+def _fresh(topic: str, batch: bool) -> JsonObject:
+    """A new topic's settings, fields in upstream's order."""
+    return {
+        "attributes": {"queue.type": BATCH_TYPE} if batch else {},
+        "order": False,
+        "perm": READ_WRITE,
+        "readQueueNums": 0,
+        "topicFilterType": "SINGLE_TAG",
+        "topicName": topic,
+        "topicSysFlag": 0,
+        "writeQueueNums": 0,
+    }

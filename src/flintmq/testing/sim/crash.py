@@ -1,0 +1,72 @@
+"""Power cuts on a simulated disk, from the command line.
+
+    python -m flintmq.testing.sim.crash --states 20000 [--jobs 2] [--state-file FILE] [--report
+    docs/internals/reliability.md]
+    python -m flintmq.testing.sim.crash --seed 81723 --model ext4 --cut 214 --state 9
+
+The first form goes through cases of all models, each cut at every call, and goes on where it was stopped. The second
+makes one state again, as a failure printed it; without `--cut` it explores the whole case, with `--faults` it fails its
+calls.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from flintmq.testing.sim import long_run
+from flintmq.testing.sim.disk import MODELS
+from flintmq.testing.sim.explorer import Explorer, shrunk
+from flintmq.testing.sim.faults import sweep
+from flintmq.testing.sim.run import Case
+
+STATE = Path("artifacts/crash-sim.json")
+
+
+def parsed() -> argparse.Namespace:
+    """The words of the command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m flintmq.testing.sim.crash", description="Power cuts on a simulated disk."
+    )
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--states", type=int, help="go through cases until so many states were looked at")
+    what.add_argument("--seed", type=int, help="one case")
+    parser.add_argument("--jobs", type=int, default=1, help="processes (with --states)")
+    parser.add_argument("--state-file", type=Path, default=STATE, help="keeps how far --states came")
+    parser.add_argument("--report", type=Path, help="a page that gets the table (with --states)")
+    parser.add_argument("--model", choices=MODELS, default="ext4", help="of the disk (with --seed)")
+    parser.add_argument("--cut", type=int, help="only this call (with --seed)")
+    parser.add_argument("--state", type=int, help="only this state there (with --cut)")
+    parser.add_argument("--per-cut", type=int, default=8, help="at most so many states at one call (with --seed)")
+    parser.add_argument("--shrink", action="store_true", help="drop operations that are not needed to fail")
+    parser.add_argument("--faults", action="store_true", help="fail every call instead of stopping there")
+    return parser.parse_args()
+
+
+@long_run.silenced()
+def main() -> int:
+    """Explore many cases, or one, or one state of one."""
+    words = parsed()
+    if words.states is not None:
+        sums = long_run.go_on(words.states, max(words.jobs, 1), words.state_file)
+        print(long_run.table(sums), *sums["failed"][:5], sep="\n")
+        if words.report is not None:
+            long_run.write(words.report, sums)
+        return 1 if sums["failed"] else 0
+    case = Case.of(words.seed, words.model)
+    if words.faults:
+        swept = sweep(case)
+        print(f"{swept.runs} runs, {swept.states} states, {len(swept.failures)} wrong", *swept.failures[:5], sep="\n")
+        return 1 if swept.failures else 0
+    found = Explorer(case, words.per_cut, words.cut, words.state).go()
+    print(f"trace {found.trace:08x}, {found.counts.total() + found.again} states, {len(found.failures)} wrong")
+    for failure in found.failures[:5]:
+        print(f"{failure.replay}\n  depth {failure.depth}: {failure.what}")
+    if found.failures and words.shrink:
+        print(*shrunk(case, words.per_cut).ops, sep="\n")
+    return 1 if found.failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,108 @@
+"""Every call of a case fails, once or from then on; then the store is killed and goes on, or the power is cut."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import random
+import traceback
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from flintmq.errors import FlintError
+from flintmq.testing.sim.contract import Book, check_contract
+from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
+from flintmq.testing.sim.run import STORE, Case, Op, Run
+from flintmq.testing.sim.states import Uncertain
+
+ERRORS: tuple[int | str, ...] = (
+    errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM, errno.EROFS, "short",
+)  # fmt: skip
+AFTER: list[Op] = [("put", "plain", 80, 0, 0), ("flush",), ("dispatch",)]
+
+
+@dataclass
+class Swept:
+    """What a sweep did.
+
+    Attributes:
+        runs: cases that ran with a fault.
+        states: images that were recovered and compared.
+        failures: (call, error, sticky, what).
+    """
+
+    runs: int = 0
+    states: int = 0
+    failures: list[tuple[int, int | str, bool, str]] = field(default_factory=list)
+
+
+def sweep(case: Case, errors: tuple[int | str, ...] = ERRORS, *, each: bool = False) -> Swept:
+    """Fail every call of a case in turn.
+
+    Args:
+        case: it.
+        errors: what the calls meet; in turn, one a call.
+        each: all of them at each call.
+    """
+    calm = Run(case, SimDisk(case.seed, case.model))
+    calm.go()
+    found = Swept()
+    for call in range(1, calm.disk.calls + 1):
+        for error in errors if each else (errors[call % len(errors)],):
+            for sticky in (False, True) if isinstance(error, int) else (False,):
+                found.runs += 1
+                what = _one(case, call, error, sticky, found)
+                if what:
+                    found.failures.append((call, error, sticky, what))
+    return found
+
+
+def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) -> str:
+    """One run; what is wrong, or nothing."""
+    run = Run(case, SimDisk(case.seed, case.model))
+    if sticky:
+        assert isinstance(error, int)
+        run.disk.sticky = call, error
+    else:
+        run.disk.plan[call] = error
+    try:
+        run.go()
+        for image, book in _left(run):
+            found.states += 1
+            what = _compared(case, image, book)
+            if what:
+                return what
+        run.disk.sticky, run.disk.plan = None, {}  # the disk is well again, and the process was killed
+        run.dead()
+        run.go([*AFTER, ("close",), *AFTER])
+        if run.store is None:
+            return "it does not open again"
+        for image, book in _left(run):
+            found.states += 1
+            what = _compared(case, image, book)
+            if what:
+                return f"after it went on: {what}"
+    except (Exception, PowerCut):
+        return traceback.format_exc()
+    return "; ".join(run.complaints)
+
+
+def _left(run: Run) -> Iterator[tuple[Image, Book]]:
+    chance = random.Random(f"{run.case.seed}-{run.disk.calls}")
+    if not any(file.bad for names in run.disk.folders.values() for file in names.values() if file is not None):
+        yield run.disk.shown(), run.now(power=False)  # bad pages are what a kill does not leave as they are
+    uncertain = Uncertain.of(run.disk)
+    states = list(uncertain.choose(6, chance))
+    for state in dict.fromkeys((states[0], states[-1], chance.choice(states))):
+        yield uncertain.image(state), run.now(power=True)
+
+
+def _compared(case: Case, image: Image, book: Book) -> str:
+    disk = SimDisk(case.seed, case.model, image, watched=False)
+    try:
+        found = check_contract(STORE, book, case.keys, effects=disk, services=False, again=False)
+    except (AssertionError, FlintError, OSError) as error:
+        return f"{type(error).__name__}: {error}"
+    finally:
+        gc.collect(0)  # as the explorer does
+    return f"{found.wrong} {found.notes[:4]}" if found.wrong else ""

@@ -1,0 +1,71 @@
+"""scan_polars gives what scan_arrow gives, and pushes columns, filters and the number of rows into the scan."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pl = pytest.importorskip("polars", reason="polars is not installed")
+
+import flintmq  # noqa: E402
+from flintmq.arrow import polars  # noqa: E402
+from flintmq.store.commitlog.predicate import Predicate  # noqa: E402
+
+NOON = datetime(2026, 11, 20, 9, 36, 20, 600_000, tzinfo=UTC)
+NOON_MS = 1795167380600
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Predicate]]:
+    """What the scan is asked for."""
+    calls: list[tuple[list[str], Predicate]] = []
+    real = polars.open_reader
+
+    def spy(path: Any, schema: Any, predicate: Predicate, **options: Any) -> Any:
+        calls.append((schema.names, predicate))
+        return real(path, schema, predicate, **options)
+
+    monkeypatch.setattr(polars, "open_reader", spy)
+    return calls
+
+
+def test_the_whole(golden: Any) -> None:
+    path = golden("basic").path
+    assert flintmq.scan_polars(path).collect().equals(pl.from_arrow(flintmq.scan_arrow(path)))
+
+
+@pytest.mark.parametrize(
+    ("condition", "predicate"),
+    [
+        (pl.col("topic") == "Orders", Predicate(topics=frozenset(["Orders"]))),
+        (pl.col("queue_id").is_in([1, 2]), Predicate(queue_ids=frozenset([1, 2]))),
+        (pl.col("queue_id") == 1, Predicate(queue_ids=frozenset([1]))),
+        (pl.col("tags").is_in(["TagA"]), Predicate(tags=frozenset(["TagA"]))),
+        (pl.col("store_timestamp") >= NOON, Predicate(since=NOON_MS)),
+        (pl.col("store_timestamp") < NOON, Predicate(until=NOON_MS)),
+        ((pl.col("topic") == "Orders") & (pl.col("size") > 200), Predicate(topics=frozenset(["Orders"]))),
+        ((pl.col("topic") == "Orders") | (pl.col("size") > 200), Predicate()),
+        (pl.col("topic") != "Orders", Predicate()),
+    ],
+    ids=str,
+)
+def test_filters(condition: Any, predicate: Predicate, golden: Any, asked: list[tuple[list[str], Predicate]]) -> None:
+    path = golden("basic").path
+    expected = pl.from_arrow(flintmq.scan_arrow(path)).filter(condition).select("keys")
+    found = flintmq.scan_polars(path).filter(condition).select("keys").collect()
+    assert found.equals(expected) and 0 < found.height < 3000
+    assert asked[-1][1] == predicate and len(asked[-1][0]) <= 3
+
+
+def test_a_head_ends_the_scan(golden: Any) -> None:
+    frame = flintmq.scan_polars(golden("basic").path, topics="Orders").head(7).collect()
+    assert frame.equals(pl.from_arrow(flintmq.scan_arrow(golden("basic").path, topics="Orders")).head(7))
+
+
+def test_an_expression_of_another_form_changes_nothing() -> None:
+    assert polars.comparisons(None) == polars.comparisons({"BinaryExpr": 3}) == polars.comparisons([]) == []
+    assert polars.comparisons({"Function": {"input": [{"Column": "tags"}, {"Literal": {"Scalar": {"List": [1]}}}],
+                                          "function": {"Boolean": {"IsIn": {}}}}}) == []  # fmt: skip

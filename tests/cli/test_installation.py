@@ -1,0 +1,124 @@
+"""The doctor: findings about this installation, and about installations that are made to be ill."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from flintmq.cli import installation
+from flintmq.errors import JavaNotFoundError
+from flintmq.kernels import _select
+
+
+def by_name(diagnosis: installation.Diagnosis) -> dict[str, installation.Check]:
+    return {check.name: check for check in diagnosis.checks}
+
+
+def no_java() -> str:
+    raise JavaNotFoundError("Spark needs Java; install one")
+
+
+def test_this_installation_is_healthy_and_says_what_it_is() -> None:
+    checks = by_name(installation.diagnose())
+    assert checks["self-test"].state == "ok", checks["self-test"]
+    assert importlib.metadata.version("flintmq") in checks["flintmq"].found
+    assert sys.executable in checks["python"].found
+    assert checks["kernels"].found.startswith("compiled: ") == (_select.compiled() and not _select.stale())
+    assert "java" not in checks  # nobody told how to look for it
+
+
+def test_the_sample_record_is_the_one_that_java_wrote(golden) -> None:  # type: ignore[no-untyped-def]
+    log = golden("flags").path / "commitlog" / "00000000000000000000"
+    with log.open("rb") as file:
+        file.seek(installation.RECORD_AT)
+        assert file.read(len(installation.RECORD)) == installation.RECORD
+
+
+@pytest.mark.parametrize("at", [0, 4, 8, 28, 84, 88])
+def test_a_sample_that_is_damaged_is_refused(at: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = bytearray(installation.RECORD)
+    damaged[at] ^= 0x10
+    monkeypatch.setattr(installation, "RECORD", bytes(damaged))
+    check = by_name(installation.diagnose())["self-test"]
+    assert check.state == "broken" and "a sound record is refused" in check.found and "FLINTMQ_PURE=1" in check.advice
+
+
+def test_a_walker_that_sees_no_damage_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(installation, "_counts", lambda record: True)
+    diagnosis = installation.diagnose()
+    assert not diagnosis.healthy
+    assert "a flipped bit in byte 8 goes unseen" in by_name(diagnosis)["self-test"].found
+
+
+def test_uncompiled_kernels_are_slow_and_no_illness() -> None:
+    script = "from flintmq.cli import installation as doctor; d = doctor.diagnose(); print(d.healthy, d.checks[2])"
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        env={**os.environ, "FLINTMQ_PURE": "1"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.startswith("True Check(name='kernels', state='slow'"), done.stdout
+    assert "unset FLINTMQ_PURE" in done.stdout
+
+
+def test_a_missing_extra_comes_with_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    real = importlib.metadata.version
+
+    def without_duckdb(name: str) -> str:
+        if name == "duckdb":
+            raise importlib.metadata.PackageNotFoundError(name)
+        return real(name)
+
+    monkeypatch.setattr(importlib.metadata, "version", without_duckdb)
+    diagnosis = installation.diagnose()
+    check = by_name(diagnosis)["duckdb"]
+    assert check.state == "missing" and check.advice == "pip install 'flintmq[duckdb]'" and diagnosis.healthy
+
+
+pyspark_only = pytest.mark.skipif(not installation._installed("pyspark"), reason="pyspark is not installed")
+
+
+@pyspark_only
+def test_java_is_told_or_its_absence() -> None:
+    assert by_name(installation.diagnose(lambda: "Java 17, /opt/java"))["java"] == installation.Check(
+        "java", "ok", "Java 17, /opt/java"
+    )
+    check = by_name(installation.diagnose(no_java))["java"]
+    assert check.state == "missing" and check.found == "Spark needs Java; install one"
+
+
+@pyspark_only
+def test_the_workers_python_is_compared_with_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    checks = by_name(installation.diagnose(no_java))
+    assert checks["spark workers"].found == "this Python, by PYSPARK_PYTHON"
+    assert checks["spark sources"].state == "ok", checks["spark sources"]
+
+    monkeypatch.setenv("PYSPARK_PYTHON", "no-such-python")
+    check = by_name(installation.diagnose(no_java))["spark workers"]
+    assert check.state == "broken" and f"export PYSPARK_PYTHON={sys.executable}" in check.advice
+
+    silent = tmp_path / "python"
+    silent.write_text("#!/bin/sh\nexit 0\n")
+    silent.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(silent))
+    check = by_name(installation.diagnose(no_java))["spark workers"]
+    assert check.state == "broken" and f"{silent} does not run" in check.found
+
+
+@pyspark_only
+def test_a_broken_source_of_somebody_else_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "pyspark_other.py").write_text("raise RuntimeError('half installed')\n")
+    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    diagnosis = installation.diagnose(no_java)
+    check = by_name(diagnosis)["spark sources"]
+    assert check.state == "broken" and "pyspark_other" in check.found and "half installed" in check.found
+    assert not diagnosis.healthy

@@ -1,0 +1,92 @@
+"""Power cuts on real file systems (T4, short form of `python -m tests.robustness.crash.cuts`)."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from flintmq.storage.filesystem import REAL
+from tests.robustness.crash import cuts
+from tests.robustness.crash.disks import DROP_JOURNAL, FLUSH_JOURNAL, Disk, why_not
+from tests.robustness.torture import report
+
+
+@pytest.fixture(params=["ext4", "xfs"])
+def kind(request: pytest.FixtureRequest) -> str:
+    """A file system that can be mounted here."""
+    if why_not(request.param):
+        pytest.skip(why_not(request.param))
+    return str(request.param)
+
+
+def test_the_measure_forgets_what_was_not_synced(tmp_path: Path, kind: str):
+    """The cut itself: a name and bytes that were synced stay, those that were not go."""
+    with Disk(tmp_path, kind) as disk:
+        synced, other = disk.mounted / "synced", disk.mounted / "other"
+        synced.write_bytes(b"one" * 1000)
+        os.sync()
+        other.write_bytes(b"two" * 1000)
+        disk.cut(DROP_JOURNAL)
+        with pytest.raises(OSError):
+            other.write_bytes(b"three")
+    with disk:
+        assert synced.read_bytes() == b"one" * 1000 and not other.exists()
+
+
+def test_a_flushed_journal_keeps_the_name_of_a_file_without_its_bytes(tmp_path: Path, kind: str):
+    with Disk(tmp_path, kind) as disk:
+        (disk.mounted / "other").write_bytes(b"two" * 1000)
+        disk.cut(FLUSH_JOURNAL)
+    with disk:
+        other = disk.mounted / "other"
+        assert not other.exists() or b"two" not in other.read_bytes()
+
+
+def test_every_mounting_has_a_number_of_its_own(tmp_path: Path, kind: str):
+    """What `abort` names besides the boot; the page cache of a disk does not outlive its mounting."""
+    seen = []
+    disk = Disk(tmp_path, kind)
+    for _ in range(2):
+        with disk:
+            seen.append(REAL.mounting(str(disk.mounted)))
+            (disk.mounted / "store").mkdir(exist_ok=True)
+            assert REAL.mounting(str(disk.mounted / "store")) == seen[-1]
+    assert all(seen) and seen[0] != seen[1]
+    assert REAL.mounting("/proc") == REAL.mounting(str(tmp_path / "missing")) == ""
+
+
+@pytest.mark.parametrize("number", [0, 6], ids=["sync", "async-pool"])
+def test_power_cuts(tmp_path: Path, kind: str, number: int):
+    """Three cuts in a row, in opening, recovery and puts, each checked by the whole contract."""
+    number = next(n for n in range(number, 100) if cuts.cuts_of(n)[0] == kind)
+    sums: dict[str, int] = {}
+
+    def add(row: str, **figures: int) -> None:
+        assert row.startswith(kind)
+        for name, figure in figures.items():
+            sums[name] = sums.get(name, 0) + figure
+
+    assert cuts.one_disk(number, tmp_path / "disk", 3, add) == sums["cuts"] == 3
+    assert sums["lost"] == 0 and not Path(tmp_path, "disk", "mnt", "store").exists(), "unmounted"
+
+
+def test_the_cuts_of_a_number_are_always_the_same():
+    kind, found = cuts.cuts_of(5)
+    assert (kind, found) == cuts.cuts_of(5) and len(found) == cuts.PER_DISK
+    assert {cuts.cuts_of(n)[0] for n in range(8)} == {"ext4", "xfs"}
+    assert {(c.life.disk, c.life.pool) for n in range(8) for c in cuts.cuts_of(n)[1]} == {
+        (disk, pool) for disk in ("SYNC_FLUSH", "ASYNC_FLUSH") for pool in (True, False)
+    }
+
+
+def test_a_table_has_a_line_for_each_kind_and_one_for_all(tmp_path: Path):
+    state = report.State(tmp_path, cuts=3, disks=1, sums={})
+    state.add("xfs, SYNC_FLUSH", cuts=1, opening=True, acknowledged=1000)
+    state.add("ext4, SYNC_FLUSH", cuts=2, lost=0, acknowledged=500)
+    state.save()
+    assert report.State(tmp_path)["cuts"] == 3, "goes on where it was"
+    *_, ext4, xfs, both = cuts.lines(state)
+    assert ext4.startswith("| ext4, SYNC_FLUSH | 2 | 0 |") and xfs.startswith("| xfs, SYNC_FLUSH | 1 | 1 |")
+    assert both.startswith("| all | 3 | 1 |") and "| 1,500 |" in both

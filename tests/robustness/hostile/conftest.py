@@ -1,0 +1,13 @@
+"""Tests of hostile bytes make many small stores; none of them has to survive a power cut."""
+
+from __future__ import annotations
+
+import pytest
+
+from flintmq.storage.filesystem import Effects
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Effects, "sync", lambda self, fd: None)
+    monkeypatch.setattr(Effects, "sync_dir", lambda self, path: None)

@@ -1,0 +1,67 @@
+"""Run the matrix, whole or in part; what is done is kept, so that a run goes on where it was stopped.
+
+    python -m tests.robustness.matrix [--spark] [--stores TEXT] [--cells TEXT] [--turn N] [--report
+    docs/internals/reliability.md]
+
+With --report, stores that this commit has been asked about already are left out, and the page's table is written.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.robustness.matrix.run import run_share, share
+from tests.robustness.torture import report
+
+STATE = Path("tests/robustness/torture/state/matrix.json")
+
+
+def main() -> int:
+    """Run what the options name; 1 if anything is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turn", type=int, help="one tenth of it, 0 to 9; of large stores a twentieth, 0 to 19")
+    parser.add_argument("--stores", default="", help="only stores whose names hold this")
+    parser.add_argument("--cells", default="", help="only cells whose names hold this")
+    parser.add_argument("--spark", action="store_true", help="the cells that need Spark, instead of the others")
+    parser.add_argument("--report", type=Path, help="the page that has the table")
+    given = parser.parse_args()
+    if given.spark:
+        import tests.robustness.matrix.spark_cells  # noqa: F401
+    kind, commit = "with Spark" if given.spark else "without Spark", report.commit()
+    state = report.State(STATE, stores={}) if given.report else None
+    asked = bad = 0
+    for store, cells in share(given.turn, spark=given.spark):
+        cells = [cell for cell in cells if given.cells in cell]
+        done = {} if state is None else state["stores"].get(f"{store} {kind}", {})
+        if given.stores not in store or not cells or done.get("commit") == commit:
+            continue
+        with tempfile.TemporaryDirectory(prefix="flintmq-matrix-", dir=report.memory()) as work:
+            counted, wrong = run_share([(store, cells)], Path(work))
+        asked, bad = asked + counted[store], bad + len(wrong)
+        if state is not None:
+            line = {"store": store, "kind": kind, "cells": counted[store], "wrong": len(wrong), "commit": commit}
+            state["stores"] = {**state["stores"], f"{store} {kind}": line}
+            state.save()
+            report.write(given.report, "matrix", table(list(state["stores"].values())))
+    print(f"{asked} questions, {bad} answers wrong")
+    return 1 if bad else 0
+
+
+def table(lines: list[dict[str, object]]) -> list[str]:
+    """The lines of the report: a row a store."""
+    rows: dict[str, list[object]] = {}
+    for line in lines:
+        row = rows.setdefault(str(line["store"]), [line["store"], 0, 0, 0])
+        row[2 if line["kind"] == "with Spark" else 1] = line["cells"]
+        row[3] = int(str(row[3])) + int(str(line["wrong"]))
+    sums = ["all", *(sum(int(str(row[at])) for row in rows.values()) for at in (1, 2, 3))]
+    told = report.commits(list(dict.fromkeys(str(line["commit"]) for line in lines)))
+    head = ["store", "questions without Spark", "with Spark", "wrong"]
+    return [f"{told}:", "", *report.table(head, [*rows.values(), sums])]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

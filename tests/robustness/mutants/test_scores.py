@@ -1,0 +1,53 @@
+"""The sums over mutmut's results: what counts as killed, as equivalent, as alive; and that all modules have tests."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.robustness.mutants import scores
+from tests.robustness.mutants.scores import ROOT, Equivalent, Score, equivalents, modules, part_of, table
+
+
+def test_every_module_has_the_tests_that_it_is_tried_with():
+    assert len(modules()) == len(set(modules())) > 30
+    assert {part_of(module) for module in modules()} == {"format", "storage", "recovery"}
+    for module in modules():
+        assert (ROOT / "src" / "flintmq" / f"{module}.py").is_file(), module
+        assert all((ROOT / test).is_file() for test in scores.tests_of(module)), module
+
+
+def test_every_equivalent_mutant_has_a_module_and_a_reason():
+    for one in equivalents():
+        assert one.module in modules() and len(one.reason) > 10, one
+
+
+def test_equivalents_do_not_count_and_survivors_do():
+    alive = [
+        {"name": "a", "function": "encode", "old": "return 1", "new": "return 2"},
+        {"name": "b", "function": "Class.method", "old": 'raise E("x")', "new": "raise E(None)"},
+    ]
+    given = [Equivalent("format/text", "encode", "return 1", r"return \d", "because of the numbers")]
+    one = scores.score("format/text", {"mutants": 11, "survivors": alive}, given)
+    assert (one.mutants, [x["name"] for x in one.alive], one.equivalent, one.percent) == (11, ["b"], 1, 90.0)
+    assert scores.score("format/record", {"mutants": 11, "survivors": alive}, given).equivalent == 0, "another module's"
+    assert Score(1, [], 1).percent == 100.0
+
+
+def test_the_table_sums_each_part():
+    lives = {"name": "b", "function": "f", "old": "", "new": ""}
+    text = table(
+        {
+            "format/text": Score(10, [lives], 0),
+            "format/record": Score(40, [], 2),
+            "store/recovery/torn_record": Score(5, [], 0),
+        }
+    )
+    assert "| `format/text` | 10 | 9 | 0 | 1 | 90.0 % |" in text
+    assert "| **format** | 50 | 47 | 2 | 1 | 97.9 % |" in text
+    assert "| **recovery** | 5 | 5 | 0 | 0 | 100.0 % |" in text
+
+
+def test_a_module_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as ended:
+        scores.main(["format/nothing"])
+    assert ended.value.code == 2 and "no module format/nothing" in capsys.readouterr().err

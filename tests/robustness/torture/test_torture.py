@@ -1,0 +1,87 @@
+"""The runner of the long forms, on runs that take no time."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from tests.robustness.torture import __main__ as main
+from tests.robustness.torture import awake, report
+from tests.robustness.torture.runs import RUNS, Run
+
+
+def run(tmp_path: Path, *runs: Run, seconds: float = 60) -> tuple[int, report.State]:
+    state = report.State(tmp_path, runs={})
+    return main.torture(list(runs), state, tmp_path, seconds), state
+
+
+@pytest.fixture(autouse=True)
+def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`ends`, which ends with the code, or by the signal, that it is told."""
+    text = "import os, sys\ncode = int(sys.argv[1])\nos.kill(os.getpid(), -code) if code < 0 else sys.exit(code)\n"
+    (tmp_path / "ends.py").write_text(text)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+
+def test_parts_are_done_one_after_the_other_and_counted(tmp_path: Path):
+    several = Run("several", f'timeit -n 1 -r 1 \'open("{tmp_path}/{{n}}", "w")\'', parts=3)
+    code, state = run(tmp_path, several)
+    assert code == main.THROUGH and sorted(p.name for p in tmp_path.glob("[0-9]")) == ["0", "1", "2"]
+    assert state["runs"]["several"]["done"] == 3
+    (tmp_path / "0").unlink()
+    code, _ = run(tmp_path, several)
+    assert code == main.THROUGH and not (tmp_path / "0").exists(), "what is through is not run again"
+
+
+@pytest.mark.parametrize(("ends", "code", "said"), [
+    (1, main.WRONG, "**WRONG**"), (4, main.THROUGH, "left out, not possible here"),
+    (-9, main.WRONG, "**WRONG**"),
+])  # fmt: skip
+def test_what_a_run_ends_with_is_told(tmp_path: Path, ends: int, code: int, said: str):
+    bad, good = Run("bad", f"ends {ends}"), Run("good", "ends 0")
+    got, state = run(tmp_path, bad, good)
+    assert got == code and said in main.told(bad, state["runs"]["bad"])
+    assert state["runs"]["good"]["code"] == 0, "the others have their turn"
+
+
+def test_no_time_begins_nothing_and_goes_on_later(tmp_path: Path):
+    code, state = run(tmp_path, Run("later", "ends 0"), seconds=0)
+    assert code == main.GOES_ON and state["runs"]["later"]["done"] == 0
+    assert run(tmp_path, Run("later", "ends 0"))[0] == main.THROUGH
+
+
+def test_the_table_stands_between_its_marks(tmp_path: Path):
+    page = tmp_path / "page.md"
+    page.write_text("a\n<!-- torture: begin -->\nold\n<!-- torture: end -->\nb\n")
+    report.write(page, "torture", main.lines(report.State(tmp_path, runs={})))
+    text = page.read_text()
+    assert text.startswith("a\n<!-- torture: begin -->\n| run |") and text.endswith("<!-- torture: end -->\nb\n")
+    assert "old" not in text and all(f"| {run.name} |" in text for run in RUNS)
+    with pytest.raises(AssertionError, match="has no"):
+        report.write(page, "other", [])
+
+
+def test_every_declared_run_is_there():
+    """Each module can be found, and says of itself whether it goes on."""
+    assert len({run.name for run in RUNS}) == len(RUNS)
+    for run in RUNS:
+        module = run.words.split()[0]
+        assert importlib.util.find_spec(module) is not None, module
+        if run.resumes:
+            source = Path(importlib.util.find_spec(module).origin).read_text()  # type: ignore[union-attr,arg-type]
+            assert run.parts == 1 and '"--seconds"' in source and '"--state"' in source, module
+
+
+def test_time_in_which_the_process_stood_still_does_not_count(monkeypatch: pytest.MonkeyPatch):
+    looks = iter((100.0, 100.2, 700.0, 700.5))
+    monkeypatch.setattr(awake.time, "monotonic", lambda: next(looks))
+    clock = awake.Awake(1)
+    assert [round(clock(), 6) for _ in range(3)] == [0.2, 1.2, 1.7]
+
+
+def test_the_day_of_several_commits_is_told_once():
+    told = ["commit a, 1 May 2026", "commit b, 1 May 2026", "commit c, 2 May 2026"]
+    assert report.commits(told) == "commits a, b, 1 May 2026; commit c, 2 May 2026"
+    assert report.commits([report.commit()]) == report.commit()

@@ -1,0 +1,362 @@
+"""A dispatch in rounds gives the bytes of a local rebuild, and of Java, wherever a round ends."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import ConfigError, CorruptStoreError, FlintError, StoreLockedError, UsageError
+from flintmq.forensics.rebuild import rebuild
+from flintmq.message import Message
+from flintmq.spark.jobs.dispatch.job import dispatch
+from flintmq.storage.dispatch_lock import DispatchLock
+from flintmq.store.view import open_store
+from tests.compat.stores import Golden
+from tests.robustness.hostile.test_links import BATCH, LINKS, content, linked, sound  # noqa: F401 - a fixture
+from tests.spark.jobs.dispatch.dispatching import derived, differing, tasks_as_calls
+from tests.support.engine import KEYS, open_small, put_all
+
+CONFIG = StoreConfig.from_keys(KEYS | BATCH)
+
+
+def settings(store: Golden) -> tuple[StoreConfig, str]:
+    return StoreConfig.from_keys(store.config), store.expect.get("rebuild", ["", "5.3.3"])[1]
+
+
+def run(root: Path, into: Path, config: StoreConfig | None = None, peer: str = "5.3.3", **rest):
+    return dispatch(None, str(root), str(into), config, peer, once=True, **rest)
+
+
+@pytest.mark.parametrize(("ranges", "rounds_of"), [(1, 1 << 30), (4, 1)])
+def test_golden_stores_come_out_as_a_rebuild_makes_them(golden_store, tmp_path, monkeypatch, ranges, rounds_of):
+    tasks_as_calls(monkeypatch, ranges)
+    config, peer = settings(golden_store)
+    made = run(golden_store.path, tmp_path / "into", config, peer, max_bytes=rounds_of)
+    expected = rebuild(str(golden_store.path), str(tmp_path / "local"), config, peer)
+    assert differing(tmp_path / "into", tmp_path / "local") == []
+    assert (made.records, made.units, made.keys, made.queues, made.index_files) == (
+        expected.records, expected.units, expected.keys, expected.queues, expected.index_files,
+    )  # fmt: skip
+    assert made.rounds >= ranges // 2 and made.log_bytes == expected.log_bytes
+    # Java's own bytes, where its files have nothing that the log alone does not give.
+    exact = golden_store.expect.get
+    if exact("consumequeue", "exact") == "exact":
+        for kind in ("consumequeue", "consumequeue_ext"):
+            assert _below(tmp_path / "into", kind) == _below(golden_store.path, kind), kind
+    if exact("index", "exact") == "exact":  # RocketMQ names index files by the clock
+        ours, javas = _below(tmp_path / "into", "index"), _below(golden_store.path, "index")
+        assert list(ours.values()) == list(javas.values())
+
+
+@pytest.mark.parametrize("name", ["basic", "rolled", "cqext"])
+def test_a_log_on_object_storage(golden, objects, tmp_path, monkeypatch, name):
+    tasks_as_calls(monkeypatch, 3)
+    store = golden(name)
+    config, peer = settings(store)
+    url = objects.put(store.path, f"dispatch/{name}")
+    there = StoreConfig.from_keys({**store.config, **objects.keys})
+    made = dispatch(None, url, str(tmp_path / "into"), there, peer, once=True, max_bytes=1)
+    rebuild(str(store.path), str(tmp_path / "local"), config, peer)
+    assert differing(tmp_path / "into", tmp_path / "local") == [] and made.rounds > 1
+
+
+def test_no_link_below_the_directory_is_followed(sound, tmp_path, monkeypatch):  # noqa: F811
+    """Each link of the engine's table that a dispatch could meet; a round before made all that is there."""
+    tasks_as_calls(monkeypatch, twice=False)
+    root, made = tmp_path / "store", tmp_path / "made"
+    shutil.copytree(sound, root)
+    run(root, made, CONFIG)
+    with open_small(root, enableConsumeQueueExt="true") as store:
+        put_all(store, 40, 60, size=100)
+        store.put_batch([Message("B", b"x"), Message("B", b"y")])
+    told = {}
+    for number, link in enumerate(["", *(link for link in LINKS if "queue" in link or "index" in link)]):
+        into, victim = tmp_path / str(number) / "into", tmp_path / str(number) / "victim"
+        shutil.copytree(made, into)
+        if link:
+            linked(link, into, victim)
+        before = content(victim) if link else None
+        try:
+            run(root, into, CONFIG)
+        except (FlintError, OSError) as error:
+            told[link] = str(error)
+        assert not link or content(victim) == before, link
+    assert "" not in told and len(told) >= 6, told
+    assert all("link" in text and "\n" not in text for text in told.values()), told
+
+
+def _below(root: Path, kind: str) -> dict[str, bytes]:
+    return {name: data for name, data in derived(root).items() if name.startswith(kind + "/")}
+
+
+@pytest.mark.parametrize("items", [2, 3, 7, 50])
+def test_index_files_end_anywhere(golden, tmp_path, monkeypatch, items):
+    """In the middle of rounds and of records; the last one may be exactly full, and gets an empty one behind it."""
+    store = golden("flags")
+    config = StoreConfig.from_keys({**store.config, "maxIndexNum": items, "maxHashSlotNum": 5})
+    tasks_as_calls(monkeypatch, 9)
+    rebuild(str(store.path), str(tmp_path / "local"), config)
+    for part in (1, 4, 99):  # rounds until the job is stopped; the next run does the rest
+        stop, into = threading.Event(), tmp_path / f"into{part}"
+
+        def count(done, part=part, stop=stop):
+            if done.rounds >= part:
+                stop.set()
+
+        run(store.path, into, config, max_bytes=1, stop=stop, on_round=count)
+        run(store.path, into, config, max_bytes=1)
+        assert differing(into, tmp_path / "local") == []
+
+
+def test_a_store_that_is_written_meanwhile(tmp_path, monkeypatch):
+    """An engine with dispatch="external" writes, the job dispatches into the store itself, readers use its queues."""
+    tasks_as_calls(monkeypatch, 2)
+    root, stop = tmp_path / "store", threading.Event()
+    failed: list[BaseException] = []
+    config = StoreConfig.from_keys(KEYS)
+
+    def follow():
+        try:
+            dispatch(None, str(root), str(root), config, interval_s=0.01, stop=stop)
+        except BaseException as error:
+            failed.append(error)
+
+    with open_small(root, dispatch="external") as store:
+        thread = threading.Thread(target=follow)
+        thread.start()
+        for n in range(12):
+            put_all(store, 25, 25 * n, queue_id=n % 3)
+        stop.set()
+        thread.join(60)
+        assert failed == [] and not thread.is_alive()
+    with open_store(root, set=KEYS) as view:
+        for queue in range(3):
+            bodies = [view.get("T", queue, n).body[:6] for n in range(100)]
+            assert bodies == [b"%06d" % n for n in range(300) if n // 25 % 3 == queue]
+        assert [m.queue_offset for m in view.query("T", "k299")] == [99]
+    rebuild(str(root), str(tmp_path / "local"), config)
+    assert differing(root, tmp_path / "local") == []
+
+
+def test_a_round_that_dies_amid_an_index_file_makes_it_anew(golden, tmp_path, monkeypatch):
+    """A file with keys cannot be gone on with twice: the second attempt says so."""
+    store = golden("basic")
+    config, peer = settings(store)
+    tasks_as_calls(monkeypatch, 12, twice=True)
+    made = run(store.path, tmp_path / "into", config, peer, max_bytes=1)
+    assert made.rounds > 8
+    rebuild(str(store.path), str(tmp_path / "local"), config, peer)
+    assert differing(tmp_path / "into", tmp_path / "local") == []
+
+
+def test_what_others_made_is_not_touched(golden, tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    store = golden("basic")
+    config, peer = settings(store)
+    copy = store.copy(tmp_path)
+    before = derived(copy)
+    with pytest.raises(UsageError, match="consumequeue, index stand there and were not made by dispatch"):
+        run(copy, copy, config, peer)
+    with pytest.raises(UsageError, match="is another store"):
+        run(store.path, copy, config, peer)
+    assert derived(copy) == before
+    run(copy, copy, config, peer, anew=True)
+    rebuild(str(copy), str(tmp_path / "local"), config, peer)
+    assert differing(copy, tmp_path / "local") == []
+
+
+def test_one_dispatcher_at_a_time(golden, tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    (tmp_path / "into").mkdir()
+    lock = DispatchLock(str(tmp_path / "into"))
+    with pytest.raises(StoreLockedError, match=r"into: process \d+ on .* dispatches into it; stop that one"):
+        run(golden("basic").path, tmp_path / "into")
+    lock.release()
+    run(golden("basic").path, tmp_path / "into", *settings(golden("basic")))
+
+
+def test_a_store_that_dispatches_itself_is_refused(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    with open_small(tmp_path / "store") as store:
+        put_all(store, 20)
+        with pytest.raises(StoreLockedError, match='dispatches itself; open it with dispatch="external"'):
+            run(tmp_path / "store", tmp_path / "store", anew=True)
+        assert store.wait_dispatched(10)
+        run(tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS))
+    rebuild(str(tmp_path / "store"), str(tmp_path / "local"), StoreConfig.from_keys(KEYS))
+    assert differing(tmp_path / "into", tmp_path / "local") == []
+
+
+def test_an_engine_that_dispatches_waits_for_the_job_to_end(tmp_path):
+    with open_small(tmp_path, dispatch="external") as store:
+        put_all(store, 3)
+    lock = DispatchLock(str(tmp_path))
+    with pytest.raises(StoreLockedError, match='writes its queues and index; stop that one, or open with dispatch="ex'):
+        open_small(tmp_path)
+    open_small(tmp_path, dispatch="external").close()
+    lock.release()
+    open_small(tmp_path).close()
+
+
+def test_the_engine_goes_on_where_the_job_ended_and_the_job_again(tmp_path, monkeypatch):
+    """Turns of both on one store: what the other one wrote behind the committed offset is written again, the same."""
+    tasks_as_calls(monkeypatch, 2)
+    root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
+    for turn in range(3):
+        with open_small(root, dispatch="external") as store:
+            put_all(store, 40, 80 * turn)
+        run(root, root, config)
+        with open_small(root) as store:
+            assert store.get("T", 0, 80 * turn + 39).messages[0].body[:6] == b"%06d" % (80 * turn + 39)
+            put_all(store, 40, 80 * turn + 40)
+            assert store.wait_dispatched(10)
+    run(root, root, config)
+    rebuild(str(root), str(tmp_path / "local"), config)
+    assert differing(root, tmp_path / "local") == []
+
+
+def test_damage_is_named_and_nothing_is_half_done(golden, tmp_path, monkeypatch):
+    store = golden("basic")
+    config, peer = settings(store)
+    path, into = store.copy(tmp_path), tmp_path / "into"
+    row = next(row for row in store.rows[500:] if row["body_length"] > 8)
+    file = max((f for f in (path / "commitlog").iterdir() if int(f.name) <= row["physical_offset"]), key=str)
+    data = bytearray(file.read_bytes())
+    position = row["physical_offset"] - int(file.name)
+    data[position + 90] ^= 1
+    file.write_bytes(data)
+    tasks_as_calls(monkeypatch, 12)
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match=f"{file.name}, position {position}"):
+            run(path, into, config, peer, max_bytes=1)
+    committed = derived(into)
+    data[position + 90] ^= 1
+    file.write_bytes(data)
+    assert committed.keys() == derived(into).keys()
+    run(path, into, config, peer)
+    rebuild(str(path), str(tmp_path / "local"), config, peer)
+    assert differing(into, tmp_path / "local") == []
+
+
+def test_another_log_is_refused(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    config = StoreConfig.from_keys(KEYS)
+    for name, count in (("one", 30), ("two", 40), ("short", 10)):
+        with open_small(tmp_path / name) as store:
+            put_all(store, count, topic=name)
+    run(tmp_path / "one", tmp_path / "into", config)
+    for name, why in (("two", "another record|cut below|another store"), ("short", "cut below|ends at")):
+        with pytest.raises(UsageError, match=f"not the log that .* was dispatched from up to offset.*({why})"):
+            run(tmp_path / name, tmp_path / "into", config)
+    run(tmp_path / "two", tmp_path / "into", config, anew=True)
+    rebuild(str(tmp_path / "two"), str(tmp_path / "local"), config)
+    assert differing(tmp_path / "into", tmp_path / "local") == []
+
+
+def test_another_shape_is_refused(golden, tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    store = golden("basic")
+    config, peer = settings(store)
+    run(store.path, tmp_path / "into", config, peer)
+    with pytest.raises(ConfigError, match="was made with peer 5.3.3, not 5.4.0; give the same, or --anew"):
+        run(store.path, tmp_path / "into", config, "5.4.0")
+    with pytest.raises(ConfigError, match="was made with maxIndexNum 2000, not 7"):
+        run(store.path, tmp_path / "into", config.with_keys({"maxIndexNum": 7}), peer)
+    run(store.path, tmp_path / "into")  # what is there tells
+
+
+def test_the_beginning_of_the_log_may_go(tmp_path, monkeypatch):
+    """Queue and index files follow as the engine lets them; what went before it was dispatched is told."""
+    tasks_as_calls(monkeypatch, 3)
+    root, into, config = tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS)
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 200)
+        run(root, into, config)
+        assert len(derived(into)) > 8
+        logs = sorted((root / "commitlog").iterdir())
+        for log in logs[: len(logs) // 2]:
+            log.unlink()
+        begin = int(logs[len(logs) // 2].name)
+        put_all(store, 60, 200)
+        done = run(root, into, config)
+        assert "log_lost" not in done.notes
+        assert begin > 0 and _first(into, "consumequeue") > 0 and _first(into, "index") > 0
+    with open_store(root) as log:
+        kept = {m.queue_offset: m.physical_offset for m in log.messages()}
+    units = {}
+    for name, data in _below(into, "consumequeue").items():
+        base = int(name.rpartition("/")[2]) // 20
+        units |= {base + n: int.from_bytes(data[20 * n : 20 * n + 8], "big") for n in range(len(data) // 20)}
+    assert {offset: units[offset] for offset in kept} == kept
+
+
+def _first(into: Path, kind: str) -> int:
+    """How many of the files that a rebuild of everything would have are gone."""
+    names = sorted(path.name for path in (into / kind).rglob("*") if path.is_file())
+    return int(names[0]) if kind == "consumequeue" else 20 - len(names)
+
+
+def test_damage_at_the_end_comes_after_what_is_sound(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    root, into, config = tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS)
+    with open_small(root) as store:
+        last = put_all(store, 30)[-1]
+    path = max(p for p in (root / "commitlog").iterdir() if int(p.name) <= last.physical_offset)
+    position = last.physical_offset - int(path.name)
+    data = bytearray(path.read_bytes())
+    data[position + 95] ^= 1
+    path.write_bytes(data)
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match=f"{path.name}, position {position}"):
+            run(root, into, config)
+    assert sum(any(data[n : n + 20]) for data in _below(into, "consumequeue").values()
+               for n in range(0, len(data), 20)) == 29  # fmt: skip
+
+
+def test_a_torn_tail_is_looked_at_again(golden, tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    store, into = golden("basic"), tmp_path / "into"
+    config, peer = settings(store)
+    root = store.copy(tmp_path)
+    (root / "abort").touch()
+    (root / "checkpoint").unlink()
+    row = store.rows[-1]
+    path = max(p for p in (root / "commitlog").iterdir() if int(p.name) <= row["physical_offset"])
+    whole, half = path.read_bytes(), row["physical_offset"] - int(path.name) + 120
+    path.write_bytes(whole[:half] + bytes(len(whole) - half))
+    assert run(root, into, config, peer).records == len(store.rows) - 1
+    path.write_bytes(whole)
+    assert run(root, into, config, peer).records == 1
+    rebuild(str(root), str(tmp_path / "local"), config, peer)
+    assert differing(into, tmp_path / "local") == []
+
+
+def test_what_goes_before_it_is_dispatched_is_told(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    root, into, config = tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS)
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 30)
+        run(root, into, config)
+        put_all(store, 200, 30)
+        logs = sorted((root / "commitlog").iterdir())
+        for log in logs[: len(logs) // 2]:
+            log.unlink()
+        done = run(root, into, config)
+    assert done.notes["log_lost"] == 1 and done.notes["hole"] == 1
+    with open_store(into.parent / "store") as log:
+        kept = {m.queue_offset for m in log.messages()}
+    data = b"".join(data for name, data in sorted(_below(into, "consumequeue").items()))
+    base = int(min(_below(into, "consumequeue")).rpartition("/")[2]) // 20
+    units = {base + n // 20 for n in range(0, len(data), 20) if int.from_bytes(data[n : n + 8], "big")}
+    assert kept <= units and len(units - kept) <= 30
+
+
+@pytest.mark.parametrize("named", [{"max_bytes": 0}, {"interval_s": -1.0}, {"interval_s": float("nan")}])
+def test_arguments_are_checked(golden, tmp_path, named):
+    with pytest.raises(UsageError, match=f"{next(iter(named))}="):
+        run(golden("basic").path, tmp_path / "into", **named)
+    assert not (tmp_path / "into").exists()

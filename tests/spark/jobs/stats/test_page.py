@@ -1,0 +1,142 @@
+"""The page of statistics: nothing that a message says becomes part of it, and a browser shows it."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytest.importorskip("pandas", reason="pandas is not installed")
+
+import pyarrow as pa
+
+from flintmq.arrow.schema import SPARK_SCHEMA, narrow
+from flintmq.spark.jobs.stats.accumulate import COLUMNS, Tally
+from flintmq.spark.jobs.stats.lag import Lag
+from flintmq.spark.jobs.stats.page import MARK, page
+from flintmq.spark.jobs.stats.statistics import Statistics, statistics
+from tests.spark.jobs.stats import browser
+
+HOSTILE = "<script>document.title='broken'</script>\"><img src=x onerror=\"document.title='broken'\">"
+EMPTY = {"br", "hr", "img", "input", "link", "meta"}
+
+
+class Outline(HTMLParser):
+    """Which elements there are, and whether each is closed."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.open: list[str] = []
+        self.text: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        if tag not in EMPTY:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        self.text.append(data)
+
+
+def hostile() -> Statistics:
+    """Statistics of messages whose every text is an attack."""
+    count = 1200
+    rows = {
+        "topic": [HOSTILE] * count, "queue_id": [0] * count, "queue_offset": range(count), "keys": ["<b>k</b>"] * count,
+        "msg_id": [HOSTILE] * count, "born_timestamp": [1_700_000_000_000_000 + i for i in range(count)],
+        "born_host": ["<i>h</i>:99"] * count,
+        "store_timestamp": [1_700_000_000_005_000 + 1000 * i for i in range(count)],
+        "size": [300] * count,
+    }  # fmt: skip
+    tally = Tally()
+    tally.add(pa.RecordBatch.from_pydict({n: list(rows[n]) for n in COLUMNS}, schema=narrow(COLUMNS, SPARK_SCHEMA)))
+    found = statistics(tally, [Lag(HOSTILE, "</td><script>g\u202e", 1, 5000, 5000, 1_700_000_000_005, 7, 1)])
+    found.store, found.notes = f"/tmp/{HOSTILE}", {"<u>n</u>": 1}
+    return found
+
+
+def test_what_messages_say_is_text() -> None:
+    text = page(hostile())
+    found = Outline(text)
+    assert text.startswith(MARK) and found.open == []
+    assert found.tags.isdisjoint({"script", "img", "b>k", "u", "link", "iframe", "object"})
+    assert not any(name.startswith("on") for name in found.attributes) and "src" not in found.attributes
+    assert "default-src 'none'" in text and "\u202e" not in text
+    shown = "".join(found.text)
+    assert "<b>k</b>" in shown and "<i>h</i>" in shown and "</td><script>g\\u202e" in shown
+
+
+def test_nothing_is_fetched() -> None:
+    text = page(hostile())
+    assert not re.search(r"https?://|url\(|@import|//[a-z]+\.", text)
+
+
+def test_a_store_without_messages() -> None:
+    text = page(statistics(Tally(), []))
+    assert "No messages in this range." in text and Outline(text).open == []
+
+
+LOOK = """<script>
+const box = e => e.getBoundingClientRect(), shown = e => box(e).width > 0, all = s => [...document.querySelectorAll(s)];
+const texts = all("svg text").filter(shown), inner = t => box(t.closest("svg"));
+const tells = e => getComputedStyle(e).backgroundImage.includes("gradient")
+    && (innerWidth > 640 || getComputedStyle(e, "::before").display == "block");
+parent.document.title = JSON.stringify({
+    width: innerWidth, page: document.documentElement.scrollWidth, plots: all("svg").filter(shown).length,
+    least: Math.min(...texts.map(t => box(t).height)), tiles: all(".tile").map(e => Math.round(box(e).top)),
+    cut: texts.filter(t => box(t).left < inner(t).left - 1 || box(t).right > inner(t).right + 1).length,
+    silent: all(".wide").filter(e => e.scrollWidth > e.clientWidth && !tells(e)).length,
+    broken: all("td .name").filter(e => e.textContent.length < 12 && box(e).height > 30).map(e => e.textContent),
+});
+</script></body>"""  # for the test's copy only: the page itself forbids scripts
+
+
+@pytest.mark.parametrize(("width", "a_row"), [(1280, 4), (400, 2)])
+def test_it_can_be_read_on_a_screen_and_on_a_phone(tmp_path: Path, width: int, a_row: int) -> None:
+    """Letters in plots as high as others, nothing cut, tiles side by side, and tables that say that they go on."""
+    browser.find()
+    text = page(hostile())
+    policy = re.search(r"<meta http-equiv=[^>]*>", text)
+    assert policy
+    framed = html.escape(text.replace(policy[0], "").replace("</body>", LOOK))
+    file = tmp_path / "page.html"  # in a frame, since a window of Chromium is at least 500 px wide
+    file.write_text(f'<iframe style="width:{width}px;height:3000px;border:0" srcdoc="{framed}">', encoding="utf-8")
+    dom = browser.run(file, tmp_path / "profile", "--window-size=1400,3200", "--dump-dom")
+    seen = json.loads(html.unescape(re.search("<title>(.*?)</title>", dom)[1]))  # type: ignore[index]
+    assert seen["width"] == width and seen["page"] <= width and seen["plots"] == 5 and seen["least"] >= 11
+    assert (seen["cut"], seen["silent"], seen["broken"]) == (0, 0, [])
+    assert seen["tiles"].count(seen["tiles"][0]) == a_row
+
+
+def test_words_are_those_of_newcomers() -> None:
+    shown = "".join(Outline(page(hostile())).text)
+    assert "median" in shown and "99th percentile" in shown and "half;" not in shown
+    assert not re.search(r"\d[kMG]B\b", shown)  # one system of units: KiB, MiB
+
+
+def test_a_browser_shows_it_and_runs_nothing(tmp_path: Path) -> None:
+    browser.find()
+    file = tmp_path / "page.html"
+    file.write_text(page(hostile()), encoding="utf-8")
+    dom = browser.dom(file, tmp_path / "profile")
+    assert "<title>Statistics of " in dom and "<title>broken" not in dom
+    found = Outline(dom.removeprefix(MARK))
+    assert "script" not in found.tags and "img" not in found.tags
+    assert "1,200" in found.text and "<b>k</b>" in found.text

@@ -1,0 +1,183 @@
+"""The real disk's door: what is asked of the system and with which flags, and what is done where it lacks a call."""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.storage import libc_memory
+from flintmq.storage.filesystem import REAL
+
+OPENED: dict[str, tuple[Callable[[str], Any], int]] = {
+    "open_read": (REAL.open_read, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW),
+    "open_write": (REAL.open_write, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW),
+    "create": (
+        lambda path: REAL.create(path, 1), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+    ),
+    "sync_dir": (REAL.sync_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OPENED)
+def test_how_files_are_opened(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Not for a child process; and no symbolic link, so that nobody is led out of the store."""
+    call, flags = OPENED[name]
+    asked: list[int] = []
+
+    def refused(path: str, flags: int, mode: int = 0o777) -> int:
+        asked.append(flags)
+        raise FileNotFoundError(path)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", refused)
+        with pytest.raises(FileNotFoundError):
+            call("x")
+    assert asked == [flags]
+
+
+def test_new_files_may_be_read_and_written_as_the_umask_allows(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        REAL.close(REAL.create(str(tmp_path / "a"), 1))
+    finally:
+        os.umask(before)
+    assert (tmp_path / "a").stat().st_mode & 0o777 == 0o666
+
+
+def test_a_file_that_cannot_get_its_size_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(fd: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "ftruncate", full)
+    descriptors = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(OSError, match="No space left"):
+        REAL.create(str(tmp_path / "a"), 10)
+    assert os.listdir(tmp_path) == [] and len(os.listdir("/proc/self/fd")) == descriptors
+
+
+def test_a_symbolic_link_is_not_the_file_that_it_leads_to(tmp_path: Path) -> None:
+    fd = REAL.create(str(tmp_path / "file"), 10)
+    os.utime(tmp_path / "file", ns=(0, 1_000_000_000))
+    link = tmp_path / "link"
+    link.symlink_to(tmp_path / "file")
+    os.utime(link, ns=(0, 2_000_000_000), follow_symlinks=False)
+    assert REAL.size(str(link)) is None and REAL.modified_ms(str(link)) == 2000
+    assert not REAL.is_named(fd, str(link))
+    REAL.close(fd)
+
+
+def test_a_folder_may_be_there_already(tmp_path: Path) -> None:
+    for _ in range(2):
+        REAL.mkdirs(str(tmp_path / "a" / "b"))
+    assert (tmp_path / "a" / "b").is_dir()
+
+
+def test_a_read_is_one_call_and_copies_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "file").write_bytes(bytes(range(100)))
+    pread, preadv, calls = os.pread, os.preadv, list[str]()
+    monkeypatch.setattr(os, "pread", lambda *of: calls.append("pread") or pread(*of))
+    monkeypatch.setattr(os, "preadv", lambda *of: calls.append("preadv") or preadv(*of))
+    buffer = bytearray(20)
+    with REAL.reading(str(tmp_path / "file")) as fd:
+        assert REAL.pread_into(fd, memoryview(buffer), 30) == 20 and buffer == bytes(range(30, 50))
+        assert REAL.pread(fd, 20, 30) == bytes(range(30, 50))
+        assert REAL.pread(fd, 20, 100) == b""
+    assert calls == ["preadv", "pread", "pread"]
+
+
+def test_what_the_kernel_tells_is_ascii_whatever_this_process_speaks(tmp_path: Path) -> None:
+    """A mount point in /proc/mounts may have any bytes."""
+    (tmp_path / "mounts").write_bytes("/é\n".encode())
+    assert REAL.read_proc(str(tmp_path / "mounts")) == "/\ufffd\ufffd\n"
+
+
+@pytest.mark.parametrize(("kind", "number"), [("ext4", "77"), ("xfs", "77"), ("f2fs", "77"), ("btrfs", "")])
+def test_a_mounting_is_known_by_its_directory_in_sys(monkeypatch: pytest.MonkeyPatch, kind: str, number: str) -> None:
+    paths = {"/store": {"st_dev": os.makedev(8, 5)}, f"/sys/fs/{kind}/sda5": {"st_ino": 77}}
+
+    def stat(path: str) -> object:
+        if path not in paths:
+            raise FileNotFoundError(path)
+        return type("Found", (), paths[path])
+
+    links = {"/sys/dev/block/8:5": "../../devices/pci/sda/sda5"}
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "stat", stat)
+        patch.setattr(os, "readlink", lambda path: links[path])
+        found = REAL.mounting("/store"), REAL.mounting("/none")
+    assert found == (number, "")
+
+
+def test_blocks_are_reserved_where_the_system_can(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fd = REAL.create(str(tmp_path / "a"), 1 << 20)
+    with monkeypatch.context() as patch:
+        patch.delattr(os, "posix_fallocate")
+        REAL.allocate(fd, 0, 1 << 16)
+        assert os.fstat(fd).st_blocks == 0, "sparse stays sparse"
+    REAL.allocate(fd, 0, 1 << 16)
+    assert os.fstat(fd).st_blocks * 512 >= 1 << 16
+    REAL.close(fd)
+
+
+def test_the_cache_is_dropped_where_the_system_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[tuple[int, ...]] = []
+    monkeypatch.setattr(os, "posix_fadvise", lambda *of: asked.append(of))
+    REAL.drop_cache(7, 4096, 8192)
+    monkeypatch.delattr(os, "posix_fadvise")
+    REAL.drop_cache(7, 4096, 8192)
+    assert asked == [(7, 4096, 8192, os.POSIX_FADV_DONTNEED)]
+
+
+MAP = mmap.mmap(-1, 8192)
+ADVICE: list[tuple[Callable[[], None], str, tuple[object, ...], dict[str, object]]] = [
+    (lambda: REAL.populate(MAP, 4096, 100), "advise", (MAP, 4096, 100, libc_memory.MADV_POPULATE_WRITE), {}),
+    (lambda: REAL.advise_random(MAP), "advise", (MAP, 0, 8192, libc_memory.MADV_RANDOM), {}),
+    (lambda: REAL.advise_needed(MAP), "advise", (MAP, 0, 8192, libc_memory.MADV_WILLNEED), {}),
+    (lambda: REAL.advise_huge(MAP), "advise", (MAP, 0, 8192, libc_memory.MADV_HUGEPAGE), {}),
+    (lambda: REAL.lock_memory(MAP), "lock", (MAP,), {"on_fault": False}),
+    (lambda: REAL.lock_memory(MAP, on_fault=True), "lock", (MAP,), {"on_fault": True}),
+    (lambda: REAL.unlock_memory(MAP), "unlock", (MAP,), {}),
+]
+
+
+@pytest.mark.parametrize(("call", "name", "rest", "more"), ADVICE)
+def test_what_is_asked_of_the_kernel_about_a_map(
+    monkeypatch: pytest.MonkeyPatch,
+    call: Callable[[], None],
+    name: str,
+    rest: tuple[object, ...],
+    more: dict[str, object],
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(libc_memory, name, lambda *rest, **more: asked.append((rest, more)))
+    call()
+    assert asked == [(rest, more)]
+
+
+def test_memory_of_no_file_is_this_process_s_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    with REAL.map_anonymous(8192) as map_:
+        assert map_[:] == bytes(8192)
+        map_[8191] = 1
+    asked: list[object] = []
+    with monkeypatch.context() as patch:
+        patch.setattr(mmap, "mmap", lambda *rest, **more: asked.append((rest, more)))
+        REAL.map_anonymous(8192)
+    assert asked == [((-1, 8192), {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS})]
+
+
+def test_the_lock_is_that_of_the_store(tmp_path: Path) -> None:
+    lock = REAL.lock_store(str(tmp_path))
+    assert lock.held and (tmp_path / "lock").exists()
+    lock.release()
+
+
+def test_the_wall_clock_is_in_whole_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_999_999)
+    assert REAL.now_ms() == 1_700_000_000_123

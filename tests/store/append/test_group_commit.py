@@ -1,0 +1,60 @@
+"""Two lists of those who wait: who comes while a group is answered belongs to the next one."""
+
+from __future__ import annotations
+
+import threading
+
+from flintmq.kernels.handoff import OPENED, Signal
+from flintmq.store.append.group_commit import Waiters
+
+
+def test_a_group_is_who_waited_by_then():
+    waiters = Waiters()
+    early = [waiters.add(end) for end in (10, 20, 30)]
+    group = waiters.take()
+    late = waiters.add(5)
+    assert len(group) == 3 and len(waiters) == 1
+    assert group.answer(20) == [r.latch for r in early]
+    assert [r.flushed for r in early] == [True, True, False], "by where the record ends"
+    assert waiters.take().answer(20) == [late.latch]
+    assert late.flushed
+
+
+def test_nobody_can_tell_after_a_failure():
+    waiters = Waiters()
+    request = waiters.add(0)
+    assert waiters.take().answer(-1) == [request.latch]
+    assert not request.flushed
+
+
+def test_an_empty_group_is_false():
+    waiters = Waiters()
+    assert not waiters.take()
+    waiters.add(1)
+    assert waiters.take()
+
+
+def test_nobody_is_forgotten_or_answered_twice():
+    waiters, answered, stop = Waiters(), [], False
+
+    def work() -> None:
+        for _ in range(300):
+            request = waiters.add(1)
+            assert Signal().set_and_wait(request.latch, 10) == OPENED
+            answered.append(request.flushed)
+
+    def answer() -> None:
+        while not stop:
+            for latch in waiters.take().answer(1):
+                latch.open()
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    answering = threading.Thread(target=answer)
+    answering.start()
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    stop = True
+    answering.join()
+    assert answered == [True] * 2400

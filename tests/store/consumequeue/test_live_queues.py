@@ -1,0 +1,315 @@
+"""The queues of a running store: units at their offsets, ends checked against the log, nothing behind them."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from array import array
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
+from flintmq.message import Message, PutMessageStatus
+from flintmq.store.commitlog.report import Report
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.dispatch.dispatcher import Block, Dispatcher, DispatchRules
+from flintmq.store.layout.queue_name import PLAIN, Queue
+from flintmq.store.message_store import MessageStore
+from tests.support.engine import open_small
+from tests.support.faults import Faulty
+
+CONFIG = StoreConfig.from_keys({"mappedFileSizeConsumeQueue": 100})  # five units a file
+PLACE = (b"T", 0)
+EMPTY = Unit(0, 0, 0)
+
+
+def unit(offset: int) -> Unit:
+    """The unit at a queue offset: records of 50 bytes, one behind the other from 1000 on."""
+    return Unit(1000 + 50 * offset, 50, offset)
+
+
+END = 1 << 40
+
+
+def stands(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
+    """A log where record n of the one queue stands at 1000 + 50 n, and nothing else."""
+    return (topic, queue_id) == PLACE and physical_offset == 1000 + 50 * offset
+
+
+class Setup:
+    """Queues in a directory, and a block made by hand."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.effects, self.report = root, Faulty(), Report()
+        self.queues = ConsumeQueues(str(root), CONFIG, self.effects, self.report)
+        self.dispatcher = Dispatcher(DispatchRules.of(CONFIG))
+
+    def block(self, *offsets: int) -> Block:
+        """Units of these queue offsets, for queue 0 of T."""
+        number = self.dispatcher.queues.number(Queue(PLAIN, *PLACE))
+        data = b"".join(UNIT.pack(unit(offset)) for offset in offsets)
+        count = len(offsets)
+        block = Block.__new__(Block)
+        values = {
+            "queues": [(number, 0, count)],
+            "offsets": memoryview(array("q", offsets)),
+            "times": array("q", [1] * count),
+            "units": memoryview(data),
+            "batch_units": [],
+        }
+        for name, value in values.items():
+            object.__setattr__(block, name, value)
+        return block
+
+    def take(self, *offsets: int) -> None:
+        self.queues.take(self.block(*offsets), self.dispatcher)
+
+    def replay(self, *offsets: int) -> None:
+        """As recovery does it."""
+        block = self.block(*offsets)
+        self.queues.replay_from(block, self.dispatcher)
+        self.queues.take(block, self.dispatcher)
+
+
+def files(root: Path) -> dict[int, list[Unit]]:
+    """First queue offset of each file -> its units."""
+    folder = root / "consumequeue" / "T" / "0"
+    return {int(path.name) // 20: list(UNIT.iter(path.read_bytes())) for path in sorted(folder.iterdir())}
+
+
+def write(root: Path, *contents: list[Unit], first: int = 0) -> None:
+    """Queue files by hand, from unit `first` on."""
+    folder = root / "consumequeue" / "T" / "0"
+    folder.mkdir(parents=True)
+    for number, found in enumerate(contents):
+        data = b"".join(UNIT.pack(u) for u in found).ljust(100, b"\0")
+        (folder / f"{(first + 5 * number) * 20:020d}").write_bytes(data)
+
+
+def test_units_are_written_at_their_offsets_and_read_back(tmp_path: Path):
+    s = Setup(tmp_path)
+    s.take(0, 1, 2)
+    s.take(*range(3, 12))
+    queue = s.queues.find(*PLACE)
+    assert (queue.min_offset, queue.max_offset) == (0, 12)
+    assert s.queues.next_offsets() == {PLACE: 12} and s.queues.topics() == ["T"]
+    assert queue.units(0, 3) == [unit(0), unit(1), unit(2)]
+    assert queue.units(3, 99) == [unit(3), unit(4)], "never across a file"
+    assert queue.units(10, 99) == [unit(10), unit(11)], "never behind the end"
+    assert queue.units(12, 1) == queue.units(0, 0) == []
+    s.queues.close()
+    assert files(tmp_path)[10] == [unit(10), unit(11), EMPTY, EMPTY, EMPTY]
+
+
+def test_readers_are_told_of_arrivals_after_the_units_are_there(tmp_path: Path):
+    s = Setup(tmp_path)
+    seen = []
+    s.queues.changed.notify_all = lambda: seen.append((s.queues.arrivals, files(tmp_path)[0][0]))
+    s.take(0)
+    assert seen == [(1, unit(0))]
+    s.queues.close()
+
+
+def test_a_queue_goes_on_where_its_units_end(tmp_path: Path):
+    write(tmp_path, [unit(n) for n in range(5)], [unit(5), unit(6)])
+    s = Setup(tmp_path)
+    assert s.queues.load(0, END, stands) == 1000 + 50 * 7, "behind the record of the last unit"
+    queue = s.queues.find(*PLACE)
+    assert (queue.min_offset, queue.max_offset, queue.writer.next) == (0, 7, 7)
+    s.take(7, 8)
+    s.queues.close()
+    assert files(tmp_path) == {0: [unit(n) for n in range(5)], 5: [unit(5), unit(6), unit(7), unit(8), EMPTY]}
+
+
+def test_units_of_records_that_are_not_there_are_cut_and_zeroed(tmp_path: Path):
+    ghosts = [unit(6)._replace(physical_offset=9999), Unit(5000, 50, 1)]
+    write(tmp_path, [unit(n) for n in range(5)], [unit(5), *ghosts], [Unit(6000, 50, 1)])
+    s = Setup(tmp_path)
+    assert s.queues.load(0, END, stands) <= 1000 + 50 * 6
+    assert s.queues.next_offsets() == {PLACE: 6}
+    s.queues.close()
+    assert files(tmp_path) == {0: [unit(n) for n in range(5)], 5: [unit(5), EMPTY, EMPTY, EMPTY, EMPTY]}
+
+
+def test_d12_an_empty_last_file_makes_no_phantom_unit(tmp_path: Path):
+    write(tmp_path, [unit(n) for n in range(5)], [])
+    s = Setup(tmp_path)
+    s.queues.load(0, END, stands)
+    assert s.queues.next_offsets() == {PLACE: 5}
+    s.take(5)
+    s.queues.close()
+    assert files(tmp_path)[5] == [unit(5), EMPTY, EMPTY, EMPTY, EMPTY]
+
+
+def test_d12_a_queue_of_one_empty_file_begins_at_zero(tmp_path: Path):
+    write(tmp_path, [])
+    s = Setup(tmp_path)
+    s.queues.load(0, END, stands)
+    assert s.queues.next_offsets().get(PLACE, 0) == 0
+    s.take(0)
+    assert s.queues.find(*PLACE).units(0, 5) == [unit(0)]
+    s.queues.close()
+
+
+def test_a_kill_amid_the_creation_of_a_file_leaves_one_that_gets_its_size(tmp_path: Path):
+    """Upstream refuses to start with a queue file of another size."""
+    write(tmp_path, [unit(n) for n in range(5)])
+    (tmp_path / "consumequeue" / "T" / "0" / f"{100:020d}").touch()
+    s = Setup(tmp_path)
+    s.queues.load(0, END, stands)
+    s.take(5)
+    s.queues.close()
+    assert files(tmp_path)[5] == [unit(5), EMPTY, EMPTY, EMPTY, EMPTY]
+
+
+def test_d6_the_min_of_a_queue_that_began_late_survives_a_restart(tmp_path: Path):
+    s = Setup(tmp_path)
+    s.take(12, 13)
+    assert s.queues.find(*PLACE).min_offset == 12
+    s.queues.close()
+    assert files(tmp_path) == {10: [PRE_BLANK, PRE_BLANK, unit(12), unit(13), EMPTY]}
+    s = Setup(tmp_path)
+    s.queues.load(0, END, stands)
+    queue = s.queues.find(*PLACE)
+    assert (queue.min_offset, queue.max_offset) == (12, 14)
+    s.queues.close()
+
+
+def test_units_of_expired_records_stay_and_the_min_is_behind_them(tmp_path: Path):
+    write(tmp_path, [unit(n) for n in range(5)], [unit(5), unit(6)])
+    s = Setup(tmp_path)
+    s.queues.load(1000 + 50 * 3, END, stands)
+    queue = s.queues.find(*PLACE)
+    assert (queue.min_offset, queue.max_offset) == (3, 7)
+    s.queues.close()
+    s = Setup(tmp_path)
+    s.queues.load(1000 + 50 * 7, END, lambda *_: False)
+    queue = s.queues.find(*PLACE)
+    assert (queue.min_offset, queue.max_offset) == (7, 7), "all expired: the offsets are kept"
+    s.queues.close()
+
+
+@pytest.mark.parametrize("behind", [[], [EMPTY], [unit(4), unit(5)]])
+@pytest.mark.parametrize("whole", [[unit(0), unit(1), unit(2)], [unit(0), unit(1), EMPTY]])
+def test_a_unit_torn_by_a_power_cut_does_not_pass_for_an_expired_one(
+    tmp_path: Path, whole: list[Unit], behind: list[Unit]
+):
+    """Found by the crash explorer: a queue whose first records retention took ended in a unit that led nowhere."""
+    torn = Unit(0, 50, 3)  # the first eight bytes of it did not arrive; its record did not either
+    write(tmp_path, (whole + [torn] + behind)[:5])
+    queues = Setup(tmp_path).queues
+    queues.files.unsure = True
+    queues.load(1100, 1150, lambda *place: place[-1] < 1150 and stands(*place))  # the log holds the record of unit 2
+    found = queues.find(*PLACE)
+    there = sum(u.is_written for u in whole)
+    assert found is not None and found.max_offset == there
+    assert files(tmp_path)[0] == whole[:there] + [EMPTY] * (5 - there)
+
+
+def test_d5_a_hole_is_filled_by_what_recovery_dispatches_again(tmp_path: Path):
+    write(tmp_path, [unit(0), unit(1), EMPTY, EMPTY, unit(4)])
+    s = Setup(tmp_path)
+    s.queues.load(0, END, stands)
+    s.replay(*range(7))
+    assert s.queues.next_offsets() == {PLACE: 7}
+    s.queues.close()
+    assert files(tmp_path) == {0: [unit(n) for n in range(5)], 5: [unit(5), unit(6), EMPTY, EMPTY, EMPTY]}
+
+
+def test_d5_a_hole_that_the_log_cannot_fill_misaligns_nothing(tmp_path: Path):
+    s = Setup(tmp_path)
+    s.take(0, 1)
+    s.take(4, 5)
+    s.queues.close()
+    assert files(tmp_path) == {
+        0: [unit(0), unit(1), PRE_BLANK, PRE_BLANK, unit(4)],
+        5: [unit(5), EMPTY, EMPTY, EMPTY, EMPTY],
+    }
+
+
+def test_d14_pre_blank_units_are_no_reason_to_ignore_later_ones(tmp_path: Path):
+    write(tmp_path, [PRE_BLANK, PRE_BLANK, PRE_BLANK])
+    s = Setup(tmp_path)
+    assert s.queues.load(0, END, stands) < END, "2^31 - 1 bytes of a pre-blank unit are no place in the log"
+    s.take(3, 4)
+    assert s.queues.find(*PLACE).units(3, 2) == [unit(3), unit(4)]
+    s.queues.close()
+
+
+def test_replaying_gives_the_same_bytes(tmp_path: Path):
+    s = Setup(tmp_path)
+    s.take(*range(12))
+    s.queues.close()
+    before = files(tmp_path)
+    s = Setup(tmp_path)
+    s.queues.load(0, END, stands)
+    s.replay(*range(3, 12))
+    assert s.queues.next_offsets() == {PLACE: 12}
+    s.queues.close()
+    assert files(tmp_path) == before
+
+
+def test_d10_flush_syncs_every_file_that_was_written_since(tmp_path: Path):
+    """D10: the checkpoint's queue time may rise only if all units of before are on disk, of closed files too."""
+    s = Setup(tmp_path)
+    s.queues.files.most = 2
+    s.take(*range(23))  # five files, of which two stay open
+    s.effects.calls.clear()
+    s.queues.flush()
+    synced = {path for name, path in s.effects.calls if name == "sync"}
+    written = {str(path) for path in (tmp_path / "consumequeue" / "T" / "0").iterdir()}
+    closed_before = len(written) - len(synced & written)
+    assert len(written) == 5
+    assert closed_before == 0, f"{closed_before} files were closed without a sync"
+    s.queues.close()
+
+
+def test_a_refused_write_is_told(tmp_path: Path):
+    s = Setup(tmp_path)
+    s.effects.refuse("pwrite", times=1)
+    with pytest.raises(OSError):
+        s.take(0)
+    s.take(0)
+    assert s.queues.find(*PLACE).units(0, 1) == [unit(0)]
+    s.queues.close()
+
+
+def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
+    """Threads put single messages, many, batches and columns into one queue, and into a light queue from two topics.
+    Twice: the second time over what a kill left."""
+    light = {"INNER_MULTI_DISPATCH": "%LMQ%a"}
+    keys = {"enableLmq": True, "enableMultiDispatch": True, "mappedFileSizeCommitLog": 1 << 16}
+    root, rows = tmp_path / "0", pa.record_batch({"body": pa.array([b"row"] * 40, pa.binary())})
+    counts = Counter()
+    for turn in (1, 2):
+        with open_small(root, **keys) as store:
+
+            def put(store: MessageStore = store) -> None:
+                for n in range(10):
+                    results = [
+                        store.put(Message("T", b"one", properties=light, queue_id=0)),
+                        *store.put_many([Message("T", b"of many", queue_id=0)] * 3),
+                        *store.put_batch([Message("T", b"of a batch", queue_id=0)] * 2),
+                        store.put(Message("U", b"other", properties=light, queue_id=n % 2)),
+                    ]
+                    assert {r.status for r in results} == {PutMessageStatus.PUT_OK}
+                    assert store.put_columns("T", rows).count == 40
+
+            threads = [threading.Thread(target=put) for _ in range(4)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+            assert store.wait_dispatched(30)
+            assert [note for note in store._report.notes if note.code == "denied"] == []
+            counts = Counter({place: queue.max_offset for place, queue in store._queues.plain.items() if queue})
+            assert counts[b"T", 0] == turn * 4 * 10 * (1 + 3 + 2 + 40) and counts[b"%LMQ%a", 0] == turn * 4 * 10 * 2
+            shutil.copytree(root, tmp_path / str(turn))
+        root = tmp_path / str(turn)
+    with open_small(root, **keys) as store:
+        assert {p: q.max_offset for p, q in store._queues.plain.items() if q} == counts
+        assert [note for note in store._report.notes if note.code == "denied"] == []

@@ -1,0 +1,204 @@
+"""Where units are written: hand-made queues, hand-made bytes."""
+
+from __future__ import annotations
+
+import threading
+from array import array
+from pathlib import Path
+
+import pytest
+
+from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
+from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.store.commitlog.report import Report
+from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, contradicted
+from tests.support.faults import Faulty
+
+BLANK = Unit(0, 0x7FFFFFFF, 0)
+EMPTY = Unit(0, 0, 0)
+
+
+class Queue:
+    """A queue of five units a file."""
+
+    def __init__(self, root: Path, ext: int = 0) -> None:
+        self.report, self.files = Report(), OpenFiles(most=2)
+        self.folder = root / "consumequeue" / "T" / "0"
+        self.writer = QueueWriter(self.files, str(root), "consumequeue/T/0", 100, ext, self.report)
+
+    def place(self, *offsets: int) -> None:
+        """Units whose position tells their offset, in this order."""
+        units = b"".join(UNIT.pack(unit(offset)) for offset in offsets)
+        count = len(offsets)
+        self.writer.place(memoryview(array("q", offsets)), array("q", [1000] * count), memoryview(units), 0, count)
+
+    def content(self) -> dict[int, list[Unit]]:
+        """First queue offset of each file -> its units."""
+        self.files.close()
+        return {
+            int(path.name) // 20: [UNIT.unpack(path.read_bytes(), at) for at in range(0, 100, 20)]
+            for path in sorted(self.folder.iterdir())
+        }
+
+
+def unit(offset: int) -> Unit:
+    return Unit(1000 + offset, 77, -offset)
+
+
+def test_units_stand_at_their_offsets_across_files(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(0, 1, 2)
+    queue.place(3, 4, 5, 6)
+    assert queue.content() == {0: [unit(n) for n in range(5)], 5: [unit(5), unit(6), EMPTY, EMPTY, EMPTY]}
+    assert not queue.report.notes
+
+
+def test_a_queue_that_begins_late_is_pre_blank_from_its_file_s_beginning(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(12, 13)
+    assert queue.content() == {10: [BLANK, BLANK, unit(12), unit(13), EMPTY]}
+
+
+def test_a_hole_is_pre_blank_and_misaligns_nothing(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(3, 12)
+    assert queue.content() == {
+        0: [BLANK, BLANK, BLANK, unit(3), BLANK],
+        5: [BLANK] * 5,
+        10: [BLANK, BLANK, unit(12), EMPTY, EMPTY],
+    }
+    assert queue.report.note_counts == {"hole": 1}
+
+
+def test_a_hole_that_the_log_could_not_have_held_is_no_hole(tmp_path: Path) -> None:
+    """Nothing protects a queue offset: a wrong one must not make gigabytes of pre-blank units."""
+    queue = Queue(tmp_path)
+    for offset in (0, 1 << 40, 1, 1 << 62, 2):  # one by one, so that none is denied by the next
+        queue.place(offset)
+    assert queue.content() == {0: [unit(0), unit(1), unit(2), EMPTY, EMPTY]}
+    assert queue.report.note_counts == {"far_offset": 2}
+
+
+def test_holes_in_all_are_no_more_than_the_log_could_have_held(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    for offset in range(0, 40_000, 400):
+        queue.place(offset)
+    assert queue.report.note_counts["far_offset"] > 50 > queue.report.note_counts["hole"]
+
+
+def test_a_first_offset_beyond_64_bits_of_bytes_has_no_place(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place((1 << 63) // 20)
+    assert not queue.folder.exists() and queue.report.note_counts == {"far_offset": 1}
+
+
+def test_the_first_of_two_units_stays(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(1, 2)
+    before = queue.content()
+    queue.writer.place(memoryview(array("q", [2])), array("q", [1]), memoryview(bytes(20)), 0, 1)
+    assert queue.content() == before and queue.report.note_counts == {"repeat": 1}
+
+
+def test_offset_zero_again_begins_the_queue_anew(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(*range(7))
+    queue.place(0, 1)
+    assert queue.content() == {0: [unit(0), unit(1), EMPTY, EMPTY, EMPTY]}
+    assert queue.report.note_counts == {"begun_again": 1}
+
+
+def test_a_negative_offset_has_no_place(tmp_path: Path) -> None:
+    queue = Queue(tmp_path)
+    queue.place(-1, 0)
+    assert queue.content() == {0: [unit(0), *[EMPTY] * 4]}
+    assert queue.report.note_counts == {"negative_offset": 1}
+
+
+def test_with_an_ext_queue_units_hold_addresses(tmp_path: Path) -> None:
+    queue = Queue(tmp_path, ext=50)
+    queue.place(0, 1, 2)
+    codes = [one.tags_code for one in queue.content()[0][:3]]
+    assert codes == [-(1 << 63), -(1 << 63) + 20, -(1 << 63) + 50]
+    ext = sorted((tmp_path / "consumequeue_ext" / "T" / "0").iterdir())
+    assert [path.name for path in ext] == [f"{0:020d}", f"{50:020d}"]
+    first = ext[0].read_bytes()
+    assert first[:20].hex() == "0014000000000000000000000000000003e80000"
+    assert first[20:40].hex() == "0014ffffffffffffffff00000000000003e80000"
+    assert first[40:] == b"\xff\xff" + bytes(8)
+
+
+def test_batch_units_are_appended_and_never_cut(tmp_path: Path) -> None:
+    files = OpenFiles()
+    writer = BatchQueueWriter(files, str(tmp_path), "batchconsumequeue/T/0", 100)
+    units = [BatchUnit(n, 10, 0, 5, n * 3, 3) for n in range(3)]
+    for one in units:
+        writer.put(one)
+    files.close()
+    one, two = sorted((tmp_path / "batchconsumequeue" / "T" / "0").iterdir())
+    assert one.read_bytes() == BATCH_UNIT.pack(units[0]) + BATCH_UNIT.pack(units[1]) + bytes(8)
+    assert (two.name, two.read_bytes()[:46]) == (f"{100:020d}", BATCH_UNIT.pack(units[2]))
+
+
+def test_a_flush_does_not_hold_up_who_writes_and_forgets_nothing(tmp_path: Path):
+    effects = Faulty()
+    files = OpenFiles(effects)
+    path = str(tmp_path / "queue" / "0")
+    files.write(path, 100, b"a", 0)
+
+    def before(call: str, at: str) -> None:
+        if call == "sync" and at == path:
+            effects.before = None
+            writer = threading.Thread(target=files.write, args=(path, 100, b"b", 1), daemon=True)
+            writer.start()
+            writer.join(10)
+            assert not writer.is_alive(), "it can write while the disk works"
+
+    effects.before = before
+    files.flush()
+    assert files.dirty == {path}, "what came meanwhile is for the next flush"
+    effects.refuse("sync", path, times=1)
+    with pytest.raises(OSError):
+        files.flush()
+    assert files.dirty == {path}
+    files.flush()
+    assert files.dirty == set()
+    files.close()
+
+
+def test_names_that_may_not_be_on_disk_are_synced_with_what_is_written(tmp_path: Path):
+    """A kill may have come between a queue file's creation and the sync of its directory."""
+    path = tmp_path / "consumequeue" / "T" / "0" / "0"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(bytes(100))
+    for unsure in (False, True):
+        effects = Faulty()
+        files = OpenFiles(effects)
+        files.unsure = unsure
+        files.write(str(path), 100, b"x", 0)
+        files.flush()
+        assert (effects.count("sync_dir") == 3) == unsure
+        files.close()
+
+
+@pytest.mark.parametrize(
+    ("offsets", "expected", "denied"),
+    [([9, 5], 4, True), ([9, 4], 4, True), ([0, 5], 4, True), ([2, 5], 4, True), ([9, 5, 6], -1, True),
+     ([9, 10], 4, False), ([9, 6], 4, False), ([0, 1], 4, False), ([0, 1], 1, False), ([0, 1], 0, False),
+     ([4, 5], 4, False), ([3, 4], 4, False), ([9], 4, False), ([9, -1], 4, False), ([9, 5, 7], -1, False),
+     ([9, 5], -1, False), ([9, 0, 1], -1, False), ([9, 10, 11], -1, False), ([3, 5, 6], -1, False),
+     ([5, 5, 6], -1, False)],
+)  # fmt: skip
+def test_the_next_records_of_a_queue_deny_a_place(offsets: list[int], expected: int, denied: bool):
+    """Denied is only what no sound queue shows: holes, repeats and queues begun again are none of it."""
+    assert contradicted([77, *offsets, 78], 1, 1 + len(offsets), expected) == denied
+
+
+@pytest.mark.parametrize("lie", [0, 2, 3, 9, 70, 4 + (1 << 40), -3])
+@pytest.mark.parametrize("at", [1, 5, 8])
+def test_a_record_whose_place_is_denied_costs_no_other_its_place(tmp_path: Path, lie: int, at: int):
+    """Else a jump pushes out those behind it, and an offset of 0 all before it."""
+    queue = Queue(tmp_path)
+    queue.place(*(lie if n == at else n for n in range(10)))
+    found = [unit for units in queue.content().values() for unit in units]
+    assert found == [BLANK if n == at else unit(n) for n in range(10)]

@@ -1,0 +1,280 @@
+"""The key index of a running store: continued, cut and filled up again to what one that never stopped holds."""
+
+from __future__ import annotations
+
+import os
+import random
+from array import array
+from pathlib import Path
+
+import pytest
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format import checkpoint, index
+from flintmq.storage.filesystem import REAL
+from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.layout.small_files import StoreFiles
+from flintmq.testing import damage
+from tests.support.engine import check_derived, index_items, open_small, put_all
+from tests.support.faults import Faulty
+
+SLOTS, ITEMS = 8, 32
+CONFIG = StoreConfig.from_keys({"maxHashSlotNum": SLOTS, "maxIndexNum": ITEMS})
+BEGIN = 1_700_000_000_000
+
+Keys = list[tuple[int, int, int]]  # hash, log offset, store time
+
+
+def keys_of(records: int, seed: int = 1) -> Keys:
+    """One to three keys a record, of few hashes, so that chains are long."""
+    chance = random.Random(seed)
+    return [
+        (chance.randrange(20), 100 * number, BEGIN + 700 * number)
+        for number in range(1, records + 1)
+        for _ in range(chance.randrange(1, 4))
+    ]
+
+
+def insert(found: KeyIndex, keys: Keys) -> None:
+    columns = [array(code, column) for code, column in zip("iqq", zip(*keys, strict=True), strict=True)]
+    found.insert(*columns, len(keys))
+
+
+def opened(root: Path, log_end: int = 1 << 60) -> KeyIndex:
+    found = KeyIndex(str(root), CONFIG, REAL)
+    found.recover(log_end, StoreFiles(str(root), REAL))
+    return found
+
+
+def never_stopped(root: Path, keys: Keys) -> dict[str, bytes]:
+    """The files of an index that took these keys in one life."""
+    found = opened(root)
+    if keys:
+        insert(found, keys)
+    found.close()
+    return files(root)
+
+
+def files(root: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted((root / "index").iterdir())}
+
+
+def test_items_by_hand(tmp_path: Path):
+    found = opened(tmp_path)
+    assert found.end_offset == -1
+    insert(found, [(3, 100, BEGIN), (11, 100, BEGIN), (4, 250, BEGIN + 2500)])
+    assert found.end_offset == 250
+    found.close()
+    [data] = files(tmp_path).values()
+    header = b"".join(n.to_bytes(8, "big") for n in (BEGIN, BEGIN + 2500, 100, 250)) + bytes([0, 0, 0, 2, 0, 0, 0, 4])
+    slots = b"".join(n.to_bytes(4, "big") for n in (0, 0, 0, 2, 3, 0, 0, 0))
+    items = [(0, 0, 0, 0), (3, 100, 0, 0), (11, 100, 0, 1), (4, 250, 2, 0)]
+    body = b"".join(
+        h.to_bytes(4, "big") + o.to_bytes(8, "big") + s.to_bytes(4, "big") + p.to_bytes(4, "big")
+        for h, o, s, p in items
+    )
+    assert data == (header + slots + body).ljust(40 + 4 * SLOTS + 20 * ITEMS, b"\0")
+
+
+def test_full_files_are_followed_by_new_ones(tmp_path: Path):
+    keys = keys_of(60)
+    assert len(never_stopped(tmp_path, keys)) == -(-len(keys) // (ITEMS - 1))
+    assert index_items(tmp_path) == [(h, o) for h, o, _ in keys]
+
+
+@pytest.mark.parametrize("stops", [1, 7, 30, 31, 32, 59])
+def test_an_index_that_was_stopped_goes_on_as_if_it_had_not(tmp_path: Path, stops: int):
+    keys = keys_of(60)
+    whole = never_stopped(tmp_path / "whole", keys)
+    cut = next(n for n, key in enumerate(keys) if key[1] > 100 * stops)
+    found = opened(tmp_path / "stopped")
+    insert(found, keys[:cut])
+    found.close()
+    found = opened(tmp_path / "stopped")
+    assert found.end_offset <= keys[cut - 1][1]
+    insert(found, [key for key in keys if key[1] > found.end_offset])
+    found.close()
+    assert files(tmp_path / "stopped") == whole
+
+
+def test_d2_keys_behind_a_cut_are_taken_back_and_all_others_stay(tmp_path: Path):
+    """Every cut of the log, in a middle file too: what is left is what a log of that length gives."""
+    keys = keys_of(60)
+    never_stopped(tmp_path / "origin", keys)
+    for log_end in range(50, 6200, 100):
+        root = tmp_path / f"cut{log_end}"
+        (root / "index").mkdir(parents=True)
+        for name, data in files(tmp_path / "origin").items():
+            (root / "index" / name).write_bytes(data)
+        kept = [key for key in keys if key[1] < log_end]
+        found = opened(root, log_end)
+        assert found.end_offset < log_end
+        again = [key for key in kept if key[1] > found.end_offset]
+        if again:
+            insert(found, again)
+        found.close()
+        wanted = never_stopped(tmp_path / f"wanted{log_end}", kept)
+        assert {n: d for n, d in files(root).items() if any(d)} == {n: d for n, d in wanted.items() if any(d)}, log_end
+
+
+def test_the_last_record_keeps_its_keys_where_retention_has_taken_it(tmp_path: Path):
+    """Found by the state machine: its keys were taken back, to be entered again from a log that had it no more."""
+    keys = keys_of(20)
+    before = never_stopped(tmp_path, keys)
+    for begin in (keys[-1][1], keys[-1][1] + 1):  # its last record is the log's first, and is gone
+        found = KeyIndex(str(tmp_path), CONFIG, REAL)
+        found.recover(1 << 60, StoreFiles(str(tmp_path), REAL), begin)
+        assert (found.taken_back is None) == (begin > keys[-1][1])
+        if found.taken_back is not None:
+            insert(found, keys)
+        found.close()
+        assert files(tmp_path) == before
+
+
+def test_keys_that_are_in_are_not_entered_twice(tmp_path: Path):
+    keys = keys_of(8)
+    found = opened(tmp_path)
+    insert(found, keys)
+    insert(found, keys[-3:])
+    insert(found, keys)
+    found.close()
+    assert index_items(tmp_path) == [(h, o) for h, o, _ in keys]
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_a_kill_amid_an_insertion_costs_nothing(tmp_path: Path, seed: int):
+    """The map's bytes as a kill may leave them: the item, its slot and the header written, or some of them."""
+    keys = keys_of(9, seed)
+    whole = never_stopped(tmp_path / "whole", keys)
+    [(name, after)] = whole.items()
+    [before] = never_stopped(tmp_path / "before", keys[:-1]).values()
+    chance = random.Random(seed)
+    half = bytearray(before)
+    number = len(keys)
+    item = index.item_position(number, SLOTS)
+    slot = index.slot_position(keys[-1][0] % SLOTS)
+    parts = {"item": slice(item, item + 20), "slot": slice(slot, slot + 4), "header": slice(0, 40)}
+    for part in list(parts)[: chance.randrange(4)]:  # in the order of stores: item, slot, header
+        half[parts[part]] = after[parts[part]]
+    folder = tmp_path / "killed" / "index"
+    folder.mkdir(parents=True)
+    (folder / name).write_bytes(half)
+    found = opened(tmp_path / "killed")
+    insert(found, [key for key in keys if key[1] > found.end_offset])
+    found.close()
+    assert files(tmp_path / "killed") == whole
+
+
+def test_a_kill_amid_the_creation_of_a_file_leaves_a_name_that_can_be_used(tmp_path: Path):
+    whole = never_stopped(tmp_path / "whole", keys_of(60))
+    (tmp_path / "killed" / "index").mkdir(parents=True)
+    for name in whole:
+        (tmp_path / "killed" / "index" / name).touch()
+    assert never_stopped(tmp_path / "killed", keys_of(60)) == whole
+
+
+@pytest.mark.parametrize("call", ["create", "allocate", "map_write"])
+def test_d28_a_file_that_can_not_be_made_is_not_tried_without_end(tmp_path: Path, call: str):
+    """Upstream makes another half file with every key. Here dispatch stops in words, and the next start goes on."""
+    effects = Faulty()
+    store = open_small(tmp_path, effects)
+    put_all(store, 10)
+    assert store.wait_dispatched(10)
+    effects.refuse(call, "/index/")
+    put_all(store, 60, first=10)
+    assert not store.wait_dispatched(10) and isinstance(store._dispatch.stopped_at, OSError)
+    assert len(list((tmp_path / "index").iterdir())) <= 2
+    effects.rules.clear()
+    store.close()
+    with open_small(tmp_path):
+        pass
+    check_derived(tmp_path)
+
+
+def test_d2_an_index_that_a_power_cut_may_have_spoilt_is_made_anew(tmp_path: Path):
+    """After another boot than that of `abort` no unsynced file is trusted; after a mere kill every byte is there."""
+    with open_small(tmp_path) as store:
+        put_all(store, 100)
+    first, *_, last = sorted((tmp_path / "index").iterdir())
+    assert len(list((tmp_path / "index").iterdir())) == 4
+    damage.zero(last, 40 + 4 * 8 + 20, 60)  # items that never arrived, while the count did
+    damage.flip(last, 47)
+    (tmp_path / "abort").write_text(f"{os.getpid()}\nanother boot")
+    kept = first.stat().st_ino
+    with open_small(tmp_path) as store:
+        assert [m.keys for m in store.query("T", "k99")] == ["k99"]
+        assert any("index files that were not synced" in line for line in store.recovered.decisions)
+    check_derived(tmp_path)
+    assert first.stat().st_ino == kept, "what the checkpoint says is on disk stays"
+
+
+def test_full_files_are_synced_and_the_checkpoint_says_so(tmp_path: Path):
+    effects = Faulty()
+    with open_small(tmp_path, effects) as store:
+        put_all(store, 100)
+        assert store.wait_dispatched(10)
+        store._checkpoint()
+        full = sorted((tmp_path / "index").iterdir())[:-1]
+        assert [effects.count("sync", str(path)) for path in full] == [1, 1, 1]
+        time = checkpoint.decode((tmp_path / "checkpoint").read_bytes()).index_timestamp
+        assert time == index.HEADER.unpack(full[-1].read_bytes()[:40]).end_timestamp > 0
+
+
+def test_an_empty_file_is_taken_away(tmp_path: Path):
+    never_stopped(tmp_path, keys_of(2))
+    (tmp_path / "index" / "20300101000000000").write_bytes(bytes(40 + 4 * SLOTS + 20 * ITEMS))
+    found = opened(tmp_path)
+    assert found.end_offset >= 0
+    found.close()
+    assert len(files(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("stores", range(6))
+@pytest.mark.parametrize("stops", [1, 2, 5, 12])
+def test_a_kill_between_any_two_stores_of_an_insertion(tmp_path: Path, stops: int, stores: int):
+    """Hash, offset, seconds, number before, slot: so many of them came into the file; the count did not."""
+    keys = keys_of(20, seed=3)
+    whole = never_stopped(tmp_path / "whole", keys)
+    cut = next(n for n, key in enumerate(keys) if key[1] > 100 * stops)
+    found = opened(tmp_path / "killed")
+    insert(found, keys[:cut])
+    found.close()
+    [path] = (tmp_path / "killed" / "index").iterdir()
+    data, number, (hash_, offset, time) = bytearray(path.read_bytes()), cut + 1, keys[cut]
+    slot = index.slot_position(hash_ % SLOTS)
+    before = index.SLOT.unpack(data, slot).item
+    at = index.item_position(number, SLOTS)
+    parts = [
+        (at, hash_.to_bytes(4, "big")),
+        (at + 4, offset.to_bytes(8, "big")),
+        (at + 12, ((time - keys[0][2]) // 1000).to_bytes(4, "big")),
+        (at + 16, before.to_bytes(4, "big")),
+        (slot, number.to_bytes(4, "big")),
+    ]
+    for place, part in parts[:stores]:
+        data[place : place + len(part)] = part
+    path.write_bytes(data)
+    found = opened(tmp_path / "killed")
+    insert(found, [key for key in keys if key[1] > found.end_offset])
+    found.close()
+    assert list(files(tmp_path / "killed").values()) == list(whole.values())
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize("length", [1, 39, 60, 71, 72, 92, 112, 300, 711])
+@pytest.mark.parametrize("which", [0, -1])
+def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, which: int, length: int, clean: bool):
+    """At 92 bytes and below there is no room for an item, and a start that took the length for its own never ended."""
+    with open_small(tmp_path) as store:
+        put_all(store, 45)
+    files = sorted((tmp_path / "index").iterdir())
+    whole = [path.read_bytes() for path in files]
+    damage.cut(files[which], length)
+    if not clean:
+        (tmp_path / "abort").touch()
+    with open_small(tmp_path) as store:
+        assert [m.keys for m in store.query("T", "k44")] == ["k44"] and store.query("T", "k3")[0].keys == "k3"
+        put_all(store, 1, first=45)
+    if which == -1 and length < 711:  # else it goes on as it is, with a place less
+        check_derived(tmp_path)
+        assert sorted((tmp_path / "index").iterdir())[0].read_bytes() == whole[0]

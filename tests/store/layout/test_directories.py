@@ -1,0 +1,206 @@
+import os
+import shutil
+
+import pytest
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import ConfigError, NotAStoreError, UnsupportedFormatError
+from flintmq.forensics.inspect import inspect
+from flintmq.forensics.verify.run import verify
+from flintmq.message import Message, Outcome
+from flintmq.storage.filesystem import REAL
+from flintmq.store.layout.directories import (
+    IndexGeometry,
+    LogDirectory,
+    common_size,
+    in_rocksdb,
+    index_geometry,
+    log_directories,
+    open_root,
+    refuse_rocksdb_queues,
+)
+from flintmq.store.message_store import MessageStore
+from flintmq.store.view import open_store
+
+PLAIN = StoreConfig()
+
+
+def folders(root, *names):
+    for name in names:
+        (root / name).mkdir(parents=True)
+    return root
+
+
+def test_a_store_is_a_directory_with_a_commit_log(tmp_path):
+    store = folders(tmp_path / "store", "commitlog")
+    assert open_root(store, PLAIN) == str(store)
+    assert open_root(f"{store}/x/../", PLAIN) == str(store)
+
+
+@pytest.mark.parametrize(
+    ("make", "says"),
+    [
+        (lambda root: root, "does not exist; give the directory that holds commitlog/"),
+        (lambda root: root.write_bytes(b""), "is a file; give the directory"),
+        (lambda root: folders(root, "x"), "holds no commitlog/; give a store's root"),
+        (lambda root: (folders(root, "x"), (root / "commitlog").write_bytes(b"")), "holds no commitlog/"),
+        (lambda root: (folders(root), root.mkdir(), (root / ("0" * 20)).write_bytes(b"")), "holds log files itself"),
+    ],
+)
+def test_what_is_no_store(tmp_path, make, says):
+    make(tmp_path / "store")
+    with pytest.raises(NotAStoreError, match=says) as caught:
+        open_root(tmp_path / "store", PLAIN)
+    assert "\n" not in str(caught.value)
+
+
+def test_kinds_of_stores_that_are_not_read(tmp_path):
+    rocks = folders(tmp_path / "rocks", "commitlog", "consumequeue/Topic")
+    open_root(rocks, PLAIN)
+    (rocks / "consumequeue" / "000012.sst").write_bytes(b"")
+    open_root(rocks, PLAIN)  # readers read the log
+    with pytest.raises(UnsupportedFormatError, match="consume queues in RocksDB.* the queues then come from the log"):
+        refuse_rocksdb_queues(str(rocks))
+    ledger = folders(tmp_path / "ledger", "commitlog", "dledger-n0/data")
+    for path in (ledger, ledger / "dledger-n0"):
+        with pytest.raises(UnsupportedFormatError, match="dledger-n0: a DLedger log"):
+            open_root(path, PLAIN)
+
+
+def test_commit_log_directories(tmp_path):
+    root = folders(tmp_path / "s", "commitlog", "a", " b", "old")
+    own = LogDirectory(f"{root}/commitlog", True)
+    assert log_directories(str(root), PLAIN) == [own]
+    config = PLAIN.with_keys({"readOnlyCommitLogStorePaths": f"{root}/old"})
+    assert log_directories(str(root), config) == [own, LogDirectory(f"{root}/old", False)]
+    # Only the whole text is trimmed; a directory named as read-only too is read-only.
+    config = PLAIN.with_keys(
+        {"storePathCommitLog": f"  {root}/old/,{root}/a,{root}/ b ", "readOnlyCommitLogStorePaths": f"{root}/old"}
+    )
+    assert log_directories(str(root), config) == [
+        LogDirectory(f"{root}/a", True),
+        LogDirectory(f"{root}/ b", True),
+        LogDirectory(f"{root}/old", False),
+    ]
+    with pytest.raises(NotAStoreError, match=r"/gone: storePathCommitLog names it"):
+        log_directories(str(root), PLAIN.with_keys({"storePathCommitLog": f"{root}/gone"}))
+
+
+def test_common_size():
+    assert common_size([], 7) == 7
+    assert common_size([0, 0], 7) == 7
+    assert common_size([100, 100, 31], 7) == 100
+    assert common_size([31, 100], 7) == 100
+    assert common_size([1 << 31, 1 << 40], 7) == 7
+    assert common_size([(1 << 31) - 1], 7) == (1 << 31) - 1
+
+
+def geometry(path, config=PLAIN):
+    with REAL.reading(os.fspath(path)) as fd:
+        return index_geometry(os.fspath(path), REAL.size_of(fd), config, fd)
+
+
+def test_index_geometry_of_every_golden_index(golden_store):
+    keys = ("maxHashSlotNum", "maxIndexNum")
+    written = IndexGeometry(*(golden_store.config[key] for key in keys))
+    files = sorted((golden_store.path / "index").iterdir())
+    assert files
+    for file in files:
+        assert geometry(file, StoreConfig.from_keys({key: golden_store.config[key] for key in keys})) == written
+        for key in keys:
+            assert geometry(file, StoreConfig.from_keys({key: golden_store.config[key]})) == written
+        if written.items == 4 * written.slots:
+            assert geometry(file) == written
+        else:
+            with pytest.raises(ConfigError, match="give maxHashSlotNum and maxIndexNum"):
+                geometry(file)
+
+
+def test_index_geometry_of_the_default_size_and_of_sizes_that_fit_nothing(tmp_path):
+    assert index_geometry("i", 420_000_040, PLAIN) == IndexGeometry(5_000_000, 20_000_000)
+    for size in (0, 39, 40, 41, 40 + 84 * 5 + 4):
+        with pytest.raises(ConfigError, match=f"its size \\({size}\\) does not tell its division"):
+            index_geometry("i", size, PLAIN)
+    with pytest.raises(ConfigError, match="i: 60 bytes are too few for maxHashSlotNum=20; correct these keys"):
+        index_geometry("i", 60, PLAIN.with_keys({"maxHashSlotNum": 20}))
+    with pytest.raises(ConfigError, match="too few for maxIndexNum=20"):
+        index_geometry("i", 60, PLAIN.with_keys({"maxIndexNum": 20}))
+    # A file that was cut short has fewer items than its keys say.
+    assert (
+        index_geometry("i", 40 + 4 * 20 + 20 * 7, PLAIN.with_keys({"maxHashSlotNum": 20, "maxIndexNum": 60})).items == 7
+    )
+
+
+@pytest.mark.parametrize("damage", ["count", "hash", "previous", "slot"])
+def test_a_guess_that_the_items_contradict(golden, tmp_path, damage):
+    file = min((golden("rolled").path / "index").iterdir())
+    slots, items = 50, 200
+    data = bytearray(file.read_bytes())
+    last = 40 + 4 * slots + 20 * (items - 1)
+    at, value = {
+        "count": (36, items + 1),
+        "hash": (last, -5),
+        "previous": (last + 16, items),
+        "slot": (40 + 4 * (int.from_bytes(data[last : last + 4], "big") % slots), 3),
+    }[damage]
+    data[at : at + 4] = value.to_bytes(4, "big", signed=True)
+    (tmp_path / file.name).write_bytes(data)
+    with pytest.raises(ConfigError, match="does not tell its division"):
+        geometry(tmp_path / file.name)
+
+
+def test_no_index_file_is_larger_than_what_rocketmq_maps():
+    for keys in ({}, {"maxHashSlotNum": 1 << 30}):
+        with pytest.raises(ConfigError, match="more than RocketMQ's files have"):
+            index_geometry("i", 1 << 31, StoreConfig.from_keys(keys))
+
+
+# Directories and names of files as brokers of 5.4.0 and 5.5.0 made them, with the keys that had them do so.
+ROCKSDB = {
+    "consumequeue": ("CURRENT", "consume queues"),  # storeType=defaultRocksDB
+    "consumequeue_rocksdb": ("MANIFEST-000005", "consume queues"),  # and useSeparateStorePathForRocksdbCQ
+    "rocksdbstore": ("000013.sst", "index, timers or transactions"),  # indexRocksDBEnable, timerRocksDBEnable
+    "config/topics": ("000011.sst", "topics"),  # storeType=defaultRocksDB
+    "config/subscriptionGroups": ("OPTIONS-000007", "groups"),
+    "config/consumerOffsets": ("CURRENT", "committed offsets"),
+    "config/rdb": ("000009.sst", "topics, groups and committed offsets"),  # configManagerVersion=v2
+}
+
+
+@pytest.mark.parametrize("folder", ROCKSDB)
+def test_what_is_in_rocksdb_is_told_and_only_queues_there_hinder_writing(golden, tmp_path, folder, caplog):
+    """A reader gives every message of the log, the engine refuses a store whose queues it would not write."""
+    store, (name, what) = golden("v550"), ROCKSDB[folder]
+    root = store.copy(tmp_path)
+    assert in_rocksdb(str(root)) == {}, "rocksdbstore/ is there, without data"
+    if folder.startswith("consumequeue"):
+        shutil.rmtree(root / "consumequeue")
+    (root / folder).mkdir(parents=True, exist_ok=True)
+    (root / folder / name).write_bytes(b"x")
+    assert in_rocksdb(str(root)) == {folder: f"{what} in RocksDB"}
+    config = StoreConfig.from_keys(store.config)
+    with open_store(root, config=config) as view:
+        assert len(list(view.messages())) == len(store.rows)
+        assert view.get("Orders", 0, 0).topic == "Orders"
+    assert [note.text for note in inspect(root, config).notes if note.code == "rocksdb"] == [
+        f"{folder}/: {what} in RocksDB, which FlintMQ does not read; the log is read"
+    ]
+    assert verify(root, config).exit_code == 0
+    if folder.startswith("consumequeue"):
+        with pytest.raises(UnsupportedFormatError, match="consume queues in RocksDB, which FlintMQ does not write"):
+            MessageStore(root, config)
+        return
+    with caplog.at_level("WARNING", "flintmq.store"), MessageStore(root, config):
+        pass
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{root / folder}: {what} in RocksDB, which FlintMQ neither reads nor writes"
+    ]
+
+
+def test_a_topic_that_is_named_as_a_file_of_rocksdb(tmp_path):
+    with MessageStore(tmp_path, dev=True) as store:
+        for topic in ("CURRENT", "MANIFEST-1", "OPTIONS-1"):
+            assert store.put(Message(topic, b"x")).outcome is Outcome.OK
+    assert in_rocksdb(str(tmp_path)) == {}
+    with MessageStore(tmp_path, dev=True) as store:
+        assert len(list(store)) == 3

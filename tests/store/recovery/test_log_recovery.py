@@ -1,0 +1,320 @@
+"""The log's part of recovery alone, on files of a few records: its end, what is read again, what is cut and told."""
+
+from __future__ import annotations
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from flintmq.errors import CorruptStoreError
+from flintmq.format import record
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.store.commitlog.end_of_log import Facts, Verdict
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.walk import REFUSED
+from flintmq.store.recovery import recover
+from flintmq.store.recovery.recover import MARGIN_MS, LogRecovery, begin_of_dispatch, begin_of_walk, check_files
+from tests.support.faults import Faulty
+from tests.support.small_logs import FILE_SIZE, SIZE, log_of, make
+
+SIZE_2 = 2 * FILE_SIZE
+UNCLEAN = Facts(clean=False)
+PAGE = 4096
+
+
+class Asked(Faulty):
+    """Notes which pages were to be forgotten, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropped: list[tuple[int, int]] = []
+
+    def drop_cache(self, fd: int, position: int, count: int) -> None:
+        self.dropped.append((position, count))
+
+
+def some(start: int, *queue_offsets: int, full: int = 0) -> bytes:
+    """Records of one queue, store times from 1001 on by their queue offsets; a blank up to `full` bytes behind."""
+    data = b""
+    for n in queue_offsets:
+        data += make(start + len(data), 1001 + n, queue_offset=n)
+    return data + record.encode_blank(full - len(data)) if full else data
+
+
+def recovery_of(files: LogFiles, facts: Facts = UNCLEAN, known: Checkpoint | None = None) -> tuple[LogRecovery, Asked]:
+    """For files of tmp_path/log, with tmp_path as the store."""
+    effects = Asked()
+    root = str(Path(files.files[0].path).parent.parent)
+    return LogRecovery(root, files, facts, known or Checkpoint(), effects), effects
+
+
+def two_files(root: Path, second: bytes = b"", **kept: int) -> LogFiles:
+    """A first file that is full, with queue offsets 0 to 2, and a second one."""
+    return log_of(root / "log", some(0, 0, 1, 2, full=FILE_SIZE), second, **kept)
+
+
+# -- where it begins ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("time", "counts"), [(0, False), (1, True), (1000, True), (1001, False)])
+def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place_to_begin(
+    tmp_path: Path, time: int, counts: bool
+):
+    files = log_of(tmp_path, make(0, 5) + record.encode_blank(FILE_SIZE - SIZE), make(FILE_SIZE, time))
+    known = Checkpoint(1000 + MARGIN_MS, 1000 + MARGIN_MS)
+    assert begin_of_walk(files, UNCLEAN, known) == (FILE_SIZE if counts else 0)
+    marked = Facts(clean=False, mark=FILE_SIZE)
+    assert begin_of_dispatch(files, marked, known) == (FILE_SIZE if counts else 0)
+
+
+@pytest.mark.parametrize(
+    ("mark", "dispatched", "begin"),
+    [
+        (SIZE_2 + 100, FILE_SIZE - 1, SIZE_2),  # below the log: it says nothing, so the queues' time does
+        (SIZE_2 + 100, FILE_SIZE, FILE_SIZE),
+        (SIZE_2 + 100, FILE_SIZE + 50, FILE_SIZE + 50),
+        (SIZE_2 + 100, SIZE_2 + 100, SIZE_2 + 100),
+        (SIZE_2 + 100, SIZE_2 + 101, SIZE_2),  # more than is flushed cannot be
+        (SIZE_2 + 100, -1, SIZE_2),
+    ],
+)
+def test_units_are_written_again_from_where_the_mark_says(tmp_path: Path, mark: int, dispatched: int, begin: int):
+    files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
+    assert begin_of_dispatch(files, Facts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6)) == begin
+
+
+@pytest.mark.parametrize(
+    ("mark", "dispatched", "listed", "begin"),
+    [
+        (SIZE_2 + 100, SIZE_2 + 100, True, SIZE_2 + 100),  # all units are there: none is written
+        (SIZE_2 + 100, FILE_SIZE, True, FILE_SIZE),
+        (SIZE_2 + 100, SIZE_2 + 100, False, SIZE_2),  # a queue without its files would not be missed
+        (SIZE_2 + 100, SIZE_2 + 101, True, SIZE_2),
+        (SIZE_2 + 100, FILE_SIZE - 1, True, SIZE_2),
+        (SIZE_2 + 100, -1, True, SIZE_2),  # others dispatched
+        (None, -1, True, SIZE_2),  # RocketMQ wrote
+    ],
+)
+def test_after_a_clean_stop_units_are_written_again_but_for_those_that_mark_and_list_tell_of(
+    tmp_path: Path, mark: int | None, dispatched: int, listed: bool, begin: int
+):
+    files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
+    facts = Facts(True, mark=mark, dispatched=dispatched)
+    assert begin_of_dispatch(files, facts, Checkpoint(10**6, 10**6), listed) == begin
+
+
+def test_without_a_mark_nothing_is_known_to_be_dispatched(tmp_path: Path):
+    files = two_files(tmp_path, some(FILE_SIZE, 3))
+    for mark, dispatched in ((None, 1), (0, 1)):
+        begin = begin_of_dispatch(files, Facts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6))
+        assert begin == (0 if mark == 0 else FILE_SIZE)
+
+
+# -- where it ends -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("clean", [True, False])
+@pytest.mark.parametrize(
+    ("second", "end", "last_time"),
+    [
+        (some(FILE_SIZE, 3, 4), FILE_SIZE + 2 * SIZE, 1005),
+        (b"", FILE_SIZE, 1003),  # behind the blank, as the next file is there
+        (None, 3 * SIZE, 1003),  # and before it where it is not
+    ],
+)
+def test_the_end_and_what_is_told_of_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, clean: bool, second: bytes | None, end: int, last_time: int
+):
+    caplog.set_level(logging.INFO, "flintmq.recovery")
+    files = two_files(tmp_path, second or b"")
+    if second is None:
+        Path(files.files[1].path).unlink()
+        files = LogFiles.discover([str(tmp_path / "log")])
+    begin = FILE_SIZE if clean and second else 0
+    recovery, _ = recovery_of(files, Facts(clean=clean, live=True))
+    assert recovery.facts.live is False, "the lock is ours"
+    assert recovery.find_end() == (end, last_time, Verdict.END)
+    stop = "clean" if clean else "unclean"
+    told = f"recovery after {stop} stop: read from {begin}, the log ends at {end} (end of the log)"
+    assert recovery.decisions == [told] == [r.getMessage() for r in caplog.records]
+    assert recovery.compared == begin
+
+
+def test_an_empty_log_ends_where_it_begins(tmp_path: Path):
+    for first in (0, SIZE_2):
+        recovery, _ = recovery_of(log_of(tmp_path / str(first) / "log", b"", first=first))
+        assert recovery.find_end() == (first, 0, Verdict.END)
+
+
+@pytest.mark.parametrize(("clean", "mark"), [(True, None), (True, 0), (False, None)])
+def test_the_order_of_queues_counts_only_where_flintmq_alone_has_written_and_did_not_stop(
+    tmp_path: Path, clean: bool, mark: int | None
+):
+    files = log_of(tmp_path / "log", some(0, 0, 1, 5, 6))
+    recovery, _ = recovery_of(files, Facts(clean=clean, mark=mark))
+    assert recovery.find_end() == (4 * SIZE, 1007, Verdict.END)
+
+
+def test_what_lies_before_the_walk_s_begin_is_not_read(tmp_path: Path):
+    files = two_files(tmp_path, some(FILE_SIZE, 3))
+    path = Path(files.files[0].path)
+    data = bytearray(path.read_bytes())
+    data[SIZE + 90] ^= 1
+    path.write_bytes(data)
+    recovery, _ = recovery_of(files, Facts(clean=True))
+    assert recovery.find_end() == (FILE_SIZE + SIZE, 1004, Verdict.END)
+
+
+# -- a record above the mark that does not count -----------------------------------------------------------------------
+
+WRONG = "queue offset 8 where 4 is the next"
+
+
+@pytest.mark.parametrize(
+    ("second", "end", "last_time", "wrong"),
+    [
+        ((3, 8), FILE_SIZE + SIZE, 1004, WRONG),
+        ((8,), FILE_SIZE, 1003, "queue offset 8 where 3 is the next"),  # the last time is of the file before
+        ((3, 4, 5, 8), FILE_SIZE + 3 * SIZE, 1006, "queue offset 8 where 6 is the next"),
+    ],
+)
+def test_a_last_record_out_of_order_is_a_torn_tail(
+    tmp_path: Path, second: tuple[int, ...], end: int, last_time: int, wrong: str
+):
+    recovery, _ = recovery_of(two_files(tmp_path, some(FILE_SIZE, *second)), Facts(False, mark=0))
+    assert recovery.find_end() == (end, last_time, Verdict.TORN_TAIL)
+    assert recovery.decisions == [f"recovery after unclean stop: the log ends at {end} (torn tail: {wrong})"]
+
+
+def test_the_first_record_of_a_log_has_no_time_before_it(tmp_path: Path):
+    for first in (0, FILE_SIZE):
+        recovery, _ = recovery_of(log_of(tmp_path / str(first) / "log", some(first, 0, 1), first=first))
+        assert recovery._time_before(first) == 0
+        assert recovery._time_before(first + SIZE) == 1001
+
+
+def test_one_that_others_follow_is_damage_but_after_a_power_cut(tmp_path: Path):
+    files, at = two_files(tmp_path, some(FILE_SIZE, 3, 8, 9)), FILE_SIZE + SIZE
+    recovery, _ = recovery_of(files, Facts(False, mark=0))
+    with pytest.raises(CorruptStoreError) as caught:
+        recovery.find_end()
+    assert (caught.value.file, caught.value.position) == (files.files[1].path, SIZE)
+    assert str(caught.value).endswith(f": {WRONG}; records go on at offset {at + SIZE}; {REFUSED}")
+    recovery, _ = recovery_of(files, Facts(False, mark=0, power_cut=True))
+    assert recovery.find_end() == (at, 1004, Verdict.UNORDERED)
+    assert recovery.decisions == [f"recovery after unclean stop: the log ends at {at} (unordered write-back: {WRONG})"]
+
+
+# -- what is read again from the disk ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("mark", "files", "dropped"),
+    [
+        (None, [0, 1, 2], [(0, 12288)] * 3),
+        (0, [0, 1, 2], [(0, 12288)] * 3),
+        (5000, [0, 1, 2], [(PAGE, 8192), (0, 12288), (0, 12288)]),
+        (12288, [1, 2], [(0, 12288)] * 2),
+        (12288 + 2 * PAGE - 1, [1, 2], [(PAGE, 8192), (0, 12288)]),
+        (12288 + 2 * PAGE, [1, 2], [(2 * PAGE, PAGE), (0, 12288)]),
+        (3 * 12288, [2], [(12288, 0)]),
+    ],
+)
+def test_after_an_unclean_stop_what_lies_above_the_mark_is_read_from_the_disk(
+    tmp_path: Path, mark: int | None, files: list[int], dropped: list[tuple[int, int]]
+):
+    size = 3 * PAGE
+    log = log_of(tmp_path / "log", *[some(n * size, n, full=size) for n in range(3)], file_size=size)
+    recovery, effects = recovery_of(log, Facts(False, mark=mark))
+    recovery.find_end()
+    paths = [log.files[n].path for n in files]
+    assert [path for name, path in effects.calls if name == "sync"] == paths
+    assert effects.dropped == dropped and effects.calls[-1] == ("sync_dir", str(tmp_path / "log"))
+    for again in (recovery_of(log, Facts(False, mark=mark)), recovery_of(log, Facts(True, mark=mark))):
+        again[0].find_end(reread=again[0].facts.clean)
+        assert again[1].calls == [] == again[1].dropped, "not for a preview, and not after a clean stop"
+
+
+# -- the cut -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", [100, 1 << 20])
+def test_everything_behind_the_end_is_zeroed_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int):
+    monkeypatch.setattr(recover, "ZERO_STEP", step)
+    data = some(0, 0, 1, 2)
+    files = log_of(tmp_path / "log", data + b"\xff" * 7 + bytes(500) + b"\xff" * 3, some(FILE_SIZE, 3))
+    first, second = (file.path for file in files.files)
+    recovery, effects = recovery_of(files)
+    recovery.cut(3 * SIZE)
+    assert Path(first).read_bytes() == data.ljust(FILE_SIZE, b"\0") and not Path(second).exists()
+    kept = tmp_path / "quarantine" / f"{FILE_SIZE:020d}-1004.record"
+    assert kept.read_bytes() == some(FILE_SIZE, 3) and [kept] == list(kept.parent.iterdir())
+    line = {"offset": FILE_SIZE, "size": SIZE, "topic": "T", "cut_at": 3 * SIZE}
+    assert recovery.decisions == [
+        f"quarantine: {json.dumps(line)}",
+        f"removed {second}, which lies behind the end",
+        f"zeroed 10 bytes of {first} behind position {3 * SIZE}",
+    ]
+    names = [(name, path) for name, path in effects.calls if name != "pwrite"]
+    folder = str(kept.parent)
+    assert names[-5:] == [
+        ("sync_dir", folder), ("unlink", second), ("sync_dir", str(tmp_path / "log")), ("open_write", first),
+        ("sync", first),
+    ]  # fmt: skip
+    assert ("sync", str(kept)) in names
+    again, quiet = recovery_of(LogFiles.discover([str(tmp_path / "log")]))
+    again.cut(3 * SIZE)
+    assert again.decisions == [] and {name for name, _ in quiet.calls} <= {"open_write", "sync_dir"}
+
+
+def test_a_file_that_begins_at_the_end_stays_and_is_zeroed(tmp_path: Path):
+    files = log_of(tmp_path / "log", some(0, 0, full=FILE_SIZE), b"\xff" * FILE_SIZE, b"x")
+    recovery, _ = recovery_of(files)
+    recovery.cut(FILE_SIZE)
+    assert [path.name for path in sorted((tmp_path / "log").iterdir())] == [f"{n:020d}" for n in (0, FILE_SIZE)]
+    assert Path(files.files[0].path).read_bytes() == some(0, 0, full=FILE_SIZE).ljust(FILE_SIZE, b"\0")
+    assert Path(files.files[1].path).read_bytes() == bytes(FILE_SIZE)
+    assert recovery.decisions[-1] == f"zeroed {FILE_SIZE} bytes of {files.files[1].path} behind position 0"
+
+
+def test_what_is_in_quarantine_is_not_copied_twice(tmp_path: Path):
+    files = log_of(tmp_path / "log", some(0, 0, 1, 2, 3))
+    folder = tmp_path / "quarantine"
+    folder.mkdir()
+    (folder / f"{SIZE:020d}-1002.record").write_bytes(b"there")
+    recovery, effects = recovery_of(files)
+    recovery._quarantine(SIZE)
+    rest = [f"{n * SIZE:020d}-{1001 + n}.record" for n in (1, 2, 3)]
+    assert [path.name for path in sorted(folder.iterdir())] == rest
+    assert (folder / rest[0]).read_bytes() == b"there" and len(recovery.decisions) == 2
+    assert effects.calls[-1] == ("sync_dir", str(folder))
+
+
+# -- files that are refused --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [FILE_SIZE // 2, FILE_SIZE, SIZE_2])
+def test_files_of_another_size_are_refused_with_advice(tmp_path: Path, size: int):
+    files = two_files(tmp_path)
+    if size == FILE_SIZE:
+        check_files(files, size)
+        return
+    with pytest.raises(CorruptStoreError) as caught:
+        check_files(files, size)
+    path, position = files.files[0].path, min(size, FILE_SIZE)
+    assert str(caught.value) == (
+        f"{path}, position {position}: the file has {FILE_SIZE} bytes, not {size}; "
+        "set mappedFileSizeCommitLog to the store's own size, or bring the whole file back"
+    )
+
+
+def test_a_gap_is_refused_with_advice(tmp_path: Path):
+    files = log_of(tmp_path / "log", b"", b"", b"")
+    with pytest.raises(CorruptStoreError) as caught:
+        check_files(LogFiles(files.files[:1] + files.files[2:], FILE_SIZE, files.max_record), FILE_SIZE)
+    first, _, third = (file.path for file in files.files)
+    assert str(caught.value) == (
+        f"{third}, position 0: the file before it is missing: {first} ends elsewhere; bring the missing file back"
+    )

@@ -1,0 +1,311 @@
+"""Recovery's choices: from where it reads and dispatches, where it cannot tell, and what `preview` says beforehand."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import CorruptStoreError
+from flintmq.format import flintmq_mark, record
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.message import Message
+from flintmq.storage.filesystem import REAL
+from flintmq.store.commitlog.end_of_log import Facts, Verdict
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.layout import directories
+from flintmq.store.layout.small_files import StoreFiles, page_cache_id
+from flintmq.store.recovery import recover
+from flintmq.store.recovery.recover import MARGIN_MS, begin_of_dispatch, begin_of_walk, check_files, preview
+from flintmq.testing import damage
+from tests.support.crashed import Clock, killed, log_file, make, quarantined, zero
+from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, tree
+
+CONFIG = StoreConfig.from_keys(KEYS)
+
+
+def spaced(root: Path) -> tuple[LogFiles, dict[int, int]]:
+    """A log of four files whose records are 10 s apart; store time of each file's first record."""
+    clock = Clock()
+    with open_small(root, clock) as store:
+        for n in range(14):
+            clock.clock += 10_000
+            put_all(store, 1, first=n, size=1000)
+    firsts = {r.physical_offset: r.store_timestamp for r in records(root) if r.physical_offset % FILE_SIZE == 0}
+    assert len(firsts) >= 4
+    return LogFiles.discover([str(root / "commitlog")]), firsts
+
+
+def test_an_unclean_stop_is_read_from_the_file_that_was_flushed_three_seconds_before_the_checkpoint(tmp_path: Path):
+    files, firsts = spaced(tmp_path)
+    unclean = Facts(clean=False)
+    for start, time in firsts.items():
+        before = max((s for s in firsts if s < start), default=files.min_offset)
+        for physic, logics in ((time + MARGIN_MS, time + 10**6), (time + 10**6, time + MARGIN_MS)):
+            assert begin_of_walk(files, unclean, Checkpoint(physic, logics)) == start
+        assert begin_of_walk(files, unclean, Checkpoint(time + MARGIN_MS - 1, time + 10**6)) == before
+    assert begin_of_walk(files, unclean, Checkpoint()) == files.min_offset
+    assert begin_of_walk(files, Facts(clean=True), Checkpoint()) == max(firsts), "a clean stop: the last file"
+
+
+def test_a_file_without_a_first_record_is_no_place_to_begin(tmp_path: Path):
+    files, firsts = spaced(tmp_path)
+    last, before = sorted(firsts)[-1], sorted(firsts)[-2]
+    damage.zero(log_file(tmp_path, last)[0], 0, 100)
+    assert begin_of_walk(files, Facts(clean=True), Checkpoint()) == before
+    late = Checkpoint(firsts[last] + 10**6, firsts[last] + 10**6)
+    assert begin_of_walk(files, Facts(clean=False), late) == before
+    assert begin_of_dispatch(files, Facts(clean=False), late) == before
+
+
+def test_the_mark_says_where_to_read_and_the_queues_time_where_to_dispatch(tmp_path: Path):
+    files, firsts = spaced(tmp_path)
+    starts = sorted(firsts)
+    for mark, begin in ((0, starts[0]), (starts[2], starts[2]), (starts[2] + 5, starts[2]), (10**9, starts[-1])):
+        assert begin_of_walk(files, Facts(clean=False, mark=mark), Checkpoint()) == begin
+    facts = Facts(clean=False, mark=starts[2])
+    for logics, begin in ((firsts[starts[1]] + MARGIN_MS, starts[1]), (firsts[starts[1]] + MARGIN_MS - 1, starts[0]),
+                          (10**15, starts[2]), (0, files.min_offset)):  # fmt: skip
+        assert begin_of_dispatch(files, facts, Checkpoint(10**15, logics)) == begin
+    assert begin_of_dispatch(files, Facts(clean=True, mark=starts[2]), Checkpoint()) == starts[2]
+    gone = LogFiles(files.files[1:], files.file_size, files.max_record)
+    assert begin_of_walk(gone, Facts(clean=False, mark=0), Checkpoint()) == starts[1], "the mark's file has expired"
+
+
+def test_files_of_other_sizes_or_with_a_gap_are_refused_by_name(tmp_path: Path):
+    files, _ = spaced(tmp_path)
+    check_files(files, FILE_SIZE)
+    with pytest.raises(CorruptStoreError, match="has 4096 bytes, not 8192") as caught:
+        check_files(files, 2 * FILE_SIZE)
+    assert (caught.value.file, caught.value.position) == (files.files[0].path, FILE_SIZE)
+    gap = LogFiles(files.files[:1] + files.files[2:], FILE_SIZE, files.max_record)
+    with pytest.raises(CorruptStoreError, match="the file before it is missing") as caught:
+        check_files(gap, FILE_SIZE)
+    assert (caught.value.file, caught.value.position) == (files.files[2].path, 0)
+
+
+def test_a_whole_record_out_of_order_between_others_is_damage(tmp_path: Path):
+    """Above the mark, but records go on behind it: no tail is cut where something else must have happened."""
+    kept = make(tmp_path, count=8, size=200)
+    path, position = log_file(tmp_path, kept[5].physical_offset)
+    data = bytearray(path.read_bytes())
+    data[position : position + kept[5].size] = record.encode(kept[5]._replace(queue_offset=9))
+    path.write_bytes(data)
+    killed(tmp_path, flushed=0)
+    before = tree(tmp_path)
+    with pytest.raises(CorruptStoreError, match=f"records go on at offset {kept[6].physical_offset}") as caught:
+        open_small(tmp_path)
+    assert (caught.value.file, caught.value.position) == (str(path), position)
+    assert tree(tmp_path) == before
+
+
+def test_a_preview_tells_of_a_tail_that_holds_no_record(tmp_path: Path):
+    kept = make(tmp_path, count=8, size=200)
+    killed(tmp_path, flushed=kept[6].physical_offset)
+    zero(tmp_path, kept[7].physical_offset + 100, kept[7].size - 100)
+    told = preview(str(tmp_path), CONFIG)["decisions"]
+    assert told == ["the last stop was unclean", "what stands behind the end is no whole record, and would be zeroed"]
+    with open_small(tmp_path, Clock()) as store:
+        assert any(line.startswith("zeroed ") for line in store.recovered.decisions)
+        assert store.recovered.state.end == kept[7].physical_offset
+
+
+def test_what_a_preview_says_is_what_recovery_then_does(tmp_path: Path):
+    kept = make(tmp_path, count=20, size=600)
+    assert preview(str(tmp_path), CONFIG)["decisions"] == ["the last stop was clean", "nothing would be cut"]
+    zero(tmp_path, kept[5].physical_offset, 1200)
+    killed(tmp_path, flushed=kept[2].physical_offset)
+    ahead = tmp_path / "commitlog" / f"{8 * FILE_SIZE:020d}"
+    last = sorted((tmp_path / "commitlog").iterdir())[-1]
+    assert int(last.name) < 8 * FILE_SIZE
+    for start in range(int(last.name) + FILE_SIZE, 9 * FILE_SIZE, FILE_SIZE):
+        (tmp_path / "commitlog" / f"{start:020d}").write_bytes(bytes(FILE_SIZE))
+    before = tree(tmp_path, ".")
+    told = preview(str(tmp_path), CONFIG)
+    assert tree(tmp_path, ".") == before, "it writes nothing"
+    with open_small(tmp_path, Clock()) as store:
+        assert told["end"] == store.recovered.state.end == kept[5].physical_offset
+        assert told["verdict"] == store.recovered.verdict.value
+        assert store.recovered.as_dict() == {
+            "end": told["end"], "verdict": told["verdict"], "decisions": store.recovered.decisions,
+        }  # fmt: skip
+    decisions = told["decisions"]
+    assert isinstance(decisions, list)
+    count = len(quarantined(tmp_path))
+    assert decisions[:2] == [
+        "the last stop was unclean", f"{count} records behind the end would be copied to quarantine/ and cut",
+    ]  # fmt: skip
+    named = [line for line in decisions if line.endswith("would be removed")]
+    assert any("which holds bytes behind the end" in line for line in named)
+    assert f"{ahead}, which holds nothing yet (it was made ahead), would be removed" in named
+    assert not ahead.exists()
+
+
+def test_without_dispatch_the_next_offsets_come_from_the_log_or_from_old_queues(tmp_path: Path):
+    """A queue whose records have all expired goes on where its files end."""
+    with open_small(tmp_path) as store:
+        store.create_topic("B", 1, "BatchCQ")
+        put_all(store, 5, topic="Old", size=900)
+        put_all(store, 12, topic="New", size=900)
+        store.put_batch([Message("B", b"x", queue_id=0), Message("B", b"y", queue_id=0)])
+        store.wait_dispatched(10)
+    first_new = next(r.physical_offset for r in records(tmp_path) if r.topic == b"New")
+    for path in sorted((tmp_path / "commitlog").iterdir()):
+        if int(path.name) + FILE_SIZE <= first_new + FILE_SIZE:
+            path.unlink()
+    with open_small(tmp_path, dispatch="external") as store:
+        offsets = store.recovered.state.next_offsets
+        assert store.recovered.verdict is Verdict.END
+        assert [line.partition(":")[0] for line in store.recovered.decisions] == ["recovery after clean stop"]
+    assert (offsets[b"Old", 0], offsets[b"New", 0], offsets[b"B", 0]) == (5, 12, 2)
+
+
+def test_queues_without_an_index_are_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "flintmq.recovery")
+    with open_small(tmp_path, messageIndexEnable=False) as store:
+        put_all(store, 30, size=300)
+        put_all(store, 1, topic="U")
+    assert not (tmp_path / directories.INDEX).exists()
+    before = tree(tmp_path, "consumequeue")
+    for path in (tmp_path / "consumequeue" / "T" / "0").iterdir():
+        path.unlink()
+    (tmp_path / "consumequeue" / "T" / "0").rmdir()
+    with open_small(tmp_path, messageIndexEnable=False) as store:
+        assert [m.queue_offset for m in store.get("T", 0, 0, 32).messages] == list(range(10)), "a file at a time"
+    assert tree(tmp_path, "consumequeue") == before
+    assert any(
+        "1 queues lost files (T/0); units are made again from the log's begin" in r.getMessage() for r in caplog.records
+    )
+
+
+def test_an_index_that_is_behind_is_completed_from_its_last_record(tmp_path: Path):
+    with open_small(tmp_path, Clock()) as store:
+        put_all(store, 40, size=300)
+    last = sorted((tmp_path / "index").iterdir())[-1]
+    last.unlink()
+    (tmp_path / "abort").write_text("1")
+    with open_small(tmp_path, Clock()) as store:
+        store.wait_dispatched(10)
+    check_derived(tmp_path)
+
+
+def replaced(disk: Clock, root: Path) -> list[str]:
+    """Which files were replaced or removed, in order; beginnings of names."""
+    names = [Path(path).relative_to(root) for call, path in disk.calls if call in ("rename", "unlink")]
+    return [str(name).removesuffix(".flintmq-new") for name in names]
+
+
+def left(root: Path, how: str) -> list[record.Record]:
+    """A store of 20 records in four files, as it stands after a stop."""
+    kept = make(root, count=20, size=600)
+    if how == "clean, without a mark":
+        (root / "flintmq.mark").unlink()
+    elif how.startswith("killed"):
+        (root / "abort").write_text(f"1\n{page_cache_id(str(root), REAL)}" if how == "killed" else "1")
+    elif how == "power cut":
+        (root / "abort").write_text("1\nanother-boot")
+    return kept
+
+
+MARK = ["flintmq.mark", "checkpoint"]
+
+
+@pytest.mark.parametrize(
+    ("how", "dispatch", "order", "believed"),
+    [
+        ("clean", "thread", ["abort"], True),
+        ("clean, without a mark", "thread", ["flintmq.queues", *MARK, "abort"], False),
+        ("killed", "thread", ["abort"], True),  # the machine has run on: what FlintMQ has said is true
+        ("killed, RocketMQ's", "thread", [*MARK, "index/*", *MARK, "abort"], False),  # it may have worked on all of it
+        ("clean", "external", ["flintmq.queues", "abort", *MARK, *MARK], False),  # others write them from now on
+    ],
+)
+def test_the_order_in_which_small_files_say_less_and_more(
+    tmp_path: Path, how: str, dispatch: str, order: list[str], believed: bool
+):
+    """At a kill between any two of these what is there must be true."""
+    kept = left(tmp_path, how)
+    end = kept[-1].physical_offset + kept[-1].size
+    disk, marks = Clock(), []
+
+    def note(call: str, path: str) -> None:
+        if call == "rename" and path.endswith("abort.flintmq-new") and dispatch == "thread":
+            marks.append(flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes()))
+
+    disk.before = note
+    store = open_small(tmp_path, disk, dispatch)
+    done = [name if name.partition("/")[0] != "index" else "index/*" for name in replaced(disk, tmp_path)]
+    assert done[: len(order)] == order
+    mark = marks[0] if marks else flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())
+    assert mark.flushed_offset == end and mark.dispatched_offset == (end if believed else -1)
+    assert (mark.indexed.offset if mark.indexed is not None else None) == (end if believed else None)
+    assert store.recovered.state.next_offsets == {(b"T", 0): 20}
+    store.close()
+
+
+@pytest.mark.parametrize(
+    ("how", "begin", "rest"),
+    [
+        ("clean", 12288, ["0 records were dispatched again"]),
+        ("killed", 12288, ["0 records were dispatched again"]),
+        (
+            "killed, RocketMQ's",
+            12288,
+            ["1 index files that were not synced are made anew", "20 records were dispatched again"],
+        ),
+    ],
+)
+def test_what_recovery_tells(tmp_path: Path, how: str, begin: int, rest: list[str]):
+    kept = left(tmp_path, how)
+    end, stop = kept[-1].physical_offset + kept[-1].size, "clean" if how == "clean" else "unclean"
+    with open_small(tmp_path, Clock()) as store:
+        assert store.recovered.decisions == [
+            f"recovery after {stop} stop: read from {begin}, the log ends at {end} (end of the log)", *rest,
+        ]  # fmt: skip
+        assert store.recovered.state.end == end and store.recovered.state.last_time == kept[-1].store_timestamp
+
+
+def test_a_queue_without_files_and_messages_goes_on_where_the_list_says(tmp_path: Path):
+    with open_small(tmp_path) as store:
+        put_all(store, 3, topic="Gone", size=900)
+        put_all(store, 12, topic="T", size=900)
+    shutil.rmtree(tmp_path / "consumequeue" / "Gone")
+    (tmp_path / "commitlog" / f"{0:020d}").unlink()
+    with open_small(tmp_path) as store:
+        assert store.recovered.state.next_offsets == {(b"Gone", 0): 3, (b"T", 0): 12}
+        assert any("1 queues lost files (Gone/0)" in line for line in store.recovered.decisions)
+        assert put_all(store, 1, topic="Gone")[0].queue_offset == 3
+
+
+@pytest.mark.parametrize("how", ["clean", "killed", "killed, RocketMQ's", "power cut"])
+def test_queues_and_index_are_made_again_with_what_recovery_knows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+):
+    kept = left(tmp_path, how)
+    end, known = kept[-1].physical_offset + kept[-1].size, []
+    load_derived, indexed = recover.load_derived, []
+
+    def noted(files: Any, queues: Any, index: Any, dispatcher: Any, end: int, begin: int, **more: Any) -> int:
+        known.append((queues, queues.files.unsure, end, more["clean"], more["compared"], more["ends"]))
+        return load_derived(files, queues, index, dispatcher, end, begin, **more)
+
+    def removed(*asked: Any) -> int:
+        indexed.append(None if asked[-1] is None else asked[-1].offset)
+        return 7
+
+    monkeypatch.setattr(recover, "load_derived", noted)
+    monkeypatch.setattr(recover, "remove_unsynced", removed)
+    lowered: list[int] = []
+    monkeypatch.setattr(StoreFiles, "lower_dispatched", lambda self, offset: lowered.append(offset))
+    with open_small(tmp_path, Clock()) as store:
+        clean = how == "clean"
+        read_from = end - end % FILE_SIZE
+        assert known == [(store._queues, not clean, end, clean, read_from, {(b"T", 0): 20})]
+        assert store._queues.files.unsure is False and lowered == [end]
+        assert indexed == {"killed, RocketMQ's": [None], "power cut": [end]}.get(how, [])
+        told = ["7 index files that were not synced are made anew"] * len(indexed)
+        assert store.recovered.verdict is Verdict.END and store.recovered.decisions[1:-1] == told

@@ -1,0 +1,73 @@
+"""Recovery that is killed, or whose disk refuses, at every call that changes the disk."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.crashed import Clock, killed, make, quarantined, reopened, zero
+from tests.support.engine import open_small
+
+
+class Killed(BaseException):
+    """Stands for the death of the process: nobody catches it."""
+
+
+def test_t11_recovery_killed_at_every_call_that_changes_the_disk_gives_the_same(tmp_path: Path):
+    """Line 4: crash in recovery, recover again; and crash in that one, too."""
+    origin = tmp_path / "origin"
+    kept = make(origin, count=12, size=1100)
+    zero(origin, kept[4].physical_offset, 1200)
+    killed(origin, flushed=kept[2].physical_offset)
+    expected, calls = kept[:4], None
+    for at in range(0, 200, 2):
+        for depth in (1, 2) if at % 8 == 0 else (1,):
+            root = tmp_path / f"at{at}-{depth}"
+            shutil.copytree(origin, root)
+            died = 0
+            for _ in range(depth):
+                effects = Clock()
+                count = iter(range(10_000))
+
+                def die(name: str, path: str, count: Any = count, last: int = at) -> None:
+                    if next(count) == last:
+                        raise Killed
+
+                effects.before = die
+                try:
+                    open_small(root, effects).close()
+                except Killed:
+                    died += 1
+            if not died:
+                calls = at
+                break
+            reopened(root, expected)
+            assert len(quarantined(root)) >= 6, "what was valid behind the cut is kept aside, whenever it died"
+            shutil.rmtree(root)
+        if calls is not None:
+            break
+    assert calls is not None and calls > 20
+
+
+@pytest.mark.parametrize("call", ["pwrite", "sync", "unlink", "open_write", "create", "mkdirs", "sync_dir"])
+def test_a_disk_that_refuses_during_recovery_loses_nothing(tmp_path: Path, call: str):
+    kept = make(tmp_path, count=20, size=600)
+    zero(tmp_path, kept[5].physical_offset, 1200)
+    killed(tmp_path, flushed=kept[2].physical_offset)
+    refused = 0
+    for after in range(12):
+        effects = Clock()
+        effects.refuse(call, after=after, times=1)
+        try:
+            store = open_small(tmp_path, effects)
+        except OSError:
+            refused += 1
+            continue
+        store.close()
+        break
+    assert refused > 0
+    reopened(tmp_path, kept[:5])
+    assert len(quarantined(tmp_path)) >= 13

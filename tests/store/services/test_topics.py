@@ -1,0 +1,53 @@
+import pytest
+
+from flintmq.errors import UsageError
+from flintmq.storage.filesystem import REAL
+from flintmq.store.layout.config_writer import ConfigFile
+from flintmq.store.services.topics import Topics
+
+
+@pytest.fixture
+def topics(tmp_path):
+    return Topics(ConfigFile(str(tmp_path), "topics.json", ("topicConfigTable",), REAL, "5.3.3"), 8, 18)
+
+
+def test_a_topic_as_a_broker_makes_it(topics):
+    topics.create("orders", 3)
+    assert topics.file.value["topicConfigTable"]["orders"] == {  # the fields of a broker's own file (golden config)
+        "attributes": {}, "order": False, "perm": 6, "readQueueNums": 3, "topicFilterType": "SINGLE_TAG",
+        "topicName": "orders", "topicSysFlag": 0, "writeQueueNums": 3,
+    }  # fmt: skip
+    assert topics.file.changed and topics.queue_count("orders") == 3 and topics.queue_count("x") is None
+
+
+def test_another_number_keeps_the_rest(topics):
+    topics.file.table("topicConfigTable")["t"] = {"perm": 4, "extra": 1, "readQueueNums": 1, "writeQueueNums": 1}
+    topics.create("t", 5)
+    assert topics.file.value["topicConfigTable"]["t"] == {
+        "perm": 4, "extra": 1, "readQueueNums": 5, "writeQueueNums": 5,
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "queues"), [("", 1), ("a/b", 1), ("t" * 128, 1), ("%LMQ%x", 1), ("t", 0), ("t", 1025), ("..", 4)]
+)
+def test_what_is_refused(topics, name, queues):
+    with pytest.raises(UsageError, match="use|give"):
+        topics.create(name, queues)
+    assert not topics.file.changed
+
+
+def test_what_a_put_creates(topics):
+    places = [(b"a", 0), (b"b", 2), (b"b", 11), (b"SCHEDULE_TOPIC_XXXX", 2), (b"%RETRY%g", 0), (b"%LMQ%q", 0),
+              ("主题".encode(), 1), (b"wide", 2_000_000_000), (b"bulk", 1)]  # fmt: skip
+    topics.learn(places, {"bulk"})
+    table = topics.file.value["topicConfigTable"]
+    assert {name: topic["writeQueueNums"] for name, topic in table.items()} == {
+        "a": 8, "b": 12, "SCHEDULE_TOPIC_XXXX": 18, "%RETRY%g": 1, "主题": 8, "wide": 8, "bulk": 8,
+    }  # fmt: skip
+    assert [name for name, topic in table.items() if topic["attributes"] == {"queue.type": "BatchCQ"}] == ["bulk"]
+    topics.file.changed = False
+    topics.learn(places, {"bulk"})
+    assert not topics.file.changed
+    topics.learn([(b"a", 9)], ())
+    assert topics.queue_count("a") == 10, "consumers must see every queue that holds messages"

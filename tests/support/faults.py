@@ -1,0 +1,94 @@
+"""A real disk that counts its calls and refuses those that a test names; a clock that a test sets.
+
+Syncs are counted and not done, unless asked for: what a test asks is mostly when they are called.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from flintmq.storage.filesystem import Effects
+
+FAULTS = ("allocate", "create", "open_write", "pwrite", "sync", "sync_dir", "rename", "unlink", "mkdirs", "truncate",
+          "map_write", "drop_cache", "populate", "advise_random", "advise_needed", "advise_huge", "lock_memory",
+          "unlock_memory")  # fmt: skip
+
+
+@dataclass
+class Rule:
+    """Refuse calls: of this name, whose path holds `part`, after letting `after` of them pass, `times` times."""
+
+    call: str
+    part: str = ""
+    error: int = errno.EIO
+    after: int = 0
+    times: int = 1 << 30
+
+    def hits(self, call: str, path: str) -> bool:
+        if call != self.call or self.part not in path:
+            return False
+        self.after -= 1
+        if self.after >= 0 or self.times <= 0:
+            return False
+        self.times -= 1
+        return True
+
+
+class Faulty(Effects):
+    """The real disk behind rules.
+
+    Attributes:
+        calls: (name, path) of every call that changes the disk, in order, the refused ones too.
+        refused: those that were refused.
+        clock: wall clock in ms; None for the real one.
+        syncs: whether syncs are done.
+        before: called with (name, path) before each of them; may raise.
+    """
+
+    syncs = False
+
+    def __init__(self, *rules: Rule) -> None:
+        self.rules = list(rules)
+        self.calls: list[tuple[str, str]] = []
+        self.refused: list[tuple[str, str]] = []
+        self.clock: int | None = None
+        self.before: Callable[[str, str], None] | None = None
+
+    def refuse(self, call: str, part: str = "", error: int = errno.EIO, after: int = 0, times: int = 1 << 30) -> None:
+        """From now on."""
+        self.rules.append(Rule(call, part, error, after, times))
+
+    def count(self, call: str, part: str = "") -> int:
+        """How many such calls there were."""
+        return sum(name == call and part in path for name, path in self.calls)
+
+    def now_ms(self) -> int:
+        return super().now_ms() if self.clock is None else self.clock
+
+
+def _guarded(name: str) -> Callable[..., Any]:
+    real = getattr(Effects, name)
+
+    def call(self: Faulty, first: Any, *rest: Any, **more: Any) -> Any:
+        path = (
+            first if isinstance(first, str) else os.readlink(f"/proc/self/fd/{first}") if isinstance(first, int) else ""
+        )
+        if self.before is not None:
+            self.before(name, path)
+        self.calls.append((name, path))
+        for rule in self.rules:
+            if rule.hits(name, path):
+                self.refused.append((name, path))
+                raise OSError(rule.error, os.strerror(rule.error), path)
+        skipped = name in ("sync", "sync_dir") and not self.syncs
+        return None if skipped else real(self, first, *rest, **more)
+
+    return call
+
+
+for _name in FAULTS:
+    setattr(Faulty, _name, _guarded(_name))
