@@ -11,6 +11,8 @@ from tests.spark.stream.drive import Query, place
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
+from flintmq.spark.stream import unreached
+
 UNITS = 100  # of a queue file
 KEYS = {"mappedFileSizeCommitLog": 64 * 1024, "mappedFileSizeConsumeQueue": 20 * UNITS}
 EACH = 250  # messages of each queue
@@ -129,6 +131,21 @@ def test_a_topic_that_rocketmq_deleted_is_no_loss(damaged, capsys):
     config.write_text(json.dumps(told))
     rows = [row for bite in Query(damaged, **keys()).bites() for row in bite]
     assert len(rows) == EACH + 1 and "lost" not in capsys.readouterr().err
+
+
+def test_a_deleted_topic_of_a_store_that_is_written_is_not_waited_for(whole, tmp_path, monkeypatch):
+    path = tmp_path / "store"
+    shutil.copytree(whole, path)
+    config = path / "config" / "topics.json"
+    told = json.loads(config.read_text())
+    del told["topicConfigTable"]["A"]
+    with MessageStore(path, KEYS):
+        topic(path / "consumequeue" / "A" / "1")
+        config.write_text(json.dumps(told))
+        monkeypatch.setattr(unreached, "GRACE_SECONDS", 1.0)
+        monkeypatch.setattr(unreached.time, "sleep", lambda seconds: pytest.fail("it waits"))
+        rows = [row for bite in Query(path, **keys()).bites() for row in bite]
+    assert {row["topic"] for row in rows} == {"B"} and len(rows) == EACH + 1
 
 
 def test_what_is_not_dispatched_yet_is_no_loss(tmp_path):

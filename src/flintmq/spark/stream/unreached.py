@@ -97,26 +97,31 @@ class Unreached:
             StoreAccessError: a file may not be read.
         """
         until = time.monotonic() + GRACE_SECONDS
-        lookup = self._lookup()
-        open_places = [place for place in self._first.values() if not _has_unit(lookup, place)]
-        while open_places and lookup.snapshot.facts.live and time.monotonic() < until:
-            time.sleep(0.1)
+        places = list(self._first.values())
+        while places:
             lookup = self._lookup()
-            open_places = [place for place in open_places if not _has_unit(lookup, place)]
-        told: set[QueueName] = set()
-        for place in open_places:
-            why = "" if place.queue in told else self._why(lookup, place)
+            places = [place for place in places if not _has_unit(lookup, place)]
+            found = self._reasons(lookup, places)
+            if not found or not lookup.snapshot.facts.live or time.monotonic() >= until:
+                yield from (f"{place}: {why}" for place, why in found.values())
+                return
+            time.sleep(0.1)  # a writer may be about to write the unit; what was deleted is not waited for
+
+    def _reasons(self, lookup: QueueLookup, places: list[Place]) -> dict[QueueName, tuple[Place, str]]:
+        """One record of each queue that counts as lost, and why."""
+        end = lookup.dispatched_end() if places and lookup.has_files else 0
+        found: dict[QueueName, tuple[Place, str]] = {}
+        for place in places:
+            why = self._why(lookup, place) if place.physical_offset < end else ""
             if why:
-                told.add(place.queue)
-                yield f"{place}: {why}"
+                found.setdefault(place.queue, (place, why))
+        return found
 
     def _lookup(self) -> QueueLookup:
         return QueueLookup(Snapshot(self._part.root, self._part.options.config, None, self._part.log.effects))
 
     def _why(self, lookup: QueueLookup, place: Place) -> str:
-        """Why a record without a unit counts as lost; nothing if it is not dispatched, or was deleted."""
-        if not lookup.has_files or place.physical_offset >= lookup.dispatched_end():
-            return ""
+        """Why a dispatched record without a unit counts as lost; nothing if its topic or queue was deleted."""
         live, units = lookup.snapshot.facts.live, lookup.units(place.queue)
         found = lookup.file_bounds(place.queue) if live else lookup.bounds(place.queue)  # as the planner has it
         if not units.files:
