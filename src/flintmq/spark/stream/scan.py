@@ -206,5 +206,5 @@ def _with_place(part: Part, error: CorruptStoreError) -> CorruptStoreError:
     return CorruptStoreError(error.file, error.position, f"{hit[0]}: {error.reason}", SKIP)
 
 
-MAKE_AGAIN = "`flintmq rebuild` makes queues again from the log; failOnDataLoss=false goes on without it"
+MAKE_AGAIN = "`flintmq rebuild --into DIR` makes queues anew from the log; failOnDataLoss=false goes on without it"
 SKIP = "`flintmq verify` tells more; failOnDataLoss=false goes on without it"
