@@ -97,7 +97,7 @@ def rows(folder: Path, units: bool = False) -> None:
     """Columns into a new mapped file, and nothing around."""
     import pyarrow as pa
 
-    from flintmq.kernels.fast_append import Appender, Place, Target
+    from flintmq.kernels.fast_append import Appender, AppendTarget, QueueCounter
     from flintmq.store.append.columns import columns_of
 
     batch = pa.record_batch({"body": pa.array([bytes(100)] * ROWS, pa.binary())})
@@ -105,13 +105,13 @@ def rows(folder: Path, units: bool = False) -> None:
     sizes = ("i", 4), ("q", 8), ("q", 8), ("B", UNIT)
     queue, offset, time_, unit = (array(kind, bytes(size * ROWS)) for kind, size in sizes)
     with new_map(folder, "log", COUNT * RECORD) as map_:
-        file = Target()
+        file = AppendTarget()
         file.start, file.size, file.wrote, file.reserved = 0, len(map_), 0, len(map_)
         file.attach(map_)
         for _ in range(COUNT // ROWS):
             columns = columns_of(b"Bench", batch)
             columns.check(1 << 20, len(map_), False, bytearray(1 << 16))
-            columns.put(appender, file, 0, 1, len(map_), {0: Place(0)}, nexts)
+            columns.put(appender, file, 0, 1, len(map_), {0: QueueCounter(0)}, nexts)
             if units:
                 columns.units(0, ROWS, 0, 1, numbers, array("q", [0]), queue, offset, time_, memoryview(unit))
         file.detach()

@@ -7,7 +7,7 @@ from array import array
 import pyarrow as pa
 import pytest
 
-from flintmq.arrow.column_block import Block
+from flintmq.arrow.column_block import ColumnBlock
 from flintmq.arrow.column_layout import Layout, Rates
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
@@ -20,13 +20,13 @@ NOTES = array("q", bytes(8 * kernel.NOTES))
 PLAIN = [{"body": b"b" * n, "properties": PAIRS * (n % 2)} for n in range(50)]
 
 
-def gathered(block: Block, *changes: dict[str, object]) -> tuple[int, int]:
+def gathered(block: ColumnBlock, *changes: dict[str, object]) -> tuple[int, int]:
     data, positions = records(*changes)
     return block.gather(data, positions, 0, len(positions), NOTES)
 
 
-def block_of(rows: int, schema: pa.Schema = SCHEMA) -> Block:
-    return Block(Layout(Envelope(schema), rows, Rates({"body": 100})))
+def block_of(rows: int, schema: pa.Schema = SCHEMA) -> ColumnBlock:
+    return ColumnBlock(Layout(Envelope(schema), rows, Rates({"body": 100})))
 
 
 def test_rows_are_those_of_the_slow_way() -> None:

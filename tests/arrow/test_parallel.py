@@ -11,7 +11,7 @@ from flintmq.arrow.scan import batches, scan_arrow
 from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import FlintError, UsageError
 from flintmq.format import record
-from flintmq.store.commitlog.end_of_log import Facts, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
@@ -21,7 +21,7 @@ from tests.support.kernel_records import COUNTING, records
 Outcome = tuple[list[dict[str, Any]], str, Report]
 
 
-def outcome(path: Path, threads: int, facts: Facts | None = None, **options: Any) -> Outcome:
+def outcome(path: Path, threads: int, facts: StopFacts | None = None, **options: Any) -> Outcome:
     """(rows up to an error, the error, what was reported)."""
     log = LogFiles.discover([str(path / "commitlog")])
     report = Report()
@@ -122,9 +122,9 @@ def test_store_time_that_steps_back(tmp_path: Path, step: int) -> None:
     changes = [{"store_timestamp": 1000 + n - (500 if n >= step else 0), "body": b"x" * 100} for n in range(40)]
     store = store_of(tmp_path / "s", *changes)
     for segment_bytes in (1, 300, 3000):
-        rows, _, report = assert_same(store, segment_bytes, facts=Facts(clean=True))
+        rows, _, report = assert_same(store, segment_bytes, facts=StopFacts(clean=True))
         assert len(rows) == 40 and report.note_counts["time_step"] == 1
-        rows, _, report = assert_same(store, segment_bytes, facts=Facts(clean=True, physic_time=10_000))
+        rows, _, report = assert_same(store, segment_bytes, facts=StopFacts(clean=True, physic_time=10_000))
         assert len(rows) == step and report.note_counts["stale_tail"] == 1
 
 
@@ -149,7 +149,7 @@ def test_a_body_that_cannot_be_decompressed_is_met_in_order(tmp_path: Path) -> N
 
 def test_a_reader_that_is_given_up(golden: Any) -> None:
     log = LogFiles.discover([str(golden("basic").path / "commitlog")])
-    source = batches(log, 0, None, schema=SCHEMA, facts=Facts(), threads=3, segment_bytes=1000, max_rows=5)
+    source = batches(log, 0, None, schema=SCHEMA, facts=StopFacts(), threads=3, segment_bytes=1000, max_rows=5)
     assert next(source).num_rows == 5
     source.close()
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from flintmq.arrow.remote_file import AHEAD, BLOCK, BLOCKS_KEPT, CHUNK, FIRST_CHUNK, Ahead, RemoteFile
+from flintmq.arrow.remote_file import AHEAD, BLOCK, BLOCKS_KEPT, CHUNK, FIRST_CHUNK, ReadAhead, RemoteFile
 from flintmq.errors import StoreAccessError
 
 SIZE = 3 * CHUNK + 12_345
@@ -66,7 +66,7 @@ def walk(ahead, begin, end, step):
 @pytest.mark.parametrize("begin, end", [(0, SIZE), (1000, CHUNK + 5000), (CHUNK, 2 * CHUNK), (SIZE - 10, SIZE)])
 def test_in_order(pool, sure, begin, end):
     client = Client()
-    ahead = Ahead(RemoteFile(client, URL, "k"), pool, begin, end, sure=sure)
+    ahead = ReadAhead(RemoteFile(client, URL, "k"), pool, begin, end, sure=sure)
     assert walk(ahead, begin, end, 1 << 20) == DATA[begin:end]
     asked = sorted(client.asked)
     assert asked[0][0] == begin and sum(count for _, count in asked) == end - begin  # each byte once
@@ -77,7 +77,7 @@ def test_in_order(pool, sure, begin, end):
 
 def test_no_more_is_fetched_than_ahead(pool):
     client = Client()
-    ahead = Ahead(RemoteFile(client, URL, "k"), pool, 0, SIZE, sure=False)
+    ahead = ReadAhead(RemoteFile(client, URL, "k"), pool, 0, SIZE, sure=False)
     ahead.read_into(memoryview(bytearray(10)), 0)
     time.sleep(0.05)
     assert sorted(client.asked) == [
@@ -89,7 +89,7 @@ def test_no_more_is_fetched_than_ahead(pool):
 
 
 def test_what_is_not_in_the_range_is_left_to_others(pool):
-    ahead = Ahead(RemoteFile(Client(), URL, "k"), pool, 1000, 2000, sure=True)
+    ahead = ReadAhead(RemoteFile(Client(), URL, "k"), pool, 1000, 2000, sure=True)
     buffer = memoryview(bytearray(500))
     assert ahead.read_into(buffer, 0) == 0
     assert ahead.read_into(buffer, 1800) == 200 and buffer[:200] == DATA[1800:2000]
@@ -117,7 +117,7 @@ def test_errors_name_url_and_offset(pool):
     client.error = OSError("AWS Error ACCESS_DENIED during GetObject operation")
     with pytest.raises(StoreAccessError, match=f"^{URL}, offset 65536: AWS Error ACCESS_DENIED .*; check s3.endpoint"):
         file.read(70_000, 5)
-    ahead = Ahead(file, pool, 0, SIZE, sure=True)
+    ahead = ReadAhead(file, pool, 0, SIZE, sure=True)
     with pytest.raises(StoreAccessError, match=f"{URL}, offset 0: "):
         ahead.read_into(memoryview(bytearray(5)), 0)
     with pytest.raises(StoreAccessError, match=f"^{URL}: AWS Error"):

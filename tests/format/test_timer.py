@@ -19,7 +19,7 @@ UNIT = (
     timer.LogUnit(52, -1, 3, 1700000000000, 5000, 0x1000, 111, -2),
     "00000034 ffffffffffffffff 00000003 0000018bcfe56800 00001388 0000000000001000 0000006f fffffffe 0000000000000000",
 )
-END = (timer.LogEnd(20), "00000014 0000000000000000 cbd43194")
+END = (timer.TimerLogEnd(20), "00000014 0000000000000000 cbd43194")
 
 
 def test_hand_written_bytes() -> None:
@@ -66,7 +66,7 @@ def test_what_is_a_unit_and_what_a_file_end() -> None:
     for bits in ("00000010", "80000000", "ffffffff"):
         with pytest.raises(FormatError, match="position 0: neither .*: size 52$"):
             timer.decode_log(unit[:12] + bytes.fromhex(bits) + unit[16:])
-    assert timer.decode_log(bytes.fromhex("00000010") + end[4:]) == timer.LogEnd(16)
+    assert timer.decode_log(bytes.fromhex("00000010") + end[4:]) == timer.TimerLogEnd(16)
     with pytest.raises(FormatError, match="neither .*: size 15$"):
         timer.decode_log(bytes.fromhex("0000000f") + end[4:])
 
@@ -108,7 +108,7 @@ def golden_units(store: Golden) -> dict[int, timer.LogUnit]:
     return units
 
 
-def _decode(data: bytes, at: int) -> timer.LogUnit | timer.LogEnd | None:
+def _decode(data: bytes, at: int) -> timer.LogUnit | timer.TimerLogEnd | None:
     try:
         return timer.decode_log(data, at)
     except FormatError:

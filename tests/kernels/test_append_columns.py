@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.format import record
 from flintmq.kernels import append_columns as kernel
-from flintmq.kernels.fast_append import Appender, Place, Target
+from flintmq.kernels.fast_append import Appender, AppendTarget, QueueCounter
 
 if not kernel.COMPILED:
     pytest.skip("this kernel runs compiled only", allow_module_level=True)
@@ -84,10 +84,10 @@ def test_what_is_found_wrong_is_told_with_its_row():
 
 def test_it_writes_only_into_the_window_and_moves_nothing_else():
     buffer = bytearray(b"\xee" * 4096)
-    file = Target()
+    file = AppendTarget()
     file.size, file.start, file.wrote, file.reserved = 4096, 8192, 0, 150
     appender = Appender("ok", HOSTS, 1 << 20, False, 8192, 0)
-    one, places = columns(), {0: Place(7)}
+    one, places = columns(), {0: QueueCounter(7)}
     with pytest.raises(ValueError, match="unchecked"):
         one.put(appender, file, 0, 5, 1 << 20, places, array("q", [0]))
     one.check(10, 4096, False, bytearray(kernel.QUEUES))
@@ -114,7 +114,7 @@ def test_offsets_and_numbers_are_copied(wide: bool):
     offsets[0] = offsets[1] = offsets[2] = 2**31 - 1
     queue_ids[0] = queue_ids[1] = times[0] = times[1] = -7
     valid[0] = 0
-    records = written(one, {1: Place(0)})
+    records = written(one, {1: QueueCounter(0)})
     assert [(r.body, r.queue_id, r.queue_offset, r.born_timestamp, r.properties) for r in records] == [
         (b"1", 1, 0, 5, b"TAGS\1a\2"), (b"2", 1, 1, 6, b"TAGS\1b\2"),
     ]  # fmt: skip
@@ -141,7 +141,7 @@ def test_a_text_that_changes_behind_the_check_spoils_its_row_alone(column: str, 
     def changed() -> None:
         data[column][5 : 5 + len(text)] = text
 
-    records = written(one, {0: Place(0)}, changed)
+    records = written(one, {0: QueueCounter(0)}, changed)
     assert one.changed == what
     assert len(records) == (2 if what == kernel.GOOD else 1)
     assert records[0].properties == b"first\1first\2KEYS\1first\2TAGS\1first\2" and records[0].body == b"first"
@@ -166,7 +166,7 @@ def test_rows_without_a_unique_key_get_one_each_by_its_place():
         bodies=texts(*b"1 2 3 4".split()), **maps_of(*rows), keys=texts(b"", b"k", b"", b""),
         unique_prefix=PREFIX, unique_first=0xABCDEF,
     )  # fmt: skip
-    assert [r.properties for r in written(one, {0: Place(0)})] == [
+    assert [r.properties for r in written(one, {0: QueueCounter(0)})] == [
         b"a\1b\2" + KEY % 0xABCDEF, b"UNIQ_KEY\1\2c\1d\2KEYS\1k\2", KEY % 0xABCDF1,
         b"UNIQ_KEY2\1\2uniq_key\1\2UNIQ_KE\1\2" + KEY % 0xABCDF2,
     ]  # fmt: skip
@@ -211,13 +211,13 @@ def test_a_unique_key_that_comes_or_goes_behind_the_check(lost: bool, room: str)
         names=kernel.Texts(memoryview(names), array("i", [0, 8]).tobytes(), b"", False, 0, 1), unique_prefix=PREFIX,
     )  # fmt: skip
     size = 4096 if room != "properties" else 40_000
-    buffer, file = bytearray(size), Target()
+    buffer, file = bytearray(size), AppendTarget()
     file.size = file.reserved = size
     file.start = file.wrote = 0
     file.attach(memoryview(buffer))
     assert one.check(4096, size, False, bytearray(kernel.QUEUES)) == (1, kernel.GOOD)
     names[:] = after
-    put = one.put(Appender("ok", HOSTS, 4096, False, 0, 0), file, 0, 5, 1 << 20, {0: Place(0)}, array("q", [0]))
+    put = one.put(Appender("ok", HOSTS, 4096, False, 0, 0), file, 0, 5, 1 << 20, {0: QueueCounter(0)}, array("q", [0]))
     file.detach()
     if lost and room == "properties":
         assert (put, one.changed, file.wrote) == (0, kernel.LONG, 0)
@@ -230,7 +230,7 @@ def test_a_unique_key_that_comes_or_goes_behind_the_check(lost: bool, room: str)
 
 def test_units_of_rows_that_got_a_key_are_not_had_where_the_key_is_wanted():
     one = columns(tags=texts(b"t", b""), unique_prefix=PREFIX)
-    first, second = written(one, {0: Place(0)})
+    first, second = written(one, {0: QueueCounter(0)})
     units = array("i", [0, 0]), array("q", [0, 0]), array("q", [0, 0]), bytearray(40)
     assert one.units(0, 2, 0, 5, array("i", [3]), array("q", [7]), *units) == -1
     assert one.units(0, 2, 0, 5, array("i", [3]), array("q", [7]), *units, False) == first.size
@@ -242,11 +242,11 @@ def test_what_was_let_go_is_put_no_more_and_still_makes_units():
     data = bytearray(b"tag")
     tags = kernel.Texts(memoryview(data), array("i", [0, 3]).tobytes(), b"", False, 0, 1)
     one = columns(bodies=texts(b"1"), tags=tags)
-    assert len(written(one, {0: Place(0)})) == 1
+    assert len(written(one, {0: QueueCounter(0)})) == 1
     one.let_go()
     data.clear()  # it is exported no more
     with pytest.raises(ValueError, match="unchecked"):
-        written(one, {0: Place(0)}, check=False)
+        written(one, {0: QueueCounter(0)}, check=False)
     units = array("i", [0]), array("q", [0]), array("q", [0]), bytearray(20)
     assert one.units(0, 1, 0, 5, array("i", [3]), array("q", [7]), *units) == 0
     assert units[:3] == (array("i", [3]), array("q", [7]), array("q", [5]))
@@ -255,10 +255,10 @@ def test_what_was_let_go_is_put_no_more_and_still_makes_units():
 
 
 def written(
-    one: kernel.Columns, places: dict[int, Place], before: Callable[[], None] = lambda: None, check: bool = True
+    one: kernel.Columns, places: dict[int, QueueCounter], before: Callable[[], None] = lambda: None, check: bool = True
 ) -> list[record.Record]:
     """What `put` writes of columns that are checked before, each record fully checked; `before` is called between."""
-    buffer, file = bytearray(4096), Target()
+    buffer, file = bytearray(4096), AppendTarget()
     file.size = file.reserved = 4096
     file.start = file.wrote = 0
     file.attach(memoryview(buffer))

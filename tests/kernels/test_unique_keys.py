@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flintmq.format.message_id import ClientId, client_id, unique_key
 from flintmq.kernels import append_columns
-from flintmq.kernels.fast_append import Place
+from flintmq.kernels.fast_append import QueueCounter
 from flintmq.kernels.unique_keys import Numbers
 
 PREFIX = b"0A1B2C3D4E5F60718293"
@@ -51,7 +51,7 @@ def test_a_key_that_a_kernel_writes_is_the_one_that_python_says(number: int):
     from tests.kernels.test_append_columns import columns, texts, written
 
     one = columns(bodies=texts(b"1"), unique_prefix=PREFIX, unique_first=number)
-    (record,) = written(one, {0: Place(0)})
+    (record,) = written(one, {0: QueueCounter(0)})
     parts = ClientId(bytes([10, 27, 44, 61]), 0x4E5F, 0x60718293, number >> 16, number & 0xFFFF)
     assert record.properties == b"UNIQ_KEY\1" + client_id(parts).encode() + b"\2"
     assert unique_key(PREFIX, number) == client_id(parts)

@@ -8,16 +8,16 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.lake.checkpoint import Checkpoint
-from flintmq.lake.target import Anchor, Manifest
+from flintmq.lake.checkpoint import ExportCheckpoint
+from flintmq.lake.target import ExportAnchor, Manifest
 
 
 def manifest(number):
-    return Manifest(number, 0, 70 * number, 1, [], 1, Anchor(0, 70, 0, 0), {}, 0, 5, {"A/0": number})
+    return Manifest(number, 0, 70 * number, 1, [], 1, ExportAnchor(0, 70, 0, 0), {}, 0, 5, {"A/0": number})
 
 
 def at(folder, table="/lake"):
-    return Checkpoint.at(str(folder), Path(table))
+    return ExportCheckpoint.at(str(folder), Path(table))
 
 
 def test_it_is_kept_and_read_again(tmp_path):
@@ -71,6 +71,6 @@ def test_a_death_between_writing_and_renaming_leaves_no_stranger(tmp_path):
 
 
 def test_without_a_directory_nothing_happens():
-    nothing = Checkpoint.at(None, Path("/lake"))
+    nothing = ExportCheckpoint.at(None, Path("/lake"))
     nothing.check(None)
     nothing.keep(manifest(1))

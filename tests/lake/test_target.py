@@ -7,11 +7,11 @@ import pytest
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake import target as targets
-from flintmq.lake.target import Anchor, Manifest, StagedFile, locked
+from flintmq.lake.target import ExportAnchor, Manifest, StagedFile, locked
 
 
 def manifest(number, *files):
-    anchor = Anchor(physical_offset=900, size=100, store_timestamp=5, body_crc=7)
+    anchor = ExportAnchor(physical_offset=900, size=100, store_timestamp=5, body_crc=7)
     choice = {"topics": None, "decompress": False}
     return Manifest(number, 0, 1000, 10, list(files), 6, anchor, choice, 0, 1_700_000_000)
 

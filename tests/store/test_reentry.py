@@ -29,11 +29,11 @@ from flintmq.store.append.group_commit import Waiters
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.stats import Counters
 from flintmq.store.consumer.consumer import Consumer
-from flintmq.store.consumer.group import Group
+from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.message_store import MessageStore
 from flintmq.store.reentry import lockless, reentered
 from flintmq.store.services.dispatch_service import DispatchService
-from flintmq.store.services.housekeeping import Keeping
+from flintmq.store.services.housekeeping import Housekeeping
 from flintmq.store.view import open_store
 from tests.support.engine import FILE_SIZE, open_small
 
@@ -115,11 +115,11 @@ AMID: dict[str, tuple[Call, Place]] = {
     "stats": (METHODS["stats"], (Counters, "read")),
     "a long poll": (lambda s, c: s.get("none", 0, 0, wait_ms=500), (threading.Condition, "wait")),
     "a wait for dispatch": (METHODS["wait_dispatched"], (DispatchService, "wait")),
-    "a poll": (METHODS["poll"], (Group, "queues_of")),
+    "a poll": (METHODS["poll"], (ConsumerGroup, "queues_of")),
     "an iteration": (METHODS["iterate"], (Consumer, "_hand_out")),
-    "a commit": (METHODS["commit"], (Keeping, "_save")),
+    "a commit": (METHODS["commit"], (Housekeeping, "_save")),
     "a close": (METHODS["close the store"], (DispatchService, "stop")),
-    "a consumer's close": (METHODS["close the consumer"], (Group, "leave")),
+    "a consumer's close": (METHODS["close the consumer"], (ConsumerGroup, "leave")),
 }
 
 FORKS = [  # one for each lock
@@ -329,8 +329,11 @@ def test_a_handler_amid_a_consumer_of_a_view_never_waits_for_ever(
     before = signal.signal(signal.SIGALRM, lambda *_: pytest.fail("it hangs"))
     with open_store(tmp_path / "same") as view, open_store(tmp_path / "other") as another:
         consumers = {"same": view.consumer("g", "A", idle_ms=0), "other": another.consumer("g", "A", idle_ms=0)}
-        monkeypatch.setattr(Group, "queues_of", Group.queues_of)  # taken back at the end
-        hook((Group, "queues_of"), lambda: found.update({n: outcome(_poll, view, c) for n, c in consumers.items()}))
+        monkeypatch.setattr(ConsumerGroup, "queues_of", ConsumerGroup.queues_of)  # taken back at the end
+        hook(
+            (ConsumerGroup, "queues_of"),
+            lambda: found.update({n: outcome(_poll, view, c) for n, c in consumers.items()}),
+        )
         signal.alarm(SECONDS)
         try:
             assert len(consumers["same"].poll()) == 5

@@ -1,7 +1,7 @@
 """Pieces of the log to record batches.
 
 Goal: batches of a size that consumers like, whatever the pieces are: many small records, few that a predicate leaves,
-one that is larger than a piece. Plan: a Block takes rows from piece after piece until it has enough; the kernel does
+one that is larger than a piece. Plan: a ColumnBlock takes rows from piece after piece until it has enough; the kernel does
 the rows, and what it notes as odd (text that is not UTF-8, doubled property names, IPv6 hosts, bodies to decompress) is
 decoded here by the slow and exact way, and put in its place when the batch is made.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.arrow.column_block import Block
+from flintmq.arrow.column_block import ColumnBlock
 from flintmq.arrow.column_layout import MAP_PARTS, Layout, Rates
 from flintmq.arrow.ipc_template import envelope_of
 from flintmq.errors import CorruptStoreError, FormatError
@@ -88,7 +88,7 @@ class Gatherer:
         self.envelope, self.oddities, self.rates = envelope_of(schema), oddities, rates
         self.batch_bytes, self.max_rows = batch_bytes, max_rows
         self.layout: Layout | None = None
-        self.block: Block | None = None
+        self.block: ColumnBlock | None = None
         self.notes = array("q", bytes(8 * kernel.NOTES))
         self.parts: list[pa.RecordBatch] = []  # of a batch that a full section cut in pieces
         self.part_rows = 0
@@ -114,14 +114,14 @@ class Gatherer:
             yield from self._close(self.block, kernel.DONE)
         yield from self._join()
 
-    def _new_block(self, piece: Piece, count: int) -> Block:
+    def _new_block(self, piece: Piece, count: int) -> ColumnBlock:
         """A block with the layout of the one before, unless that has shown to be too small or much too large."""
         if self.layout is None:
             if "body" not in self.rates.of:
                 self.rates.of["body"] = sum(_size_at(piece, i) for i in range(min(count, 64))) / min(count, 64)
             rows = min(self._ideal_rows(), self.max_rows - self.part_rows)
             self.layout = Layout(self.envelope, rows, self.rates, self.oddities.decompress)
-        self.block = Block(self.layout)
+        self.block = ColumnBlock(self.layout)
         return self.block
 
     def _ideal_rows(self) -> int:
@@ -138,7 +138,7 @@ class Gatherer:
             self.rates.need(name, record_bytes, layout.rows)
         self.block = self.layout = None
 
-    def _mend(self, block: Block, piece: Piece, first: int, taken: int, before: int) -> int:
+    def _mend(self, block: ColumnBlock, piece: Piece, first: int, taken: int, before: int) -> int:
         """Decode what the kernel left. Returns how many rows stay: fewer where decompressed bodies fill the block."""
         noted = sorted(
             (self.notes[at], self.notes[at + 1])
@@ -155,7 +155,7 @@ class Gatherer:
                 return int(index) + 1 - first
         return taken
 
-    def _close(self, block: Block, why: int) -> Iterator[pa.RecordBatch]:
+    def _close(self, block: ColumnBlock, why: int) -> Iterator[pa.RecordBatch]:
         block.learn(self.rates, why)
         self.parts.append(block.finish())
         self.part_rows += block.count

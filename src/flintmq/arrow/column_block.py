@@ -14,7 +14,7 @@ from flintmq.arrow.column_layout import MAP_PARTS, NAMED, NUMBERS, Layout, Rates
 from flintmq.kernels import gather as kernel
 
 
-class Block:
+class ColumnBlock:
     """Columns of up to `layout.rows` records being gathered.
 
     Args:

@@ -13,12 +13,12 @@ from flintmq.errors import UsageError
 from flintmq.format.text import java_encode
 from flintmq.message import GetBatchResult
 from flintmq.store.commitlog.report import Report
-from flintmq.store.read.get import Reader
+from flintmq.store.read.get import LiveReader
 from flintmq.store.read.get_batch import PieceReader
 
 
 def get_batch(
-    reader: Reader,
+    reader: LiveReader,
     topic: str,
     queue_id: int,
     offset: int,

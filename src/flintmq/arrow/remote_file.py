@@ -92,7 +92,7 @@ class RemoteFile:
         return found
 
 
-class Ahead:
+class ReadAhead:
     """A range of an object that is read in order: chunks are fetched before they are asked for.
 
     Args:

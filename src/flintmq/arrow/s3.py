@@ -21,7 +21,7 @@ from typing import Any
 
 import pyarrow.fs
 
-from flintmq.arrow.remote_file import AHEAD, Ahead, RemoteFile, failed
+from flintmq.arrow.remote_file import AHEAD, ReadAhead, RemoteFile, failed
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.storage.filesystem import Effects
@@ -90,7 +90,7 @@ class Listing:
 @dataclass(slots=True)
 class _Handle:
     file: RemoteFile
-    ahead: Ahead | None = None
+    ahead: ReadAhead | None = None
 
 
 class ObjectStore(Effects):
@@ -203,7 +203,7 @@ class ObjectStore(Effects):
         handle = self._open[fd]
         if handle.ahead is not None:
             handle.ahead.stop()
-        handle.ahead = Ahead(handle.file, fetchers(), begin, end, sure=sure)
+        handle.ahead = ReadAhead(handle.file, fetchers(), begin, end, sure=sure)
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
         """Fill a buffer; gives the bytes read, fewer only where the object ends.

@@ -18,7 +18,7 @@ from flintmq.arrow.schema import narrow
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.storage.store_url import effects_for
-from flintmq.store.commitlog.end_of_log import Facts, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.report import Report
@@ -159,7 +159,7 @@ def batches(
     end: int | None,
     *,
     schema: pa.Schema,
-    facts: Facts | None = None,
+    facts: StopFacts | None = None,
     predicate: Predicate | None = None,
     decompress: bool = False,
     access: str = "pread",

@@ -27,7 +27,7 @@ from flintmq.format.index import PEER_533
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.store_url import effects_for, is_remote, local_only, outside_store
-from flintmq.store.commitlog.end_of_log import LOST, Facts, read_facts
+from flintmq.store.commitlog.end_of_log import LOST, StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFiles, file_start
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
@@ -183,7 +183,7 @@ class _Whole:
             self._settle()
         return self.done
 
-    def _moved(self, before: Facts, after: Facts) -> bool:
+    def _moved(self, before: StopFacts, after: StopFacts) -> bool:
         """Whether somebody opened and closed the store in between."""
         return (before.physic_time, before.latest, before.mark) != (after.physic_time, after.latest, after.mark)
 

@@ -366,7 +366,7 @@ class _Inspector:
             yield self._index_file(file, header)
 
     @staticmethod
-    def _index_file(file: reader.IndexFile, header: index.Header) -> IndexSummary:
+    def _index_file(file: reader.IndexFileReader, header: index.Header) -> IndexSummary:
         return IndexSummary(
             os.path.basename(file.path),
             file.size,

@@ -21,13 +21,13 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.storage.store_url import effects_for, local_only, outside_store
 from flintmq.storage.tree import walk_tree
-from flintmq.store.commitlog.end_of_log import Facts, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher, DispatchRules, each_block
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock, each_block
 from flintmq.store.index import reader
 from flintmq.store.index.builder import IndexFileBuilder
 from flintmq.store.index.writer import IndexWriter
@@ -82,7 +82,7 @@ class RebuildPlan:
     root: str
     into: str
     log: LogFiles
-    facts: Facts
+    facts: StopFacts
     rules: DispatchRules
     queue_file: int
     ext_file: int
@@ -228,7 +228,7 @@ def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "prea
         size = sum(file.size for file in plan.log.files)
         last = (-1, 0)
 
-        def blocks() -> Iterator[Block]:
+        def blocks() -> Iterator[UnitBlock]:
             for piece in walk:
                 done.records += piece.count
                 yield from dispatcher.blocks(piece, hold=True)
@@ -236,7 +236,7 @@ def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "prea
                     progress(piece.base + piece.end - plan.log.min_offset, size)
             yield from dispatcher.rest()
 
-        def take(block: Block) -> bool:
+        def take(block: UnitBlock) -> bool:
             nonlocal last
             last = block.last_offset, block.last_time
             builder.take(block, dispatcher)
@@ -265,7 +265,7 @@ class Builder:
             self.index = IndexWriter(directory, plan.slots, plan.items, plan.disk, IndexFileBuilder)
         self.units = self.keys = 0
 
-    def take(self, block: Block, dispatcher: Dispatcher) -> None:
+    def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         """Write one block."""
         for number, first, end in block.queues:
             writer = self._plain(number, dispatcher)

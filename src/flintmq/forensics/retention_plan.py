@@ -23,7 +23,7 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.services.expire_derived import expired_index, expired_units
-from flintmq.store.services.retention_rules import HOUR_MS, Rules, Verdict, may_go
+from flintmq.store.services.retention_rules import HOUR_MS, RetentionRules, RetentionVerdict, may_go
 
 LAST = "stays: the log's last file is never deleted"
 NEEDED = "stays: not yet on disk or dispatched as a whole"
@@ -126,7 +126,7 @@ def explain(
     """
     root = directories.open_root(local_only(path), config, effects)
     lookup = QueueLookup(Snapshot(root, config, None, effects))
-    rules, at = Rules.of(config), effects.now_ms() if at_ms is None else at_ms
+    rules, at = RetentionRules.of(config), effects.now_ms() if at_ms is None else at_ms
     if used is None:
         logs = [place.path for place in directories.log_directories(root, config, effects) if place.writable]
         used = max(min(effects.disk_used(log) for log in logs), effects.disk_used(root))
@@ -155,7 +155,9 @@ def explain(
     )
 
 
-def _fates(snapshot: Snapshot, rules: Rules, verdict: Verdict, at: int, effects: Effects) -> Iterator[FileFate]:
+def _fates(
+    snapshot: Snapshot, rules: RetentionRules, verdict: RetentionVerdict, at: int, effects: Effects
+) -> Iterator[FileFate]:
     """Each file that the log has, as the engine goes through them: one that stays keeps all behind it."""
     end, files = snapshot.end, list(snapshot.log.files)
     files = [file for n, file in enumerate(files) if n == 0 or file.start < end]  # without those made ahead
@@ -173,7 +175,7 @@ def _fates(snapshot: Snapshot, rules: Rules, verdict: Verdict, at: int, effects:
 
 
 def _fate(
-    left: int, file: LogFile, end: int, written: int | None, rules: Rules, verdict: Verdict, at: int
+    left: int, file: LogFile, end: int, written: int | None, rules: RetentionRules, verdict: RetentionVerdict, at: int
 ) -> tuple[int | None, str]:
     """(when, rule) of the first of so many files."""
     if not may_go(left, file.start + file.size, end):

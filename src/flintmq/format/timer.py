@@ -56,7 +56,7 @@ class LogUnit(NamedTuple):
         return self.write_time + self.delay
 
 
-class LogEnd(NamedTuple):
+class TimerLogEnd(NamedTuple):
     """Closes a timer log file in which no further unit fits."""
 
     size: Annotated[int, Int("i32", "bytes up to the end of the file, this field included")]
@@ -78,7 +78,7 @@ class TimerCheck(NamedTuple):
 
 WHEEL_SLOT: Final = Layout("Timer wheel slot", WheelSlot)
 LOG_UNIT: Final = Layout("Timer log unit", LogUnit)
-LOG_END: Final = Layout("Timer log end", LogEnd)
+LOG_END: Final = Layout("Timer log end", TimerLogEnd)
 TIMER_CHECK: Final = Layout("Timer check", TimerCheck)
 WHEEL_SIZE: Final = WHEEL_SLOTS * WHEEL_SLOT.size
 TIMER_CHECK_SIZE: Final = 4096
@@ -90,7 +90,7 @@ def slot_position(time_ms: int, precision_ms: int = 1000) -> int:
     return time_ms // precision_ms % WHEEL_SLOTS * WHEEL_SLOT.size
 
 
-def decode_log(buf: Buffer, at: int = 0, limit: int | None = None) -> LogUnit | LogEnd:
+def decode_log(buf: Buffer, at: int = 0, limit: int | None = None) -> LogUnit | TimerLogEnd:
     """The unit or file end at buf[at] of a timer log file.
 
     Raises:

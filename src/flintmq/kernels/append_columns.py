@@ -14,7 +14,7 @@ from array import array
 import cython
 
 if not cython.compiled:  # nothing here runs uncompiled
-    from flintmq.kernels.fast_append import Appender, Place, Target, _is_unique_key, _special
+    from flintmq.kernels.fast_append import Appender, AppendTarget, QueueCounter, _is_unique_key, _special
 
     all_ascii = any_below = copy_bytes = hash_text = put_blank_record = put_record = put_unique_key = None
     put_unit = record_size = u32be = None
@@ -380,7 +380,7 @@ class Columns:
     def put(
         self,
         appender: Appender,
-        file: Target,
+        file: AppendTarget,
         row: cython.longlong,
         store_time: cython.longlong,
         most: cython.longlong,
@@ -430,7 +430,7 @@ class Columns:
         begin: cython.longlong = at
         behind: cython.longlong = at
         rows_end: cython.longlong = at
-        place: Place
+        place: QueueCounter
         for number, place in places.items():
             next_offsets[number] = place.next
         with cython.nogil:

@@ -1,7 +1,7 @@
 from array import array
 from typing import Final
 
-from flintmq.kernels.fast_append import Appender, Place, Target
+from flintmq.kernels.fast_append import Appender, AppendTarget, QueueCounter
 
 COMPILED: Final[bool]
 QUEUES: Final = 65_536
@@ -43,11 +43,11 @@ class Columns:
     def put(
         self,
         appender: Appender,
-        file: Target,
+        file: AppendTarget,
         row: int,
         store_time: int,
         most: int,
-        places: dict[int, Place],
+        places: dict[int, QueueCounter],
         next_offsets: array[int],
     ) -> int: ...
     def let_go(self) -> None: ...

@@ -31,23 +31,23 @@ cdef inline const uint8_t *utf8(PyObject *text, long long *size):
     size[0] = count
     return <const uint8_t *>p
 
-cdef class Target:
+cdef class AppendTarget:
     cdef public int64_t start, size, wrote, reserved
     cdef uint8_t *_p
 
-cdef class Place:
+cdef class QueueCounter:
     cdef public int64_t next
 
 cdef class Topic:
     cdef readonly bytes raw
     cdef readonly dict places
     cdef list _near
-    cdef Place _place(self, int64_t queue_id)
+    cdef QueueCounter _place(self, int64_t queue_id)
 
 cdef class Appender:
     cdef public int64_t end, last_time
     cdef readonly dict topics
-    cdef public Target target
+    cdef public AppendTarget target
     cdef public bint held, refusing, closed
     cdef public object begun
     cdef public Numbers keys
@@ -66,13 +66,13 @@ cdef class Appender:
     cdef int64_t _encode(self, Message m, int64_t now) noexcept
     cdef int64_t _pair(self, int64_t n, const uint8_t *name, int64_t name_size, PyObject *value) noexcept
 
-cdef class Follower:
+cdef class PutListener:
     cdef public bint needs_wake
 
 cdef class Putter:
     cdef public Appender quick
     cdef public bint waits
-    cdef public Follower follower
+    cdef public PutListener follower
 
 cdef bint _special(uint32_t word) noexcept nogil
 cdef bint _is_unique_key(const uint8_t *p, int64_t at) noexcept nogil

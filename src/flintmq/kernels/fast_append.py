@@ -6,7 +6,7 @@ While it runs nobody else does, so the GIL is its lock: it runs no code of Pytho
 record stands and its end is published. What is not plain it leaves to store/append/commit_log.py: it answers None and
 has touched nothing. Not compiled, that is always its answer.
 
-The state of the append side (`Appender`, `Place`, `Target`) lives here, once; the slow way works on the same objects.
+The state of the append side (`Appender`, `QueueCounter`, `AppendTarget`) lives here, once; the slow way works on the same objects.
 """
 
 import cython
@@ -46,7 +46,7 @@ def forked() -> None:
 
 
 @cython.cclass
-class Target:
+class AppendTarget:
     """The part of a mapped file that appends look at; flintmq.storage.mapped_file.MappedFile derives from it."""
 
     def attach(self, buffer: cython.uchar[::1]) -> None:
@@ -64,7 +64,7 @@ class Target:
 
 @cython.final
 @cython.cclass
-class Place:
+class QueueCounter:
     """One queue: the queue offset of its next record."""
 
     def __init__(self, next: cython.longlong) -> None:
@@ -74,7 +74,7 @@ class Place:
 @cython.final
 @cython.cclass
 class Topic:
-    """A topic that was found legal: its bytes, and its queues by queue id. A queue's Place is never replaced."""
+    """A topic that was found legal: its bytes, and its queues by queue id. A queue's QueueCounter is never replaced."""
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.places = raw, {}
@@ -84,7 +84,7 @@ class Topic:
         """A queue's place, or None. Asking a dict for a number costs 30 ns, so the first queues are kept in a list."""
         if not 0 <= queue_id < _NEAR:
             return self.places.get(queue_id)
-        found: Place = self._near[queue_id]
+        found: QueueCounter = self._near[queue_id]
         if found is None:
             found = self._near[queue_id] = self.places.get(queue_id)
         return found
@@ -184,14 +184,14 @@ class Appender:
 
     def _put(self, m, now):
         """Append one message; None if it has to go the slow way. Everything that can fail comes before the record."""
-        file: Target = self.target
+        file: AppendTarget = self.target
         topic: Topic = self._find(m.topic)
         body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
         if file._p == cython.NULL or topic is None or not PyBytes_CheckExact(body) or m.sys_flag & 0x84:
             return None
         if m.delay_level != 0 or m.born_host is not None:
             return None
-        place: Place = topic._place(m.queue_id)
+        place: QueueCounter = topic._place(m.queue_id)
         if place is None:
             return None
         body_size: cython.longlong = PyBytes_GET_SIZE(body)
@@ -323,7 +323,7 @@ class Appender:
 
 
 @cython.cclass
-class Follower:
+class PutListener:
     """Who takes records behind the puts; flintmq.store.services.dispatch_service.DispatchService derives from it.
 
     Attributes:

@@ -8,7 +8,7 @@ MOST_BODY: Final = 65_536
 
 def forked() -> None: ...
 
-class Target:
+class AppendTarget:
     start: int
     size: int
     wrote: int
@@ -16,7 +16,7 @@ class Target:
     def attach(self, buffer: memoryview) -> None: ...
     def detach(self) -> None: ...
 
-class Place:
+class QueueCounter:
     next: int
     def __init__(self, next: int) -> None: ...
 
@@ -24,13 +24,13 @@ class Topic:
     @property
     def raw(self) -> bytes: ...
     @property
-    def places(self) -> dict[int, Place]: ...
+    def places(self) -> dict[int, QueueCounter]: ...
     def __init__(self, raw: bytes) -> None: ...
 
 class Appender:
     end: int
     last_time: int
-    target: Target | None
+    target: AppendTarget | None
     held: bool
     refusing: bool
     closed: bool
@@ -52,14 +52,14 @@ class Appender:
     def put(self, message: Message) -> PutResult | None: ...
     def put_list(self, messages: list[Message], at: int, results: list[PutResult]) -> int: ...
 
-class Follower:
+class PutListener:
     needs_wake: bool
     def wake(self) -> None: ...
 
 class Putter:
     quick: Appender | None
     waits: bool
-    follower: Follower
+    follower: PutListener
     def put(self, message: Message) -> PutResult: ...
     def _put_slowly(self, message: Message) -> PutResult: ...
     def _wait_flushed(self, result: PutResult) -> PutResult: ...

@@ -24,7 +24,7 @@ FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Checkpoint:
+class ExportCheckpoint:
     """The directory of a copy; without one it does nothing.
 
     Attributes:
@@ -36,7 +36,7 @@ class Checkpoint:
     table: Path
 
     @classmethod
-    def at(cls, path: str | None, table: Path) -> Checkpoint:
+    def at(cls, path: str | None, table: Path) -> ExportCheckpoint:
         """The copy in this directory, which is made if it is not there.
 
         Raises:

@@ -17,7 +17,7 @@ from flintmq.lake.options import ReadOptions
 from flintmq.lake.parquet import PARTITIONS
 from flintmq.lake.scan import Plan, scan_range
 from flintmq.lake.splits import LogRange
-from flintmq.lake.target import NAMES, Anchor, Manifest, StagedFile, Target, now
+from flintmq.lake.target import NAMES, ExportAnchor, Manifest, StagedFile, Target, now
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
@@ -157,7 +157,7 @@ def is_same_log(log: LogFiles, last: Manifest) -> bool:
     found = record_at(log, anchor.physical_offset)
     if found is None:
         return False
-    return anchor == Anchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
+    return anchor == ExportAnchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
 
 
 def export_range(plan: Plan, tasks: str, files: FileOptions, part: LogRange) -> dict[str, Any]:
@@ -229,7 +229,7 @@ def publish(
         rows=done.rows,
         files=[file.place for file in moves],
         bytes=done.bytes,
-        anchor=Anchor(*anchor),
+        anchor=ExportAnchor(*anchor),
         choice=choice,
         lost_bytes=done.lost_bytes,
         made=now(),

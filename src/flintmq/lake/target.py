@@ -48,7 +48,7 @@ _EXPORT = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Anchor:
+class ExportAnchor:
     """One exported record by which a later run sees that it has the same log before it.
 
     Attributes:
@@ -85,7 +85,7 @@ class Manifest:
     rows: int
     files: list[str]
     bytes: int
-    anchor: Anchor
+    anchor: ExportAnchor
     choice: dict[str, Any]
     lost_bytes: int
     made: int
@@ -106,7 +106,7 @@ class Manifest:
         value = json.loads(text)
         if value.pop("format") != FORMAT:
             raise ValueError("written by another version of FlintMQ")
-        return cls(**{**value, "anchor": Anchor(**value["anchor"])})
+        return cls(**{**value, "anchor": ExportAnchor(**value["anchor"])})
 
 
 class StagedFile(NamedTuple):

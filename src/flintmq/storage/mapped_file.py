@@ -12,7 +12,7 @@ import os
 import threading
 from collections.abc import Callable
 
-from flintmq.kernels.fast_append import Target
+from flintmq.kernels.fast_append import AppendTarget
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.transient_pool import PoolBuffer
 
@@ -20,7 +20,7 @@ WINDOW = 64 << 20  # bytes of log that are allocated at once
 ASK = 1 << 20  # a writer asks again after so many bytes, which tells where it is
 
 
-class MappedFile(Target):
+class MappedFile(AppendTarget):
     """A file of full size, open and mapped for writing.
 
     Attributes:

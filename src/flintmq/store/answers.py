@@ -14,10 +14,10 @@ from flintmq.store import arguments
 from flintmq.store.append.disk_failure import Poison
 from flintmq.store.append.stats import Counters
 from flintmq.store.consumer.consumer import Consumer, new_consumer
-from flintmq.store.consumer.group import Group
+from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.consumer.source import StoreSource
-from flintmq.store.read.get import Reader
-from flintmq.store.services.housekeeping import Keeping
+from flintmq.store.read.get import LiveReader
+from flintmq.store.services.housekeeping import Housekeeping
 from flintmq.store.view import StoreView, open_store
 
 
@@ -27,11 +27,11 @@ class Answers:
     root: str
     config: StoreConfig
     effects: Effects
-    _reader: Reader
+    _reader: LiveReader
     _counters: Counters
-    _keeping: Keeping
+    _keeping: Housekeeping
     _poison: Poison
-    _groups: dict[tuple[str, str], Group]
+    _groups: dict[tuple[str, str], ConsumerGroup]
 
     def _check_open(self) -> None:
         """Raise UsageError if the store is closed."""

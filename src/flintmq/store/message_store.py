@@ -42,7 +42,7 @@ from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
-from flintmq.store.consumer.group import Group
+from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.index_service import KeyIndex
@@ -50,14 +50,14 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.layout.store_config import batch_topics, given_config, with_queue_size
 from flintmq.store.put_store import PutStore
-from flintmq.store.read.get import Reader
+from flintmq.store.read.get import LiveReader
 from flintmq.store.recovery.lost_log import lost_directory
 from flintmq.store.recovery.recover import recover, without_empty_last
 from flintmq.store.reentry import in_handler, reentered, refuse_handler
 from flintmq.store.services.consumer_offsets import bring_back
 from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.expire_derived import Expiry
-from flintmq.store.services.housekeeping import Keeping, KeptStore
+from flintmq.store.services.housekeeping import Housekeeping, KeptStore
 from flintmq.store.services.retention import Retention
 
 if TYPE_CHECKING:
@@ -228,8 +228,8 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         self.follower = self._flush if self._flush.sync else self._commits or self._dispatch
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
         self.quick = None if slow else self._log.appender
-        self._groups: dict[tuple[str, str], Group] = {}
-        self._reader = Reader(self._files, self._queues, self.config, self._check_open)
+        self._groups: dict[tuple[str, str], ConsumerGroup] = {}
+        self._reader = LiveReader(self._files, self._queues, self.config, self._check_open)
         self._retention = Retention(
             self._files,
             self._log.lock,
@@ -241,7 +241,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             effects,
             self._log.refuse,
         )
-        self._keeping = Keeping(
+        self._keeping = Housekeeping(
             self.root,
             self.config,
             peer,

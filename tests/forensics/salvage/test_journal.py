@@ -8,7 +8,7 @@ import pytest
 
 from flintmq.errors import UsageError
 from flintmq.forensics.salvage import journal as journals
-from flintmq.forensics.salvage.journal import Journal
+from flintmq.forensics.salvage.journal import SalvageJournal
 from flintmq.storage.filesystem import REAL
 from tests.support.faults import Faulty
 
@@ -31,7 +31,7 @@ def store(root: Path) -> Path:
     return root
 
 
-def planned(root: Path, effects: Faulty) -> Journal:
+def planned(root: Path, effects: Faulty) -> SalvageJournal:
     """One change of each kind."""
     journal = journals.begin(str(root), effects)
     journal.keep("before/w", b"345")
@@ -64,12 +64,12 @@ def test_forward_and_back(tmp_path: Path) -> None:
     for _ in range(2):
         journal.apply()
         assert tree(root) == AFTER
-    [found] = Journal.all(str(root), REAL)
+    [found] = SalvageJournal.all(str(root), REAL)
     assert (found.state, found.changes) == (journals.DONE, journal.changes)
     for _ in range(2):
         found.undo()
         assert tree(root) == before
-    assert Journal.all(str(root), REAL)[0].state == journals.UNDONE
+    assert SalvageJournal.all(str(root), REAL)[0].state == journals.UNDONE
 
 
 def test_a_kill_at_every_call(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def _killed(folder: Path, at: int) -> int:
         undoing = True
         journal.undo()
     except Killed:
-        found = Journal.all(str(root), REAL)
+        found = SalvageJournal.all(str(root), REAL)
         if not found:
             assert tree(root) == before
         elif at % 2 and not undoing:
@@ -132,6 +132,6 @@ def test_names_and_leftovers(tmp_path: Path) -> None:
     assert journals.begin(str(root), REAL).folder.endswith("salvage-0002.new")
     (root / "quarantine" / "salvage-0001" / "journal.json").write_text("{")
     with pytest.raises(UsageError, match="cannot be read"):
-        Journal.all(str(root), REAL)
+        SalvageJournal.all(str(root), REAL)
     journals.drop(journals.begin(str(tmp_path / "other"), REAL))
     assert list((tmp_path / "other").iterdir()) == []

@@ -23,18 +23,18 @@ from typing import Any
 from flintmq.format import config_json
 from flintmq.store.message_store import MessageStore
 from tests.robustness.crash import lives
-from tests.robustness.crash.lives import KEYS, Ledger, Life, live
+from tests.robustness.crash.lives import KEYS, Life, PutLedger, live
 
 TOPICS = ("T0", "T1", "T2")  # of lives.made
 GROUP = "G"
 Place = tuple[str, int, int]
 
 
-def consume(root: Path, ledger: Ledger, life: Life) -> None:
+def consume(root: Path, ledger: PutLedger, life: Life) -> None:
     """Put from one thread, consume and commit in another, two consumers a topic, until somebody kills the process."""
     store = lives._open(root, life)
     threading.Thread(target=lives.puts, args=(store, ledger, life, 0, itertools.count()), daemon=True).start()
-    told, chance = Ledger(root.parent / "consumed"), random.Random(life.seed)
+    told, chance = PutLedger(root.parent / "consumed"), random.Random(life.seed)
     consumers = [store.consumer(GROUP, topic) for topic in TOPICS for _ in range(2)]
     while True:
         at = chance.randrange(len(consumers))

@@ -33,7 +33,7 @@ from typing import Any
 
 from flintmq.store.message_store import MessageStore
 from tests.robustness.crash.disks import DROP_JOURNAL, FLUSH_JOURNAL, Disk, pull_plug, tidy, why_not
-from tests.robustness.crash.lives import KEYS, THREADS, Ledger, Life, puts
+from tests.robustness.crash.lives import KEYS, THREADS, Life, PutLedger, puts
 from tests.robustness.crash.verdict import COUNTS, Told, discount, judge, read_ledger, there
 from tests.robustness.torture import report
 from tests.support.faults import Faulty
@@ -109,7 +109,7 @@ def live(disk: Disk, ledger: Path, cut: Cut) -> tuple[dict[str, int], set[str]]:
     child = os.fork()
     if child == 0:
         try:
-            _child(disk.mounted, Ledger(ledger), cut, Plug(disk.mounted, cut, moment))
+            _child(disk.mounted, PutLedger(ledger), cut, Plug(disk.mounted, cut, moment))
         except BaseException:
             complaints.write_text(traceback.format_exc())
         finally:
@@ -136,7 +136,7 @@ def live(disk: Disk, ledger: Path, cut: Cut) -> tuple[dict[str, int], set[str]]:
     }, late
 
 
-def _child(mounted: Path, ledger: Ledger, cut: Cut, plug: Plug) -> None:
+def _child(mounted: Path, ledger: PutLedger, cut: Cut, plug: Plug) -> None:
     """Open, put, close and begin again, until killed."""
     faulthandler.disable()  # a SIGBUS is one of the ways to die here
     life, chance = cut.life, random.Random(cut.life.seed)

@@ -23,7 +23,7 @@ from flintmq.format.index import PEER_533
 from flintmq.message import Message, Outcome
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.contract import SMALL as KEYS
-from flintmq.testing.sim.contract import Ledger, digest_of
+from flintmq.testing.sim.contract import PutLedger, digest_of
 from tests.support.faults import Faulty
 
 FILE_SIZE = KEYS["mappedFileSizeCommitLog"]
@@ -77,7 +77,7 @@ def live(root: Path, ledger_path: Path, life: Life, child_of: Callable[..., None
     child = os.fork()
     if child == 0:
         try:
-            (child_of or _child)(root, Ledger(ledger_path), life)
+            (child_of or _child)(root, PutLedger(ledger_path), life)
         except BaseException:
             complaints.write_text(traceback.format_exc())
         finally:
@@ -124,7 +124,7 @@ class Dying(Faulty):
                 os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _child(root: Path, ledger: Ledger, life: Life) -> None:
+def _child(root: Path, ledger: PutLedger, life: Life) -> None:
     """Put until somebody kills the process."""
     if life.interrupts:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -155,7 +155,7 @@ def _open(root: Path, life: Life) -> MessageStore:
     return MessageStore(root, config=keys, effects=effects, peer=life.peer, unique_keys=False)
 
 
-def puts(store: MessageStore, ledger: Ledger, life: Life, thread: int, numbers: Iterator[int]) -> Outcome | None:
+def puts(store: MessageStore, ledger: PutLedger, life: Life, thread: int, numbers: Iterator[int]) -> Outcome | None:
     """Put one message a number, with a line of the ledger before and after it; the last one's outcome."""
     chance = random.Random(life.seed * 10 + thread)
     result = None

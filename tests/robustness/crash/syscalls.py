@@ -41,7 +41,7 @@ from flintmq.errors import FlintError
 from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.contract import SMALL as KEYS
-from flintmq.testing.sim.contract import Ledger, Told
+from flintmq.testing.sim.contract import PutLedger, Told
 from tests.robustness.crash.call_cases import (
     ENDS,
     KINDS,
@@ -86,7 +86,7 @@ def is_the_stores(call: Call, ledger: Path) -> bool:
     return call.path.startswith("/") and not call.path.startswith((*_NOT_THE_STORES, str(ledger)))
 
 
-def life(root: Path, ledger: Ledger, kind: tuple[str, bool], number: int, goes_on: bool, tell: int) -> None:
+def life(root: Path, ledger: PutLedger, kind: tuple[str, bool], number: int, goes_on: bool, tell: int) -> None:
     """Open, put, read, close; where it is and what is raised goes to a descriptor that is open."""
     disk, pool = kind
     where, raised = "open", ""
@@ -126,7 +126,12 @@ def base(folder: Path, kind: tuple[str, bool]) -> Path:
         child = os.fork()
         if child == 0:
             life(
-                place / "store", Ledger(place / "ledger"), kind, 0, goes_on=False, tell=os.open(os.devnull, os.O_WRONLY)
+                place / "store",
+                PutLedger(place / "ledger"),
+                kind,
+                0,
+                goes_on=False,
+                tell=os.open(os.devnull, os.O_WRONLY),
             )
         os.waitpid(child, 0)
     return place
@@ -141,7 +146,7 @@ def strike(folder: Path, kind: tuple[str, bool], goes_on: bool, case: Case | Non
     place, end = folder / "case", End(0)
     shutil.rmtree(place, ignore_errors=True)
     shutil.copytree(base(folder, kind), place)
-    ledger = Ledger(place / "ledger")
+    ledger = PutLedger(place / "ledger")
     ours, theirs = socket.socketpair()
     sites = Sites() if case is None else None
     read, tell = os.pipe()

@@ -20,7 +20,7 @@ import pytest
 
 from flintmq.store.message_store import MessageStore
 from tests.robustness.crash.disks import Disk, run, why_not
-from tests.robustness.crash.lives import KEYS, Ledger, Life, puts
+from tests.robustness.crash.lives import KEYS, Life, PutLedger, puts
 from tests.robustness.crash.verdict import judge, read_ledger
 
 PUTS = 20_000  # at most, until it is full
@@ -43,7 +43,7 @@ def fill(
         said: dict[str, Any] = {}
         faulthandler.dump_traceback_later(until_s - 5, file=ledger.with_suffix(".stacks").open("w"))
         try:
-            lines, numbers = Ledger(ledger), iter(range(PUTS))
+            lines, numbers = PutLedger(ledger), iter(range(PUTS))
             keys = {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool, "flushIntervalCommitLog": 20}
             store = MessageStore(root, config=KEYS | keys, unique_keys=False)
             first = "ok"

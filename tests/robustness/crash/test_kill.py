@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.contract import Ledger, check_contract, read_ledger
+from flintmq.testing.sim.contract import PutLedger, check_contract, read_ledger
 from tests.robustness.crash.lives import KEYS, Life, live
 
 
@@ -82,6 +82,6 @@ def test_a_ledger_knows_what_was_sent_and_told(tmp_path: Path):
 def test_a_line_of_the_ledger_that_a_kill_cut_says_nothing(tmp_path: Path):
     path = tmp_path / "ledger"
     path.write_bytes(b'{"sent": "0-0-1"}\n{"told": "0-0-1", "status": "PUT_OK"}\n{"sent": "0-0-2", "dig')
-    Ledger(path).line(sent="1-0-0")
+    PutLedger(path).line(sent="1-0-0")
     sent, told = read_ledger(path)
     assert list(sent) == ["0-0-1", "1-0-0"] and list(told) == ["0-0-1"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from flintmq.format import properties
 from flintmq.testing.sim.contract import Told, check_contract, read_ledger
-from tests.robustness.crash.lives import FILE_SIZE, Ledger
+from tests.robustness.crash.lives import FILE_SIZE, PutLedger
 from tests.support import engine
 
 COUNTS = (
@@ -31,7 +31,7 @@ def discount(ledger: Path, since_ns: int) -> set[str]:
     answers = {
         identity: answer for identity, answer in read_ledger(ledger)[1].items() if answer.get("at", 0) >= since_ns
     }
-    lines = Ledger(ledger)
+    lines = PutLedger(ledger)
     for identity, answer in answers.items():
         outcome = "failed" if answer["outcome"] == "failed" else "unknown"
         lines.line(told=identity, outcome=outcome, committed=None)
@@ -43,7 +43,7 @@ def settle(root: Path, ledger: Path) -> None:
     """Write down as answers what the log says, for every message that was sent."""
     sent, told = read_ledger(ledger)
     log = {properties.parse_bytes(r.properties)["KEYS"]: r for r in engine.records(root, FILE_SIZE)}
-    lines = Ledger(ledger)
+    lines = PutLedger(ledger)
     try:
         for identity in sent:
             before, r = told.get(identity, {}), log.get(identity)

@@ -330,9 +330,9 @@ class Tries:
             0, 0, 0, 0, chance.random() < 0.5,
         )  # fmt: skip
 
-    def _appender(self) -> tuple[fast_append.Appender, fast_append.Target]:
+    def _appender(self) -> tuple[fast_append.Appender, fast_append.AppendTarget]:
         """An appender whose file ends, at some place before its end, where nobody may write further."""
-        chance, file = self.chance, fast_append.Target()
+        chance, file = self.chance, fast_append.AppendTarget()
         file.start, file.size = 0, chance.choice((8, 100, 200, 1500, 4096))
         file.wrote, file.reserved = chance.randrange(file.size + 1), number(chance, file.size)
         file.attach(self.output.last(file.size))
@@ -347,7 +347,7 @@ class Tries:
     def append_message(self) -> None:
         chance, (made, _) = self.chance, self._appender()
         made.topics["T"] = topic = fast_append.Topic(b"T" * chance.choice((1, 127, 128)))
-        topic.places[0] = fast_append.Place(0)
+        topic.places[0] = fast_append.QueueCounter(0)
         words = [
             chance.choice(("", "a", "k" * 300, "k" * 32_700, "\x01", "\udc80", "报警" * 20, "DELAY", "UNIQ_KEY"))
             for _ in range(4)
@@ -380,7 +380,7 @@ class Tries:
         columns_ = columns_kernel.Columns(b"T", texts(240, rows), tags, keys, *maps, ids, array("q"), *unique)
         seen = bytearray(columns_kernel.QUEUES)
         row, what = columns_.check(2000, file.size, chance.random() < 0.5, seen)
-        places = {queue_id: fast_append.Place(0) for queue_id, there in enumerate(seen) if there}
+        places = {queue_id: fast_append.QueueCounter(0) for queue_id, there in enumerate(seen) if there}
         if what == columns_kernel.GOOD:
             first = chance.randrange(rows + 1)
             end = columns_.put(made, file, first, 0, 4096, places, array("q", bytes(8 << 16)))

@@ -23,7 +23,7 @@ from flintmq.message import Message
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.contract import Ledger, digest_of
+from flintmq.testing.sim.contract import PutLedger, digest_of
 
 KEYS: dict[str, Any] = {
     "mappedFileSizeCommitLog": 65_536, "mappedFileSizeConsumeQueue": 2_000, "maxHashSlotNum": 50, "maxIndexNum": 400
@@ -69,7 +69,7 @@ def made(identity: str, chance: random.Random) -> Message:
 
 def writer(root: Path, ledger_path: Path, number: int, seed: int) -> int:
     """Put, read back, clean; until SIGTERM or a kill."""
-    stop, ledger = Stop(), Ledger(ledger_path)
+    stop, ledger = Stop(), PutLedger(ledger_path)
     disk = ("ASYNC_FLUSH", "SYNC_FLUSH", "ASYNC_FLUSH")[number % 3]
     hour = ";".join(map(str, range(24)))
     keys = KEYS | {"flushDiskType": disk, "deleteWhen": hour, "deleteCommitLogFilesInterval": 1}
@@ -98,7 +98,7 @@ def _guarded(failures: list[BaseException], do: Callable[..., None], *words: Any
         failures.append(error)
 
 
-def _puts(store: MessageStore, ledger: Ledger, stop: Stop, life: int, thread: int, seed: int) -> None:
+def _puts(store: MessageStore, ledger: PutLedger, stop: Stop, life: int, thread: int, seed: int) -> None:
     chance = random.Random(f"{seed} {life} {thread}")
     for number in itertools.count():
         if stop:

@@ -17,7 +17,7 @@ from tests.spark.stream.drive import Query, numbers
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.spark.stream import queues, reader
-from flintmq.spark.stream.anchor import Anchor, anchor_in
+from flintmq.spark.stream.anchor import StreamAnchor, anchor_in
 
 
 @pytest.fixture(autouse=True)
@@ -176,7 +176,7 @@ def test_the_record_may_expire(golden, tmp_path):
 
 def test_what_is_no_anchor():
     assert anchor_in({"T/0": 5}) is None
-    assert anchor_in({"@log_offset": 5, "@store_timestamp": 7, "T/0": 5}) == Anchor(5, 7)
+    assert anchor_in({"@log_offset": 5, "@store_timestamp": 7, "T/0": 5}) == StreamAnchor(5, 7)
     for bad in ({"@log_offset": 5}, {"@log_offset": 5, "@store_timestamp": "x"}, {"@store_timestamp": True}):
         with pytest.raises(UsageError, match="begin with a new checkpoint"):
             anchor_in(bad)

@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.lake.offsets import flat
 from flintmq.spark.stream import reader
-from flintmq.spark.stream.anchor import Anchor
+from flintmq.spark.stream.anchor import StreamAnchor
 from flintmq.spark.stream.options import StreamOptions
 from flintmq.spark.stream.reader import StreamReader, _apart
 from flintmq.store.layout.queue_name import QueueName
@@ -286,7 +286,7 @@ def test_offsets_are_written_the_same_whatever_was_written_before():
     chance, names = random.Random(5), [QueueName(topic, queue) for topic in "bac" for queue in (2, 10, 1)]
     writes, offsets = StreamReader(StreamOptions.parse({"path": "unused"}), None), {}
     for number in range(300):
-        anchor = Anchor(number, 7) if chance.random() < 0.5 else None
+        anchor = StreamAnchor(number, 7) if chance.random() < 0.5 else None
         if chance.random() < 0.7:
             offsets = offsets | {
                 name: chance.randrange(9) for name in chance.sample(sorted(offsets), len(offsets) // 3)

@@ -237,7 +237,7 @@ def _halts(store: MessageStore) -> None:
 SERVICES: dict[str, tuple[tuple[Any, str], str, dict[str, Any], Callable[[MessageStore], None]]] = {
     "flush": ((MappedFileQueue, "flush"), "flintmq-flush", {"flushDiskType": "SYNC_FLUSH"}, _flushes),
     "allocation": ((MappedFile, "create"), "flintmq-allocation", {}, _puts),
-    "upkeep": ((message_store.Keeping, "_save"), "flintmq-upkeep", {"flushConsumerOffsetInterval": 20}, _saves),
+    "upkeep": ((message_store.Housekeeping, "_save"), "flintmq-upkeep", {"flushConsumerOffsetInterval": 20}, _saves),
     "housekeeping": ((OpenFiles, "flush"), "flintmq-housekeeping", {}, _marks),
     "dispatch": ((DispatchService, "_read"), "flintmq-dispatch", {}, _halts),
 }

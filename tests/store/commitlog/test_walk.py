@@ -8,14 +8,14 @@ import pytest
 
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format import record
-from flintmq.store.commitlog.end_of_log import Facts, Verdict, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk, find_end
 from tests.compat.stores import Golden
 from tests.support.small_logs import FILE_SIZE, SIZE, full_file, log_of, make
 
-UNCLEAN = Facts(clean=False)
+UNCLEAN = StopFacts(clean=False)
 
 
 def offsets(walk: LogWalk) -> list[int]:
@@ -94,7 +94,7 @@ def broken(data: bytes, at: int) -> bytes:
 
 def test_a_torn_last_record_is_a_tail_and_no_damage(tmp_path: Path) -> None:
     data, every = full_file(0, 1000, 5)
-    for facts in (Facts(), UNCLEAN):
+    for facts in (StopFacts(), UNCLEAN):
         report = Report()
         walk = LogWalk(log_of(tmp_path, broken(data, every[4] + 90)), facts, report=report)
         assert offsets(walk) == every[:4]
@@ -105,7 +105,7 @@ def test_a_torn_last_record_is_a_tail_and_no_damage(tmp_path: Path) -> None:
 def test_a_bad_record_in_the_middle_is_damage(tmp_path: Path) -> None:
     data, every = full_file(0, 1000, 5)
     log = log_of(tmp_path, broken(data, every[2] + 90))
-    for facts in (Facts(), Facts(clean=False, physic_time=5000), UNCLEAN):
+    for facts in (StopFacts(), StopFacts(clean=False, physic_time=5000), UNCLEAN):
         with pytest.raises(CorruptStoreError, match=f"position {every[2]}: body CRC is wrong") as caught:
             offsets(LogWalk(log, facts))
         assert (caught.value.file, caught.value.position) == (log.files[0].path, every[2])
@@ -120,7 +120,7 @@ def test_a_sector_never_written_is_unordered_write_back_after_a_crash(tmp_path: 
     # The record that loses only the last bytes of its properties still counts: no checksum covers them.
     lost = [o for o in every if o + SIZE > 516 and o < 1024]
     log = log_of(tmp_path, hole)
-    for facts, text in ((UNCLEAN, "unordered write-back"), (Facts(), "body|size|magic|offset|lengths")):
+    for facts, text in ((UNCLEAN, "unordered write-back"), (StopFacts(), "body|size|magic|offset|lengths")):
         with pytest.raises(CorruptStoreError, match=text):
             offsets(LogWalk(log, facts))
     report = Report()
@@ -132,7 +132,7 @@ def test_below_the_checkpoint_a_hole_is_damage_even_after_a_crash(tmp_path: Path
     data, _ = full_file(0, 1000, 20)
     log = log_of(tmp_path, data[:512] + bytes(512) + data[1024:])
     with pytest.raises(CorruptStoreError) as caught:
-        offsets(LogWalk(log, Facts(clean=False, physic_time=9000)))
+        offsets(LogWalk(log, StopFacts(clean=False, physic_time=9000)))
     assert "unordered" not in str(caught.value)
 
 
@@ -147,10 +147,10 @@ def test_records_older_than_the_last_good_one_are_a_stale_tail(tmp_path: Path) -
 def test_an_aligned_stale_tail_ends_the_log_if_the_checkpoint_is_not_older(tmp_path: Path) -> None:
     old, every = full_file(0, 1000, 10)
     log = log_of(tmp_path, make(0, 5000) + make(SIZE, 5001) + old[2 * SIZE :])
-    walk = LogWalk(log, Facts(physic_time=5001))
+    walk = LogWalk(log, StopFacts(physic_time=5001))
     assert offsets(walk) == every[:2] and walk.verdict is Verdict.STALE_TAIL
     report = Report()  # the checkpoint knows nothing so young: a clock was set back, and the records count
-    assert offsets(LogWalk(log, Facts(physic_time=5000), report=report)) == every
+    assert offsets(LogWalk(log, StopFacts(physic_time=5000), report=report)) == every
     assert [note.code for note in report.notes] == ["time_step"]
 
 
@@ -158,7 +158,7 @@ def test_a_clock_set_back_for_a_while_drops_nothing(tmp_path: Path) -> None:
     times = [1000, 1001, 500, 501, 2000, 2001, 1500, 3000]
     data = b"".join(make(n * SIZE, time) for n, time in enumerate(times))
     report = Report()
-    walk = LogWalk(log_of(tmp_path, data), Facts(physic_time=3000), report=report)
+    walk = LogWalk(log_of(tmp_path, data), StopFacts(physic_time=3000), report=report)
     assert offsets(walk) == [n * SIZE for n in range(len(times))]
     assert report.note_counts == {"time_step": 2}
 
@@ -166,7 +166,7 @@ def test_a_clock_set_back_for_a_while_drops_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flushed", [3 * SIZE, 3 * SIZE + 1])
 def test_our_own_mark_makes_a_missing_tail_damage(tmp_path: Path, flushed: int) -> None:
     data, every = full_file(0, 1000, 3)
-    facts = Facts(mark=flushed)
+    facts = StopFacts(mark=flushed)
     if flushed == 3 * SIZE:
         assert offsets(LogWalk(log_of(tmp_path, data), facts)) == every
     else:
@@ -254,7 +254,7 @@ def test_a_file_cut_while_it_is_read_ends_the_walk(tmp_path: Path, left: int) ->
     """The file was long enough when it was opened; now it ends inside a record, and always will."""
     data, expected = full_file(0, 1000, 20)
     log = log_of(tmp_path, data)
-    walk = iter(LogWalk(log, Facts(clean=False, live=True), piece_bytes=2 * SIZE))
+    walk = iter(LogWalk(log, StopFacts(clean=False, live=True), piece_bytes=2 * SIZE))
     piece = next(walk)
     path = tmp_path / f"{0:020d}"
     with path.open("r+b") as file:
@@ -267,7 +267,7 @@ def test_store_times_below_zero_in_a_file_that_is_deleted_meanwhile(tmp_path: Pa
     """A step back is looked at by the file's name; where that is gone the walk goes on all the same."""
     data = b"".join(make(SIZE * number, -number) for number in range(6))
     log = log_of(tmp_path, data)
-    walk = iter(LogWalk(log, Facts(physic_time=1 << 40), max_rows=2))
+    walk = iter(LogWalk(log, StopFacts(physic_time=1 << 40), max_rows=2))
     assert next(walk).count == 1
     (tmp_path / f"{0:020d}").unlink()
     assert sum(piece.count for piece in walk) == 5

@@ -16,7 +16,7 @@ from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher, DispatchRules
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
 from flintmq.store.layout.queue_name import PLAIN, Queue
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import open_small
@@ -48,12 +48,12 @@ class Setup:
         self.queues = ConsumeQueues(str(root), CONFIG, self.effects, self.report)
         self.dispatcher = Dispatcher(DispatchRules.of(CONFIG))
 
-    def block(self, *offsets: int) -> Block:
+    def block(self, *offsets: int) -> UnitBlock:
         """Units of these queue offsets, for queue 0 of T."""
         number = self.dispatcher.queues.number(Queue(PLAIN, *PLACE))
         data = b"".join(UNIT.pack(unit(offset)) for offset in offsets)
         count = len(offsets)
-        block = Block.__new__(Block)
+        block = UnitBlock.__new__(UnitBlock)
         values = {
             "queues": [(number, 0, count)],
             "offsets": memoryview(array("q", offsets)),

@@ -14,7 +14,7 @@ from flintmq.format import flintmq_mark, index
 from flintmq.message import Message
 from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import read_facts
-from flintmq.store.index.durable_point import IndexMark, Reached
+from flintmq.store.index.durable_point import DispatchPoint, IndexMark
 from flintmq.store.index.reader import discover
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import damage
@@ -242,16 +242,16 @@ def test_an_index_with_new_items_is_synced_once_for_a_file_of_log(tmp_path: Path
     def header(count: int) -> bytes:
         return index.HEADER.pack(index.Header(1, 2, 3, 4, 5, count))
 
-    mark.settle(Reached(50), 50)
+    mark.settle(DispatchPoint(50), 50)
     assert mark.indexed is None, "there is no index, or none that is complete"
     for position, count, syncs, offset in ((100, 2, 1, 100), (1000, 2, 1, 1000), (2000, 3, 1, 1000), (5095, 3, 1, 1000),
                                            (5096, 3, 2, 5096), (9999, 3, 2, 9999)):  # fmt: skip
-        mark.settle(Reached(position, str(path), header(count)), 1 << 40)
+        mark.settle(DispatchPoint(position, str(path), header(count)), 1 << 40)
         assert (sync_count(effects, path.parent), mark.indexed.offset) == (syncs, offset), position
-    mark.settle(Reached(10_000, str(path), header(4)), 9_999, closing=True)
+    mark.settle(DispatchPoint(10_000, str(path), header(4)), 9_999, closing=True)
     assert mark.indexed == flintmq_mark.Indexed(9_999, 20231114221320555, index.Header(1, 2, 3, 4, 5, 4))
     path.unlink()
-    mark.settle(Reached(90_000, str(path), header(5)), 1 << 40)
+    mark.settle(DispatchPoint(90_000, str(path), header(5)), 1 << 40)
     assert mark.indexed.offset == 9_999, "the file has expired: nothing new can be said"
 
 

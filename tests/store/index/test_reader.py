@@ -5,7 +5,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, CorruptStoreError
 from flintmq.format.index import key_hash
-from flintmq.store.index.reader import IndexFile, covered, discover
+from flintmq.store.index.reader import IndexFileReader, covered, discover
 
 KEYS = ("maxHashSlotNum", "maxIndexNum")
 SLOTS, ITEMS = 4, 16
@@ -127,7 +127,7 @@ def test_an_empty_file_covers_nothing(tmp_path, count):
 
 def test_headers_that_cannot_be(tmp_path):
     assert covered(index_file(tmp_path, {}, [(5, 100, 0, 0)], end=(0, 50))) is None
-    short = IndexFile(str(tmp_path / "short"), 3, StoreConfig())
+    short = IndexFileReader(str(tmp_path / "short"), 3, StoreConfig())
     assert covered(short) is None
     (tmp_path / "short").write_bytes(b"abc")
     assert covered(short) is None

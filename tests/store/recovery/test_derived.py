@@ -13,7 +13,7 @@ from flintmq import Message
 from flintmq.errors import CorruptStoreError
 from flintmq.format import checkpoint, consume_queue, flintmq_mark
 from flintmq.store.commitlog.files import LogFiles
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher, DispatchRules
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
 from flintmq.store.recovery import derived as module
 from tests.support import crashed
 from tests.support.engine import open_small
@@ -82,11 +82,11 @@ class Noted:
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         return self.offsets
 
-    def replay_from(self, block: Block, _: Dispatcher) -> bool:
+    def replay_from(self, block: UnitBlock, _: Dispatcher) -> bool:
         self.refuses -= 1
         return self.refuses >= 0
 
-    def take(self, block: Block, _: Dispatcher) -> None:
+    def take(self, block: UnitBlock, _: Dispatcher) -> None:
         self.taken += [n - 10 for _, first, last in block.queues for n in block.offsets[first:last]]
 
     def bound_again(self, log_begin: int) -> None:

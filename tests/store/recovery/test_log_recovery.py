@@ -11,7 +11,7 @@ import pytest
 from flintmq.errors import CorruptStoreError
 from flintmq.format import record
 from flintmq.format.checkpoint import Checkpoint
-from flintmq.store.commitlog.end_of_log import Facts, Verdict
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import REFUSED
 from flintmq.store.recovery import recover
@@ -20,7 +20,7 @@ from tests.support.faults import Faulty
 from tests.support.small_logs import FILE_SIZE, SIZE, log_of, make
 
 SIZE_2 = 2 * FILE_SIZE
-UNCLEAN = Facts(clean=False)
+UNCLEAN = StopFacts(clean=False)
 PAGE = 4096
 
 
@@ -43,7 +43,9 @@ def some(start: int, *queue_offsets: int, full: int = 0) -> bytes:
     return data + record.encode_blank(full - len(data)) if full else data
 
 
-def recovery_of(files: LogFiles, facts: Facts = UNCLEAN, known: Checkpoint | None = None) -> tuple[LogRecovery, Asked]:
+def recovery_of(
+    files: LogFiles, facts: StopFacts = UNCLEAN, known: Checkpoint | None = None
+) -> tuple[LogRecovery, Asked]:
     """For files of tmp_path/log, with tmp_path as the store."""
     effects = Asked()
     root = str(Path(files.files[0].path).parent.parent)
@@ -65,7 +67,7 @@ def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place
     files = log_of(tmp_path, make(0, 5) + record.encode_blank(FILE_SIZE - SIZE), make(FILE_SIZE, time))
     known = Checkpoint(1000 + MARGIN_MS, 1000 + MARGIN_MS)
     assert begin_of_walk(files, UNCLEAN, known) == (FILE_SIZE if counts else 0)
-    marked = Facts(clean=False, mark=FILE_SIZE)
+    marked = StopFacts(clean=False, mark=FILE_SIZE)
     assert begin_of_dispatch(files, marked, known) == (FILE_SIZE if counts else 0)
 
 
@@ -82,7 +84,9 @@ def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place
 )
 def test_units_are_written_again_from_where_the_mark_says(tmp_path: Path, mark: int, dispatched: int, begin: int):
     files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
-    assert begin_of_dispatch(files, Facts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6)) == begin
+    assert (
+        begin_of_dispatch(files, StopFacts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6)) == begin
+    )
 
 
 @pytest.mark.parametrize(
@@ -101,14 +105,14 @@ def test_after_a_clean_stop_units_are_written_again_but_for_those_that_mark_and_
     tmp_path: Path, mark: int | None, dispatched: int, listed: bool, begin: int
 ):
     files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
-    facts = Facts(True, mark=mark, dispatched=dispatched)
+    facts = StopFacts(True, mark=mark, dispatched=dispatched)
     assert begin_of_dispatch(files, facts, Checkpoint(10**6, 10**6), listed) == begin
 
 
 def test_without_a_mark_nothing_is_known_to_be_dispatched(tmp_path: Path):
     files = two_files(tmp_path, some(FILE_SIZE, 3))
     for mark, dispatched in ((None, 1), (0, 1)):
-        begin = begin_of_dispatch(files, Facts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6))
+        begin = begin_of_dispatch(files, StopFacts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6))
         assert begin == (0 if mark == 0 else FILE_SIZE)
 
 
@@ -133,7 +137,7 @@ def test_the_end_and_what_is_told_of_it(
         Path(files.files[1].path).unlink()
         files = LogFiles.discover([str(tmp_path / "log")])
     begin = FILE_SIZE if clean and second else 0
-    recovery, _ = recovery_of(files, Facts(clean=clean, live=True))
+    recovery, _ = recovery_of(files, StopFacts(clean=clean, live=True))
     assert recovery.facts.live is False, "the lock is ours"
     assert recovery.find_end() == (end, last_time, Verdict.END)
     stop = "clean" if clean else "unclean"
@@ -153,7 +157,7 @@ def test_the_order_of_queues_counts_only_where_flintmq_alone_has_written_and_did
     tmp_path: Path, clean: bool, mark: int | None
 ):
     files = log_of(tmp_path / "log", some(0, 0, 1, 5, 6))
-    recovery, _ = recovery_of(files, Facts(clean=clean, mark=mark))
+    recovery, _ = recovery_of(files, StopFacts(clean=clean, mark=mark))
     assert recovery.find_end() == (4 * SIZE, 1007, Verdict.END)
 
 
@@ -163,7 +167,7 @@ def test_what_lies_before_the_walk_s_begin_is_not_read(tmp_path: Path):
     data = bytearray(path.read_bytes())
     data[SIZE + 90] ^= 1
     path.write_bytes(data)
-    recovery, _ = recovery_of(files, Facts(clean=True))
+    recovery, _ = recovery_of(files, StopFacts(clean=True))
     assert recovery.find_end() == (FILE_SIZE + SIZE, 1004, Verdict.END)
 
 
@@ -183,7 +187,7 @@ WRONG = "queue offset 8 where 4 is the next"
 def test_a_last_record_out_of_order_is_a_torn_tail(
     tmp_path: Path, second: tuple[int, ...], end: int, last_time: int, wrong: str
 ):
-    recovery, _ = recovery_of(two_files(tmp_path, some(FILE_SIZE, *second)), Facts(False, mark=0))
+    recovery, _ = recovery_of(two_files(tmp_path, some(FILE_SIZE, *second)), StopFacts(False, mark=0))
     assert recovery.find_end() == (end, last_time, Verdict.TORN_TAIL)
     assert recovery.decisions == [f"recovery after unclean stop: the log ends at {end} (torn tail: {wrong})"]
 
@@ -197,12 +201,12 @@ def test_the_first_record_of_a_log_has_no_time_before_it(tmp_path: Path):
 
 def test_one_that_others_follow_is_damage_but_after_a_power_cut(tmp_path: Path):
     files, at = two_files(tmp_path, some(FILE_SIZE, 3, 8, 9)), FILE_SIZE + SIZE
-    recovery, _ = recovery_of(files, Facts(False, mark=0))
+    recovery, _ = recovery_of(files, StopFacts(False, mark=0))
     with pytest.raises(CorruptStoreError) as caught:
         recovery.find_end()
     assert (caught.value.file, caught.value.position) == (files.files[1].path, SIZE)
     assert str(caught.value).endswith(f": {WRONG}; records go on at offset {at + SIZE}; {REFUSED}")
-    recovery, _ = recovery_of(files, Facts(False, mark=0, power_cut=True))
+    recovery, _ = recovery_of(files, StopFacts(False, mark=0, power_cut=True))
     assert recovery.find_end() == (at, 1004, Verdict.UNORDERED)
     assert recovery.decisions == [f"recovery after unclean stop: the log ends at {at} (unordered write-back: {WRONG})"]
 
@@ -227,12 +231,12 @@ def test_after_an_unclean_stop_what_lies_above_the_mark_is_read_from_the_disk(
 ):
     size = 3 * PAGE
     log = log_of(tmp_path / "log", *[some(n * size, n, full=size) for n in range(3)], file_size=size)
-    recovery, effects = recovery_of(log, Facts(False, mark=mark))
+    recovery, effects = recovery_of(log, StopFacts(False, mark=mark))
     recovery.find_end()
     paths = [log.files[n].path for n in files]
     assert [path for name, path in effects.calls if name == "sync"] == paths
     assert effects.dropped == dropped and effects.calls[-1] == ("sync_dir", str(tmp_path / "log"))
-    for again in (recovery_of(log, Facts(False, mark=mark)), recovery_of(log, Facts(True, mark=mark))):
+    for again in (recovery_of(log, StopFacts(False, mark=mark)), recovery_of(log, StopFacts(True, mark=mark))):
         again[0].find_end(reread=again[0].facts.clean)
         assert again[1].calls == [] == again[1].dropped, "not for a preview, and not after a clean stop"
 

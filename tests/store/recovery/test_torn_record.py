@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flintmq.format import record
-from flintmq.store.commitlog.end_of_log import Facts
+from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.recovery.torn_record import ODD, TORN, Tail, _is_hole
 from tests.support.small_logs import log_of
@@ -32,7 +32,7 @@ def log_with(root: Path, *changes: dict[str, object], start: int = 0) -> bytes:
 def first_bad(root: Path, data: bytes, mark: int = 0, *, alone: bool = True) -> tuple[int, str] | None:
     """What a tail says about these bytes."""
     tail = Tail(mark, alone=alone)
-    for piece in LogWalk(log_of(root, data), Facts(clean=False)):
+    for piece in LogWalk(log_of(root, data), StopFacts(clean=False)):
         bad = tail.first_bad(piece)
         if bad is not None:
             return bad
@@ -62,7 +62,7 @@ def test_the_quick_look_at_a_piece_finds_what_the_slow_one_finds(tmp_path_factor
     for mark in (0, len(data) // 2):
         quick, slow = Tail(mark, alone=True), Tail(mark, alone=True)
         slow._follows_on = lambda piece: False  # type: ignore[method-assign]
-        for piece in LogWalk(log_of(root, data), Facts(clean=False), piece_bytes=piece_bytes):
+        for piece in LogWalk(log_of(root, data), StopFacts(clean=False), piece_bytes=piece_bytes):
             found = slow.first_bad(piece)
             assert quick.first_bad(piece) == found
             if found is not None:
@@ -90,7 +90,7 @@ def test_a_record_whose_end_is_missing_at_any_byte_does_not_count(tmp_path: Path
     data = log_with(tmp_path, {}, changes)
     for cut in (*range(PLAIN + 1, len(data) - 25, 9), *range(len(data) - 25, len(data))):
         torn = data[:cut] + bytes(len(data) - cut)
-        walk = LogWalk(log_of(tmp_path, torn), Facts(clean=False), cut_unordered=True)
+        walk = LogWalk(log_of(tmp_path, torn), StopFacts(clean=False), cut_unordered=True)
         tail, count = Tail(0, alone=True), 0
         for piece in walk:
             count += piece.count
@@ -156,7 +156,7 @@ def test_a_piece_without_anything_odd_is_not_looked_at_record_by_record(tmp_path
     order = [("T", 0, 7), ("U", 0, 3), ("T", 1, 5), ("T", 0, 8), ("U", 0, 4), ("T", 0, 9), ("T", 1, 6)]
     changes = [{"topic": topic.encode(), "queue_id": q, "queue_offset": n} for topic, q, n in order]
     data, tail, pieces = log_with(tmp_path, *changes), Tail(0, alone=True), 0
-    for piece in LogWalk(log_of(tmp_path, data), Facts(clean=False), piece_bytes=350):
+    for piece in LogWalk(log_of(tmp_path, data), StopFacts(clean=False), piece_bytes=350):
         assert tail.first_bad(piece) is None
         pieces += 1
     assert pieces > 1 and tail.next == {(b"T", 0): 10, (b"T", 1): 7, (b"U", 0): 5}
@@ -172,7 +172,7 @@ def test_the_slow_look_finds_the_topic_of_every_kind_of_record(
     data = log_with(tmp_path, *[kind | {"topic": topic, "body": b"b" * 300, "queue_offset": 4} for topic in topics])
     tail = Tail(0, alone=True)
     tail._follows_on = lambda piece: False  # type: ignore[method-assign]
-    for piece in LogWalk(log_of(tmp_path, data), Facts(clean=False)):
+    for piece in LogWalk(log_of(tmp_path, data), StopFacts(clean=False)):
         assert tail.first_bad(piece) is None
     assert tail.next == {(topic, 0): 5 for topic in topics}
 
@@ -227,5 +227,5 @@ def test_sectors_are_those_of_the_file(tmp_path: Path, zeros: range, reason: str
     size = 4000
     data = bytearray(log_with(tmp_path, {"properties": b"p" * 1200}, {"queue_offset": 1}, start=size))
     data[zeros.start : zeros.stop] = bytes(len(data[zeros.start : zeros.stop]))
-    for piece in LogWalk(log_of(tmp_path / "log", bytes(data), file_size=size, first=size), Facts(clean=False)):
+    for piece in LogWalk(log_of(tmp_path / "log", bytes(data), file_size=size, first=size), StopFacts(clean=False)):
         assert Tail(0, alone=True).first_bad(piece) == (size, reason)

@@ -13,7 +13,7 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.format import config_json
 from flintmq.message import Message
 from flintmq.store.layout.config_reader import read_config
-from flintmq.store.services.housekeeping import Keeping
+from flintmq.store.services.housekeeping import Housekeeping
 from tests.support.engine import FIRST_LOG, open_small
 from tests.support.faults import Faulty
 
@@ -118,7 +118,7 @@ class Around:
         self.queues, self.lookup, self.put = SimpleNamespace(plain={}), object(), object()
         self.retention = SimpleNamespace(clean_once=lambda: False)
         given: Any = (self.queues, self.lookup, self.put, self.retention)
-        self.keeping = Keeping(
+        self.keeping = Housekeeping(
             str(root), StoreConfig().with_keys(keys), peer, self.disk, lambda: self.places, set(), self.new.append,
             lambda: self.flushes, *given,
         )  # fmt: skip

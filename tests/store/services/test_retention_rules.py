@@ -7,7 +7,7 @@ import time
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.store.services.retention_rules import HOUR_MS, Rules, Verdict, may_go
+from flintmq.store.services.retention_rules import HOUR_MS, RetentionRules, RetentionVerdict, may_go
 
 
 def at_hour(hour, minute=30, day=1):
@@ -15,7 +15,7 @@ def at_hour(hour, minute=30, day=1):
 
 
 def rules(**keys):
-    return Rules.of(StoreConfig.from_keys(keys))
+    return RetentionRules.of(StoreConfig.from_keys(keys))
 
 
 @pytest.mark.parametrize(
@@ -44,11 +44,11 @@ def test_the_next_hour_of_delete_when():
 
 def test_verdicts():
     found = rules()
-    assert found.verdict(75, at_hour(5)) == Verdict("", "", False)
-    assert found.verdict(75, at_hour(4)) == Verdict("an hour of deleteWhen", "", False)
-    assert found.verdict(76, at_hour(4)) == Verdict("disk 76 % full", "", True)
-    assert found.verdict(86, at_hour(5)) == Verdict("disk 86 % full", "disk 86 % full", True)
-    assert rules(cleanFileForciblyEnable=False).verdict(99, at_hour(5)) == Verdict("disk 99 % full", "", True)
+    assert found.verdict(75, at_hour(5)) == RetentionVerdict("", "", False)
+    assert found.verdict(75, at_hour(4)) == RetentionVerdict("an hour of deleteWhen", "", False)
+    assert found.verdict(76, at_hour(4)) == RetentionVerdict("disk 76 % full", "", True)
+    assert found.verdict(86, at_hour(5)) == RetentionVerdict("disk 86 % full", "disk 86 % full", True)
+    assert rules(cleanFileForciblyEnable=False).verdict(99, at_hour(5)) == RetentionVerdict("disk 99 % full", "", True)
     assert [found.refuses(used, refused) for used, refused in ((90, False), (91, False), (86, True), (85, True))] == [
         False, True, True, False,
     ]  # fmt: skip

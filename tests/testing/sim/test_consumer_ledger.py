@@ -10,7 +10,7 @@ from flintmq.message import Message
 from flintmq.store.consumer.source import StoreSource, Taken
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.consumer_offsets import ConsumerOffsets
-from flintmq.store.services.housekeeping import Keeping
+from flintmq.store.services.housekeeping import Housekeeping
 from flintmq.testing.sim.consumer_ledger import GROUP, Consumed, Placed, wrong_offsets
 from flintmq.testing.sim.explorer import Explorer
 from flintmq.testing.sim.faults import sweep
@@ -59,13 +59,13 @@ def test_a_commit_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_offsets_that_are_written_before_the_log_is_flushed_are_found(monkeypatch: pytest.MonkeyPatch):
-    init = Keeping.__init__
+    init = Housekeeping.__init__
 
-    def unflushed(self: Keeping, *words: object) -> None:
+    def unflushed(self: Housekeeping, *words: object) -> None:
         init(self, *words)  # type: ignore[arg-type]
         self.flush = lambda: True
 
-    monkeypatch.setattr(Keeping, "__init__", unflushed)
+    monkeypatch.setattr(Housekeeping, "__init__", unflushed)
     assert found_wrong(monkeypatch) & {"the queue ends", "never came"}
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.contract import SMALL, Book, Ledger, _lacks_bytes, check_contract, digest_of, read_book
+from flintmq.testing.sim.contract import SMALL, Book, PutLedger, _lacks_bytes, check_contract, digest_of, read_book
 
 
 def lived(root: Path, count: int = 60) -> Book:
@@ -149,7 +149,7 @@ def test_derived_files_that_say_something_else_are_seen(tmp_path: Path, kind: st
 
 
 def test_a_book_of_a_ledger_knows_how_far_each_life_was_safe(tmp_path: Path):
-    ledger = Ledger(tmp_path / "ledger")
+    ledger = PutLedger(tmp_path / "ledger")
     ledger.line(sent="0-1", digest="d")
     ledger.line(told="0-1", outcome="ok", committed=100)
     ledger.line(sent="0-2", digest="d")

@@ -20,7 +20,7 @@ from flintmq.forensics.explain.source import Look
 from flintmq.forensics.explain.store_context import describe
 from flintmq.format import record
 from flintmq.message import StoredMessage
-from flintmq.store.commitlog.end_of_log import Facts
+from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LARGEST_OFFSET, MAX_RECORD, RECORD_OVERHEAD, LogFile, LogFiles
 from flintmq.store.commitlog.walk import LogWalk
 
@@ -77,7 +77,7 @@ class LogFileLines:
         file = LogFile(self.source.path, start, size)
         log = LogFiles((file,), size, self.max_record, (), self.source.effects)
         # As of a store that somebody writes: a bad place is read twice before it is one.
-        walk = LogWalk(log, Facts(clean=False, live=True), start, start + size, strict=False)
+        walk = LogWalk(log, StopFacts(clean=False, live=True), start, start + size, strict=False)
         at = 0
         for piece in walk:
             base = piece.base - start

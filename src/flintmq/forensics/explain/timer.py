@@ -174,7 +174,7 @@ def _end_of_file(look: Look) -> int | None:
             found = timer.decode_log(head)
         except FormatError:
             return None
-        if isinstance(found, timer.LogEnd):
+        if isinstance(found, timer.TimerLogEnd):
             return at
         at += width
     return None

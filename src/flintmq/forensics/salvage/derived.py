@@ -17,12 +17,12 @@ from flintmq.forensics import rebuild
 from flintmq.forensics.salvage.config import translate_offsets, usable
 from flintmq.forensics.salvage.filler import Range
 from flintmq.forensics.salvage.holes import fill_holes
-from flintmq.forensics.salvage.journal import NEW, SCRATCH, Journal
+from flintmq.forensics.salvage.journal import NEW, SCRATCH, SalvageJournal
 from flintmq.forensics.salvage.queues import Emit
 from flintmq.forensics.verify.context import Ranges
 from flintmq.forensics.verify.findings import KEPT_DEFECTS, KEPT_NOTES
 from flintmq.forensics.verify.queue_files import Disk
-from flintmq.forensics.verify.run import Run, Seen, Verification
+from flintmq.forensics.verify.run import Run, Verification, VerifyResult
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.record import encode_blank
 from flintmq.storage.filesystem import REAL
@@ -42,9 +42,9 @@ LOG_CODES = ("record-damaged", "log-unordered")
 class Look(Run):
     """A verification that keeps what it saw."""
 
-    seen: Seen
+    seen: VerifyResult
 
-    def look(self, progress: rebuild.Progress | None, access: str) -> Seen:
+    def look(self, progress: rebuild.Progress | None, access: str) -> VerifyResult:
         """As Run.look."""
         self.seen = super().look(progress, access)
         return self.seen
@@ -62,7 +62,14 @@ class Derived:
     """
 
     def __init__(
-        self, root: str, config: StoreConfig, peer: str, overlay: Overlay, journal: Journal, tell: Emit, write: Write
+        self,
+        root: str,
+        config: StoreConfig,
+        peer: str,
+        overlay: Overlay,
+        journal: SalvageJournal,
+        tell: Emit,
+        write: Write,
     ) -> None:
         self.root, self.config, self.peer, self.overlay, self.journal = root, config, peer, overlay, journal
         self.tell, self.write = tell, write

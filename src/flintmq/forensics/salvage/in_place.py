@@ -21,7 +21,7 @@ from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage import journal as journals
 from flintmq.forensics.salvage.derived import Derived
 from flintmq.forensics.salvage.filler import LEAST, Range, covers
-from flintmq.forensics.salvage.journal import Journal
+from flintmq.forensics.salvage.journal import SalvageJournal
 from flintmq.forensics.salvage.misplaced import FarRecords
 from flintmq.forensics.salvage.queues import Emit
 from flintmq.format.index import PEER_533
@@ -101,7 +101,7 @@ def plan_in_place(
     lock = _taken(root, effects)
     try:
         finished = []
-        for journal in journals.Journal.all(root, effects):
+        for journal in journals.SalvageJournal.all(root, effects):
             if journal.state in (journals.APPLY, journals.UNDO):
                 (journal.apply if journal.state == journals.APPLY else journal.undo)()
                 finished.append(journal.folder)
@@ -143,7 +143,7 @@ def _plan_dry(root: str, config: StoreConfig, peer: str, progress: Progress | No
     """The same, and the store stays as it is."""
     if is_live(root):
         raise StoreLockedError(f"{root}: another process writes this store; stop it first")
-    for journal in journals.Journal.all(root, effects):
+    for journal in journals.SalvageJournal.all(root, effects):
         if journal.state in (journals.APPLY, journals.UNDO):
             raise UsageError(f"{journal.folder}: a killed run was half done; finish it first, without --dry-run")
     mending = Mending(root, config, peer, effects, None, progress)
@@ -161,7 +161,7 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
     lock = _taken(root, effects)
     try:
         undone = []
-        for journal in reversed(Journal.all(root, effects)):
+        for journal in reversed(SalvageJournal.all(root, effects)):
             if journal.state != journals.UNDONE:
                 journal.undo()
                 undone.append(journal.folder)

@@ -33,7 +33,7 @@ _STEP = 1 << 20
 
 
 @dataclass
-class Journal:
+class SalvageJournal:
     """One journal.
 
     Attributes:
@@ -57,7 +57,7 @@ class Journal:
     checkpoint: str = ""
 
     @staticmethod
-    def all(root: str, effects: Effects) -> list[Journal]:
+    def all(root: str, effects: Effects) -> list[SalvageJournal]:
         """The journals of a store, oldest first.
 
         Raises:
@@ -65,13 +65,15 @@ class Journal:
         """
         base = os.path.join(root, QUARANTINE)
         names = sorted((n for n in effects.listdir(base) if _NAME.fullmatch(n)), key=lambda name: int(name[8:]))
-        return [Journal._read(root, os.path.join(base, name), effects) for name in names]
+        return [SalvageJournal._read(root, os.path.join(base, name), effects) for name in names]
 
     @staticmethod
-    def _read(root: str, folder: str, effects: Effects) -> Journal:
+    def _read(root: str, folder: str, effects: Effects) -> SalvageJournal:
         try:
             value = json.loads(effects.read_file(os.path.join(folder, JOURNAL), MOST) or b"")
-            return Journal(root, folder, effects, value["state"], value["changes"], value["told"], value["checkpoint"])
+            return SalvageJournal(
+                root, folder, effects, value["state"], value["changes"], value["told"], value["checkpoint"]
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise UsageError(f"{folder}: its {JOURNAL} cannot be read ({error}); move the directory away") from error
 
@@ -206,20 +208,20 @@ class Journal:
             self.effects.sync_dir(folder)
 
 
-def begin(root: str, effects: Effects, dry_run: bool = False) -> Journal:
+def begin(root: str, effects: Effects, dry_run: bool = False) -> SalvageJournal:
     """A journal that is being made; what a killed planner left goes. That of a dry run lies outside the store."""
     if dry_run:
-        return Journal(root, tempfile.mkdtemp(prefix="flintmq-salvage-", suffix=".new"), effects)
+        return SalvageJournal(root, tempfile.mkdtemp(prefix="flintmq-salvage-", suffix=".new"), effects)
     base = os.path.join(root, QUARANTINE)
     effects.mkdirs(base)
     numbers = [int(name[8:]) for name in effects.listdir(base) if _NAME.fullmatch(name)]
     folder = os.path.join(base, f"salvage-{max(numbers, default=0) + 1:04d}.new")
     shutil.rmtree(folder, ignore_errors=True)
     effects.mkdirs(folder)
-    return Journal(root, folder, effects)
+    return SalvageJournal(root, folder, effects)
 
 
-def drop(journal: Journal) -> None:
+def drop(journal: SalvageJournal) -> None:
     """A journal that shall not be carried out."""
     shutil.rmtree(journal.folder, ignore_errors=True)
     base = os.path.dirname(journal.folder)

@@ -11,7 +11,7 @@ import os
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.writer import OpenFiles, QueueWriter
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher
+from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 
 
 class _Nowhere(OpenFiles):
@@ -50,7 +50,7 @@ class FarRecords:
         self._queues: dict[int, _Places] = {}
         self._files = _Nowhere()
 
-    def take(self, block: Block, dispatcher: Dispatcher) -> None:
+    def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         """The next block of a Dispatcher."""
         for number, first, end in block.queues:
             if number not in self._queues:

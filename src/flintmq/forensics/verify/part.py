@@ -92,7 +92,7 @@ class Part:
 
 
 @dataclass
-class Course:
+class VerifyPass:
     """What a walk through the log carries along, all of which a later part can go on with.
 
     Attributes:

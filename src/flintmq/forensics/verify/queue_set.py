@@ -19,7 +19,7 @@ from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
 from flintmq.format.text import java_decode
 from flintmq.kernels.group_units import run_length
 from flintmq.store.consumequeue.reader import ExtQueue
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher, DispatchRules
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig
@@ -120,7 +120,7 @@ class QueueSet:
 
     # -- what the log gives ----------------------------------------------------------------------------------------
 
-    def take(self, block: Block, dispatcher: Dispatcher) -> None:
+    def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         """Compare the units of one block."""
         for number, first, end in block.queues:
             check = self._check(number, dispatcher)

@@ -24,7 +24,7 @@ from flintmq.forensics.verify.findings import Defect, Findings, Note
 from flintmq.forensics.verify.index_check import IndexCheck
 from flintmq.forensics.verify.index_files import index_items
 from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_files
-from flintmq.forensics.verify.part import AT_END, OUT_OF_TIME, SAVE_SECONDS, Course, Part
+from flintmq.forensics.verify.part import AT_END, OUT_OF_TIME, SAVE_SECONDS, Part, VerifyPass
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.small_files import (
@@ -135,7 +135,7 @@ def verify(
 
 
 @dataclass
-class Seen:
+class VerifyResult:
     """What a verification saw in the log and beside it.
 
     Attributes:
@@ -215,7 +215,7 @@ class Run:
             stopped=seen.stopped,
         )
 
-    def _finish(self, seen: Seen) -> None:
+    def _finish(self, seen: VerifyResult) -> None:
         """The log's end is known: look at the small files, and at what points across queues."""
         check_checkpoint(self.root, self.checkpoint, seen.log_end, seen.last_time, self.findings)
         check_mark(self.root, self.findings, self.effects)
@@ -226,7 +226,7 @@ class Run:
             check_offsets(self.root, self.snapshot.broker, end_of, self.findings)
             TimerCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(end_of)
 
-    def look(self, progress: Progress | None, access: str) -> Seen:
+    def look(self, progress: Progress | None, access: str) -> VerifyResult:
         """Walk the log, or a part of it, and compare queues and index with it."""
         course = self._course(access)
         saved = self.file.load() if self.file is not None else None
@@ -248,10 +248,10 @@ class Run:
             self.file.remove()
         return self._seen(course, stopped)
 
-    def _course(self, access: str) -> Course:
+    def _course(self, access: str) -> VerifyPass:
         queues = QueueSet(self.root, self.config, self.snapshot.broker, self.disk, self.ground)
         items = list(index_items(self.root, self.config, self.disk, self.ground))
-        return Course(
+        return VerifyPass(
             self.ground,
             LogWalk(
                 self.log,
@@ -268,12 +268,12 @@ class Run:
             Dispatcher(queues.rules),
         )
 
-    def _go_on(self, course: Course, saved: dict[str, Any]) -> None:
+    def _go_on(self, course: VerifyPass, saved: dict[str, Any]) -> None:
         if self.part.begin is not None:
             raise UsageError(f"it tells to go on from log offset {saved['position']}; leave --from out")
         course.restore(saved)
 
-    def _walk(self, course: Course, progress: Progress | None) -> str | None:
+    def _walk(self, course: VerifyPass, progress: Progress | None) -> str | None:
         """Take piece after piece; gives why it stopped before the log's end, None if it did not."""
         size, begin = sum(file.size for file in self.log.files), self.log.min_offset
         stop, saved = self.part.watch(), time.monotonic()
@@ -294,9 +294,9 @@ class Run:
             self.file.save(course.state())
         return stopped
 
-    def _seen(self, course: Course, stopped: str | None) -> Seen:
+    def _seen(self, course: VerifyPass, stopped: str | None) -> VerifyResult:
         queues, verdict, whole = course.queues, course.walk.verdict, course.begin is None
-        return Seen(
+        return VerifyResult(
             records=course.log.records,
             log_end=course.log.end,
             last_time=course.log.last_time,

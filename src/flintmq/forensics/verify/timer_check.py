@@ -119,7 +119,7 @@ class TimerCheck:
                             found = f"{error.reason}; the log is flushed up to {flushed}"
                             self.findings.defect("timer-log", path, at + step, expected="a unit", found=found)
                         return
-                    if isinstance(unit, timer.LogEnd):
+                    if isinstance(unit, timer.TimerLogEnd):
                         at = size
                         break
                     yield start + at + step, unit

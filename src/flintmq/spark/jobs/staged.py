@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, NamedTuple
 
 from flintmq.format import batch_queue
 from flintmq.store.consumequeue.writer import UNIT_SIZE
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher
+from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.layout.queue_name import Queue
 
 ROW = 3  # int64 of a row of `segments`
@@ -88,7 +88,7 @@ class StageWriter:
         self._segments = array("q")
         self._files: dict[str, BinaryIO] = {}
 
-    def take(self, block: Block) -> None:
+    def take(self, block: UnitBlock) -> None:
         """Append what a block holds.
 
         Raises:

@@ -30,7 +30,7 @@ from flintmq.forensics.verify.index_files import index_items
 from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_spares
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
-from flintmq.forensics.verify.run import PIECE_BYTES, Run, Seen, Verification
+from flintmq.forensics.verify.run import PIECE_BYTES, Run, Verification, VerifyResult
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.lake.splits import LogRange, check_end, firm, shares, split_count
@@ -42,7 +42,7 @@ from flintmq.store.commitlog.end_of_log import LOST
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.walk import LogWalk, find_end
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher
+from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import read_config
 
@@ -144,7 +144,7 @@ class SparkRun(Run):
         super().__init__(root, config, disk)
         self.spark, self.scratch = spark, scratch
 
-    def look(self, progress: Progress | None, access: str) -> Seen:
+    def look(self, progress: Progress | None, access: str) -> VerifyResult:
         """Run both stages and put together what they found."""
         tail = Report()
         log_end = find_end(self.log, self.facts, tail)
@@ -183,7 +183,7 @@ class SparkRun(Run):
             ends.update({(topic, queue): end for topic, queue, end in answer["ends"] if end is not None})
         last = max((answer["end"] for answer in ranges if answer["records"]), default=begin)
         check_spares(self.log, last, self.ground)
-        return Seen(
+        return VerifyResult(
             records=sum(answer["records"] for answer in ranges),
             log_end=last,
             last_time=max((answer["last_time"] for answer in ranges), default=0),
@@ -304,19 +304,19 @@ class Runs:
     def __init__(self) -> None:
         self._waiting: dict[int, list[bytearray]] = {}  # number of the queue -> offsets, times, units
 
-    def add(self, number: int, segment: Sequence[memoryview]) -> Block | None:
+    def add(self, number: int, segment: Sequence[memoryview]) -> UnitBlock | None:
         """Take a segment (offsets, times, units); gives a block when there is enough of its queue."""
         joined = self._waiting.setdefault(number, [bytearray(), bytearray(), bytearray()])
         for part, more in zip(joined, segment, strict=True):
             part += more
         return self._block(number) if len(joined[0]) >= 8 * RUN_UNITS else None
 
-    def rest(self) -> Iterator[Block]:
+    def rest(self) -> Iterator[UnitBlock]:
         """What still waits."""
         for number in list(self._waiting):
             yield self._block(number)
 
-    def _block(self, number: int) -> Block:
+    def _block(self, number: int) -> UnitBlock:
         offsets, times, units = (memoryview(part) for part in self._waiting.pop(number))
         return _block([(number, 0, len(offsets) // 8)], offsets.cast("q"), times.cast("q"), units)
 
@@ -327,9 +327,9 @@ def _block(
     times: memoryview = _NO_NUMBERS,
     units: memoryview = _NO_BYTES,
     batch_units: Iterable[tuple[int, BatchUnit]] = (),
-) -> Block:
+) -> UnitBlock:
     """Staged units as a block of the dispatcher, without keys."""
-    return Block(queues, offsets, times, units, list(batch_units), array("i"), array("q"), array("q"), 0, 0, 0)
+    return UnitBlock(queues, offsets, times, units, list(batch_units), array("i"), array("q"), array("q"), 0, 0, 0)
 
 
 def group_of(path: str | None, groups: int) -> int:

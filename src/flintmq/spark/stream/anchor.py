@@ -23,7 +23,7 @@ NO_TIME = -1
 """The record is only a bound: it need not be there."""
 
 
-class Anchor(NamedTuple):
+class StreamAnchor(NamedTuple):
     """The last record that was read: where it begins in the log, and its store time in ms (or NO_TIME)."""
 
     log_offset: int
@@ -34,7 +34,7 @@ class Anchor(NamedTuple):
         return dict(zip(MARKS, self, strict=True))
 
 
-def anchor_in(offset: Mapping[str, Any]) -> Anchor | None:
+def anchor_in(offset: Mapping[str, Any]) -> StreamAnchor | None:
     """The anchor of an offset, if it has one.
 
     Raises:
@@ -45,16 +45,18 @@ def anchor_in(offset: Mapping[str, Any]) -> Anchor | None:
     found = [offset.get(mark) for mark in MARKS]
     if any(not isinstance(number, int) or isinstance(number, bool) for number in found):
         raise UsageError(f"the query's checkpoint: {' and '.join(MARKS)} are no numbers; begin with a new checkpoint")
-    return Anchor(*found)  # type: ignore[arg-type]
+    return StreamAnchor(*found)  # type: ignore[arg-type]
 
 
-def begin_anchor(queues: StreamQueues, offsets: Mapping[QueueName, int]) -> Anchor | None:
+def begin_anchor(queues: StreamQueues, offsets: Mapping[QueueName, int]) -> StreamAnchor | None:
     """The anchor of a query that begins at these offsets, if messages lie before them: no later than the log's end."""
     later = any(offset > queues.bounds[name][0] for name, offset in offsets.items())
-    return Anchor(queues.end - 1, NO_TIME) if later else None
+    return StreamAnchor(queues.end - 1, NO_TIME) if later else None
 
 
-def next_anchor(queues: StreamQueues, spans: Mapping[QueueName, Span], before: Anchor | None) -> Anchor | None:
+def next_anchor(
+    queues: StreamQueues, spans: Mapping[QueueName, Span], before: StreamAnchor | None
+) -> StreamAnchor | None:
     """The anchor of the end of a micro-batch.
 
     Args:
@@ -70,10 +72,10 @@ def next_anchor(queues: StreamQueues, spans: Mapping[QueueName, Span], before: A
     if before is not None and last <= before.log_offset:
         return before
     record = queues.record(last) if last >= 0 else None
-    return before if last < 0 else Anchor(last, NO_TIME if record is None else record.store_timestamp)
+    return before if last < 0 else StreamAnchor(last, NO_TIME if record is None else record.store_timestamp)
 
 
-def made_again(queues: StreamQueues, name: QueueName, offset: int, anchor: Anchor | None) -> bool:
+def made_again(queues: StreamQueues, name: QueueName, offset: int, anchor: StreamAnchor | None) -> bool:
     """Whether a queue is another one than that of which messages before an offset were read.
 
     Raises:
@@ -90,7 +92,7 @@ def made_again(queues: StreamQueues, name: QueueName, offset: int, anchor: Ancho
     return message is not None and message.physical_offset > anchor.log_offset
 
 
-def is_other_log(queues: StreamQueues, anchor: Anchor | None) -> bool:
+def is_other_log(queues: StreamQueues, anchor: StreamAnchor | None) -> bool:
     """Whether the last record that was read is not in the log any more. Of what has expired nothing is known.
 
     Raises:

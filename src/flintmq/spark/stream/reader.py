@@ -23,7 +23,7 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
 from flintmq.spark.stream.admission import Span, limited
-from flintmq.spark.stream.anchor import Anchor, anchor_in, begin_anchor, is_other_log, made_again, next_anchor
+from flintmq.spark.stream.anchor import StreamAnchor, anchor_in, begin_anchor, is_other_log, made_again, next_anchor
 from flintmq.spark.stream.options import StreamOptions
 from flintmq.store.layout.queue_name import QueueName
 
@@ -238,7 +238,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             time.sleep(0.1)
             queues.refresh(force=True, also=late)
 
-    def _parse(self, offset: Mapping[str, Any]) -> tuple[Offsets, Anchor | None]:
+    def _parse(self, offset: Mapping[str, Any]) -> tuple[Offsets, StreamAnchor | None]:
         """Queue offsets, not to be changed, and the anchor. What was met before is not parsed again: there may be
         10,000 queues."""
         for met, offsets in self._met:
@@ -255,7 +255,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._names |= {f"{name.topic}/{name.queue_id}": name for name in found}
         return found, anchor_in(offset)
 
-    def _flat(self, offsets: Offsets, anchor: Anchor | None) -> dict[str, int]:
+    def _flat(self, offsets: Offsets, anchor: StreamAnchor | None) -> dict[str, int]:
         """Offsets as they are written, from those that were written last: mostly a few numbers differ."""
         last, text = self._last_flat
         apart = _apart(offsets, last)
@@ -321,7 +321,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self,
         queues: StreamQueues,
         begin: Offsets,
-        anchor: Anchor | None,
+        anchor: StreamAnchor | None,
         ends: Offsets,
         gone: set[QueueName],
         apart: Iterable[QueueName],
@@ -384,7 +384,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._told.add((name, why))
             self._losses.append("" if self._losses else str(lost(queues, name, offset, why)))
 
-    def _lost_log(self, queues: StreamQueues, anchor: Anchor) -> None:
+    def _lost_log(self, queues: StreamQueues, anchor: StreamAnchor) -> None:
         why = (
             f"{queues.root}: the last record that was read, at log offset {anchor.log_offset}, is not there: "
             "the log was cut, is damaged there or of another store; failOnDataLoss=false goes on without what is lost"

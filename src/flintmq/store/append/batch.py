@@ -19,7 +19,7 @@ from flintmq.kernels.fast_append import Topic
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
 from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import encode_properties, message_rule, record_size, timer_rule
-from flintmq.store.append.commit_log import Begun, CommitLog
+from flintmq.store.append.commit_log import CommitLog, PendingAppend
 
 ENTRY = inner_batch.ENTRY.min_size  # bytes of a message in a client's batch besides body and properties
 SHARED = (
@@ -145,7 +145,7 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
         return [PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)] * len(batch.messages)
     at = file.wrote
     nexts = ((topic, first.queue_id, offset + len(batch.messages)),)
-    begun = log.appender.begun = Begun(file, at, at + batch.size, nexts, now, len(batch.messages))
+    begun = log.appender.begun = PendingAppend(file, at, at + batch.size, nexts, now, len(batch.messages))
     results = []
     for number, (message, properties) in enumerate(zip(batch.messages, batch.properties, strict=True)):
         end = log.write(file, at, message, topic, properties, batch.hosts, offset + number, now)

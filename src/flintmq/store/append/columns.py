@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from flintmq.errors import UsageError
 from flintmq.kernels import append_columns as kernel
-from flintmq.kernels.fast_append import Place, Topic
+from flintmq.kernels.fast_append import QueueCounter, Topic
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutRule
 from flintmq.store.append.checks import TIMERS, encode_properties, message_rule
 from flintmq.store.append.commit_log import CommitLog
@@ -81,7 +81,7 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
 def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_ids: list[int]) -> ColumnsResult:
     """Write the rows. The put lock is held."""
     now, appender = commit_log.settled_time(), commit_log.appender
-    places = {q: topic.places.get(q) or Place(0) for q in queue_ids}
+    places = {q: topic.places.get(q) or QueueCounter(0) for q in queue_ids}
     first = {q: place.next for q, place in places.items()}
     topic.places.update(places)
     next_offsets = array("q", bytes(8 * (max(queue_ids, default=0) + 1)))

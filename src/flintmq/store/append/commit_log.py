@@ -34,7 +34,7 @@ from flintmq.format.record import (
 )
 from flintmq.format.text import java_encode, java_int
 from flintmq.kernels import encode_one as kernel
-from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS, Appender, Place, Topic, forked
+from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS, Appender, QueueCounter, Topic, forked
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
@@ -69,7 +69,7 @@ class LogState:
     next_offsets: dict[tuple[bytes, int], int]
 
 
-class Begun(NamedTuple):
+class PendingAppend(NamedTuple):
     """An append that is under way. It is left behind by an exception that a signal raised in the middle of one.
 
     Attributes:
@@ -139,7 +139,7 @@ class CommitLog:
         self._lacking = False
         self._by_raw: dict[bytes, Topic] = {}
         for (raw, queue_id), offset in state.next_offsets.items():
-            self._by_raw.setdefault(raw, Topic(raw)).places[queue_id] = Place(offset)
+            self._by_raw.setdefault(raw, Topic(raw)).places[queue_id] = QueueCounter(offset)
 
     @property
     def end(self) -> int:
@@ -337,7 +337,7 @@ class CommitLog:
             if file is None:
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
             at = file.wrote
-            begun = Begun(file, at, min(at + room, file.size), took.nexts, now)
+            begun = PendingAppend(file, at, min(at + room, file.size), took.nexts, now)
             self.appender.begun = begun
             end = self.write(file, at, message, topic, took.properties, hosts, took.offset, now)
             if end == kernel.REFUSED:
@@ -392,7 +392,7 @@ class CommitLog:
             self.config.enabled_append_prop_crc,
         )
 
-    def appended(self, begun: Begun, end: int) -> None:
+    def appended(self, begun: PendingAppend, end: int) -> None:
         """What was begun stands up to `end`: let it count. May be done again.
 
         Thread: the one that holds the put lock.
@@ -401,7 +401,7 @@ class CommitLog:
         self.effects.wrote(file.fd, begun.position, end - begun.position)
         file.wrote = end
         for topic, queue_id, following in begun.nexts:
-            topic.places.setdefault(queue_id, Place(0)).next = following
+            topic.places.setdefault(queue_id, QueueCounter(0)).next = following
         self.appender.last_time, self.appender.end = begun.time, file.start + end
         self.appender.begun = None
 
@@ -411,7 +411,7 @@ class CommitLog:
         if self.appender.begun is not None:
             self._settle(self.appender.begun)
 
-    def _settle(self, begun: Begun) -> None:
+    def _settle(self, begun: PendingAppend) -> None:
         """Finish an append that a signal broke off: it counts if all its records are whole, else nothing of it stays.
 
         Left alone it would be a record without a queue unit, which RocketMQ's next clean start skips for good (D6).
@@ -435,7 +435,7 @@ class CommitLog:
         Thread: the one that holds the put lock.
         """
         at = file.wrote
-        self.appender.begun = Begun(file, at, at + record.BLANK_SIZE, (), 0)
+        self.appender.begun = PendingAppend(file, at, at + record.BLANK_SIZE, (), 0)
         file.buffer[at : at + record.BLANK_SIZE] = record.encode_blank(file.size - at)
         self._rolled(file, at)
         self.appender.begun = None

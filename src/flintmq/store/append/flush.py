@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels.fast_append import Follower
+from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.filesystem import Effects
@@ -34,7 +34,7 @@ def unflushed(result: PutResult) -> PutResult:
     return result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
 
-class FlushService(Follower):
+class FlushService(PutListener):
     """Flushes one commit log.
 
     Args:

@@ -34,7 +34,7 @@ class Request:
         self.latch = Latch()
 
 
-class Group:
+class WaitingPuts:
     """Requests that one flush answers.
 
     Attributes:
@@ -76,7 +76,7 @@ class Waiters:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._group = Group()
+        self._group = WaitingPuts()
 
     def __len__(self) -> int:
         return len(self._group)
@@ -106,8 +106,8 @@ class Waiters:
             group.puts.append((end, future, result, now))
         return future, first
 
-    def take(self) -> Group:
+    def take(self) -> WaitingPuts:
         """Everybody who waits by now; who comes later is in the next group."""
         with self._lock:
-            group, self._group = self._group, Group()
+            group, self._group = self._group, WaitingPuts()
         return group

@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels.fast_append import Follower
+from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import Signal
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
@@ -23,7 +23,7 @@ LINGER_S = 0.001  # how often it looks by itself while puts come, so that they n
 LINGERS = 20  # so many times with too little to commit, then it sleeps
 
 
-class CommitService(Follower):
+class CommitService(PutListener):
     """Commits one log.
 
     Args:

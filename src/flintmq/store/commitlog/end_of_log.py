@@ -69,7 +69,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
+class StopFacts:
     """What a store's small files say about its last stop.
 
     Attributes:
@@ -118,7 +118,7 @@ def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, z
     return Verdict.UNORDERED if lost and not clean else Verdict.DAMAGE
 
 
-def told_beyond(facts: Facts, position: int, youngest: int) -> str:
+def told_beyond(facts: StopFacts, position: int, youngest: int) -> str:
     """What tells that the log went on behind `position`, up to which there are files; empty if nothing does.
 
     Args:
@@ -154,7 +154,7 @@ def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
     return any(not any(data[at : at + SECTOR]) for at in range(first, len(data) - SECTOR + 1, SECTOR))
 
 
-def read_facts(root: str, effects: Effects = REAL) -> Facts:
+def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
     """Facts of the store at root: its `abort`, `checkpoint` and `flintmq.mark`, and whether it is live.
 
     Missing or short files give the value "unknown". Nothing is written and no lock is taken.
@@ -178,10 +178,10 @@ def read_facts(root: str, effects: Effects = REAL) -> Facts:
         cut = not clean and power_was_cut(root, effects)
         if not clean and not abort_is_flintmq_s(root, effects):  # queues and index may have been worked on since
             dispatched, indexed = -1, None
-        return Facts(clean, live, physic_time, mark, latest, dispatched, indexed, power_cut=cut)
+        return StopFacts(clean, live, physic_time, mark, latest, dispatched, indexed, power_cut=cut)
     named = _last_named(root, effects)
     zeros_end = max(mark or 0, 0 if named is None else named + 1)
-    return Facts(clean, False, physic_time, mark, latest, named=named, zeros_end=zeros_end)
+    return StopFacts(clean, False, physic_time, mark, latest, named=named, zeros_end=zeros_end)
 
 
 def _last_named(root: str, effects: Effects) -> int | None:

@@ -5,12 +5,12 @@ On a disk the last file is walked, whose holes cost nothing. From a server that 
 
 from __future__ import annotations
 
-from flintmq.store.commitlog.end_of_log import Facts
+from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import record_at
 
 
-def late_begin(log: LogFiles, facts: Facts) -> int:
+def late_begin(log: LogFiles, facts: StopFacts) -> int:
     """Log offset of a record before the log's end, as late as small reads can tell.
 
     That is the record that the newest index file names last, if the store stopped cleanly and nothing that the

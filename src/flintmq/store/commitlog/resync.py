@@ -3,7 +3,7 @@
 Holes of sparse files are stepped over, so that looking through the unwritten gigabyte behind the end costs nothing.
 Windows are searched, small ones first (the next record is mostly near), then of up to one MiB; a header at a window's
 end whose record goes on behind it is read whole. What that may cost on hostile bytes (many headers, each naming a huge
-record that then fails its checksum) is bounded by an Effort.
+record that then fails its checksum) is bounded by an ResyncBudget.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SPARE_EFFORT = 64 << 20  # bytes read for failed large candidates that are forgi
 _STORE_TIME = struct.Struct(">q")
 
 
-class Effort:
+class ResyncBudget:
     """What may be read for large records that do not count after all, so that hostile bytes never cost the square.
 
     A walk and its searches share one. Once more has been read for failed records than was walked and searched (and a
@@ -46,7 +46,7 @@ class Effort:
         return max_record if self.owed <= 0 else min(max_record, MODEST_RECORD)
 
 
-def next_record(log: LogFiles, offset: int, until: int | None = None, effort: Effort | None = None) -> int | None:
+def next_record(log: LogFiles, offset: int, until: int | None = None, effort: ResyncBudget | None = None) -> int | None:
     """Log offset of the first record that counts and starts at `offset` or later (and before `until`), or None.
 
     Files that vanish meanwhile are passed over.
@@ -57,7 +57,7 @@ def next_record(log: LogFiles, offset: int, until: int | None = None, effort: Ef
     Raises:
         StoreAccessError: a file may not be read.
     """
-    effort = effort or Effort()
+    effort = effort or ResyncBudget()
     first = max(bisect_right(log.files, offset, key=lambda file: file.start) - 1, 0)
     for number in range(first, len(log.files)):
         file = log.files[number]
@@ -80,11 +80,11 @@ def first_record(log: LogFiles, offset: int) -> int:
     file = log.find(offset)
     if file is None or offset == file.start:
         return offset
-    found = _in_file(log, file, offset, None, Effort())
+    found = _in_file(log, file, offset, None, ResyncBudget())
     return file.start + file.size if found is None else found
 
 
-def _in_file(log: LogFiles, file: LogFile, offset: int, until: int | None, effort: Effort) -> int | None:
+def _in_file(log: LogFiles, file: LogFile, offset: int, until: int | None, effort: ResyncBudget) -> int | None:
     try:
         fd = log.effects.open_read(file.path)
     except FileNotFoundError:
@@ -100,7 +100,7 @@ def _in_file(log: LogFiles, file: LogFile, offset: int, until: int | None, effor
 class _Search:
     """One search in one open file. Positions are file positions."""
 
-    def __init__(self, log: LogFiles, fd: int, start: int, size: int, effort: Effort) -> None:
+    def __init__(self, log: LogFiles, fd: int, start: int, size: int, effort: ResyncBudget) -> None:
         self.log, self.fd, self.start, self.size, self.effort = log, fd, start, size, effort
         self.window = bytearray(FIRST_WINDOW)
 

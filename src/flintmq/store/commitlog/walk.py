@@ -29,8 +29,8 @@ from flintmq.store.commitlog.end_of_log import (
     LOST_ADVICE,
     READ_ON,
     SECTOR,
-    Facts,
     Follows,
+    StopFacts,
     Verdict,
     decide,
     told_beyond,
@@ -39,7 +39,7 @@ from flintmq.store.commitlog.end_of_log import (
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.late_begin import late_begin
 from flintmq.store.commitlog.report import Damage, Report
-from flintmq.store.commitlog.resync import WINDOW, Effort, next_record, store_times
+from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record, store_times
 from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
 
 PIECE_BYTES = 1 << 20
@@ -106,7 +106,7 @@ class LogWalk:
     def __init__(
         self,
         log: LogFiles,
-        facts: Facts | None = None,
+        facts: StopFacts | None = None,
         begin: int = 0,
         end: int | None = None,
         *,
@@ -120,7 +120,7 @@ class LogWalk:
     ) -> None:
         if access not in (*ACCESS, OWN):
             raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
-        self.log, self.facts, self.end = log, facts or Facts(), end
+        self.log, self.facts, self.end = log, facts or StopFacts(), end
         self.cut_unordered = cut_unordered
         self.access, self.strict, self.report = access, strict, report if report is not None else Report()
         self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
@@ -128,7 +128,7 @@ class LogWalk:
         self.positions = zeros("q", max_rows)
         self._begin, self.position = begin, max(begin, log.min_offset)
         self.last_time = 0
-        self._effort = Effort()
+        self._effort = ResyncBudget()
         self.verdict: Verdict | None = None
         self._not_older_at = -1  # a record at or behind this offset ...
         self._not_older_time = -1  # ... has this store time
@@ -359,7 +359,9 @@ class LogWalk:
         if offset <= self._not_older_at and time <= self._not_older_time:
             return True
         # Mostly the first record answers; so the pieces are small.
-        walk = LogWalk(self.log, Facts(), offset, self.log.limit, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE)
+        walk = LogWalk(
+            self.log, StopFacts(), offset, self.log.limit, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE
+        )
         walk._effort = self._effort
         for piece in walk:
             for at, stored in zip(piece.positions, store_times(piece.data, piece.positions, piece.count), strict=False):
@@ -426,7 +428,7 @@ class LogEnd:
 
 
 def find_end(
-    log: LogFiles, facts: Facts | None = None, report: Report | None = None, begin: int | None = None
+    log: LogFiles, facts: StopFacts | None = None, report: Report | None = None, begin: int | None = None
 ) -> LogEnd:
     """Where the log ends, without reading more than its last file that holds anything.
 
@@ -441,7 +443,7 @@ def find_end(
         StoreAccessError: a file may not be read.
     """
     if begin is None and log.effects.remote:
-        begin = late_begin(log, facts or Facts())
+        begin = late_begin(log, facts or StopFacts())
     elif begin is None:
         begin = log.min_offset
         for file in reversed(log.files):
@@ -456,7 +458,7 @@ def find_end(
     return LogEnd(end, verdict, last)
 
 
-def refuse_damaged_ends(log: LogFiles, facts: Facts, end: LogEnd) -> None:
+def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
     """What a strict reader asks who cuts the log at `end`, where `find_end` found it, into ranges.
 
     Raises:

@@ -21,7 +21,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
 from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, plain_queue, zero_behind
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, contradicted
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher
+from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName, each_queue_name
@@ -201,7 +201,7 @@ class ConsumeQueues:
 
     # -- dispatching ------------------------------------------------------------------------------------------------
 
-    def replay_from(self, block: Block, dispatcher: Dispatcher) -> bool:
+    def replay_from(self, block: UnitBlock, dispatcher: Dispatcher) -> bool:
         """Let the units of this block be written over those that are there: the same ones, or holes.
 
         Returns:
@@ -248,7 +248,7 @@ class ConsumeQueues:
             standing[unit.physical_offset] = unit.tags_code
         queue.writer.ext.standing = standing
 
-    def take(self, block: Block, dispatcher: Dispatcher) -> None:
+    def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         """Write the units of one block and let readers see them.
 
         Raises:

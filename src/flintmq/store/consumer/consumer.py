@@ -17,7 +17,7 @@ from typing import Literal, NamedTuple, Self
 from flintmq.errors import UsageError
 from flintmq.message import StoredMessage
 from flintmq.store import arguments
-from flintmq.store.consumer.group import Group, Member
+from flintmq.store.consumer.group import ConsumerGroup, Member
 from flintmq.store.consumer.source import WAIT_S, Source
 from flintmq.store.reentry import reentered
 from flintmq.store.services.consumer_offsets import check_names
@@ -45,7 +45,7 @@ class Consumer:
     Durability: what `commit` has returned for survives kill -9 and power loss.
     """
 
-    def __init__(self, group: Group, topic: str, member: Member, latest: bool, idle_ms: int | None) -> None:
+    def __init__(self, group: ConsumerGroup, topic: str, member: Member, latest: bool, idle_ms: int | None) -> None:
         """Use `store.consumer`."""
         self.group, self.topic, self.idle_ms = group.name, topic, idle_ms
         self._group, self._member, self._source = group, member, group.source
@@ -366,7 +366,7 @@ def check_start(start: str) -> str:
 
 
 def new_consumer(
-    groups: dict[tuple[str, str], Group],
+    groups: dict[tuple[str, str], ConsumerGroup],
     source: Source,
     group: str,
     topic: str,
@@ -384,7 +384,7 @@ def new_consumer(
         raise UsageError(f"idle_ms={idle_ms} is negative; give None to wait for ever")
     names = {name.strip() for name in (tags or "*").split("||")} - {""}
     member = Member(wanted, None if not names or "*" in names else frozenset(names))
-    shared = groups.setdefault((group, topic), Group(group, source))
+    shared = groups.setdefault((group, topic), ConsumerGroup(group, source))
     return Consumer(shared, topic, member, check_start(start) == "latest", idle_ms)
 
 

@@ -33,7 +33,7 @@ class Member:
 
 
 @dataclass
-class Group:
+class ConsumerGroup:
     """A group on a topic.
 
     Attributes:

@@ -17,8 +17,8 @@ from flintmq.store.append.disk_failure import Poison
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.consumequeue.reader import UnitQueue
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
-from flintmq.store.read.get import Reader
-from flintmq.store.services.housekeeping import Keeping
+from flintmq.store.read.get import LiveReader
+from flintmq.store.services.housekeeping import Housekeeping
 
 log = logging.getLogger("flintmq.consumer")
 
@@ -87,8 +87,8 @@ class StoreSource:
         self,
         root: str,
         topic: str,
-        reader: Reader,
-        keeping: Keeping,
+        reader: LiveReader,
+        keeping: Housekeeping,
         check: Callable[[], None],
         at_time: Callable[..., int],
         poison: Poison,

@@ -69,7 +69,7 @@ class DispatchRules:
         )
 
 
-class Queues:
+class QueueTable:
     """The queues met so far, by number, with the table that the kernel looks them up in."""
 
     def __init__(self) -> None:
@@ -115,7 +115,7 @@ class Queues:
         self.slots[at] = number
 
 
-class _Given:
+class _BlockArrays:
     """The arrays that a block shows. There are two sets, used in turn."""
 
     KINDS: ClassVar[tuple[tuple[Kind, int], ...]] = (
@@ -128,7 +128,7 @@ class _Given:
 
 
 @dataclass(slots=True)
-class Block:
+class UnitBlock:
     """Units and keys of some records, in log order. Good until the next block but one is taken.
 
     Attributes:
@@ -160,7 +160,7 @@ class Dispatcher:
 
     def __init__(self, rules: DispatchRules) -> None:
         self.rules = rules
-        self.queues = Queues()
+        self.queues = QueueTable()
         self.light_numbers: set[int] = set()  # queues that were met as light queues
         self.flags = 0
         self.follow(rules.peer)
@@ -171,10 +171,10 @@ class Dispatcher:
             ("q", MOST_UNITS),
             ("B", 20 * MOST_UNITS),
         )
-        given = len(_Given.KINDS)
-        arrays = zeros_of(*mine, *_Given.KINDS, *_Given.KINDS)
+        given = len(_BlockArrays.KINDS)
+        arrays = zeros_of(*mine, *_BlockArrays.KINDS, *_BlockArrays.KINDS)
         self.unit_queue, self.unit_offset, self.unit_time, self.unit_bytes = arrays[:4]
-        self.given, self.spare = _Given(arrays[4 : 4 + given]), _Given(arrays[4 + given :])
+        self.given, self.spare = _BlockArrays(arrays[4 : 4 + given]), _BlockArrays(arrays[4 + given :])
         self.batch_units: list[tuple[int, batch_queue.BatchUnit]] = []
         self.units = self.keys = 0
         self._held: tuple[int, int] | None = None  # log offset and store time of the last record held back
@@ -193,7 +193,7 @@ class Dispatcher:
         """
         self.rules = replace(self.rules, batch_topics=self.rules.batch_topics | {java_encode(topic)})
 
-    def blocks(self, piece: Piece, hold: bool = False) -> Iterator[Block]:
+    def blocks(self, piece: Piece, hold: bool = False) -> Iterator[UnitBlock]:
         """Blocks of one piece: mostly one, more when its records have very many units or keys.
 
         Args:
@@ -240,7 +240,7 @@ class Dispatcher:
         else:
             self._held = piece.base + piece.positions[piece.count - 1], self._time(piece, piece.count)
 
-    def handed_over(self, rows: Rows) -> Block | None:
+    def handed_over(self, rows: Rows) -> UnitBlock | None:
         """The block of rows that the put side still has as columns; None if their records have to be read."""
         topic, tag_keys = rows.topic, self.flags & kernel.TAG_KEYS
         if topic in self.rules.batch_topics or topic == SCHEDULE_TOPIC or tag_keys or self.units or self.keys:
@@ -268,7 +268,7 @@ class Dispatcher:
         self.units = count
         return self._collected(last, rows.store_time)
 
-    def rest(self) -> Iterator[Block]:
+    def rest(self) -> Iterator[UnitBlock]:
         """What was held back, if anything."""
         if self._held is not None:
             yield self._collected(*self._held)
@@ -286,11 +286,11 @@ class Dispatcher:
     def _time(piece: Piece, taken: int) -> int:
         return next(store_times(piece.data, piece.positions[max(taken, 1) - 1 :], 1))
 
-    def _block(self, piece: Piece, taken: int) -> Block:
+    def _block(self, piece: Piece, taken: int) -> UnitBlock:
         """What is collected, after `taken` records of this piece."""
         return self._collected(piece.base + piece.positions[max(taken, 1) - 1], self._time(piece, taken))
 
-    def _collected(self, last_offset: int, last_time: int) -> Block:
+    def _collected(self, last_offset: int, last_time: int) -> UnitBlock:
         """What is collected, sorted by queue; the collection begins anew."""
         given, self.given, self.spare = self.given, self.spare, self.given
         starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
@@ -305,7 +305,7 @@ class Dispatcher:
             given.time,
             given.bytes,
         )
-        block = Block(
+        block = UnitBlock(
             [(n, starts[n], starts[n + 1]) for n in range(len(starts) - 1) if starts[n] != starts[n + 1]],
             given.offset,
             given.time,
@@ -366,7 +366,7 @@ class Dispatcher:
         self.units += 1
 
 
-def each_block(blocks: Iterable[Block], take: Callable[[Block], bool], *, beside: bool) -> bool:
+def each_block(blocks: Iterable[UnitBlock], take: Callable[[UnitBlock], bool], *, beside: bool) -> bool:
     """Call take(block) for each, until it says no.
 
     Args:

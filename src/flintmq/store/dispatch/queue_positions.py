@@ -33,7 +33,7 @@ def allows_light(topic: str) -> bool:
     return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != SCHEDULE_TOPIC
 
 
-class Place(NamedTuple):
+class QueuePosition(NamedTuple):
     """Queue offsets [offset, offset + messages) of one queue that a record fills."""
 
     topic: str
@@ -42,7 +42,7 @@ class Place(NamedTuple):
     messages: int = 1
 
 
-def places(message: StoredMessage) -> list[Place]:
+def places(message: StoredMessage) -> list[QueuePosition]:
     """Where a record stands: in its own queue, then in the light queues that it was dispatched to.
 
     Prepared and rolled-back records stand nowhere, and nothing stands at a negative offset. An inner batch fills as
@@ -52,13 +52,13 @@ def places(message: StoredMessage) -> list[Place]:
     if own.sys_flag & TRANSACTION_MASK not in _PLACED:
         return []
     if _INNER not in own.properties:  # mostly: then they need not be parsed
-        return [Place(message.topic, own.queue_id, own.queue_offset)] if own.queue_offset >= 0 else []
+        return [QueuePosition(message.topic, own.queue_id, own.queue_offset)] if own.queue_offset >= 0 else []
     offset, messages = messages_of(message.properties, message.queue_offset)
-    first = Place(message.topic, message.queue_id, offset, max(messages, 1))
+    first = QueuePosition(message.topic, message.queue_id, offset, max(messages, 1))
     return [*([first] if offset >= 0 else []), *light_places(message)]
 
 
-def light_places(message: StoredMessage) -> list[Place]:
+def light_places(message: StoredMessage) -> list[QueuePosition]:
     """Where a record stands in light queues; nowhere if it names another number of queues than of offsets.
 
     Topics of the system have no light queues. Passed over is a queue whose name is empty or holds a slash, and an
@@ -69,7 +69,7 @@ def light_places(message: StoredMessage) -> list[Place]:
     if len(names) != len(offsets) or not allows_light(message.topic):
         return []
     return [
-        Place(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, offset)
+        QueuePosition(name, 0 if name.startswith(LMQ_PREFIX) else message.queue_id, offset)
         for name, text in zip(names, offsets, strict=True)
         if name and "/" not in name and (offset := java_int(text, 64)) is not None and offset >= 0
     ]

@@ -21,7 +21,7 @@ from flintmq.format import index
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.format.index import ITEM
 from flintmq.storage.filesystem import Effects
-from flintmq.store.index.reader import IndexFile
+from flintmq.store.index.reader import IndexFileReader
 from flintmq.store.index.writer import IndexFileWriter
 from flintmq.store.layout import directories
 from flintmq.store.layout.small_files import ask_disk
@@ -31,7 +31,7 @@ log = logging.getLogger("flintmq.index")
 SYNC_BYTES = 256 << 20  # of log, or one file of it if that is less: then an index that has new items is synced
 
 
-class Reached(NamedTuple):
+class DispatchPoint(NamedTuple):
     """Where dispatch stood at a moment.
 
     Attributes:
@@ -62,7 +62,7 @@ class IndexMark:
         self.indexed: Indexed | None = None
         self._every = min(config.mapped_file_size_commit_log, SYNC_BYTES)
 
-    def prove(self, indexed: Indexed | None, found: list[IndexFile]) -> None:
+    def prove(self, indexed: Indexed | None, found: list[IndexFileReader]) -> None:
         """Take over what an older mark says, if the files bear it out.
 
         Raises:
@@ -77,7 +77,7 @@ class IndexMark:
             ):
                 self.indexed = indexed
 
-    def _has(self, file: IndexFile, wanted: index.Header) -> bool:
+    def _has(self, file: IndexFileReader, wanted: index.Header) -> bool:
         """Whether a file holds the items that it had when its header was this one."""
         with self.effects.reading(file.path) as fd:
             header = index.HEADER.unpack(self.effects.pread(fd, index.HEADER.size, 0).ljust(index.HEADER.size, b"\0"))
@@ -103,7 +103,7 @@ class IndexMark:
         if self.indexed is not None:
             self.indexed = self.indexed._replace(offset=min(self.indexed.offset, log_end), header=header)
 
-    def settle(self, reached: Reached, flushed: int, *, closing: bool = False) -> None:
+    def settle(self, reached: DispatchPoint, flushed: int, *, closing: bool = False) -> None:
         """Make what was reached durable, if it is time to, and say so from now on.
 
         Args:
@@ -132,7 +132,7 @@ class IndexMark:
         self.indexed = Indexed(position, name, header)
 
 
-def restore(file: IndexFile, config: StoreConfig, effects: Effects, indexed: Indexed) -> bool:
+def restore(file: IndexFileReader, config: StoreConfig, effects: Effects, indexed: Indexed) -> bool:
     """After a power cut: make a file again what the mark says that it was, on disk.
 
     Its items below the count were synced; slots, header and what lies behind may be of any later moment, each sector

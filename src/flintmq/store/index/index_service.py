@@ -25,8 +25,8 @@ from flintmq.format.index import ITEM, SLOT
 from flintmq.kernels.buffers import Numbers
 from flintmq.storage.filesystem import Effects
 from flintmq.store.index import durable_point, reader
-from flintmq.store.index.durable_point import IndexMark, Reached
-from flintmq.store.index.reader import IndexFile
+from flintmq.store.index.durable_point import DispatchPoint, IndexMark
+from flintmq.store.index.reader import IndexFileReader
 from flintmq.store.index.writer import IndexFileWriter, IndexWriter
 from flintmq.store.layout import directories
 from flintmq.store.layout.small_files import StoreFiles
@@ -40,7 +40,7 @@ def _header(path: str, effects: Effects) -> index.Header:
 
 
 def known_whole(
-    found: list[IndexFile], config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None
+    found: list[IndexFileReader], config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None
 ) -> int:
     """How many index files, the oldest ones, are known to be on disk as a whole.
 
@@ -255,12 +255,12 @@ class KeyIndex:
             writer.map[place : place + ITEM.size] = bytes(ITEM.size)
         writer.shorten(low)
 
-    def reached(self, position: int) -> Reached:
+    def reached(self, position: int) -> DispatchPoint:
         """What `mark.settle` asks for, now that everything below this log offset is in."""
         file = self.writer.current
         if not self.complete or not isinstance(file, IndexFileWriter):
-            return Reached(position)
-        return Reached(position, file.path, bytes(file.map[: index.HEADER.size]))
+            return DispatchPoint(position)
+        return DispatchPoint(position, file.path, bytes(file.map[: index.HEADER.size]))
 
     @property
     def end_offset(self) -> int:

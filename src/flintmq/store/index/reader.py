@@ -29,7 +29,7 @@ _ITEMS_AT_ONCE = 3276  # 64 KiB of items
 
 
 @dataclass(frozen=True, slots=True)
-class IndexFile:
+class IndexFileReader:
     """One index file by name. Nothing of its content is kept: a running broker goes on writing it.
 
     Attributes:
@@ -62,7 +62,7 @@ class IndexFile:
         return index.HEADER.unpack(raw) if raw is not None and len(raw) == index.HEADER.size else None
 
 
-def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[IndexFile]:
+def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[IndexFileReader]:
     """The index files of a store, oldest first. Files with other names are not the index's and are left out.
 
     Raises:
@@ -74,7 +74,7 @@ def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[In
         path = os.path.join(folder, name)
         size = effects.size(path) if index.NAME.fullmatch(name) else None
         if size:
-            found.append(IndexFile(path, size, config, effects))
+            found.append(IndexFileReader(path, size, config, effects))
     return found
 
 
@@ -177,7 +177,7 @@ class OpenIndex:
         return CorruptStoreError(self.path, position, reason, "rebuild the index")
 
 
-def covered(file: IndexFile) -> tuple[int, int] | None:
+def covered(file: IndexFileReader) -> tuple[int, int] | None:
     """Log offsets of the first and the last record with an item in this file, or None if it holds none.
 
     The last one may have more keys, in the next file or nowhere. The header is believed as far as it can be: it may

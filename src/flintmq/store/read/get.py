@@ -63,7 +63,7 @@ class Limits:
         return messages > 0 and (messages + more > min(self.messages, count) or size + unit.size > bytes_)
 
 
-class Reader:
+class LiveReader:
     """The read path of one store. `check` raises what whoever waits is told when the store was closed meanwhile.
 
     Thread: any.

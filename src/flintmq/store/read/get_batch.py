@@ -15,7 +15,7 @@ from flintmq.storage.mapped_file import MappedFile
 from flintmq.store.commitlog.files import LogFile
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue
-from flintmq.store.read.get import Answer, Reader
+from flintmq.store.read.get import Answer, LiveReader
 
 AT_ONCE = 1024  # units whose records are counted at a time: the grain of `max_bytes`
 
@@ -36,7 +36,7 @@ class PieceReader:
     """
 
     def __init__(
-        self, reader: Reader, topic: bytes, queue_id: int, offset: int, max_messages: int, max_bytes: int
+        self, reader: LiveReader, topic: bytes, queue_id: int, offset: int, max_messages: int, max_bytes: int
     ) -> None:
         self.files, self.record = reader.files, reader.record
         self.topic, self.queue_id, self.offset = topic, queue_id, offset
@@ -46,7 +46,7 @@ class PieceReader:
         self._held: list[MappedFile] = []
 
     def take(self, queue: AnyQueue) -> Answer:
-        """Collect; for Reader.answer."""
+        """Collect; for LiveReader.answer."""
         following = self._plain(queue) if isinstance(queue, RunningQueue) else self._each(queue)
         if following == self.offset:
             return GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(self.offset)

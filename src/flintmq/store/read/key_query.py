@@ -25,7 +25,7 @@ from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.index.reader import IndexFile, covered, discover
+from flintmq.store.index.reader import IndexFileReader, covered, discover
 from flintmq.store.read.log_map import records_with
 
 log = logging.getLogger("flintmq.index")
@@ -39,7 +39,7 @@ class Span(NamedTuple):
 
     begin: int
     end: int
-    file: IndexFile | None
+    file: IndexFileReader | None
 
 
 class KeyQuery:
@@ -103,7 +103,7 @@ class KeyQuery:
         spans.append(Span(at, snapshot.end, None))
         return [span for span in spans if span.begin < span.end or span.file]
 
-    def _true_end(self, file: IndexFile, end: int) -> int:
+    def _true_end(self, file: IndexFileReader, end: int) -> int:
         """Log offset of the last record that the newest file really leads to: a cut log leaves items behind."""
         try:
             with file.open() as index:
@@ -122,7 +122,7 @@ class KeyQuery:
         keys = keys_of(message.properties, message.sys_flag, PEER_540)
         return any(key_hash(message.topic, key) == hash_ for key in keys)
 
-    def _indexed(self, span: Span, file: IndexFile) -> Iterator[StoredMessage]:
+    def _indexed(self, span: Span, file: IndexFileReader) -> Iterator[StoredMessage]:
         """Matching records that a file leads to, the newest first, at most `limit`; by walking if it cannot be used."""
         seen: set[int] = set()
         given = 0

@@ -6,14 +6,14 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 
-from flintmq.store.commitlog.end_of_log import Facts
+from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import RecordReader, record_at
 from flintmq.store.commitlog.sources import OWN
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher, each_block
+from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock, each_block
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.index.index_service import KeyIndex
 
@@ -99,17 +99,17 @@ def _dispatch(
     check_crc: bool,
 ) -> int | None:
     """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
-    walk = LogWalk(files, Facts(), start, end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
+    walk = LogWalk(files, StopFacts(), start, end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
     records = 0
 
-    def blocks() -> Iterator[Block]:
+    def blocks() -> Iterator[UnitBlock]:
         nonlocal records
         for piece in walk:
             yield from dispatcher.blocks(piece, hold=True)
             records += piece.count
         yield from dispatcher.rest()
 
-    def take(block: Block) -> bool:
+    def take(block: UnitBlock) -> bool:
         if queues.replay_from(block, dispatcher) and start > files.min_offset:
             return False
         queues.take(block, dispatcher)

@@ -12,7 +12,7 @@ import os
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import LostLogError
 from flintmq.storage.filesystem import REAL, Effects
-from flintmq.store.commitlog.end_of_log import ACCEPT, LOST_ADVICE, Facts, read_facts, told_beyond
+from flintmq.store.commitlog.end_of_log import ACCEPT, LOST_ADVICE, StopFacts, read_facts, told_beyond
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import queue_names
@@ -31,7 +31,7 @@ def unit_holder(root: str, effects: Effects) -> str:
     return ""
 
 
-def refuse_without_log(root: str, log: LogFiles, facts: Facts) -> None:
+def refuse_without_log(root: str, log: LogFiles, facts: StopFacts) -> None:
     """A store without any log file must be one that never held a message.
 
     Raises:

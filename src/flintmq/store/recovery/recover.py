@@ -26,7 +26,7 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store.append.commit_log import LogState
-from flintmq.store.commitlog.end_of_log import Facts, Verdict, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record, store_times
@@ -74,7 +74,7 @@ class Recovered:
         return {"end": self.state.end, "verdict": self.verdict.value, "decisions": self.decisions}
 
 
-def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
+def begin_of_walk(files: LogFiles, facts: StopFacts, known: Checkpoint) -> int:
     """Where recovery begins to read: the last file that surely was flushed as a whole before the last stop."""
     if facts.mark is not None:
         file = files.find(min(facts.mark, max(files.limit - 1, 0)))
@@ -89,7 +89,7 @@ def begin_of_walk(files: LogFiles, facts: Facts, known: Checkpoint) -> int:
     return files.min_offset
 
 
-def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint, listed: bool = False) -> int:
+def begin_of_dispatch(files: LogFiles, facts: StopFacts, known: Checkpoint, listed: bool = False) -> int:
     """Give the log offset from which every unit is written again; before it, queues are known to be on disk.
 
     - Where the mark tells how far the log was dispatched to queues on disk: from there. After a clean stop the mark
@@ -115,7 +115,7 @@ def begin_of_dispatch(files: LogFiles, facts: Facts, known: Checkpoint, listed: 
 class LogRecovery:
     """Finds the end of a log and cuts what lies behind it."""
 
-    def __init__(self, root: str, files: LogFiles, facts: Facts, known: Checkpoint, effects: Effects) -> None:
+    def __init__(self, root: str, files: LogFiles, facts: StopFacts, known: Checkpoint, effects: Effects) -> None:
         self.root, self.files, self.effects = root, files, effects
         self.facts = replace(facts, live=False)  # the lock is ours
         self.known = known
@@ -203,7 +203,7 @@ class LogRecovery:
         """Store time of the last record before a log offset; 0 if there is none in its file or the one before."""
         time, size = 0, self.files.file_size
         for begin in (end - end % size - size, end - end % size):
-            for piece in LogWalk(self.files, Facts(), max(begin, self.files.min_offset), min(end, begin + size)):
+            for piece in LogWalk(self.files, StopFacts(), max(begin, self.files.min_offset), min(end, begin + size)):
                 *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
         return time
 
@@ -306,7 +306,7 @@ def check_files(files: LogFiles, file_size: int) -> None:
 def offsets_of_log(root: str, files: LogFiles, dispatcher: Dispatcher, end: int) -> dict[tuple[bytes, int], int]:
     """The next queue offset of every queue: from the log, or from its files if it has no record there any more."""
     found: dict[tuple[bytes, int], int] = {}
-    for piece in LogWalk(files, Facts(), files.min_offset, end):
+    for piece in LogWalk(files, StopFacts(), files.min_offset, end):
         for block in dispatcher.blocks(piece):
             for number, _, last in block.queues:
                 key = dispatcher.queues.keys[number]
@@ -324,7 +324,7 @@ def offsets_of_log(root: str, files: LogFiles, dispatcher: Dispatcher, end: int)
 def recover(
     root: str,
     files: LogFiles,
-    facts: Facts,
+    facts: StopFacts,
     small: StoreFiles,
     config: StoreConfig,
     queues: ConsumeQueues | None,

@@ -13,16 +13,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from flintmq.kernels.fast_append import Follower
+from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import Signal
 from flintmq.store.append.disk_failure import Poison
-from flintmq.store.commitlog.end_of_log import Facts
+from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
-from flintmq.store.dispatch.dispatcher import Block, Dispatcher
+from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.handover import HandedOver
-from flintmq.store.index.durable_point import Reached
+from flintmq.store.index.durable_point import DispatchPoint
 from flintmq.store.index.index_service import KeyIndex
 
 log = logging.getLogger("flintmq.dispatch")
@@ -36,7 +36,7 @@ FAR = 32 << 20  # bytes that dispatch may be behind before puts wait for it
 YIELD_S = 0.0005  # how long such a put waits
 
 
-class DispatchService(Follower):
+class DispatchService(PutListener):
     """Dispatches one store's log.
 
     Args:
@@ -136,7 +136,7 @@ class DispatchService(Follower):
         self._take(self.log.pieces(self.position, end))
         self.position = max(self.position, min(self.log.position, end))
         if self.position < end:  # something is odd there: let the walk judge that judges for everybody
-            walk = LogWalk(self.log.listed(), Facts(), self.position, end, check_crc=False)
+            walk = LogWalk(self.log.listed(), StopFacts(), self.position, end, check_crc=False)
             self._take(walk)
             self.position = max(self.position, min(walk.position, end))
 
@@ -147,7 +147,7 @@ class DispatchService(Follower):
                 self._write(block)
             self._reached(piece.base + piece.end)
 
-    def _write(self, block: Block) -> None:
+    def _write(self, block: UnitBlock) -> None:
         """Write one block; again, if it was broken off."""
         if self.waits_for is not None:
             self.queues.replay_from(block, self.dispatcher)
@@ -166,7 +166,7 @@ class DispatchService(Follower):
         self.needs_wake = self._far = self.behind > FAR
 
     def _note_reached(self) -> None:
-        self.reached = Reached(self.position) if self.index is None else self.index.reached(self.position)
+        self.reached = DispatchPoint(self.position) if self.index is None else self.index.reached(self.position)
 
     @property
     def behind(self) -> int:

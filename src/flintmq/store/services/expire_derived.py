@@ -98,7 +98,7 @@ def expired_ext(ext: ExtQueue, first: Unit) -> Iterator[UnitFile]:
         yield from (file for file in ext.files[:-1] if file.start + file.size <= needed)
 
 
-def expired_index(files: Sequence[reader.IndexFile], log_begin: int) -> Iterator[reader.IndexFile]:
+def expired_index(files: Sequence[reader.IndexFileReader], log_begin: int) -> Iterator[reader.IndexFileReader]:
     """Index files, in order, whose last key is of a record that is gone; never the last file."""
     for file in files[:-1]:
         header = file.header()

@@ -25,7 +25,7 @@ from flintmq.store.services.scheduler import Upkeep
 from flintmq.store.services.topics import TABLE, Topics
 
 
-class Keeping:
+class Housekeeping:
     """The services of one open store that no put waits for.
 
     Args:
@@ -149,7 +149,7 @@ class Keeping:
 class KeptStore:
     """What a store lets its users do with its keeping."""
 
-    _keeping: Keeping
+    _keeping: Housekeeping
 
     def _check_open(self) -> None:
         """Raise UsageError if the store is closed."""

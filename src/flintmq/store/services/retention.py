@@ -26,7 +26,7 @@ from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.services.expire_derived import remove
-from flintmq.store.services.retention_rules import Rules, Verdict, may_go
+from flintmq.store.services.retention_rules import RetentionRules, RetentionVerdict, may_go
 
 log = logging.getLogger("flintmq.retention")
 
@@ -110,7 +110,7 @@ class Retention:
         effects: Effects,
         refuse: Callable[[bool], None] = lambda full: None,
     ) -> None:
-        self.refuse, self.rules = refuse, Rules.of(config)
+        self.refuse, self.rules = refuse, RetentionRules.of(config)
         self.files, self.lock, self.dispatched, self.paths, self.root = files, lock, dispatched, paths, root
         self.follow, self.config, self.effects = follow, config, effects
         self.hanging: list[Hanging] = []
@@ -146,7 +146,7 @@ class Retention:
 
     # -- when -------------------------------------------------------------------------------------------------------
 
-    def _verdict(self) -> Verdict:
+    def _verdict(self) -> RetentionVerdict:
         """What the rules say now. Sets or clears `full`."""
         log_used = min(self.effects.disk_used(path) for path in self.paths)
         queues_used = self.effects.disk_used(self.root)

@@ -15,7 +15,7 @@ HOURS_AHEAD = 50  # of two days, and one that the clock is set back
 
 
 @dataclass(frozen=True)
-class Verdict:
+class RetentionVerdict:
     """Whether files are deleted at a moment.
 
     Attributes:
@@ -30,7 +30,7 @@ class Verdict:
 
 
 @dataclass(frozen=True)
-class Rules:
+class RetentionRules:
     """The rules of one store.
 
     Attributes:
@@ -48,11 +48,11 @@ class Rules:
     may_force: bool
 
     @staticmethod
-    def of(config: StoreConfig) -> Rules:
+    def of(config: StoreConfig) -> RetentionRules:
         """What a configuration says."""
         told = (text.strip() for text in config.delete_when.split(";"))
         forcibly = min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
-        return Rules(
+        return RetentionRules(
             config.file_reserved_time,
             frozenset(int(text) for text in told if text.isdecimal()),
             min(forcibly, max(config.disk_max_used_space_ratio, 10)),
@@ -61,12 +61,12 @@ class Rules:
             config.clean_file_forcibly_enable,
         )
 
-    def verdict(self, used: int, now_ms: int) -> Verdict:
+    def verdict(self, used: int, now_ms: int) -> RetentionVerdict:
         """Whether files go at this time (Unix milliseconds) while the fuller disk is used so far (percent)."""
         space = f"disk {used} % full" if used > self.delete_at else ""
         forced = space if used > self.force_at and self.may_force else ""
         hour = "an hour of deleteWhen" if self.is_time(now_ms) else ""
-        return Verdict(space or hour, forced, bool(space))
+        return RetentionVerdict(space or hour, forced, bool(space))
 
     def refuses(self, used: int, refused: bool) -> bool:
         """Whether a disk is so full that puts are refused; once they are, until it is down to `force_at`."""

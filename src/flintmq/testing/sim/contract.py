@@ -44,7 +44,7 @@ def digest_of(message: Message) -> str:
     return digest(message.topic, message.queue_id, message.body, message.tags, message.properties)
 
 
-class Ledger:
+class PutLedger:
     """A ledger in a file: lines of JSON, one write each, so that a killed process leaves at most a cut line.
 
     `{"sent": identity, "digest": ...}` before a put; `{"told": identity, "outcome": "ok" | "failed" | "unknown",

@@ -16,7 +16,7 @@ from flintmq.forensics.rebuild import RESULTS, RebuildPlan, plan_of
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE
 from flintmq.format.consume_queue import Unit
 from flintmq.format.text import java_encode
-from flintmq.lake.target import Anchor
+from flintmq.lake.target import ExportAnchor
 from flintmq.spark.jobs.dispatch.index import index_path
 from flintmq.spark.jobs.dispatch.state import Shape, State, check_shape, commit, load, state_path
 from flintmq.spark.jobs.dispatch.tasks import end_work, index_count, work_folder
@@ -109,12 +109,12 @@ def raw_topics(topics: Iterable[str]) -> frozenset[bytes]:
     return frozenset(java_encode(topic) for topic in topics)
 
 
-def anchor_at(log: LogFiles, physical_offset: int) -> Anchor | None:
+def anchor_at(log: LogFiles, physical_offset: int) -> ExportAnchor | None:
     """What the record at a log offset is known by; None if there is none."""
     found = record_at(log, physical_offset)
     if found is None:
         return None
-    return Anchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
+    return ExportAnchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
 
 
 def check_log(plan: RebuildPlan, state: State) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.forensics.rebuild import RebuildPlan
-from flintmq.lake.target import Anchor
+from flintmq.lake.target import ExportAnchor
 from flintmq.storage.dispatch_lock import FOLDER
 from flintmq.store.consumequeue.writer import WriterState
 from flintmq.store.layout.small_files import replace_file
@@ -109,7 +109,7 @@ class State:
     position: int
     log_begin: int
     last: tuple[int, int] = (-1, 0)
-    anchor: Anchor | None = None
+    anchor: ExportAnchor | None = None
     clean: bool = False
     queues: dict[str, WriterState] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
@@ -133,7 +133,7 @@ class State:
         made: dict[str, Any] = {
             "shape": Shape(**{**shape, "delay_ms": tuple(shape["delay_ms"])}),
             "last": tuple(value["last"]),
-            "anchor": None if value["anchor"] is None else Anchor(**value["anchor"]),
+            "anchor": None if value["anchor"] is None else ExportAnchor(**value["anchor"]),
             "queues": {path: WriterState(*row) for path, row in value["queues"].items()},
             "index": IndexState(**{**index, "before": tuple(index["before"]), "end": tuple(index["end"])}),
         }

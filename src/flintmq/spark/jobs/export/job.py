@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from flintmq.config.keys import StoreConfig
-from flintmq.lake.checkpoint import Checkpoint
+from flintmq.lake.checkpoint import ExportCheckpoint
 from flintmq.lake.columns import Shape
 from flintmq.lake.compact import FileOptions, Part, combined
 from flintmq.lake.export import Exported, choice_of, export_range, next_begin, publish, target_kind
@@ -99,7 +99,7 @@ def export(
     for place in filter(None, (out, checkpoint)):
         outside_store(place, root, config)
     with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
-        last, copy = target.last(), Checkpoint.at(checkpoint, target.root)
+        last, copy = target.last(), ExportCheckpoint.at(checkpoint, target.root)
         choice = choice_of(options, files, stream=False)
         begin = next_begin(target, last, plan, choice)
         copy.check(last)

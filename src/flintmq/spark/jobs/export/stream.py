@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
-from flintmq.lake.checkpoint import Checkpoint
+from flintmq.lake.checkpoint import ExportCheckpoint
 from flintmq.lake.columns import Shape
 from flintmq.lake.compact import FileOptions, Part, combined
 from flintmq.lake.export import SCAN_BYTES, Exported, check_same, choice_of, publish, target_kind, write_files
@@ -101,7 +101,7 @@ def export_stream(
         outside_store(place, root, config)
     with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
         reader = StreamReader(StreamOptions(options, max_offsets=max_offsets, max_bytes=max_bytes), None)
-        query = _Query(spark, reader, target, files, Checkpoint.at(checkpoint, target.root))
+        query = _Query(spark, reader, target, files, ExportCheckpoint.at(checkpoint, target.root))
         if once:
             reader.prepareForTriggerAvailableNow()
         total = Exported(begin=query.end, end=query.end, notes=dict(target.notes))
@@ -120,7 +120,7 @@ class _Query:
     """One streaming export: what is in the directory, and the next micro-batch."""
 
     def __init__(
-        self, spark: SparkSession, reader: StreamReader, target: Target, files: FileOptions, copy: Checkpoint
+        self, spark: SparkSession, reader: StreamReader, target: Target, files: FileOptions, copy: ExportCheckpoint
     ) -> None:
         self.spark, self.reader, self.target, self.files, self.copy = spark, reader, target, files, copy
         self.choice = choice_of(reader.options.read, files, stream=True)

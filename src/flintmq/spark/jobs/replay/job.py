@@ -23,7 +23,7 @@ from flintmq.spark.jobs.replay.live import Pace, Position, put_rows
 from flintmq.spark.jobs.replay.plan import count, count_rows, rules_of, share_out
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config
 from flintmq.spark.jobs.replay.rows import Row, Rules
-from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, Source, StoreSource, open_source, rows_of
+from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, ReplaySource, Source, open_source, rows_of
 from flintmq.spark.jobs.replay.tasks import matching
 from flintmq.spark.jobs.tasks import Progress, parallelism
 from flintmq.storage.staging import bring_in, staging_for, sweep
@@ -253,7 +253,7 @@ class _Job:
             StoreError: some of it has expired.
         """
         begin = self.source.begin if after is None else after.physical_offset
-        of_log = self.strict and isinstance(self.source, StoreSource)
+        of_log = self.strict and isinstance(self.source, ReplaySource)
         if after is not None and of_log and self.source.begin > after.physical_offset + after.size:
             raise StoreError(
                 f"the source's log begins at offset {self.source.begin}, the last replay ended at "
@@ -261,7 +261,7 @@ class _Job:
             )
         span = self.config.mapped_file_size_commit_log
         size = max(LEAST_CHUNK, min(CHUNK_BYTES, span // 8))
-        if isinstance(self.source, StoreSource):  # so that there is one for each processor
+        if isinstance(self.source, ReplaySource):  # so that there is one for each processor
             left = self.source.plan.end - begin
             size = max(LEAST_CHUNK, min(size, left // (2 * parallelism(self.spark)) + 1))
         return self.source.chunks(begin, size)

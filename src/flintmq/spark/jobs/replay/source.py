@@ -49,7 +49,7 @@ class Chunk(NamedTuple):
 
 
 @dataclass(frozen=True)
-class StoreSource:
+class ReplaySource:
     """A store, read up to the end that its log had when it was opened."""
 
     plan: Plan
@@ -124,7 +124,7 @@ class TableSource:
         return {}
 
 
-Source = StoreSource | TableSource
+Source = ReplaySource | TableSource
 
 
 def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, access: str = "pread") -> Source:
@@ -151,7 +151,7 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
     if not os.path.isdir(root):
         raise UsageError(f"{root}: there is no such directory; give a store, a Delta table or an export to Parquet")
     options = ReadOptions(path=root, fail_on_data_loss=fail_on_data_loss, access=access, config=config)
-    return StoreSource(plan_scan(options, Report()))
+    return ReplaySource(plan_scan(options, Report()))
 
 
 def rows_of(source: Source, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,157 @@
+"""What is renamed: module, the old name, the new one. `rename.py` does it; groups are commits."""
+
+from __future__ import annotations
+
+Names = list[tuple[str, str, str]]
+
+# Classes whose names house.md has decided.
+DECIDED: Names = [
+    ("kernels.fast_append", "Place", "QueueCounter"),
+    ("kernels.fast_append", "Target", "AppendTarget"),
+    ("kernels.fast_append", "Follower", "PutListener"),
+    ("store.dispatch.queue_positions", "Place", "QueuePosition"),
+    ("store.dispatch.dispatcher", "Block", "UnitBlock"),
+    ("store.dispatch.dispatcher", "Queues", "QueueTable"),
+    ("store.dispatch.dispatcher", "_Given", "_BlockArrays"),
+    ("arrow.column_block", "Block", "ColumnBlock"),
+    ("store.read.get", "Reader", "LiveReader"),
+    ("spark.jobs.replay.source", "StoreSource", "ReplaySource"),
+    ("store.services.retention_rules", "Verdict", "RetentionVerdict"),
+    ("store.services.retention_rules", "Rules", "RetentionRules"),
+    ("store.append.group_commit", "Group", "WaitingPuts"),
+    ("store.append.commit_log", "Begun", "PendingAppend"),
+    ("forensics.salvage.journal", "Journal", "SalvageJournal"),
+    ("testing.sim.contract", "Ledger", "PutLedger"),
+    ("store.index.reader", "IndexFile", "IndexFileReader"),
+    ("arrow.remote_file", "Ahead", "ReadAhead"),
+    ("spark.stream.anchor", "Anchor", "StreamAnchor"),
+    ("lake.target", "Anchor", "ExportAnchor"),
+    ("lake.checkpoint", "Checkpoint", "ExportCheckpoint"),
+    ("store.consumer.group", "Group", "ConsumerGroup"),
+    ("format.timer", "LogEnd", "TimerLogEnd"),
+    ("store.index.durable_point", "Reached", "DispatchPoint"),
+    ("forensics.verify.run", "Seen", "VerifyResult"),
+    ("forensics.verify.part", "Course", "VerifyPass"),
+    ("store.commitlog.resync", "Effort", "ResyncBudget"),
+    ("store.commitlog.end_of_log", "Facts", "StopFacts"),
+    ("store.services.housekeeping", "Keeping", "Housekeeping"),
+]
+
+# Other classes that share a name. The more central meaning keeps it: format.checkpoint.Checkpoint, commitlog's Damage,
+# Piece and Verdict, format.layout.Layout, format.timer.TimerCheck, flintmq_mark.Mark.
+ENGINE: Names = [
+    ("store.append.service", "Follows", "Wakeable"),
+    ("store.append.group_commit", "Request", "GroupCommitRequest"),  # upstream's word
+    ("storage.allocation", "Request", "AllocateRequest"),  # upstream's word
+    ("store.append.multi_queue", "Taken", "TakenOffsets"),
+    ("store.append.stats", "Times", "WaitTimes"),
+    ("store.commitlog.report", "Note", "LogNote"),
+    ("store.commitlog.bulk_writer", "Rows", "WritableRows"),
+    ("store.consumer.source", "Source", "TopicSource"),
+    ("store.consumer.source", "Taken", "QueueRead"),
+    ("store.consumer.group", "Member", "GroupMember"),
+    ("store.dispatch.handover", "Rows", "HandedRows"),
+    ("store.index.writer", "IndexFile", "NewIndexFile"),
+    ("store.read.log_map", "Run", "QueueRun"),
+    ("store.read.key_query", "Span", "LogSpan"),
+    ("store.recovery.torn_record", "Tail", "TornRecordSearch"),
+    ("format.config_json", "Member", "JsonMember"),
+    ("format.config_json", "_Writer", "_JsonWriter"),
+    ("format.layout", "Counted", "CountedBytes"),
+    ("format.layout", "Piece", "FieldPiece"),
+    ("format.layout", "_Run", "_NumberRun"),
+    ("format.docs", "Row", "LayoutRow"),
+    ("config.key_effects", "Line", "KeyLine"),
+    ("kernels._cython", "Mark", "NoEffect"),
+]
+FORENSICS: Names = [
+    ("forensics.explain.index", "IndexFile", "DividedIndexFile"),
+    ("forensics.explain.index", "Slots", "IndexSlots"),
+    ("forensics.explain.timer", "Slots", "WheelSlots"),
+    ("forensics.explain.source", "Look", "FileLook"),
+    ("forensics.explain.source", "Source", "FileSource"),
+    ("forensics.explain.log", "Run", "RecordRun"),
+    ("forensics.explain.file_kinds", "Place", "FilePlace"),
+    ("forensics.explain.unit_table", "Table", "UnitTable"),
+    ("forensics.salvage.derived", "Look", "KeepingVerification"),
+    ("forensics.salvage.into", "Rows", "PieceRows"),
+    ("forensics.salvage.into", "Run", "MovedRun"),
+    ("forensics.verify.part", "Part", "VerifyPart"),
+    ("forensics.verify.run", "Run", "VerifyRun"),
+    ("forensics.verify.timer_check", "TimerCheck", "TimerStoreCheck"),
+    ("forensics.verify.queue_files", "Span", "UnitSpan"),
+    ("forensics.verify.queue_findings", "_Run", "_UnitRun"),
+    ("forensics.retention_plan", "Plan", "RetentionPlan"),
+]
+PIPELINE: Names = [
+    ("arrow.column_layout", "Layout", "ColumnLayout"),
+    ("arrow.dataset", "Scan", "DatasetScan"),
+    ("cli.scan", "Scan", "MessageScan"),
+    ("cli.spark_export", "Target", "TargetFormat"),
+    ("lake.columns", "Shape", "ExportColumns"),
+    ("lake.compact", "Part", "PartFile"),
+    ("lake.parquet", "Written", "WrittenFile"),
+    ("lake.scan", "Plan", "ScanPlan"),
+    ("lake.target", "Target", "ExportTarget"),
+    ("spark.source", "Reader", "BatchReader"),
+    ("spark.sink.listing", "Puts", "RecordedPuts"),
+    ("spark.stream.plan", "Part", "StreamTask"),
+    ("spark.stream.unreached", "Place", "RecordPlace"),
+    ("spark.jobs.rebuild", "IndexFile", "PlannedIndexFile"),
+    ("spark.jobs.dispatch.state", "Shape", "DispatchSettings"),
+    ("spark.jobs.dispatch.state", "State", "DispatchState"),
+    ("spark.jobs.dispatch.tasks", "Share", "DispatchTask"),
+    ("spark.jobs.replay.exactly_once", "Ledger", "WriterIds"),
+    ("spark.jobs.replay.exactly_once", "Tail", "WriterTail"),
+    ("spark.jobs.replay.live", "_Writer", "_RowWriter"),
+    ("spark.jobs.replay.plan", "Counted", "ChunkCount"),
+    ("spark.jobs.replay.plan", "Share", "ReplayTask"),
+    ("spark.jobs.replay.rows", "Row", "SourceRow"),
+    ("spark.jobs.replay.rows", "Rules", "RowRules"),
+    ("spark.jobs.stats.page", "Section", "Card"),
+    ("spark.jobs.stats.svg", "Times", "TimeAxis"),
+    ("testing.sim.names", "Entry", "NameChange"),
+    ("testing.sim.names", "Journal", "NameJournal"),
+    ("testing.sim.run", "Run", "SimRun"),
+    ("testing.sim.states", "State", "PowerCutState"),
+    ("testing.write_store", "_Run", "_LogRun"),
+]
+
+# Functions of a module.
+FUNCTIONS: Names = [
+    ("store.layout.small_files", "ask_disk", "fsync_and_drop_cache"),
+    ("store.layout.small_files", "abort_is_flintmq_s", "written_by_flintmq"),
+    ("store.read.log_map", "stands_at", "is_at_queue_offset"),
+    ("store.consumequeue.writer", "contradicted", "offset_is_implausible"),
+    ("store.recovery.recover", "begin_of_walk", "recovery_scan_start"),
+    ("lake.splits", "firm", "resolve_cuts"),
+    ("lake.splits", "cut", "equal_ranges"),
+    ("storage.dispatch_lock", "alone", "exclusive"),
+    ("spark.jobs.stats.svg", "alone", "document"),
+    ("cli.text", "cut", "shorten_text"),
+    ("forensics.verify.findings", "cut", "shorten_finding"),
+    ("spark.jobs.dispatch.preflight", "cut", "cut_queues"),
+    ("kernels.derive", "is_light", "names_lmq"),
+]
+
+# Methods and attributes: module, Class.old, new.
+METHODS: Names = [
+    ("store.consumequeue.live_queues", "ConsumeQueues.ask_disk", "fsync_and_drop_cache"),
+    ("store.consumequeue.live_queues", "ConsumeQueues.bound_again", "recompute_min_offsets"),
+    ("store.layout.small_files", "StoreFiles.doubt", "distrust_page_cache"),
+    ("store.append.commit_log", "CommitLog.settled_time", "settle_and_next_time"),
+    ("store.append.commit_log", "CommitLog.known_topic", "get_or_create_topic"),
+    ("store.append.commit_log", "CommitLog.writable_file", "reserve_space"),
+    ("store.index.index_service", "KeyIndex.let_go", "close_without_flush"),
+    ("arrow.column_block", "ColumnBlock.cut", "take_back"),
+    ("store.recovery.recover", "LogRecovery.cut", "truncate_log"),
+    ("testing.sim.run", "SimRun.cut", "cut_power"),
+]
+
+GROUPS: dict[str, Names] = {
+    "decided": DECIDED,
+    "engine": ENGINE,
+    "forensics": FORENSICS,
+    "pipeline": PIPELINE,
+    "functions": FUNCTIONS,
+}
