@@ -9,9 +9,19 @@ from typing import Any
 
 from mypy import build
 from mypy.main import process_options
-from mypy.nodes import CallExpr, MemberExpr, Node, StrExpr, SuperExpr
+from mypy.nodes import MemberExpr, Node, SuperExpr
 from mypy.traverser import ExtendedTraverserVisitor
-from mypy.types import AnyType, CallableType, Instance, TupleType, Type, TypeType, TypeVarType, UnionType, get_proper_type
+from mypy.types import (
+    AnyType,
+    CallableType,
+    Instance,
+    TupleType,
+    Type,
+    TypeType,
+    TypeVarType,
+    UnionType,
+    get_proper_type,
+)
 
 
 def classes(type_: Type | None) -> tuple[set[str], bool]:

@@ -285,7 +285,7 @@ class Renamer:
             ticked = before.endswith("`") and re.match(r"[`.(]", behind)
             sure = bool(ticked or humps or re.match(r"\.[a-z_]+\b(?!\s[A-Z])", behind) or re.match(r"\(", behind))
             if not sure and old[0].isupper():
-                inner = re.search(r"(?:\b[a-z]\w*,?|\() $|\($", before)
+                inner = re.search(r"\bSee $|(?:\b[a-z]\w*,?|\() $|\($", before)
                 sure = bool(inner)
             plural = not ticked and re.match(r"s\b", behind)
             self.told.append(
@@ -351,7 +351,7 @@ class Methods(Renamer):
     """Methods: mypy says of which class a receiver is."""
 
     def __init__(self, names: Names) -> None:
-        super().__init__([], {what.partition('.')[2] for _, what, _ in names})
+        super().__init__([], {what.partition(".")[2] for _, what, _ in names})
         self.names = names
 
     def run(self) -> None:

@@ -59,7 +59,6 @@ def wrap(tree: Tree, ruff: str) -> None:
     raise Stop("lines stay too long")
 
 
-
 def _wrap_code(lines: list[str], at: int) -> bool:
     """Break a line that is one string, a pair of strings, or items of a list; False for any other."""
     line = lines[at]
@@ -85,7 +84,6 @@ def _wrap_code(lines: list[str], at: int) -> bool:
     return True
 
 
-
 def _prose(source: Source) -> dict[int, int]:
     """Lines of docstrings and comments of their own -> the last line of their text."""
     found: dict[int, int] = {}
@@ -97,7 +95,6 @@ def _prose(source: Source) -> dict[int, int]:
         if line.lstrip().startswith("# "):
             found[number] = 0
     return found
-
 
 
 def _wrap(lines: list[str], at: int, last: int) -> None:

@@ -254,7 +254,7 @@ def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_members_have_the_places_of_the_text(golden_store: Golden) -> None:
     """Between a member's begin and the next one's stands its key; its value is the parser's."""
     for path in config_files(golden_store):
-        data, members = path.read_bytes(), list[cj.Member]()
+        data, members = path.read_bytes(), list[cj.JsonMember]()
         value = cj.parse(data)
         assert cj.members(data, members.append) is None
         begins = [member.begin for member in members]
@@ -270,7 +270,7 @@ def test_members_have_the_places_of_the_text(golden_store: Golden) -> None:
 
 @given(st.binary(max_size=60).map(lambda data: b'{"a":[1,' + data))
 def test_members_of_anything(data: bytes) -> None:
-    members: list[cj.Member] = []
+    members: list[cj.JsonMember] = []
     error = cj.members(data, members.append)
     assert [member.path for member in members[:2]] == [("a",), ("a", 0)]
     try:
@@ -283,7 +283,7 @@ def test_members_of_anything(data: bytes) -> None:
 
 def test_members_while_damage_hides_their_values() -> None:
     """What was begun is told, where it begins and that its value is unknown; bytes are counted, not characters."""
-    found: list[cj.Member] = []
+    found: list[cj.JsonMember] = []
     error = cj.members("\ufeff{'\u00e9': {'b': 1 'c'}".encode(), found.append)
     assert [(one.path, one.begin, one.value, one.known) for one in found] == [
         (("\u00e9",), 4, None, False),
@@ -309,13 +309,13 @@ def test_members_while_damage_hides_their_values() -> None:
 @pytest.mark.parametrize("between", [":", " :", ": ", " /* : */ :\n"])
 def test_values_of_members(text: str, value: Any, between: str) -> None:
     """Of an object or an array how many it has; blanks and comments around the colon change nothing."""
-    found: list[cj.Member] = []
+    found: list[cj.JsonMember] = []
     assert cj.members(f"{{ a{between}{text}}}".encode(), found.append) is None
     assert (found[0].path, found[0].value, found[0].known) == (("a",), value, True)
 
 
 def test_elements_that_are_text() -> None:
-    found: list[cj.Member] = []
+    found: list[cj.JsonMember] = []
     assert cj.members(b'{"a":[":", "x" ]}', found.append) is None
     assert [(one.path, one.begin, one.value) for one in found[1:]] == [(("a", 0), 6, ":"), (("a", 1), 11, "x")]
 

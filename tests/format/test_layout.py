@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flintmq.errors import FormatError
 from flintmq.format.consume_queue import UNIT
 from flintmq.format.docs import LAYOUTS
-from flintmq.format.layout import HEX, HOST, TIME, Bits, Counted, Int, Layout, Piece, Sized, Total, bit_names
+from flintmq.format.layout import HEX, HOST, TIME, Bits, CountedBytes, FieldPiece, Int, Layout, Sized, Total, bit_names
 from tests.support.layout_values import values
 
 ALL = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
@@ -42,7 +42,7 @@ SIZES = {
 class Sample(NamedTuple):
     number: Annotated[int, Total("size", "i32", "all of it"), Int("i16", "a number")]
     wide: Annotated[bytes, Sized("W", (1, 3), lambda fields: 3 if fields["number"] < 0 else 1, "one or three bytes")]
-    text: Annotated[bytes, Counted("length", "n", ("u8",), "some text")]
+    text: Annotated[bytes, CountedBytes("length", "n", ("u8",), "some text")]
     last: Annotated[int, Int("i64", "a number")]
 
 
@@ -213,11 +213,11 @@ class Message(NamedTuple):
     """All that a declaration can say; its size stands behind the first text, as no real layout has it."""
 
     kind: Annotated[int, Int("u8", "its kind", HEX, KIND)]
-    note: Annotated[bytes, Counted("note_length", "k", ("i8",), "a note")]
+    note: Annotated[bytes, CountedBytes("note_length", "k", ("i8",), "a note")]
     time: Annotated[int, Total("size", "u16", "all of it"), Int("i32", "a time", TIME)]
     host: Annotated[bytes, Sized("H", (2, 4), lambda fields: 4 if fields["kind"] & 1 else 2, "a host", HOST)]
     text: Annotated[
-        bytes, Counted("text_length", "t", ("u8", "i16"), "text", lambda f: "i16" if f["kind"] & 2 else "u8")
+        bytes, CountedBytes("text_length", "t", ("u8", "i16"), "text", lambda f: "i16" if f["kind"] & 2 else "u8")
     ]
     last: Annotated[int, Int("u16", "the last")]
 
@@ -256,7 +256,7 @@ def test_what_is_fixed_and_what_it_begins_with() -> None:
 
     class NumberFirst(NamedTuple):
         a: Annotated[int, Int("u8", "a")]
-        b: Annotated[bytes, Counted("n", "n", ("u8",), "b")]
+        b: Annotated[bytes, CountedBytes("n", "n", ("u8",), "b")]
 
     class BytesAlone(NamedTuple):
         a: Annotated[bytes, Sized("A", (3, 5), lambda fields: 5, "a")]
@@ -321,15 +321,15 @@ def test_a_number_that_does_not_fit_is_named_with_its_first_digits() -> None:
 
 
 ALL_PIECES = [  # of MESSAGES[1], at byte 2 of a buffer
-    Piece("kind", 2, 1, 3, "its kind", HEX, KIND),
-    Piece("note_length", 3, 1, 2, "bytes of the note"),
-    Piece("note", 4, 2, b"no", "a note"),
-    Piece("size", 6, 2, 20, "all of it"),
-    Piece("time", 8, 4, -1, "a time", TIME),
-    Piece("host", 12, 4, b"host", "a host", HOST),
-    Piece("text_length", 16, 2, 2, "bytes of the text"),
-    Piece("text", 18, 2, b"te", "text"),
-    Piece("last", 20, 2, 0xFFFF, "the last"),
+    FieldPiece("kind", 2, 1, 3, "its kind", HEX, KIND),
+    FieldPiece("note_length", 3, 1, 2, "bytes of the note"),
+    FieldPiece("note", 4, 2, b"no", "a note"),
+    FieldPiece("size", 6, 2, 20, "all of it"),
+    FieldPiece("time", 8, 4, -1, "a time", TIME),
+    FieldPiece("host", 12, 4, b"host", "a host", HOST),
+    FieldPiece("text_length", 16, 2, 2, "bytes of the text"),
+    FieldPiece("text", 18, 2, b"te", "text"),
+    FieldPiece("last", 20, 2, 0xFFFF, "the last"),
 ]
 
 
@@ -342,17 +342,25 @@ def test_pieces_of_all_kinds_of_parts() -> None:
 @pytest.mark.parametrize(
     ("limit", "whole", "last"),
     [
-        (2, 0, Piece("kind", 2, 0, None, "its kind", HEX, KIND, "kind needs 1 bytes, 0 are left")),
-        (3, 1, Piece("note_length", 3, 0, None, "bytes of the note", error="note_length needs 1 bytes, 0 are left")),
-        (5, 2, Piece("note", 4, 1, b"n", "a note", error="note needs 2 bytes, 1 are left")),
-        (11, 4, Piece("time", 8, 3, None, "a time", TIME, error="time needs 4 bytes, 3 are left")),
-        (12, 5, Piece("host", 12, 0, b"", "a host", HOST, error="host needs 4 bytes, 0 are left")),
-        (17, 6, Piece("text_length", 16, 1, None, "bytes of the text", error="text_length needs 2 bytes, 1 are left")),
-        (19, 7, Piece("text", 18, 1, b"t", "text", error="text needs 2 bytes, 1 are left")),
-        (21, 8, Piece("last", 20, 1, None, "the last", error="last needs 2 bytes, 1 are left")),
+        (2, 0, FieldPiece("kind", 2, 0, None, "its kind", HEX, KIND, "kind needs 1 bytes, 0 are left")),
+        (
+            3,
+            1,
+            FieldPiece("note_length", 3, 0, None, "bytes of the note", error="note_length needs 1 bytes, 0 are left"),
+        ),
+        (5, 2, FieldPiece("note", 4, 1, b"n", "a note", error="note needs 2 bytes, 1 are left")),
+        (11, 4, FieldPiece("time", 8, 3, None, "a time", TIME, error="time needs 4 bytes, 3 are left")),
+        (12, 5, FieldPiece("host", 12, 0, b"", "a host", HOST, error="host needs 4 bytes, 0 are left")),
+        (
+            17,
+            6,
+            FieldPiece("text_length", 16, 1, None, "bytes of the text", error="text_length needs 2 bytes, 1 are left"),
+        ),
+        (19, 7, FieldPiece("text", 18, 1, b"t", "text", error="text needs 2 bytes, 1 are left")),
+        (21, 8, FieldPiece("last", 20, 1, None, "the last", error="last needs 2 bytes, 1 are left")),
     ],
 )
-def test_pieces_end_with_the_one_that_is_cut(limit: int, whole: int, last: Piece) -> None:
+def test_pieces_end_with_the_one_that_is_cut(limit: int, whole: int, last: FieldPiece) -> None:
     raw = b"??" + bytes.fromhex(MESSAGES[1][1])
     for pieces in (message().pieces(raw[:limit], 2), message().pieces(raw, 2, limit)):
         assert list(pieces) == [*ALL_PIECES[:whole], last]
@@ -360,7 +368,7 @@ def test_pieces_end_with_the_one_that_is_cut(limit: int, whole: int, last: Piece
 
 def test_pieces_end_with_a_negative_length() -> None:
     pieces = list(message().pieces(bytes.fromhex("02 00 0010 00000005 6868 ffff 0006 0000")))
-    assert pieces[-1] == Piece("text_length", 10, 2, -1, "bytes of the text", error="text_length is negative: -1")
+    assert pieces[-1] == FieldPiece("text_length", 10, 2, -1, "bytes of the text", error="text_length is negative: -1")
 
 
 def test_iter_ends_where_it_is_told() -> None:

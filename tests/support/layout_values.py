@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from flintmq.format.layout import WIDTHS, Counted, Int, Layout, Sized, Total
+from flintmq.format.layout import WIDTHS, CountedBytes, Int, Layout, Sized, Total
 
 
 def numbers(type_: str) -> st.SearchStrategy[int]:
@@ -32,6 +32,6 @@ def values(draw: st.DrawFn, layout: Layout[Any], **given_fields: st.SearchStrate
             width = part.choose(fields)
             fields[name] = draw(st.binary(min_size=width, max_size=width))
         else:
-            assert isinstance(part, Counted)
+            assert isinstance(part, CountedBytes)
             fields[name] = draw(st.binary(max_size=100))
     return layout.type(*(fields[name] for name in layout.type._fields)), given

@@ -1,9 +1,9 @@
 """Pieces of the log to record batches.
 
 Goal: batches of a size that consumers like, whatever the pieces are: many small records, few that a predicate leaves,
-one that is larger than a piece. Plan: a ColumnBlock takes rows from piece after piece until it has enough; the kernel does
-the rows, and what it notes as odd (text that is not UTF-8, doubled property names, IPv6 hosts, bodies to decompress) is
-decoded here by the slow and exact way, and put in its place when the batch is made.
+one that is larger than a piece. Plan: a ColumnBlock takes rows from piece after piece until it has enough; the kernel
+does the rows, and what it notes as odd (text that is not UTF-8, doubled property names, IPv6 hosts, bodies to
+decompress) is decoded here by the slow and exact way, and put in its place when the batch is made.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import sys
 from dataclasses import fields
 from pathlib import Path
 
-from flintmq.config.key_effects import LINES, Effect, Line, text_of
+from flintmq.config.key_effects import LINES, Effect, KeyLine, text_of
 from flintmq.config.keys import KEYS, StoreConfig
 
 PAGE = Path("docs/operations/configuration.md")
@@ -65,7 +65,7 @@ def page() -> str:
     return "\n".join(parts)
 
 
-def _row(key: str, line: Line, default: str) -> str:
+def _row(key: str, line: KeyLine, default: str) -> str:
     only = f"; only `{line.only}`" if line.only is not None else ""
     return f"| `{key}` | {f'`{default}`' if default else ''} | {line.says}{only} |\n"
 

@@ -26,7 +26,7 @@ class Effect(enum.StrEnum):
     NO_EFFECT = "no effect"
 
 
-class Line(NamedTuple):
+class KeyLine(NamedTuple):
     """The line of one key.
 
     Attributes:
@@ -40,14 +40,14 @@ class Line(NamedTuple):
     only: str | None = None
 
 
-def _lines(effect: Effect, text: str) -> dict[str, Line]:
+def _lines(effect: Effect, text: str) -> dict[str, KeyLine]:
     """Lines `KEY [KEY ...]: what`, `KEY=VALUE: what` where one value alone is taken."""
     found = {}
     for row in filter(None, map(str.strip, text.splitlines())):
         keys, _, says = row.partition(": ")
         for word in keys.split():
             key, _, only = word.partition("=")
-            found[key] = Line(effect, says, only or None)
+            found[key] = KeyLine(effect, says, only or None)
     return found
 
 
@@ -191,7 +191,7 @@ brokerId: brokerRole alone says whether puts are taken
 brokerClusterName brokerName: names are what RocketMQ's clients see; the store holds none
 """
 
-LINES: Final[dict[str, Line]] = {
+LINES: Final[dict[str, KeyLine]] = {
     **_lines(Effect.ACTS, _ACTS),
     **_lines(Effect.FIXED, _FIXED),
     **_lines(Effect.REFUSED, _REFUSED),

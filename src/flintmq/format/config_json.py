@@ -235,7 +235,7 @@ class _Reader:
         return _ESCAPES[char]
 
 
-class Member:
+class JsonMember:
     """A member of an object, or an element of an array, as it stands in the text.
 
     Attributes:
@@ -254,7 +254,7 @@ class Member:
         self.known = False
 
 
-def members(data: bytes, take: Callable[[Member], None]) -> FormatError | None:
+def members(data: bytes, take: Callable[[JsonMember], None]) -> FormatError | None:
     """Tell every member with its place, in the order of the text and each as it begins; values are set later.
 
     Returns:
@@ -273,12 +273,12 @@ class _Members(_Reader):
     Only ASCII characters divide the text, and none is part of another character in UTF-8.
     """
 
-    def __init__(self, data: bytes, take: Callable[[Member], None]) -> None:
+    def __init__(self, data: bytes, take: Callable[[JsonMember], None]) -> None:
         super().__init__(data.decode("latin-1"))
         self.data, self.take = data, take
         self.at = 3 if data.startswith(b"\xef\xbb\xbf") else 0
         self.path: list[str | int] = []
-        self.open: list[tuple[Member, int]] = []
+        self.open: list[tuple[JsonMember, int]] = []
 
     def error(self, reason: str) -> FormatError:
         return FormatError(reason, self.at)
@@ -287,7 +287,7 @@ class _Members(_Reader):
         if isinstance(key, str):
             key = _Reader(java_decode(self.data[begin : self.at])).key()
         self.path.append(key)
-        member = Member(tuple(self.path), begin)
+        member = JsonMember(tuple(self.path), begin)
         self.open.append((member, self.at))
         self.take(member)
 
@@ -315,10 +315,10 @@ def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = F
     Raises:
         FormatError: a value that is not an object, list, string, number, true, false or null.
     """
-    return java_encode(_Writer(peer != "5.3.3", compact, peer == "5.4.0").value(value, 0))
+    return java_encode(_JsonWriter(peer != "5.3.3", compact, peer == "5.4.0").value(value, 0))
 
 
-class _Writer:
+class _JsonWriter:
     """The layouts, which differ in empty maps and lists, maps with integer keys, lists and escapes."""
 
     def __init__(self, by_line: bool, compact: bool, open_empty: bool) -> None:

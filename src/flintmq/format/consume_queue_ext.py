@@ -10,7 +10,7 @@ from typing import Annotated, Final, NamedTuple
 
 from flintmq.errors import FormatError
 from flintmq.format.consume_queue import EXT_ADDRESS_LIMIT
-from flintmq.format.layout import TIME, Buffer, Counted, Int, Layout, Total
+from flintmq.format.layout import TIME, Buffer, CountedBytes, Int, Layout, Total
 
 FILE_END: Final = b"\xff\xff"  # an i16 of -1: the next unit begins the next file
 FILE_END_ROOM: Final = 4  # bytes that a unit must leave free in its file
@@ -26,7 +26,7 @@ class ExtUnit(NamedTuple):
         Int("i64", "what the consume queue's tags field would hold"),
     ]
     store_timestamp: Annotated[int, Int("i64", "ms, of the record", TIME)]
-    bitmap: Annotated[bytes, Counted("bitmap_length", "m", ("i16",), "filter bits of the consumers")] = b""
+    bitmap: Annotated[bytes, CountedBytes("bitmap_length", "m", ("i16",), "filter bits of the consumers")] = b""
 
     def bit(self, position: int) -> bool:
         """Whether the bit at `position` is set; bits beyond the bitmap are not."""

@@ -61,7 +61,7 @@ _NAMES: Final = {
 _MARKED: Final = re.compile(r"<!-- (?P<what>layout|bits|names): (?P<name>[^>]+?) -->\n.*?<!-- end -->", re.DOTALL)
 
 
-class Row(NamedTuple):
+class LayoutRow(NamedTuple):
     """One line of a layout's table. Offset and size are texts, because they can hold symbols such as `48+B`."""
 
     offset: str
@@ -71,14 +71,16 @@ class Row(NamedTuple):
     meaning: str
 
 
-def rows(layout: Layout[Any]) -> list[Row]:
+def rows(layout: Layout[Any]) -> list[LayoutRow]:
     """The table of a layout, one row for each field on disk."""
-    found: list[Row] = []
+    found: list[LayoutRow] = []
     fixed, symbols = 0, list[str]()
     for field, type_, widths, symbol, meaning in _pieces(layout.parts):
         offset = "+".join(([str(fixed)] if fixed or not symbols else []) + symbols)
         size = " or ".join(map(str, widths)) if widths else ""
-        found.append(Row(offset, f"{symbol} = {size}" if symbol and size else symbol or size, type_, field, meaning))
+        found.append(
+            LayoutRow(offset, f"{symbol} = {size}" if symbol and size else symbol or size, type_, field, meaning)
+        )
         if symbol:
             symbols.append(symbol)
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Final, NamedTuple
 
-from flintmq.format.layout import Buffer, Counted, Int, Layout, Total
+from flintmq.format.layout import Buffer, CountedBytes, Int, Layout, Total
 
 
 class Entry(NamedTuple):
@@ -22,8 +22,8 @@ class Entry(NamedTuple):
     ] = 0
     body_crc: Annotated[int, Int("i32", "written 0, not looked at")] = 0
     flag: Annotated[int, Int("i32", "the sender's own value")] = 0
-    body: Annotated[bytes, Counted("body_length", "n", ("i32",), "as the sender gave it")] = b""
-    properties: Annotated[bytes, Counted("properties_length", "p", ("i16",), "property string, UTF-8")] = b""
+    body: Annotated[bytes, CountedBytes("body_length", "n", ("i32",), "as the sender gave it")] = b""
+    properties: Annotated[bytes, CountedBytes("properties_length", "p", ("i16",), "property string, UTF-8")] = b""
 
 
 ENTRY: Final = Layout("Inner batch entry", Entry)

@@ -10,8 +10,8 @@ A layout is declared as a NamedTuple whose fields carry, as `Annotated` metadata
 
 Five kinds of metadata exist. `Int` is a number of fixed width. `Total` is the size of the whole thing; it stands before
 the field that carries it and is not part of the value, because it follows from the rest. `Sized` is bytes whose width
-earlier fields tell. `Counted` is bytes behind a length of their own. Everything is big-endian and packed, as Java's
-ByteBuffer writes it.
+earlier fields tell. `CountedBytes` is bytes behind a length of their own. Everything is big-endian and packed, as
+Java's ByteBuffer writes it.
 
 A declaration carries what its bytes mean in words, and how a value is shown to people (`shows`, `bits`): the tables of
 docs/internals/format and the command `explain` say the same because they read the same. `Layout.pieces` gives the
@@ -102,7 +102,7 @@ class Sized:
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountedBytes:
     """Bytes behind their own length; a negative length is an error.
 
     Attributes:
@@ -128,10 +128,10 @@ class Counted:
         return f"bytes of the {field}"
 
 
-Part: TypeAlias = Int | Total | Sized | Counted
+Part: TypeAlias = Int | Total | Sized | CountedBytes
 
 
-class Piece(NamedTuple):
+class FieldPiece(NamedTuple):
     """One field as it stands on disk (Layout.pieces).
 
     Attributes:
@@ -155,7 +155,7 @@ class Piece(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class _Run:
+class _NumberRun:
     """Neighbouring numbers, read and written with one struct."""
 
     struct: struct.Struct
@@ -182,13 +182,13 @@ class Layout(Generic[T]):
         self.parts = tuple(_parts(type_))
         self.total = next((field for field, part in self.parts if isinstance(part, Total)), None)
         self._steps = tuple(_steps(self.parts))
-        self.fixed = len(self._steps) == 1 and isinstance(self._steps[0], _Run) and self.total is None
+        self.fixed = len(self._steps) == 1 and isinstance(self._steps[0], _NumberRun) and self.total is None
         self.min_size = sum(map(_least, (part for _, part in self.parts)))
         self._widths = sum(WIDTHS[part.type] for _, part in self.parts if isinstance(part, (Int, Total)))
         numbers = {field: n for n, field in enumerate(self._fields)}
         self._loose = tuple((numbers[f], p) for f, p in self.parts if not isinstance(p, (Int, Total)))
         first = self._steps[0]
-        self.struct = first.struct if isinstance(first, _Run) else struct.Struct(">")
+        self.struct = first.struct if isinstance(first, _NumberRun) else struct.Struct(">")
 
     @property
     def size(self) -> int:
@@ -224,7 +224,7 @@ class Layout(Generic[T]):
     def _unpack_parts(self, buf: Buffer, start: int, end: int, values: dict[str, Any]) -> T:
         at = start
         for step in self._steps:
-            if isinstance(step, _Run):
+            if isinstance(step, _NumberRun):
                 _room(step.names[0], at, step.struct.size, end)
                 values.update(zip(step.names, step.struct.unpack_from(buf, at), strict=True))
                 at += step.struct.size
@@ -236,7 +236,7 @@ class Layout(Generic[T]):
                 continue
             name, part = step
             length = part.choose(values) if isinstance(part, Sized) else 0
-            if isinstance(part, Counted):
+            if isinstance(part, CountedBytes):
                 prefix = _PREFIXES[part.type_for(values)]
                 _room(part.name, at, prefix.size, end)
                 (length,) = prefix.unpack_from(buf, at)
@@ -252,7 +252,7 @@ class Layout(Generic[T]):
 
     def pieces(
         self, buf: Buffer, at: int = 0, limit: int | None = None, given: Values | None = None
-    ) -> Iterator[Piece]:
+    ) -> Iterator[FieldPiece]:
         """The fields of whatever stands at buf[at], one behind the other, as far as they can be told apart.
 
         Raises nothing. A field that is cut, or a length that cannot be, is the last one and carries an `error`. A size
@@ -271,7 +271,7 @@ class Layout(Generic[T]):
                 values[name], at = piece.value, at + piece.size
                 continue
             shows, error = "", ""
-            if isinstance(part, Counted):
+            if isinstance(part, CountedBytes):
                 piece = _number(buf, at, end, part.name, part.type_for(values), part.length_meaning(name))
                 length = piece.value if isinstance(piece.value, int) else 0
                 if length < 0:
@@ -285,7 +285,7 @@ class Layout(Generic[T]):
             if length > end - at:
                 error = f"{name} needs {length} bytes, {end - at} are left"
             data = bytes(buf[at : min(at + length, end)])
-            yield Piece(name, at, len(data), data, part.meaning, shows, (), error)
+            yield FieldPiece(name, at, len(data), data, part.meaning, shows, (), error)
             if error:
                 return
             values[name], at = data, at + length
@@ -301,14 +301,14 @@ class Layout(Generic[T]):
             values[self.total] = self.size_of(value)
         pieces = []
         for step in self._steps:
-            if isinstance(step, _Run):
+            if isinstance(step, _NumberRun):
                 pieces.append(_pack_run(step, values))
                 continue
             name, part = step
             data = values[name]
-            if isinstance(part, Counted):
+            if isinstance(part, CountedBytes):
                 type_ = part.type_for(values)
-                pieces.append(_pack_run(_Run(_PREFIXES[type_], (part.name,), (type_,)), {part.name: len(data)}))
+                pieces.append(_pack_run(_NumberRun(_PREFIXES[type_], (part.name,), (type_,)), {part.name: len(data)}))
             elif len(data) != part.choose(values):
                 raise FormatError(f"{name} has {len(data)} bytes where {part.choose(values)} are due")
             pieces.append(data)
@@ -319,7 +319,7 @@ class Layout(Generic[T]):
         size = self._widths
         for number, part in self._loose:
             size += len(value[number])
-            if isinstance(part, Counted):
+            if isinstance(part, CountedBytes):
                 values = dict(zip(self._fields, value, strict=True)) if part.choose else {}
                 size += WIDTHS[part.type_for(values)]
         return size
@@ -338,7 +338,7 @@ def _parts(type_: type[Any]) -> Iterator[tuple[str, Part]]:
             yield (part.name if isinstance(part, Total) else field), part
 
 
-def _steps(parts: Iterable[tuple[str, Part]]) -> Iterator[_Run | tuple[str, Sized | Counted]]:
+def _steps(parts: Iterable[tuple[str, Part]]) -> Iterator[_NumberRun | tuple[str, Sized | CountedBytes]]:
     """Neighbouring numbers joined to runs, everything else by itself."""
     names: list[str] = []
     types: list[str] = []
@@ -355,8 +355,8 @@ def _steps(parts: Iterable[tuple[str, Part]]) -> Iterator[_Run | tuple[str, Size
         yield _run(names, types)
 
 
-def _run(names: list[str], types: list[str]) -> _Run:
-    return _Run(struct.Struct(">" + "".join(CODES[type_] for type_ in types)), tuple(names), tuple(types))
+def _run(names: list[str], types: list[str]) -> _NumberRun:
+    return _NumberRun(struct.Struct(">" + "".join(CODES[type_] for type_ in types)), tuple(names), tuple(types))
 
 
 def _least(part: Part) -> int:
@@ -366,13 +366,13 @@ def _least(part: Part) -> int:
     return part.widths[0] if isinstance(part, Sized) else WIDTHS[part.types[0]]
 
 
-def _number(buf: Buffer, at: int, end: int, name: str, type_: str, meaning: str) -> Piece:
+def _number(buf: Buffer, at: int, end: int, name: str, type_: str, meaning: str) -> FieldPiece:
     width = WIDTHS[type_]
     if width > end - at:
-        return Piece(
+        return FieldPiece(
             name, at, max(end - at, 0), None, meaning, error=f"{name} needs {width} bytes, {end - at} are left"
         )
-    return Piece(name, at, width, _PREFIXES[type_].unpack_from(buf, at)[0], meaning)
+    return FieldPiece(name, at, width, _PREFIXES[type_].unpack_from(buf, at)[0], meaning)
 
 
 def bit_names(bits: Iterable[Bits], value: int) -> list[str]:
@@ -391,7 +391,7 @@ def _room(name: str, at: int, need: int, end: int) -> None:
         raise FormatError(f"{name} needs {need} bytes, {max(end - at, 0)} are left", at)
 
 
-def _pack_run(run: _Run, values: Values) -> bytes:
+def _pack_run(run: _NumberRun, values: Values) -> bytes:
     numbers = [values[name] for name in run.names]
     try:
         return run.struct.pack(*numbers)

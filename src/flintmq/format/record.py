@@ -11,7 +11,7 @@ import zlib
 from typing import Annotated, Final, NamedTuple
 
 from flintmq.errors import FormatError
-from flintmq.format.layout import HEX, HOST, TIME, Bits, Buffer, Counted, Int, Layout, Sized, Total, Values
+from flintmq.format.layout import HEX, HOST, TIME, Bits, Buffer, CountedBytes, Int, Layout, Sized, Total, Values
 from flintmq.format.text import java_encode
 
 MAGIC_V1: Final = 0xDAA320A7
@@ -99,12 +99,14 @@ class Record(NamedTuple):
     prepared_transaction_offset: Annotated[
         int, Int("i64", "log offset of the half message of a committed one, else 0")
     ] = 0
-    body: Annotated[bytes, Counted("body_length", "n", ("i32",), "as the sender gave it, compressed or not")] = b""
+    body: Annotated[bytes, CountedBytes("body_length", "n", ("i32",), "as the sender gave it, compressed or not")] = b""
     topic: Annotated[
         bytes,
-        Counted("topic_length", "t", ("u8", "i16"), "UTF-8; the length is u8 in V1, i16 in V2", _topic_length_type),
+        CountedBytes(
+            "topic_length", "t", ("u8", "i16"), "UTF-8; the length is u8 in V1, i16 in V2", _topic_length_type
+        ),
     ] = b""
-    properties: Annotated[bytes, Counted("properties_length", "p", ("i16",), "property string, UTF-8")] = b""
+    properties: Annotated[bytes, CountedBytes("properties_length", "p", ("i16",), "property string, UTF-8")] = b""
 
     @property
     def size(self) -> int:

@@ -30,14 +30,14 @@ class CType:
         return self
 
 
-class Mark:
+class NoEffect:
     """A decorator, also with arguments, and a block: all without effect."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """What is decorated, or the decorator."""
         return args[0] if len(args) == 1 and callable(args[0]) else self
 
-    def __enter__(self) -> Mark:
+    def __enter__(self) -> NoEffect:
         """Begin the block."""
         return self
 
@@ -53,7 +53,7 @@ int = longlong = ulonglong = uint = uchar = Py_ssize_t = size_t = CType(int)
 bint = CType(bool)
 double = CType(float)
 p_uchar = p_char = const = CType(_same)
-nogil = cfunc = inline = final = cclass = no_gc = freelist = exceptval = boundscheck = Mark()
+nogil = cfunc = inline = final = cclass = no_gc = freelist = exceptval = boundscheck = NoEffect()
 
 
 def pointer(to: object) -> CType:

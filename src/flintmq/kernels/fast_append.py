@@ -6,7 +6,8 @@ While it runs nobody else does, so the GIL is its lock: it runs no code of Pytho
 record stands and its end is published. What is not plain it leaves to store/append/commit_log.py: it answers None and
 has touched nothing. Not compiled, that is always its answer.
 
-The state of the append side (`Appender`, `QueueCounter`, `AppendTarget`) lives here, once; the slow way works on the same objects.
+The state of the append side (`Appender`, `QueueCounter`, `AppendTarget`) lives here, once; the slow way works on the
+same objects.
 """
 
 import cython

@@ -24,7 +24,7 @@ WAIT_S = 5.0  # how long a put waits for a file
 OPEN_REQUESTS = 2  # without the pool's limit: the next file and the one behind it
 
 
-class Request:
+class AllocateRequest:
     """A file that is wanted.
 
     Attributes:
@@ -75,7 +75,7 @@ class AllocationService:
         self.warm, self.ahead, self.pool = warm, ahead, pool
         self.fast_fail, self.wait_s = fast_fail, wait_s
         self._lock = threading.Lock()
-        self._table: dict[int, Request] = {}  # by start: asked for and not yet in use
+        self._table: dict[int, AllocateRequest] = {}  # by start: asked for and not yet in use
         self._queue: list[int] = []  # starts to make, lowest first
         self._full: list[MappedFile] = []
         self._wake = threading.Event()
@@ -138,8 +138,8 @@ class AllocationService:
             return OPEN_REQUESTS
         return self.pool.available - len(self._queue)
 
-    def _submit(self, start: int, window: int | None) -> Request:
-        request = self._table[start] = Request(start, window)
+    def _submit(self, start: int, window: int | None) -> AllocateRequest:
+        request = self._table[start] = AllocateRequest(start, window)
         heapq.heappush(self._queue, start)
         return request
 
@@ -178,7 +178,7 @@ class AllocationService:
         request.done.set()
         return True
 
-    def _made(self, request: Request) -> MappedFile:
+    def _made(self, request: AllocateRequest) -> MappedFile:
         """The new file, with a buffer and warm where that is wanted."""
         file = self.make(request.start, request.window)
         try:
@@ -193,7 +193,7 @@ class AllocationService:
             file.borrow(buffer)
         return file
 
-    def _fail(self, request: Request, error: OSError) -> None:
+    def _fail(self, request: AllocateRequest, error: OSError) -> None:
         if not self._failing:  # until it works again, whoever waits says so
             log.warning("the log file at offset %d cannot be made (%s)", request.start, error.strerror)
         self._failing = True

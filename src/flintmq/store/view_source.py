@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flintmq.errors import UsageError
-from flintmq.store.consumer.source import VIEW_POLL_S, Taken, _beyond, _expired, _most, _with_ends
+from flintmq.store.consumer.source import VIEW_POLL_S, QueueRead, _beyond, _expired, _most, _with_ends
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.reentry import refuse_handler
 
@@ -42,7 +42,7 @@ class ViewSource:
         """See Source."""
         return self._all().get(queue_id, (0, 0))
 
-    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
+    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
         """See Source. Tags are left to the consumer."""
         low, high = self.bounds(queue_id)
         if offset < low:
@@ -50,7 +50,7 @@ class ViewSource:
         if offset > high:
             return _beyond(self.topic, queue_id, offset, high)
         batch = self.view.read(self.topic, queue_id, offset, _most(self.topic, most))
-        return Taken(_with_ends(list(batch), batch.next_offset), batch.next_offset)
+        return QueueRead(_with_ends(list(batch), batch.next_offset), batch.next_offset)
 
     def at_time(self, queue_id: int, ms: int) -> int:
         """See Source."""

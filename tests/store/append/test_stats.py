@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.errors import UsageError
 from flintmq.message import Message
-from flintmq.store.append.stats import LABELS, Times, process_memory
+from flintmq.store.append.stats import LABELS, WaitTimes, process_memory
 from flintmq.store.message_store import MessageStore
 from tests.store.services.test_retention import Disk
 from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all
@@ -70,13 +70,13 @@ def test_gets_are_counted(tmp_path: Path):
     [(0, "<=0ms"), (0.9, "<=0ms"), (1, "0~10ms"), (10, "0~10ms"), (11, "10~50ms"), (1500, "1~2s"), (20_000, "10s~")],
 )
 def test_the_buckets_are_upstreams(ms: float, label: str):
-    times = Times()
+    times = WaitTimes()
     times.add(ms / 1000)
     assert dict(zip(LABELS, times.counts, strict=True)) == {name: int(name == label) for name in LABELS}
 
 
 def test_a_group_counts_as_its_members_do():
-    one, together = Times(), Times()
+    one, together = WaitTimes(), WaitTimes()
     for group in ([0.5, 0.3, 0.02, 0.0001], [0.0005] * 7, [], [0.003]):
         together.add_all(group)
         for seconds in group:

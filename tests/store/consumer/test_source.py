@@ -57,11 +57,11 @@ def test_offsets_outside_of_the_queue(tmp_path, caplog):
         store.commit_offset("G", "T", 0, 50)
     with open_store(tmp_path, set=KEYS) as view:
         source = ViewSource("T", view)
-        assert source.read(0, 50, 1, None) == consumer_source.Taken([], 2, 0)
+        assert source.read(0, 50, 1, None) == consumer_source.QueueRead([], 2, 0)
         source._bounds = {0: (1, 2)}
-        assert source.read(0, 0, 1, None) == consumer_source.Taken([], 1, 1)
+        assert source.read(0, 0, 1, None) == consumer_source.QueueRead([], 1, 1)
         assert "offset 50 is behind the end" in caplog.text and "offsets 0 to 0 had left" in caplog.text
-        assert source.read(7, 0, 1, None) == consumer_source.Taken([], 0)
+        assert source.read(7, 0, 1, None) == consumer_source.QueueRead([], 0)
         assert source.at_time(0, 0) == 0
         with view.consumer("G", "T", queues=[0]) as consumer:
             assert consumer.poll() == [] and consumer.lag() == {0: 0}

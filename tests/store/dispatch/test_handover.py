@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from flintmq.kernels import append_columns as kernel
 from flintmq.message import Message
-from flintmq.store.dispatch.handover import MOST, HandedOver, Rows
+from flintmq.store.dispatch.handover import MOST, HandedOver, HandedRows
 from tests.store.services.test_dispatch_service import Setup
 from tests.support.engine import check_derived
 
@@ -40,7 +40,7 @@ class Handing(Setup):
         self.taken: list[int] = []
         handed_over = self.dispatch.dispatcher.handed_over
 
-        def counted(rows: Rows) -> Any:
+        def counted(rows: HandedRows) -> Any:
             block = handed_over(rows)
             if block is not None:
                 self.taken.append(rows.last - rows.first)
@@ -124,10 +124,10 @@ def test_what_is_confirmed_in_part_is_read_up_to_there(tmp_path: Path):
     s.close()
 
 
-def rows_at(begin: int, end: int) -> Rows:
+def rows_at(begin: int, end: int) -> HandedRows:
     column = kernel.Texts(b"x", array("i", [0, 1]).tobytes(), b"", False, 0, 1)
     columns = kernel.Columns(b"T", column, None, None, None, None, None, array("i"), array("q"))
-    return Rows(begin, end, b"T", columns, 0, 1, 0, [0], array("q", [0]))
+    return HandedRows(begin, end, b"T", columns, 0, 1, 0, [0], array("q", [0]))
 
 
 def test_notes_come_in_order_fit_or_are_dropped_and_are_few():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from flintmq.format import record
 from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.recovery.torn_record import ODD, TORN, Tail, _is_hole
+from flintmq.store.recovery.torn_record import ODD, TORN, TornRecordSearch, _is_hole
 from tests.support.small_logs import log_of
 
 PROPERTIES = b"KEYS\x01k\x02TAGS\x01a\x02"
@@ -31,7 +31,7 @@ def log_with(root: Path, *changes: dict[str, object], start: int = 0) -> bytes:
 
 def first_bad(root: Path, data: bytes, mark: int = 0, *, alone: bool = True) -> tuple[int, str] | None:
     """What a tail says about these bytes."""
-    tail = Tail(mark, alone=alone)
+    tail = TornRecordSearch(mark, alone=alone)
     for piece in LogWalk(log_of(root, data), StopFacts(clean=False)):
         bad = tail.first_bad(piece)
         if bad is not None:
@@ -60,7 +60,7 @@ def test_the_quick_look_at_a_piece_finds_what_the_slow_one_finds(tmp_path_factor
     root = tmp_path_factory.mktemp("log")
     data = log_with(root, *changes)
     for mark in (0, len(data) // 2):
-        quick, slow = Tail(mark, alone=True), Tail(mark, alone=True)
+        quick, slow = TornRecordSearch(mark, alone=True), TornRecordSearch(mark, alone=True)
         slow._follows_on = lambda piece: False  # type: ignore[method-assign]
         for piece in LogWalk(log_of(root, data), StopFacts(clean=False), piece_bytes=piece_bytes):
             found = slow.first_bad(piece)
@@ -91,7 +91,7 @@ def test_a_record_whose_end_is_missing_at_any_byte_does_not_count(tmp_path: Path
     for cut in (*range(PLAIN + 1, len(data) - 25, 9), *range(len(data) - 25, len(data))):
         torn = data[:cut] + bytes(len(data) - cut)
         walk = LogWalk(log_of(tmp_path, torn), StopFacts(clean=False), cut_unordered=True)
-        tail, count = Tail(0, alone=True), 0
+        tail, count = TornRecordSearch(0, alone=True), 0
         for piece in walk:
             count += piece.count
             bad = tail.first_bad(piece)
@@ -152,10 +152,10 @@ def test_exceptions_from_the_order(tmp_path: Path, changes: list[dict[str, objec
 
 def test_a_piece_without_anything_odd_is_not_looked_at_record_by_record(tmp_path: Path, monkeypatch):
     """That would take many times as long as all the rest of a recovery."""
-    monkeypatch.setattr(Tail, "_count", lambda *_: pytest.fail("record by record"))
+    monkeypatch.setattr(TornRecordSearch, "_count", lambda *_: pytest.fail("record by record"))
     order = [("T", 0, 7), ("U", 0, 3), ("T", 1, 5), ("T", 0, 8), ("U", 0, 4), ("T", 0, 9), ("T", 1, 6)]
     changes = [{"topic": topic.encode(), "queue_id": q, "queue_offset": n} for topic, q, n in order]
-    data, tail, pieces = log_with(tmp_path, *changes), Tail(0, alone=True), 0
+    data, tail, pieces = log_with(tmp_path, *changes), TornRecordSearch(0, alone=True), 0
     for piece in LogWalk(log_of(tmp_path, data), StopFacts(clean=False), piece_bytes=350):
         assert tail.first_bad(piece) is None
         pieces += 1
@@ -170,7 +170,7 @@ def test_the_slow_look_finds_the_topic_of_every_kind_of_record(
     kind = {"magic": magic, "sys_flag": flags, "born_host": b"\x01" * born, "store_host": b"\x02" * store}
     topics = [b"t" * 100, b"u" * 127, *([b"w" * 258] if magic == record.MAGIC_V2 else [])]
     data = log_with(tmp_path, *[kind | {"topic": topic, "body": b"b" * 300, "queue_offset": 4} for topic in topics])
-    tail = Tail(0, alone=True)
+    tail = TornRecordSearch(0, alone=True)
     tail._follows_on = lambda piece: False  # type: ignore[method-assign]
     for piece in LogWalk(log_of(tmp_path, data), StopFacts(clean=False)):
         assert tail.first_bad(piece) is None
@@ -228,4 +228,4 @@ def test_sectors_are_those_of_the_file(tmp_path: Path, zeros: range, reason: str
     data = bytearray(log_with(tmp_path, {"properties": b"p" * 1200}, {"queue_offset": 1}, start=size))
     data[zeros.start : zeros.stop] = bytes(len(data[zeros.start : zeros.stop]))
     for piece in LogWalk(log_of(tmp_path / "log", bytes(data), file_size=size, first=size), StopFacts(clean=False)):
-        assert Tail(0, alone=True).first_bad(piece) == (size, reason)
+        assert TornRecordSearch(0, alone=True).first_bad(piece) == (size, reason)

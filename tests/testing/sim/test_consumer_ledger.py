@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.message import Message
-from flintmq.store.consumer.source import StoreSource, Taken
+from flintmq.store.consumer.source import QueueRead, StoreSource
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.consumer_offsets import ConsumerOffsets
 from flintmq.store.services.housekeeping import Housekeeping
@@ -72,7 +72,7 @@ def test_offsets_that_are_written_before_the_log_is_flushed_are_found(monkeypatc
 def test_a_poll_that_skips_is_found(monkeypatch: pytest.MonkeyPatch):
     read = StoreSource.read
 
-    def skips(self: StoreSource, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
+    def skips(self: StoreSource, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
         taken = read(self, queue_id, offset, most, tags)
         return taken._replace(messages=taken.messages[1:]) if offset == 2 else taken
 

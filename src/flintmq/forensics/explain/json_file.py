@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from flintmq.forensics.explain.lines import SHOWN_BYTES, Line, text_of
 from flintmq.forensics.explain.source import Look
 from flintmq.format import config_json, config_names
-from flintmq.format.config_json import Member
+from flintmq.format.config_json import JsonMember
 from flintmq.format.text import iso
 
 
@@ -24,11 +24,11 @@ class _Chosen:
 
     def __init__(self, look: Look) -> None:
         self.at, self.limit = look.at, max(look.limit, 1)
-        self.kept: list[Member] = []
+        self.kept: list[JsonMember] = []
         self.before = self.total = 0
         self.end: int | None = None
 
-    def take(self, member: Member) -> None:
+    def take(self, member: JsonMember) -> None:
         """A member begins."""
         self.total += 1
         if self.at is not None and member.begin <= self.at:
@@ -83,7 +83,7 @@ def _lines(look: Look, data: bytes, chosen: _Chosen, stop: int) -> Iterator[Line
         yield look.range(kept_end, stop, "rest", behind, f"{behind} keys and elements", "not shown")
 
 
-def _line(look: Look, data: bytes, member: Member, end: int) -> Line:
+def _line(look: Look, data: bytes, member: JsonMember, end: int) -> Line:
     steps = [f"[{step}]" if isinstance(step, int) else step for step in member.path]
     name = ".".join(steps).replace(".[", "[")
     value = text_of(member.value.encode("utf-8", "replace")) if isinstance(member.value, str) else member.value

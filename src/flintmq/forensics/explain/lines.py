@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from flintmq.errors import FormatError
-from flintmq.format.layout import HEX, HOST, TIME, Layout, Piece, Values, bit_names
+from flintmq.format.layout import HEX, HOST, TIME, FieldPiece, Layout, Values, bit_names
 from flintmq.format.message_id import host_text
 from flintmq.format.text import iso, java_decode
 
@@ -71,7 +71,7 @@ def text_of(data: bytes) -> str:
     return text if len(data) <= 4 * TEXT_CHARS and len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "…"
 
 
-def shown(piece: Piece) -> tuple[int | str | None, str]:
+def shown(piece: FieldPiece) -> tuple[int | str | None, str]:
     """(value for programs, value for people) of a field."""
     value = piece.value
     if value is None:
@@ -118,7 +118,7 @@ def field_lines(
         yield Line(base + at, len(data) - at, unit, "rest", None, text, meaning, None, data[at : at + SHOWN_BYTES])
 
 
-def field_line(piece: Piece, data: bytes, base: int, unit: str, remark: Remark = NOTHING) -> Line:
+def field_line(piece: FieldPiece, data: bytes, base: int, unit: str, remark: Remark = NOTHING) -> Line:
     """One field as a line; `data` is the buffer that it was found in, `base` the position of that in the file."""
     value, text = shown(piece)
     if remark.text:

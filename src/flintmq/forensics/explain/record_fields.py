@@ -9,7 +9,7 @@ from flintmq.forensics.explain.lines import SHOWN_BYTES, TEXT_CHARS, Line, Remar
 from flintmq.forensics.explain.source import Look
 from flintmq.format import consume_queue, inner_batch, message_id, properties, record
 from flintmq.format.compression import NAMES
-from flintmq.format.layout import Piece
+from flintmq.format.layout import FieldPiece
 from flintmq.format.text import iso, java_hash, java_int
 from flintmq.message import StoredMessage
 
@@ -112,7 +112,7 @@ def _remarks(look: Look, start: int, position: int, data: bytes, before: StoredM
     return remarks
 
 
-def _body(piece: Piece, data: bytes, base: int, unit: str, sys_flag: object, remark: Remark) -> Iterator[Line]:
+def _body(piece: FieldPiece, data: bytes, base: int, unit: str, sys_flag: object, remark: Remark) -> Iterator[Line]:
     assert isinstance(piece.value, bytes)
     flags = sys_flag if isinstance(sys_flag, int) else 0
     if flags & record.INNER_BATCH and not flags & record.COMPRESSED and not piece.error:
@@ -150,7 +150,7 @@ def _entries(body: bytes, base: int, unit: str, meaning: str) -> Iterator[Line]:
         at += size
 
 
-def _properties(look: Look, piece: Piece, base: int, unit: str, data: bytes) -> Iterator[Line]:
+def _properties(look: Look, piece: FieldPiece, base: int, unit: str, data: bytes) -> Iterator[Line]:
     """The pairs one by one, each with the separator behind it."""
     assert isinstance(piece.value, bytes)
     text, kept = piece.value, properties.parse_bytes(piece.value)

@@ -21,7 +21,7 @@ from flintmq.store.consumequeue.reader import UnitQueue
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.layout.config_reader import BATCH_TYPE
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.log_map import Run
+from flintmq.store.read.log_map import QueueRun
 from flintmq.store.read.queue_lookup import QueueLookup
 
 READ_UNITS = 3276  # read at once: 64 KiB
@@ -46,7 +46,7 @@ class Segments:
         self._lookup = lookup
         self._kept: OrderedDict[tuple[int, int], dict[QueueName, Records]] = OrderedDict()
 
-    def of(self, run: Run, name: QueueName) -> Records:
+    def of(self, run: QueueRun, name: QueueName) -> Records:
         """A queue's records in the segment of a run."""
         key = (run.begin, run.end)
         if key not in self._kept:
@@ -56,7 +56,7 @@ class Segments:
         nothing = numpy.zeros(0, numpy.int64)
         return self._kept[key].get(name, (nothing, nothing, nothing))
 
-    def _walk(self, run: Run) -> dict[QueueName, Records]:
+    def _walk(self, run: QueueRun) -> dict[QueueName, Records]:
         config, lookup = self._lookup.snapshot.config, self._lookup
         batches = {name.topic for name in lookup.names() if lookup.type_of(name.topic) == BATCH_TYPE}
         rules = DispatchRules(config.delay_ms, DispatchRules.of(config, batches).batch_topics, True, index=False)
@@ -158,7 +158,7 @@ class Places:
         sizes = [self._run_size(run, low, high) for run in walked]
         return total + int(sum(size for size, _ in sizes) * sum(counts) / max(1, sum(count for _, count in sizes)))
 
-    def _run_size(self, run: Run, low: int, high: int) -> tuple[int, int]:
+    def _run_size(self, run: QueueRun, low: int, high: int) -> tuple[int, int]:
         """Bytes and number of the messages [low, high) that a run has."""
         offsets, _, sizes = self._segments.of(run, self.name)
         mine = (offsets >= low) & (offsets < high)

@@ -8,7 +8,7 @@ from typing import cast
 
 from flintmq.message import PutResult
 from flintmq.store.append.flush import FlushService, unflushed
-from flintmq.store.append.stats import Times
+from flintmq.store.append.stats import WaitTimes
 
 # A put that waits: the end of its record, its answer, what it is told when that is durable, since when it waits.
 AsyncPut = tuple[int, "asyncio.Future[PutResult]", PutResult, float]
@@ -23,7 +23,7 @@ class AsyncGroup:
     Thread: the loop's.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float, times: Times) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout: float, times: WaitTimes) -> None:
         self.loop, self.timeout, self.times = loop, timeout, times
         self.puts: deque[AsyncPut] = deque()
         self._timer = loop.call_later(timeout, self.expire)

@@ -21,7 +21,7 @@ from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutRule
 from flintmq.store.append.checks import TIMERS, encode_properties, message_rule
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.unique_keys import UniqueKeys
-from flintmq.store.dispatch.handover import Rows
+from flintmq.store.dispatch.handover import HandedRows
 
 log = logging.getLogger("flintmq.commitlog")
 
@@ -101,7 +101,7 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
         commit_log.effects.wrote(file.fd, at, columns.behind - at)
         if row > before and commit_log.handed_over is not None:
             end = file.start + columns.rows_end
-            rows = Rows(file.start + at, end, topic.raw, columns, before, row, now, queue_ids, began)
+            rows = HandedRows(file.start + at, end, topic.raw, columns, before, row, now, queue_ids, began)
             commit_log.handed_over.add(rows)
         if file.wrote == file.size:
             file.end_here(columns.behind)

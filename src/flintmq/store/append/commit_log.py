@@ -42,7 +42,7 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import encode_properties, message_rule, timer_rule, topic_status
 from flintmq.store.append.delayed_message import scheduled
-from flintmq.store.append.multi_queue import Taken
+from flintmq.store.append.multi_queue import TakenOffsets
 from flintmq.store.append.slow_section import SlowPart
 from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.dispatch.handover import HandedOver
@@ -307,15 +307,17 @@ class CommitLog:
         except FormatError:
             return None
 
-    def _taken(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> Taken | PutMessageStatus:
+    def _taken(
+        self, message: Message, topic: Topic, properties: bytes, hosts: bytes
+    ) -> TakenOffsets | PutMessageStatus:
         """The queue offsets that a record takes, or why it is refused after all."""
         if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
-            return Taken(0, properties, ())
+            return TakenOffsets(0, properties, ())
         if multi_queue.MARK in properties or message.sys_flag & INNER_BATCH:
             return multi_queue.taken(message, properties, hosts, topic, self.config, self._light)
         place = topic.places.get(message.queue_id)
         offset = place.next if place is not None else 0
-        return Taken(offset, properties, ((topic, message.queue_id, offset + 1),))
+        return TakenOffsets(offset, properties, ((topic, message.queue_id, offset + 1),))
 
     def _light(self, name: str) -> Topic:
         """The topic that a light queue is known by."""
@@ -329,7 +331,7 @@ class CommitLog:
         """
         now = self.settled_time()
         took = self._taken(message, topic, properties, hosts)
-        if not isinstance(took, Taken):
+        if not isinstance(took, TakenOffsets):
             return PutResult(took, reason=PutRule.LIGHT_SIZE if took is PutRule.LIGHT_SIZE.status else None)
         for _ in range(2):
             room = 4096 + len(message.body) + len(topic.raw) + len(took.properties)

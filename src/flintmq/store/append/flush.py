@@ -24,7 +24,7 @@ from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import Poison, reason_of
 from flintmq.store.append.group_commit import Waiters
 from flintmq.store.append.pool_commit import CommitService
-from flintmq.store.append.stats import Times
+from flintmq.store.append.stats import WaitTimes
 
 PAGE = 4096
 
@@ -71,7 +71,7 @@ class FlushService(PutListener):
         self.needs_wake = True
         self._step = threading.Lock()  # one flush at a time
         self.waiters = Waiters()
-        self.times = Times()
+        self.times = WaitTimes()
         self.timeout_s = config.sync_flush_timeout / 1000
         self._wake = Signal()
         self._stop = False

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from flintmq.store.append.async_puts import AsyncGroup
 
 
-class Request:
+class GroupCommitRequest:
     """A thread that waits until the log is durable up to `end`.
 
     Attributes:
@@ -43,7 +43,7 @@ class WaitingPuts:
     """
 
     def __init__(self) -> None:
-        self.requests: list[Request] = []
+        self.requests: list[GroupCommitRequest] = []
         self.loops: dict[asyncio.AbstractEventLoop, AsyncGroup] = {}
 
     def __bool__(self) -> bool:
@@ -81,9 +81,9 @@ class Waiters:
     def __len__(self) -> int:
         return len(self._group)
 
-    def add(self, end: int) -> Request:
+    def add(self, end: int) -> GroupCommitRequest:
         """A thread will wait."""
-        request = Request(end)
+        request = GroupCommitRequest(end)
         with self._lock:
             self._group.requests.append(request)
         return request

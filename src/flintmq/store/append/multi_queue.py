@@ -24,7 +24,7 @@ MARK = b"INNER_"  # all properties that matter here begin so
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 
-class Taken(NamedTuple):
+class TakenOffsets(NamedTuple):
     """The queue offsets that one append takes.
 
     Attributes:
@@ -77,7 +77,7 @@ def light_status(listed: list[str], config: StoreConfig) -> PutMessageStatus | N
 
 def taken(
     message: Message, properties: bytes, hosts: bytes, topic: Topic, config: StoreConfig, light: Callable[[str], Topic]
-) -> Taken | PutMessageStatus:
+) -> TakenOffsets | PutMessageStatus:
     """The offsets that a message takes whose properties begin with INNER_ or that is an inner batch.
 
     Args:
@@ -114,4 +114,4 @@ def taken(
         return ILLEGAL if listed else PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     if listed and record_size(message.body, topic.raw, properties, hosts, config) > config.max_message_size:
         return ILLEGAL  # of such a message upstream measures the whole record
-    return Taken(offset, properties, ((topic, message.queue_id, offset + count), *nexts))
+    return TakenOffsets(offset, properties, ((topic, message.queue_id, offset + count), *nexts))

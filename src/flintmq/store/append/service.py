@@ -22,7 +22,7 @@ from flintmq.store.append.stats import Counters
 OK = PutMessageStatus.PUT_OK
 
 
-class Follows(Protocol):
+class Wakeable(Protocol):
     """Whatever takes records after the puts; store/services/dispatch_service.py does.
 
     Attributes:
@@ -54,7 +54,7 @@ class Puts:
         log: CommitLog,
         flush: FlushService,
         commits: CommitService | None,
-        dispatch: Follows,
+        dispatch: Wakeable,
         poison: Poison,
         counters: Counters,
         peer: str = PEER_533,

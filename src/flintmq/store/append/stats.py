@@ -76,7 +76,7 @@ class StoreStats:
 
 
 @dataclass
-class Times:
+class WaitTimes:
     """How many waits took how long.
 
     Thread: any.
@@ -140,7 +140,7 @@ class Counters:
         self,
         next_offsets: Mapping[tuple[bytes, int], int],
         end: int,
-        times: Times,
+        times: WaitTimes,
         *,
         longest_in_lock_ms: int,
         committed: int,

@@ -13,7 +13,7 @@ from flintmq.kernels import encode
 BUFFER = 1 << 20
 
 
-class Rows(Protocol):
+class WritableRows(Protocol):
     """Messages that can be written."""
 
     def append(
@@ -63,7 +63,7 @@ class LogWriter:
         """Log offset behind the last record."""
         return self.base + self.at
 
-    def append(self, rows: Rows, first: int, last: int, reserve: int = 0) -> None:
+    def append(self, rows: WritableRows, first: int, last: int, reserve: int = 0) -> None:
         """Write rows first..last-1; `reserve` bytes of them must come into one file.
 
         Raises:

@@ -31,7 +31,7 @@ class Damage:
 
 
 @dataclass(frozen=True, slots=True)
-class Note:
+class LogNote:
     """Something worth telling that is no damage. `code` is stable, `text` is for people."""
 
     code: str
@@ -43,7 +43,7 @@ class Report:
     """Collects damage and notes. Keeps the first 10,000 of each and counts the rest."""
 
     damages: list[Damage] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[LogNote] = field(default_factory=list)
     damage_count: int = 0
     lost_bytes: int = 0
     note_counts: Counter[str] = field(default_factory=Counter)
@@ -59,4 +59,4 @@ class Report:
         """Take a note."""
         self.note_counts[code] += 1
         if len(self.notes) < KEPT:
-            self.notes.append(Note(code, text))
+            self.notes.append(LogNote(code, text))

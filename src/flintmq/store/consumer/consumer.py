@@ -17,8 +17,8 @@ from typing import Literal, NamedTuple, Self
 from flintmq.errors import UsageError
 from flintmq.message import StoredMessage
 from flintmq.store import arguments
-from flintmq.store.consumer.group import ConsumerGroup, Member
-from flintmq.store.consumer.source import WAIT_S, Source
+from flintmq.store.consumer.group import ConsumerGroup, GroupMember
+from flintmq.store.consumer.source import WAIT_S, TopicSource
 from flintmq.store.reentry import reentered
 from flintmq.store.services.consumer_offsets import check_names
 
@@ -45,7 +45,9 @@ class Consumer:
     Durability: what `commit` has returned for survives kill -9 and power loss.
     """
 
-    def __init__(self, group: ConsumerGroup, topic: str, member: Member, latest: bool, idle_ms: int | None) -> None:
+    def __init__(
+        self, group: ConsumerGroup, topic: str, member: GroupMember, latest: bool, idle_ms: int | None
+    ) -> None:
         """Use `store.consumer`."""
         self.group, self.topic, self.idle_ms = group.name, topic, idle_ms
         self._group, self._member, self._source = group, member, group.source
@@ -367,7 +369,7 @@ def check_start(start: str) -> str:
 
 def new_consumer(
     groups: dict[tuple[str, str], ConsumerGroup],
-    source: Source,
+    source: TopicSource,
     group: str,
     topic: str,
     queues: Iterable[int] | None,
@@ -383,7 +385,7 @@ def new_consumer(
     if idle_ms is not None and idle_ms < 0:
         raise UsageError(f"idle_ms={idle_ms} is negative; give None to wait for ever")
     names = {name.strip() for name in (tags or "*").split("||")} - {""}
-    member = Member(wanted, None if not names or "*" in names else frozenset(names))
+    member = GroupMember(wanted, None if not names or "*" in names else frozenset(names))
     shared = groups.setdefault((group, topic), ConsumerGroup(group, source))
     return Consumer(shared, topic, member, check_start(start) == "latest", idle_ms)
 

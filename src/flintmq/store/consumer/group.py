@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from flintmq.errors import UsageError
-from flintmq.store.consumer.source import Source
+from flintmq.store.consumer.source import TopicSource
 
 
 @dataclass(eq=False)
-class Member:
+class GroupMember:
     """One consumer.
 
     Attributes:
@@ -48,16 +48,16 @@ class ConsumerGroup:
     """
 
     name: str
-    source: Source
+    source: TopicSource
     lock: threading.Lock = field(default_factory=threading.Lock)
-    members: list[Member] = field(default_factory=list)
-    owners: dict[int, Member] = field(default_factory=dict)
+    members: list[GroupMember] = field(default_factory=list)
+    owners: dict[int, GroupMember] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
     begins: dict[int, int] = field(default_factory=dict)
-    leaving: list[Member] = field(default_factory=list)
+    leaving: list[GroupMember] = field(default_factory=list)
     _divided: frozenset[int] | None = None  # the queues when they were divided last
 
-    def join(self, member: Member, latest: bool) -> None:
+    def join(self, member: GroupMember, latest: bool) -> None:
         """A consumer comes. With `latest`, a group that never committed begins behind what is there now.
 
         Raises:
@@ -80,7 +80,7 @@ class ConsumerGroup:
         self.members.append(member)
         self._divided = None
 
-    def leave(self, member: Member) -> None:
+    def leave(self, member: GroupMember) -> None:
         """A consumer goes; what it did not commit, others are given again."""
         if member in self.members:
             self.members.remove(member)
@@ -93,7 +93,7 @@ class ConsumerGroup:
         while self.leaving:
             self.leave(self.leaving.pop())
 
-    def queues_of(self, member: Member) -> list[int]:
+    def queues_of(self, member: GroupMember) -> list[int]:
         """The queues of a consumer, in order; divided anew if a queue or a consumer came or went."""
         self._let_leave()
         queues = self.source.queues()
@@ -115,7 +115,7 @@ class ConsumerGroup:
             return
         held = {id(m): [queue for queue in free if self.owners.get(queue) is m] for m in sharing}
 
-        def count(member: Member) -> int:
+        def count(member: GroupMember) -> int:
             return len(held[id(member)])
 
         for queue in free:
@@ -128,7 +128,7 @@ class ConsumerGroup:
             held[id(poor)].append(queue)
             self._give(queue, poor)
 
-    def _give(self, queue: int, member: Member) -> None:
+    def _give(self, queue: int, member: GroupMember) -> None:
         if self.owners.get(queue) is not member:
             self.owners[queue] = member
             self.positions.pop(queue, None)

@@ -26,7 +26,7 @@ VIEW_POLL_S = 0.2  # how often the files of a store that another process writes 
 WAIT_S = 0.5  # how long one wait lasts at most: a store that was closed, and queues that changed hands, are noticed
 
 
-class Taken(NamedTuple):
+class QueueRead(NamedTuple):
     """What one read of a queue gave.
 
     Attributes:
@@ -40,7 +40,7 @@ class Taken(NamedTuple):
     expired: int = 0
 
 
-class Source(Protocol):
+class TopicSource(Protocol):
     """One topic of a store.
 
     Attributes:
@@ -58,7 +58,7 @@ class Source(Protocol):
     def bounds(self, queue_id: int) -> tuple[int, int]:
         """Smallest queue offset, and the one behind the largest."""
 
-    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
+    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
         """At most so many messages from an offset on; those with one of the tags by their hashes."""
 
     def at_time(self, queue_id: int, ms: int) -> int:
@@ -103,7 +103,7 @@ class StoreSource:
         return self.reader.queues
 
     def queues(self) -> frozenset[int]:
-        """See Source. Queues are added and never taken away, so their number tells whether there are new ones."""
+        """See TopicSource. Queues are added and never taken away, so their number tells whether there are new ones."""
         count = len(self._all.plain), len(self._all.batch)
         if count != self._known[0]:
             places = [*list(self._all.plain), *list(self._all.batch)]
@@ -111,25 +111,25 @@ class StoreSource:
         return self._known[1]
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
-        """See Source."""
+        """See TopicSource."""
         queue = self._all.find(self._raw, queue_id)
         return (0, 0) if queue is None else queue.bounds(self.reader.files.min_offset)
 
-    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> Taken:
-        """See Source."""
+    def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
+        """See TopicSource."""
         got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
         if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
             return _expired(self.topic, queue_id, offset, got.min_offset)
         if got.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY:
             return _beyond(self.topic, queue_id, offset, got.max_offset)
         if got.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
-            return Taken([], offset)
+            return QueueRead([], offset)
         messages, following = got.messages, got.next_begin_offset
         if self.poison and following > offset:
             following = self._written(queue_id, offset, following)
             messages = [message for message in messages if message.queue_offset < following]
         gone = self._gone(queue_id, offset, messages[0].queue_offset if messages else following)
-        return Taken(_with_ends(messages, following), following, gone)
+        return QueueRead(_with_ends(messages, following), following, gone)
 
     def _written(self, queue_id: int, offset: int, following: int) -> int:
         """How far units stand from an offset on. After a failed sync some file systems show what is on disk, zeros
@@ -154,30 +154,30 @@ class StoreSource:
         return gone
 
     def at_time(self, queue_id: int, ms: int) -> int:
-        """See Source."""
+        """See TopicSource."""
         return self._at_time(self.topic, queue_id, ms)
 
     def arrivals(self) -> int:
-        """See Source."""
+        """See TopicSource."""
         return self._all.arrivals
 
     def wait(self, seen: int, seconds: float) -> None:
-        """See Source."""
+        """See TopicSource."""
         with self._all.changed:
             if self._all.arrivals == seen:
                 self._all.changed.wait(min(seconds, WAIT_S))
 
     def committed(self, group: str, queue_id: int) -> int | None:
-        """See Source."""
+        """See TopicSource."""
         return self.keeping.offsets.get(group, self.topic, queue_id)
 
     def note(self, group: str, offsets: Mapping[int, int]) -> None:
-        """See Source."""
+        """See TopicSource."""
         for queue_id, offset in offsets.items():
             self.keeping.offsets.commit(group, self.topic, queue_id, offset)
 
     def save(self) -> None:
-        """See Source.
+        """See TopicSource.
 
         Raises:
             StoreError: the log could not be flushed; nothing was written.
@@ -201,12 +201,12 @@ def _tell_expired(topic: str, queue_id: int, offset: int, low: int) -> None:
                 ascii(topic)[1:-1], queue_id, offset, low - 1, low)  # fmt: skip
 
 
-def _expired(topic: str, queue_id: int, offset: int, low: int) -> Taken:
+def _expired(topic: str, queue_id: int, offset: int, low: int) -> QueueRead:
     _tell_expired(topic, queue_id, offset, low)
-    return Taken([], low, low - offset)
+    return QueueRead([], low, low - offset)
 
 
-def _beyond(topic: str, queue_id: int, offset: int, high: int) -> Taken:
+def _beyond(topic: str, queue_id: int, offset: int, high: int) -> QueueRead:
     log.warning("%s/%d: offset %d is behind the end of the queue; going on at %d",
                 ascii(topic)[1:-1], queue_id, offset, high)  # fmt: skip
-    return Taken([], high)
+    return QueueRead([], high)

@@ -28,7 +28,7 @@ from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.libc_memory import Kind, zeros_of
 from flintmq.store.commitlog.resync import store_times
 from flintmq.store.commitlog.walk import Piece
-from flintmq.store.dispatch.handover import Rows
+from flintmq.store.dispatch.handover import HandedRows
 from flintmq.store.dispatch.queue_positions import light_places
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue
 
@@ -240,7 +240,7 @@ class Dispatcher:
         else:
             self._held = piece.base + piece.positions[piece.count - 1], self._time(piece, piece.count)
 
-    def handed_over(self, rows: Rows) -> UnitBlock | None:
+    def handed_over(self, rows: HandedRows) -> UnitBlock | None:
         """The block of rows that the put side still has as columns; None if their records have to be read."""
         topic, tag_keys = rows.topic, self.flags & kernel.TAG_KEYS
         if topic in self.rules.batch_topics or topic == SCHEDULE_TOPIC or tag_keys or self.units or self.keys:

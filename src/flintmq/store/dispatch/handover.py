@@ -17,7 +17,7 @@ MOST = 16  # notes; each has a few bytes for each row of its record batch, and s
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class HandedRows:
     """Rows of one record batch that stand one behind the other in one log file.
 
     Attributes:
@@ -47,14 +47,14 @@ class HandedOver:
     """
 
     def __init__(self) -> None:
-        self._notes: deque[Rows] = deque()
+        self._notes: deque[HandedRows] = deque()
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: HandedRows) -> None:
         """These rows stand in the log."""
         if len(self._notes) < MOST:
             self._notes.append(rows)
 
-    def take(self, position: int, end: int) -> Rows | None:
+    def take(self, position: int, end: int) -> HandedRows | None:
         """The rows whose records begin at log offset `position` and end at `end` at most, if there are any."""
         while self._notes and self._notes[0].begin <= position:
             rows = self._notes.popleft()

@@ -211,7 +211,7 @@ class IndexFileWriter:
         self.effects.close(self.fd)
 
 
-class IndexFile(Protocol):
+class NewIndexFile(Protocol):
     """What takes the items of one new index file: an IndexFileWriter, or an IndexFileBuilder where nobody reads yet."""
 
     fd: int
@@ -244,13 +244,13 @@ class IndexWriter:
         slots: int,
         items: int,
         effects: Effects = REAL,
-        make: Callable[[str, int, int, int, int, Effects], IndexFile] = IndexFileWriter,
+        make: Callable[[str, int, int, int, int, Effects], NewIndexFile] = IndexFileWriter,
     ) -> None:
         self.directory, self.slots, self.items, self.effects = directory, slots, items, effects
         self.make = make
         self.names: dict[str, int] = {}
         self.full: list[str] = []  # files that were left behind and are in the page cache only
-        self.current: IndexFile | None = None
+        self.current: NewIndexFile | None = None
         self.end_offset = self.end_time = 0
         self.done = 0  # keys of the last call that are in
         effects.mkdirs(directory)
@@ -274,7 +274,7 @@ class IndexWriter:
                 if start:
                     self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
 
-    def continue_with(self, file: IndexFile, end_offset: int, end_time: int) -> None:
+    def continue_with(self, file: NewIndexFile, end_offset: int, end_time: int) -> None:
         """Go on in an existing file, whose last item is of the record at end_offset."""
         self.current, self.end_offset, self.end_time = file, end_offset, end_time
 

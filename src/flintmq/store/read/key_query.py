@@ -34,7 +34,7 @@ STRANGERS_MAX = 10_000  # records that were looked at in vain, before the log is
 STALE_ITEMS_MAX = 1000  # items that lead nowhere at a file's end, before the file counts as covering nothing
 
 
-class Span(NamedTuple):
+class LogSpan(NamedTuple):
     """A part of the log, and the index file that covers it (None: nothing does)."""
 
     begin: int
@@ -86,7 +86,7 @@ class KeyQuery:
 
     # -- through the index ------------------------------------------------------------------------------------------
 
-    def _spans(self) -> list[Span]:
+    def _spans(self) -> list[LogSpan]:
         """The log in order, cut into what each index file covers and what none does."""
         snapshot = self.snapshot
         spans, at = [], snapshot.log.min_offset
@@ -98,9 +98,9 @@ class KeyQuery:
             if number == len(files) - 1:
                 part = part[0], self._true_end(file, part[1])
             begin, end = max(part[0], at), min(part[1], snapshot.end)
-            spans += [Span(at, begin, None), Span(begin, end, file)]
+            spans += [LogSpan(at, begin, None), LogSpan(begin, end, file)]
             at = max(at, end)  # the record at `end` again: its other keys may be nowhere
-        spans.append(Span(at, snapshot.end, None))
+        spans.append(LogSpan(at, snapshot.end, None))
         return [span for span in spans if span.begin < span.end or span.file]
 
     def _true_end(self, file: IndexFileReader, end: int) -> int:
@@ -122,7 +122,7 @@ class KeyQuery:
         keys = keys_of(message.properties, message.sys_flag, PEER_540)
         return any(key_hash(message.topic, key) == hash_ for key in keys)
 
-    def _indexed(self, span: Span, file: IndexFileReader) -> Iterator[StoredMessage]:
+    def _indexed(self, span: LogSpan, file: IndexFileReader) -> Iterator[StoredMessage]:
         """Matching records that a file leads to, the newest first, at most `limit`; by walking if it cannot be used."""
         seen: set[int] = set()
         given = 0

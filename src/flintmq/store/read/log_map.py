@@ -30,7 +30,7 @@ _INNER = re.compile(rb"INNER_(NUM|MULTI_DISPATCH)\x01")
 _PLACE = struct.Struct(">iiq")  # at 12 in a record: queue id, flag, queue offset
 
 
-class Run(NamedTuple):
+class QueueRun(NamedTuple):
     """A queue's records in one segment: log offsets [begin, end) of the segment, queue offsets [low, high) in it."""
 
     begin: int
@@ -122,11 +122,11 @@ class LogMap:
         found = self._queues.get(name)
         return (min(found[1::3]), max(found[2::3])) if found else None
 
-    def runs(self, name: QueueName) -> list[Run]:
+    def runs(self, name: QueueName) -> list[QueueRun]:
         """The segments that hold records of a queue, in log order."""
         found, starts = self._queues.get(name, ()), self._segments
         return [
-            Run(starts[at], starts[at + 1] if at + 1 < len(starts) else self.end, low, high)
+            QueueRun(starts[at], starts[at + 1] if at + 1 < len(starts) else self.end, low, high)
             for at, low, high in zip(found[0::3], found[1::3], found[2::3], strict=True)
         ]
 

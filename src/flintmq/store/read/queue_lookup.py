@@ -27,7 +27,7 @@ from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.layout.queue_name import QueueName, queue_names
-from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, Run, find_between, find_from, stands_at
+from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, QueueRun, find_between, find_from, stands_at
 
 UNITS_TRIED = 1000  # units that lead nowhere, before a queue's files count as telling nothing
 OFFSETS_TRIED = 8  # offsets that are tried one by one, before the log is searched for the next message
@@ -347,7 +347,7 @@ class QueueLookup:
         """The queues of the records that are not dispatched."""
         return set(self._tail().names())
 
-    def tail_runs(self, name: QueueName) -> list[Run]:
+    def tail_runs(self, name: QueueName) -> list[QueueRun]:
         """Where the log holds records of a queue that its files lack; none where all are dispatched."""
         return self._tail().runs(name)
 

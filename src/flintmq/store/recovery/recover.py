@@ -44,7 +44,7 @@ from flintmq.store.layout.small_files import StoreFiles, abort_is_flintmq_s, ask
 from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.recovery.derived import load_derived
 from flintmq.store.recovery.lost_log import lost_directory, refuse_without_log
-from flintmq.store.recovery.torn_record import TORN, Tail
+from flintmq.store.recovery.torn_record import TORN, TornRecordSearch
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -152,7 +152,7 @@ class LogRecovery:
         # Only a store that FlintMQ alone has written is known to have no such records anywhere.
         tail = None
         if not self.facts.clean and self.facts.mark is not None:
-            tail = Tail(self.facts.mark, alone=abort_is_flintmq_s(self.root, self.effects))
+            tail = TornRecordSearch(self.facts.mark, alone=abort_is_flintmq_s(self.root, self.effects))
         try:
             for piece in walk:
                 bad = tail.first_bad(piece) if tail is not None else None

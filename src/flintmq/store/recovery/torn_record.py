@@ -31,7 +31,7 @@ ODD = "a zero byte in its topic or properties"
 _HEAD = struct.Struct(">iI4xi4xq8xi")  # size, magic, queue id, queue offset, system flag
 
 
-class Tail:
+class TornRecordSearch:
     """Looks at the records of a walk, in order, and finds the first that does not count above the mark.
 
     Args:
