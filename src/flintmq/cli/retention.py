@@ -15,7 +15,7 @@ from flintmq.cli.output import output
 from flintmq.cli.text import cut, duration, iso, parse_time, printable, size
 
 if TYPE_CHECKING:
-    from flintmq.forensics.retention_plan import FileFate, Plan, Unread
+    from flintmq.forensics.retention_plan import FileFate, RetentionPlan, Unread
 
 HELP = "What is deleted when it is old or the disk is full."
 EPILOG = examples(
@@ -72,7 +72,7 @@ def command(
 COMMANDS = {"explain": (command, EPILOG)}
 
 
-def _render(plan: Plan) -> Iterator[Any]:
+def _render(plan: RetentionPlan) -> Iterator[Any]:
     rules = plan.rules
     hours = ", ".join(f"{hour:02d}" for hour in rules["hours"]) or "none"
     force = f"above {rules['force_at']} % whatever its age" if rules["may_force"] else "never before it is old"
@@ -101,7 +101,7 @@ def _render(plan: Plan) -> Iterator[Any]:
         yield "\nevery message in what goes next was consumed by every group that consumes its topic"
 
 
-def _next(plan: Plan) -> str:
+def _next(plan: RetentionPlan) -> str:
     if plan.next_when is None:
         return "next   nothing is due"
     goes = f"{plan.next_files} file{'s' * (plan.next_files != 1)} of the log ({size(plan.next_bytes)})"
@@ -118,7 +118,7 @@ def _local(ms: int) -> str:
         return iso(ms)
 
 
-def _files(plan: Plan) -> Any:
+def _files(plan: RetentionPlan) -> Any:
     from flintmq.cli.inspect import plain_table
 
     found = plain_table("file", "size>", "last written", "goes", "why")
@@ -128,7 +128,7 @@ def _files(plan: Plan) -> Any:
     return found
 
 
-def _when(fate: FileFate, plan: Plan) -> str:
+def _when(fate: FileFate, plan: RetentionPlan) -> str:
     if fate.when is None:
         return "-"
     return "now" if fate.when <= plan.at else iso(fate.when)

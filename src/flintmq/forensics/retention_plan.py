@@ -73,7 +73,7 @@ class Unread:
 
 
 @dataclass(frozen=True)
-class Plan:
+class RetentionPlan:
     """What would be deleted.
 
     Attributes:
@@ -110,7 +110,7 @@ class Plan:
 def explain(
     path: str | os.PathLike[str], config: StoreConfig, at_ms: int | None = None, used: int | None = None,
     effects: Effects = REAL,
-) -> Plan:  # fmt: skip
+) -> RetentionPlan:  # fmt: skip
     """What retention would do with a store.
 
     Args:
@@ -137,7 +137,7 @@ def explain(
     going = [fate for fate in files if first is not None and fate.when is not None and fate.when < first + HOUR_MS]
     begin = max((fate.start + fate.size for fate in going), default=lookup.snapshot.log.min_offset)
     queues = sorted(lookup.file_names())
-    return Plan(
+    return RetentionPlan(
         root,
         at,
         {**asdict(rules), "hours": sorted(rules.hours), "at_once": config.delete_file_batch_max},

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.forensics.explain.source import BLOCK, Source
+from flintmq.forensics.explain.source import BLOCK, FileSource
 from flintmq.storage.filesystem import Effects
 
 
@@ -25,10 +25,10 @@ class Counting(Effects):
 
 
 @contextmanager
-def source_of(path: Path) -> Iterator[tuple[Source, Counting]]:
+def source_of(path: Path) -> Iterator[tuple[FileSource, Counting]]:
     effects = Counting()
     with effects.reading(str(path)) as fd:
-        yield Source(str(path), fd, effects), effects
+        yield FileSource(str(path), fd, effects), effects
 
 
 @pytest.mark.parametrize("at", [0, 1, 4095, BLOCK - 1, BLOCK, 3 * BLOCK + 17])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flintmq.config.keys import StoreConfig
-from flintmq.forensics.explain.file_kinds import Place
+from flintmq.forensics.explain.file_kinds import FilePlace
 from flintmq.forensics.explain.store_context import Around, describe, key_of
 from flintmq.format.index import key_hash
 from flintmq.storage.filesystem import REAL
@@ -14,7 +14,7 @@ from tests.support.makers import flip
 
 def around(root: Path | None, kind: str = "consumequeue") -> Around:
     """The surroundings of a queue file of this store."""
-    return Around(Place(kind, "", None if root is None else str(root), 0, "Orders", 0), StoreConfig(), REAL)
+    return Around(FilePlace(kind, "", None if root is None else str(root), 0, "Orders", 0), StoreConfig(), REAL)
 
 
 def test_what_stands_at_log_offsets(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

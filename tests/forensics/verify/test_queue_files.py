@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.findings import Findings
-from flintmq.forensics.verify.queue_files import Disk, Span, UnitFiles
+from flintmq.forensics.verify.queue_files import Disk, UnitFiles, UnitSpan
 from flintmq.storage.filesystem import REAL
 
 WIDTH = 20
@@ -72,7 +72,7 @@ def test_wrong_sizes_and_names(folder: Path):
     files, found = open_files(folder)
     assert found.defect_counts == {"queue-file-size": 1, "queue-gap": 1, "queue-file-unreadable": 1}
     assert found.note_counts == {"unknown-file": 1}
-    assert files.spans[1] == Span(5, 9, str(folder / f"{100:020}"))
+    assert files.spans[1] == UnitSpan(5, 9, str(folder / f"{100:020}"))
 
 
 def test_an_empty_last_file_is_a_note(folder: Path):

@@ -126,7 +126,7 @@ def test_ends_of_queues(golden: Callable[[str], Golden]):
 
 
 def _compared(store: Golden) -> QueueSet:
-    from flintmq.forensics.verify.run import Run
+    from flintmq.forensics.verify.run import VerifyRun
 
     seen: list[QueueSet] = []
 
@@ -139,7 +139,7 @@ def _compared(store: Golden) -> QueueSet:
 
     original, module.QueueSet = module.QueueSet, Spy  # type: ignore[misc]
     try:
-        Run(str(store.path), config_of(store), Disk(REAL)).run(None, "pread")
+        VerifyRun(str(store.path), config_of(store), Disk(REAL)).run(None, "pread")
     finally:
         module.QueueSet = original  # type: ignore[misc]
     return seen[0]

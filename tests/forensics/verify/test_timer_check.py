@@ -13,7 +13,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import Disk
-from flintmq.forensics.verify.timer_check import TimerCheck
+from flintmq.forensics.verify.timer_check import TimerStoreCheck
 from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.snapshot import list_log
 from tests.compat.stores import Golden
@@ -50,7 +50,7 @@ class Timer:
         log = list_log(str(self.root), config)
         ground = Ground(Findings(), replay_from=0 if unclean else None)
         disk = Disk(REAL)
-        TimerCheck(str(self.root), config, disk, ground, log, 55_264).run(lambda topic, queue: end)
+        TimerStoreCheck(str(self.root), config, disk, ground, log, 55_264).run(lambda topic, queue: end)
         disk.close()
         return ground.findings
 
@@ -196,5 +196,5 @@ def test_without_a_timer_store(tmp_path: Path):
     (tmp_path / "commitlog").mkdir()
     log = list_log(str(tmp_path), StoreConfig())
     ground = Ground(Findings())
-    TimerCheck(str(tmp_path), StoreConfig(), Disk(REAL), ground, log, 0).run(lambda topic, queue: None)
+    TimerStoreCheck(str(tmp_path), StoreConfig(), Disk(REAL), ground, log, 0).run(lambda topic, queue: None)
     assert (ground.findings.defects, ground.findings.notes) == ([], [])

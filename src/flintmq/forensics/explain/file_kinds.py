@@ -75,7 +75,7 @@ _QUARANTINED: Final = re.compile(r"([0-9]{20})(?:-[0-9]+)?(?:\.record|\.excess)?
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """What a file is, and what its path tells.
 
     Attributes:
@@ -94,7 +94,7 @@ class Place:
     queue_id: int | None = None
 
 
-def by_path(path: str) -> Place | None:
+def by_path(path: str) -> FilePlace | None:
     """What the path tells; None where it tells nothing. `path` is absolute, or a URL."""
     *folders, name = _SWAPPED.sub("/", path).split("/")
     start = file_start(name)
@@ -106,50 +106,50 @@ def by_path(path: str) -> Place | None:
                 compacted = folders[number] in ("compactionLog", "compactionCq")
                 return replace(place, root="/".join(folders[: number - compacted]) or "/")
     kind = _small(name)
-    return None if kind is None else Place(kind, "by its name", "/".join(folders) or "/")
+    return None if kind is None else FilePlace(kind, "by its name", "/".join(folders) or "/")
 
 
-def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> Place | None:
+def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> FilePlace | None:
     """What a file of a queue is; `folder` holds all queues of a kind, `below` are the folders between."""
     how = f"by its place, in {folder}/"
     if folder in _UNIT_FOLDERS and start is not None and len(below) >= 2:
         queue = below[1]
         queue_id = int(queue) if re.fullmatch(r"[0-9]{1,10}", queue, re.ASCII) else None
-        return Place(_UNIT_FOLDERS[folder], how, None, start, below[0], queue_id)
+        return FilePlace(_UNIT_FOLDERS[folder], how, None, start, below[0], queue_id)
     return None
 
 
-def _below(folder: str, below: list[str], name: str, start: int | None) -> Place | None:
+def _below(folder: str, below: list[str], name: str, start: int | None) -> FilePlace | None:
     """What a file is that lies in `folder` of a store, with the folders `below` between."""
     how = f"by its place, in {folder}/"
     if folder == "quarantine":
         return _quarantined(below, name, how)
     if folder in _FOREIGN:
-        return Place(OTHER, f"{how}: {_FOREIGN[folder]}")
+        return FilePlace(OTHER, f"{how}: {_FOREIGN[folder]}")
     if folder == directories.QUEUES and not below:
-        return Place(OTHER, f"{how}: RocksDB")
+        return FilePlace(OTHER, f"{how}: RocksDB")
     if below:
         return None
     if folder == directories.LOG and start is not None:
-        return Place(LOG, how, None, start)
+        return FilePlace(LOG, how, None, start)
     if folder == "timerlog" and start is not None:
-        return Place(TIMER_LOG, how, None, start)
+        return FilePlace(TIMER_LOG, how, None, start)
     if folder == directories.INDEX and index.NAME.fullmatch(name):
-        return Place(INDEX, how)
+        return FilePlace(INDEX, how)
     if folder in (directories.CONFIG, "compaction") and (_small(name) or JSON) in (JSON, TIMER_CHECK):
-        return Place(_small(name) or JSON, how)
+        return FilePlace(_small(name) or JSON, how)
     return None
 
 
-def _quarantined(below: list[str], name: str, how: str) -> Place | None:
+def _quarantined(below: list[str], name: str, how: str) -> FilePlace | None:
     """Pieces of a log that recovery and salvage keep."""
     match = _QUARANTINED.fullmatch(name)
     if match is None:
         return None
     if len(below) == 2 and below[1] in ("before", "after") and not name.endswith(".excess"):
         start, _, position = name.partition("-")
-        return Place(LOG, how, None, int(start) + int(position or 0))
-    return Place(LOG, how, None, int(match[1]))
+        return FilePlace(LOG, how, None, int(start) + int(position or 0))
+    return FilePlace(LOG, how, None, int(match[1]))
 
 
 def _small(name: str) -> str | None:
@@ -163,27 +163,27 @@ def _small(name: str) -> str | None:
     return TEXT if name.endswith(".jsonl") else None
 
 
-def by_content(head: bytes, size: int) -> Place | None:
+def by_content(head: bytes, size: int) -> FilePlace | None:
     """What the first bytes (4 KiB are enough) of a file of `size` bytes tell; None if nothing is sure."""
     how = "by its content"
     word = int.from_bytes(head[4:8], "big") if len(head) >= 8 else 0
     if word in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) and int.from_bytes(head[:4], "big") >= 8:
         offset = int.from_bytes(head[28:36], "big") if len(head) >= MIN_SIZE else 0
-        return Place(LOG, how, start=offset if word != MAGIC_BLANK and offset + size <= LARGEST_OFFSET else None)
+        return FilePlace(LOG, how, start=offset if word != MAGIC_BLANK and offset + size <= LARGEST_OFFSET else None)
     if head[:8] == b"FLNTMARK":
-        return Place(MARK, how)
+        return FilePlace(MARK, how)
     if size == timer.WHEEL_SIZE:
-        return Place(TIMER_WHEEL, f"{how}: only a timer wheel has this size")
+        return FilePlace(TIMER_WHEEL, f"{how}: only a timer wheel has this size")
     if len(head) >= 16 and head[:4] == bytes([0, 0, 0, timer.LOG_UNIT.size]) and head[12:15] == bytes(3):
-        return Place(TIMER_LOG, how)
+        return FilePlace(TIMER_LOG, how)
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        return Place(JSON if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else TEXT, how)
+        return FilePlace(JSON if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else TEXT, how)
     for kind, layout in ((BATCH, batch_queue.BATCH_UNIT), (QUEUE, consume_queue.UNIT)):
         units = [unit for unit in layout.iter(head) if unit != layout.unpack(bytes(layout.size))]
         offsets = [unit[0] for unit in units]
         sizes = all(MIN_SIZE <= unit[1] <= 1 << 30 for unit in units)
         if units and size % layout.size == 0 and sizes and offsets == sorted(offsets) and offsets[0] >= 0:
-            return Place(kind, how)
+            return FilePlace(kind, how)
     # A checkpoint or timer checkpoint has 4,096 bytes, and could pass for an index; which of them it is is not told.
     if (
         size != checkpoint.FILE_SIZE
@@ -198,7 +198,7 @@ def by_content(head: bytes, size: int) -> Place | None:
             and 0 <= header.begin_physical_offset <= header.end_physical_offset
             and 0 < header.index_count <= size // 20
         ):
-            return Place(INDEX, how)
+            return FilePlace(INDEX, how)
     return None
 
 

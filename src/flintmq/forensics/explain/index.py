@@ -7,9 +7,9 @@ from typing import Final
 
 from flintmq.errors import ConfigError
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
-from flintmq.forensics.explain.source import Look
+from flintmq.forensics.explain.source import FileLook
 from flintmq.forensics.explain.store_context import key_of
-from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Plain, Table
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Plain, UnitTable
 from flintmq.format import index
 from flintmq.format.text import iso
 from flintmq.store.layout.directories import IndexGeometry, index_geometry
@@ -17,12 +17,12 @@ from flintmq.store.layout.directories import IndexGeometry, index_geometry
 MOST_OF_A_CHAIN: Final = 8  # items of a chain that are told
 
 
-class Slots(Plain):
+class IndexSlots(Plain):
     """The hash slots."""
 
     noun, plural, width, first = "slot", "slots", index.SLOT.size, 0
 
-    def __init__(self, file: IndexFile) -> None:
+    def __init__(self, file: DividedIndexFile) -> None:
         self.file = file
 
     def meaning(self, sort: str) -> str:
@@ -55,7 +55,7 @@ class Items(Plain):
 
     noun, plural, width, first = "item", "items", index.ITEM.size, 0
 
-    def __init__(self, file: IndexFile) -> None:
+    def __init__(self, file: DividedIndexFile) -> None:
         self.file = file
 
     def meaning(self, sort: str) -> str:
@@ -116,7 +116,7 @@ class Items(Plain):
         return remarks
 
 
-class IndexFile:
+class DividedIndexFile:
     """One index file, divided.
 
     Attributes:
@@ -124,7 +124,7 @@ class IndexFile:
         shape: how it is divided.
     """
 
-    def __init__(self, look: Look, shape: IndexGeometry) -> None:
+    def __init__(self, look: FileLook, shape: IndexGeometry) -> None:
         self.look, self.shape = look, shape
         self.header = index.HEADER.unpack(look.source.read(index.HEADER.size, 0))
         self.slots_end = min(index.slot_position(shape.slots), look.source.size)
@@ -136,8 +136,8 @@ class IndexFile:
     def lines(self) -> Iterator[Line]:
         """Every byte."""
         look, head = self.look, index.HEADER.size
-        slots = Table(look, Slots(self), head, self.slots_end, 1)
-        items = Table(look, Items(self), self.slots_end, min(look.source.size, self.position(self.shape.items)))
+        slots = UnitTable(look, IndexSlots(self), head, self.slots_end, 1)
+        items = UnitTable(look, Items(self), self.slots_end, min(look.source.size, self.position(self.shape.items)))
         at = look.at
         yield from self._header()
         if at is None:
@@ -186,7 +186,7 @@ class IndexFile:
             self.look.found.append(("chain", " -> ".join(steps) + more))
 
 
-def lines(look: Look) -> Iterator[Line]:
+def lines(look: FileLook) -> Iterator[Line]:
     """Every byte of an index file; where its division cannot be told, the header and the rest."""
     source, head = look.source, index.HEADER.size
     try:
@@ -202,4 +202,4 @@ def lines(look: Look) -> Iterator[Line]:
             text = f"{source.size - head} bytes"
             yield look.range(head, source.size, "slots and items", None, text, "hash slots, then items", why)
         return
-    yield from IndexFile(look, shape).lines()
+    yield from DividedIndexFile(look, shape).lines()

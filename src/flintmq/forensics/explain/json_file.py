@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from flintmq.forensics.explain.lines import SHOWN_BYTES, Line, text_of
-from flintmq.forensics.explain.source import Look
+from flintmq.forensics.explain.source import FileLook
 from flintmq.format import config_json, config_names
 from flintmq.format.config_json import JsonMember
 from flintmq.format.text import iso
@@ -22,7 +22,7 @@ class _Chosen:
         total: of all members.
     """
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: FileLook) -> None:
         self.at, self.limit = look.at, max(look.limit, 1)
         self.kept: list[JsonMember] = []
         self.before = self.total = 0
@@ -40,7 +40,7 @@ class _Chosen:
             self.end = member.begin
 
 
-def lines(look: Look) -> Iterator[Line]:
+def lines(look: FileLook) -> Iterator[Line]:
     """Every byte of a configuration file. A member reaches up to where the next one begins."""
     source = look.source
     name = os.path.basename(source.path).removesuffix(".bak")
@@ -67,7 +67,7 @@ def lines(look: Look) -> Iterator[Line]:
         look.found.append(("broken", f"position {stop}: {error.reason}; brokers take {name}.bak instead"))
 
 
-def _lines(look: Look, data: bytes, chosen: _Chosen, stop: int) -> Iterator[Line]:
+def _lines(look: FileLook, data: bytes, chosen: _Chosen, stop: int) -> Iterator[Line]:
     first = chosen.kept[0].begin if chosen.kept else stop
     first = min(first, stop)
     if first:
@@ -83,7 +83,7 @@ def _lines(look: Look, data: bytes, chosen: _Chosen, stop: int) -> Iterator[Line
         yield look.range(kept_end, stop, "rest", behind, f"{behind} keys and elements", "not shown")
 
 
-def _line(look: Look, data: bytes, member: JsonMember, end: int) -> Line:
+def _line(look: FileLook, data: bytes, member: JsonMember, end: int) -> Line:
     steps = [f"[{step}]" if isinstance(step, int) else step for step in member.path]
     name = ".".join(steps).replace(".[", "[")
     value = text_of(member.value.encode("utf-8", "replace")) if isinstance(member.value, str) else member.value
@@ -98,6 +98,6 @@ def _line(look: Look, data: bytes, member: JsonMember, end: int) -> Line:
     )
 
 
-def problem_of_end(look: Look) -> str | None:
+def problem_of_end(look: FileLook) -> str | None:
     """Why the file is broken although every byte was read, None if it is not."""
     return next((text for name, text in look.found if name == "broken"), None)

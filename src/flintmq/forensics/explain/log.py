@@ -16,7 +16,7 @@ from typing import Final
 
 from flintmq.forensics.explain import record_fields
 from flintmq.forensics.explain.lines import Line, blame, field_lines
-from flintmq.forensics.explain.source import Look
+from flintmq.forensics.explain.source import FileLook
 from flintmq.forensics.explain.store_context import describe
 from flintmq.format import record
 from flintmq.message import StoredMessage
@@ -28,7 +28,7 @@ MOST_GAPS: Final = 20  # gaps that an overview tells one by one
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class RecordRun:
     """A part of the file: records back to back, or (without `positions`) a gap. All in positions of the file."""
 
     begin: int
@@ -39,9 +39,9 @@ class Run:
         """Where the record of this number in the run ends."""
         return self.positions[number + 1] if number + 1 < len(self.positions) else self.end
 
-    def single(self, number: int) -> Run:
+    def single(self, number: int) -> RecordRun:
         """One record of the run."""
-        return Run(self.positions[number], self.ends(number), self.positions[number : number + 1])
+        return RecordRun(self.positions[number], self.ends(number), self.positions[number : number + 1])
 
 
 class LogFileLines:
@@ -51,7 +51,7 @@ class LogFileLines:
         start: log offset of its first byte.
     """
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: FileLook) -> None:
         self.look, self.source = look, look.source
         self.start = look.place.start or 0
         if self.start + self.source.size > LARGEST_OFFSET:
@@ -72,7 +72,7 @@ class LogFileLines:
 
     # -- the walk ------------------------------------------------------------------------------------------------------
 
-    def _runs(self) -> Iterator[Run]:
+    def _runs(self) -> Iterator[RecordRun]:
         size, start = self.source.size, self.start
         file = LogFile(self.source.path, start, size)
         log = LogFiles((file,), size, self.max_record, (), self.source.effects)
@@ -83,11 +83,11 @@ class LogFileLines:
             base = piece.base - start
             positions = array("q", [base + position for position in piece.positions[: piece.count]])
             if positions[0] > at:
-                yield Run(at, positions[0])
+                yield RecordRun(at, positions[0])
             at = min(base + piece.end, size)
-            yield Run(positions[0], at, positions)
+            yield RecordRun(positions[0], at, positions)
         if at < size:
-            yield Run(at, size)
+            yield RecordRun(at, size)
 
     # -- an overview ---------------------------------------------------------------------------------------------------
 
@@ -116,7 +116,7 @@ class LogFileLines:
             yield from self._unseen()
         self._facts()
 
-    def _count(self, run: Run) -> None:
+    def _count(self, run: RecordRun) -> None:
         self.records += len(run.positions)
         self.last = run.positions[-1] if run.positions else self.last
 
@@ -150,7 +150,7 @@ class LogFileLines:
 
     def _at(self, at: int) -> Iterator[Line]:
         runs, before = self._runs(), 0
-        neighbour: Run | None = None  # in front: one record, or a gap
+        neighbour: RecordRun | None = None  # in front: one record, or a gap
         here = next(runs)
         while here.end <= at:
             self._count(here)
@@ -175,13 +175,13 @@ class LogFileLines:
             yield self.look.range(end, end + left, "behind", None, f"{left} bytes", "not looked at")
 
     @staticmethod
-    def _behind(here: Run, number: int, runs: Iterator[Run]) -> Iterator[Run]:
+    def _behind(here: RecordRun, number: int, runs: Iterator[RecordRun]) -> Iterator[RecordRun]:
         """Single records and gaps behind a record; they are walked only as they are taken."""
         yield from map(here.single, range(number, len(here.positions)))
         for run in runs:
             yield from map(run.single, range(len(run.positions))) if run.positions else [run]
 
-    def _in_front(self, records: int, neighbour: Run | None) -> Iterator[Line]:
+    def _in_front(self, records: int, neighbour: RecordRun | None) -> Iterator[Line]:
         if neighbour is None:
             return
         records -= bool(neighbour.positions)
@@ -192,10 +192,10 @@ class LogFileLines:
             )
         yield from self._unit(neighbour)
 
-    def _unit(self, unit: Run) -> Iterator[Line]:
+    def _unit(self, unit: RecordRun) -> Iterator[Line]:
         return iter([self._one(unit.begin, unit.end)]) if unit.positions else self._gap(unit)
 
-    def _focus(self, here: Run, neighbour: Run | None) -> Iterator[Line]:
+    def _focus(self, here: RecordRun, neighbour: RecordRun | None) -> Iterator[Line]:
         if not here.positions:
             yield from self._gap(here, in_full=True)
             if self.damaged and self.look.place.root is not None:
@@ -234,7 +234,7 @@ class LogFileLines:
 
     _gap_end = 0
 
-    def _gap(self, run: Run, in_full: bool = False) -> Iterator[Line]:
+    def _gap(self, run: RecordRun, in_full: bool = False) -> Iterator[Line]:
         """What stands in a gap: a blank with what fills it, zeros, or bytes that are no record."""
         begin, end = run.begin, run.end
         self.gaps, self._gap_end = self.gaps + 1, end
@@ -309,6 +309,6 @@ class LogFileLines:
             self.first_damage = position, why
 
 
-def lines(look: Look) -> Iterator[Line]:
+def lines(look: FileLook) -> Iterator[Line]:
     """Every byte of a log file."""
     return LogFileLines(look).lines()

@@ -8,8 +8,8 @@ from typing import Final
 from flintmq.errors import FormatError
 from flintmq.forensics.explain.file_kinds import BATCH, COMPACTION_QUEUE, QUEUE
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
-from flintmq.forensics.explain.source import Look
-from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Table
+from flintmq.forensics.explain.source import FileLook
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, UnitTable
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext
 from flintmq.format.text import iso
 from flintmq.message import StoredMessage
@@ -26,7 +26,7 @@ class QueueUnits:
     noun, plural, width = "unit", "units", consume_queue.UNIT_SIZE
     plain = False
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: FileLook) -> None:
         self.look = look
         self.first = (look.place.start or 0) // self.width
 
@@ -137,7 +137,7 @@ class BatchUnits:
     noun, plural, width = "unit", "units", batch_queue.BATCH_UNIT_SIZE
     plain = False
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: FileLook) -> None:
         self.look = look
         # The place of a unit says nothing of queue offsets; files of a compaction queue are not even named by units.
         self.first = (look.place.start or 0) // self.width if look.place.kind == BATCH else 0
@@ -199,10 +199,10 @@ class BatchUnits:
         return remarks
 
 
-def lines(look: Look) -> Iterator[Line]:
+def lines(look: FileLook) -> Iterator[Line]:
     """Every byte of a consume queue or batch queue file."""
     units = QueueUnits(look) if look.place.kind == QUEUE else BatchUnits(look)
-    table = Table(look, units, 0, look.source.size)
+    table = UnitTable(look, units, 0, look.source.size)
     if look.at is not None:
         yield from table.at(look.at)
         return
@@ -211,7 +211,7 @@ def lines(look: Look) -> Iterator[Line]:
     look.found.append(("holds", counts))
 
 
-def ext_lines(look: Look) -> Iterator[Line]:
+def ext_lines(look: FileLook) -> Iterator[Line]:
     """Every byte of a file of a queue's extension."""
     at = count = 0
     first_uncounted: tuple[int, int] | None = None  # where a run of units that are only counted begins, their number
@@ -249,7 +249,7 @@ def ext_lines(look: Look) -> Iterator[Line]:
     yield from _ext_end(look, at)
 
 
-def _ext_length(look: Look, at: int) -> tuple[int, str]:
+def _ext_length(look: FileLook, at: int) -> tuple[int, str]:
     """(bytes of the unit at a position, why there is none): the bytes are 0 without a unit."""
     try:
         data = look.source.read(max(int.from_bytes(look.source.read(2, at), "big", signed=True), 2), at)
@@ -259,23 +259,23 @@ def _ext_length(look: Look, at: int) -> tuple[int, str]:
     return (0, "") if unit is None else (consume_queue_ext.EXT_UNIT.size_of(unit), "")
 
 
-def _ext_remarks(look: Look, at: int) -> dict[str, Remark]:
+def _ext_remarks(look: FileLook, at: int) -> dict[str, Remark]:
     address = consume_queue_ext.address((look.place.start or 0) + at)
     return {"size": Remark(f"units of the queue lead here with {address} as tags code")}
 
 
-def _ext_line(look: Look, number: int, at: int, length: int) -> Line:
+def _ext_line(look: FileLook, number: int, at: int, length: int) -> Line:
     unit = consume_queue_ext.EXT_UNIT.unpack(look.source.read(length, at))
     text = f"tags code {unit.tags_code}, {iso(unit.store_timestamp)}, {len(unit.bitmap)} bytes of bitmap"
     address = consume_queue_ext.address((look.place.start or 0) + at)
     return look.range(at, at + length, "unit", unit.tags_code, text, f"address {address}", unit=f"unit {number}")
 
 
-def _ext_run(look: Look, begin: int, end: int, count: int) -> Line:
+def _ext_run(look: FileLook, begin: int, end: int, count: int) -> Line:
     return look.range(begin, end, "units", count, f"{count} units", "units of the extension")
 
 
-def _ext_end(look: Look, at: int) -> Iterator[Line]:
+def _ext_end(look: FileLook, at: int) -> Iterator[Line]:
     """What stands behind the last unit: an end mark, zeros, or what is no unit."""
     size = look.source.size
     if at < size and look.source.read(2, at) == consume_queue_ext.FILE_END:

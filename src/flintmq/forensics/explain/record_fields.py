@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from flintmq.errors import FlintError, FormatError
 from flintmq.forensics.explain.lines import SHOWN_BYTES, TEXT_CHARS, Line, Remark, field_line, text_of
-from flintmq.forensics.explain.source import Look
+from flintmq.forensics.explain.source import FileLook
 from flintmq.format import consume_queue, inner_batch, message_id, properties, record
 from flintmq.format.compression import NAMES
 from flintmq.format.layout import FieldPiece
@@ -35,7 +35,7 @@ def why_not(data: bytes, offset: int, file_left: int, max_size: int) -> str:
     return first_wrong(data, offset, file_left, max_size)[1]
 
 
-def lines(look: Look, start: int, position: int, data: bytes, before: StoredMessage | None) -> Iterator[Line]:
+def lines(look: FileLook, start: int, position: int, data: bytes, before: StoredMessage | None) -> Iterator[Line]:
     """The lines of a record that counts.
 
     Args:
@@ -56,7 +56,7 @@ def lines(look: Look, start: int, position: int, data: bytes, before: StoredMess
         look.step("get", root, message.topic, message.queue_id, message.queue_offset)
 
 
-def loose(look: Look, start: int, position: int, data: bytes) -> list[Line]:
+def loose(look: FileLook, start: int, position: int, data: bytes) -> list[Line]:
     """The lines of what should be a record and is none, as far as fields can be told apart; all of `data`."""
     magic = int.from_bytes(data[4:8], "big")
     if len(data) >= record.BLANK_SIZE and magic not in (record.MAGIC_V1, record.MAGIC_V2):
@@ -75,7 +75,9 @@ def loose(look: Look, start: int, position: int, data: bytes) -> list[Line]:
     return list(_fields(look, position, data, remarks))
 
 
-def _fields(look: Look, position: int, data: bytes, remarks: dict[str, Remark], whole: bool = True) -> Iterator[Line]:
+def _fields(
+    look: FileLook, position: int, data: bytes, remarks: dict[str, Remark], whole: bool = True
+) -> Iterator[Line]:
     unit, at, error = f"record at {position}", 0, ""
     values: dict[str, object] = {}
     for piece in record.RECORD.pieces(data):
@@ -94,7 +96,7 @@ def _fields(look: Look, position: int, data: bytes, remarks: dict[str, Remark], 
         yield Line(position + at, len(data) - at, unit, "rest", None, text, meaning, None, data[at : at + SHOWN_BYTES])
 
 
-def _remarks(look: Look, start: int, position: int, data: bytes, before: StoredMessage | None) -> dict[str, Remark]:
+def _remarks(look: FileLook, start: int, position: int, data: bytes, before: StoredMessage | None) -> dict[str, Remark]:
     message = StoredMessage(data)
     computed = record.crc(message.body)
     remarks = {
@@ -150,7 +152,7 @@ def _entries(body: bytes, base: int, unit: str, meaning: str) -> Iterator[Line]:
         at += size
 
 
-def _properties(look: Look, piece: FieldPiece, base: int, unit: str, data: bytes) -> Iterator[Line]:
+def _properties(look: FileLook, piece: FieldPiece, base: int, unit: str, data: bytes) -> Iterator[Line]:
     """The pairs one by one, each with the separator behind it."""
     assert isinstance(piece.value, bytes)
     text, kept = piece.value, properties.parse_bytes(piece.value)
@@ -182,7 +184,7 @@ def _cut(text: str) -> str:
     return text if len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "…"
 
 
-def _value(look: Look, name: str, value: str, data: bytes) -> str:
+def _value(look: FileLook, name: str, value: str, data: bytes) -> str:
     """A property's value, with what follows from it."""
     text = _cut(value)
     if name == properties.TAGS:
@@ -205,7 +207,7 @@ def _value(look: Look, name: str, value: str, data: bytes) -> str:
     return text
 
 
-def _delay(look: Look, text: str, value: str, data: bytes) -> str:
+def _delay(look: FileLook, text: str, value: str, data: bytes) -> str:
     try:
         message = StoredMessage(data)
         if message.topic != consume_queue.SCHEDULE_TOPIC:

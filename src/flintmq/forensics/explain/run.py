@@ -11,9 +11,9 @@ from typing import Final
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.forensics.explain import file_kinds, index, json_file, log, queues, small, timer
-from flintmq.forensics.explain.file_kinds import Place
+from flintmq.forensics.explain.file_kinds import FilePlace
 from flintmq.forensics.explain.lines import Line
-from flintmq.forensics.explain.source import Look, Source
+from flintmq.forensics.explain.source import FileLook, FileSource
 from flintmq.forensics.explain.store_context import Around
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import absolute, effects_for
@@ -22,7 +22,7 @@ UNITS_SHOWN: Final = 10  # units that get a line of their own in an overview
 NEIGHBOURS: Final = 2  # units told behind the one that is asked for
 SMALL_FILE: Final = 200  # lines of a file of names or texts
 
-_LINES: Final[dict[str, Callable[[Look], Iterator[Line]]]] = {
+_LINES: Final[dict[str, Callable[[FileLook], Iterator[Line]]]] = {
     file_kinds.LOG: log.lines,
     file_kinds.COMPACTION_LOG: log.lines,
     file_kinds.QUEUE: queues.lines,
@@ -57,7 +57,7 @@ class Explained:
     """
 
     path: str
-    place: Place
+    place: FilePlace
     size: int
     lines: Iterator[Line]
     found: list[tuple[str, str]]
@@ -100,11 +100,11 @@ def explain(
     except FileNotFoundError:
         raise StoreAccessError(f"{named}: there is no such file; check the path") from None
     try:
-        source = Source(full, fd, effects)
+        source = FileSource(full, fd, effects)
         place = _place(named, full, source, kind)
         if at is not None:
             _check(named, at, source.size, place)
-        look = Look(source, place, at, _limit(limit, at, place.kind), Around(place, config, effects), config)
+        look = FileLook(source, place, at, _limit(limit, at, place.kind), Around(place, config, effects), config)
         explained = Explained(named, place, source.size, iter(()), look.found, look.steps)
         explained.lines = _watched(explained, look)
         yield explained
@@ -118,7 +118,7 @@ def _limit(limit: int | None, at: int | None, kind: str) -> int:
     return NEIGHBOURS if at is not None else SMALL_FILE if kind in (file_kinds.JSON, file_kinds.TEXT) else UNITS_SHOWN
 
 
-def _place(named: str, full: str, source: Source, kind: str | None) -> Place:
+def _place(named: str, full: str, source: FileSource, kind: str | None) -> FilePlace:
     if kind is not None and kind not in file_kinds.KINDS:
         raise UsageError(f"--as: {kind!r} is no kind of file; there are {file_kinds.words()}")
     place = file_kinds.by_path(full)
@@ -129,7 +129,7 @@ def _place(named: str, full: str, source: Source, kind: str | None) -> Place:
     if kind is not None:
         if place is None or place.kind != kind:
             start = seen.start if seen is not None and seen.kind == kind == file_kinds.LOG else None
-            place = Place(kind, "", start=start)
+            place = FilePlace(kind, "", start=start)
         return replace(place, how="as you say")
     if seen is None:
         what = "is empty" if not source.size else "is of no kind that its path or its content tells"
@@ -137,7 +137,7 @@ def _place(named: str, full: str, source: Source, kind: str | None) -> Place:
     return seen
 
 
-def _check(named: str, at: int, size: int, place: Place) -> None:
+def _check(named: str, at: int, size: int, place: FilePlace) -> None:
     if 0 <= at < size:
         return
     hint = f"its positions are 0 to {size - 1}" if size else "it is empty"
@@ -146,7 +146,7 @@ def _check(named: str, at: int, size: int, place: Place) -> None:
     raise UsageError(f"{named}: --at {at} lies outside the file; {hint}")
 
 
-def _watched(explained: Explained, look: Look) -> Iterator[Line]:
+def _watched(explained: Explained, look: FileLook) -> Iterator[Line]:
     """The lines, counting what is wrong."""
     for line in _LINES[look.place.kind](look):
         if line.problem is not None:

@@ -10,7 +10,7 @@ from typing import Any, Final
 from flintmq.errors import FlintError
 from flintmq.forensics.explain.file_kinds import CHECKPOINT, MARK
 from flintmq.forensics.explain.lines import SHOWN_BYTES, Line, Remark, blame, field_lines, text_of
-from flintmq.forensics.explain.source import Look
+from flintmq.forensics.explain.source import FileLook
 from flintmq.format import checkpoint, flintmq_mark, timer
 from flintmq.format.layout import Layout
 
@@ -29,7 +29,7 @@ _TEXTS: Final = {
 }
 
 
-def page(look: Look) -> Iterator[Line]:
+def page(look: FileLook) -> Iterator[Line]:
     """A checkpoint or timer checkpoint: numbers, and zeros up to the end of the page."""
     own = look.place.kind == CHECKPOINT
     layout: Layout[Any] = checkpoint.CHECKPOINT if own else timer.TIMER_CHECK
@@ -53,7 +53,7 @@ def page(look: Look) -> Iterator[Line]:
         yield look.range(due, size, "excess", size - due, f"{size - due} bytes", "behind the page", problem)
 
 
-def mark(look: Look) -> Iterator[Line]:
+def mark(look: FileLook) -> Iterator[Line]:
     """FlintMQ's durable mark, its checksum compared, and whether the checkpoint beside it lets it count."""
     data = look.source.read(flintmq_mark.MARK.size, 0)
     remarks = {}
@@ -77,7 +77,7 @@ def mark(look: Look) -> Iterator[Line]:
         yield look.range(begin, size, "excess", size - begin, f"{size - begin} bytes", "behind the mark")
 
 
-def _counts(look: Look, found: flintmq_mark.Mark) -> str:
+def _counts(look: FileLook, found: flintmq_mark.Mark) -> str:
     path = os.path.join(os.path.dirname(look.source.path), "checkpoint")
     try:
         beside = look.source.effects.read_file(path, checkpoint.FILE_SIZE)
@@ -89,7 +89,7 @@ def _counts(look: Look, found: flintmq_mark.Mark) -> str:
     return "yes, the checkpoint has its time" if found.holds(time) else "no: another program wrote the checkpoint since"
 
 
-def text(look: Look) -> Iterator[Line]:
+def text(look: FileLook) -> Iterator[Line]:
     """A text, line by line."""
     name = os.path.basename(look.source.path)
     if name in _TEXTS:
@@ -122,7 +122,7 @@ def text(look: Look) -> Iterator[Line]:
         at, number = at + end, number + 1
 
 
-def other(look: Look) -> Iterator[Line]:
+def other(look: FileLook) -> Iterator[Line]:
     """A file that FlintMQ does not read."""
     if look.source.size:
         what = look.place.how.rpartition(": ")[2] if ": " in look.place.how else "another program"
@@ -130,6 +130,6 @@ def other(look: Look) -> Iterator[Line]:
         yield look.range(0, look.source.size, "bytes", None, f"{look.source.size} bytes", meaning)
 
 
-def of(look: Look) -> Iterator[Line]:
+def of(look: FileLook) -> Iterator[Line]:
     """A checkpoint, timer checkpoint or mark."""
     return mark(look) if look.place.kind == MARK else page(look)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from flintmq.config.keys import StoreConfig
-from flintmq.forensics.explain.file_kinds import Place
+from flintmq.forensics.explain.file_kinds import FilePlace
 from flintmq.forensics.explain.lines import SHOWN_BYTES, Line
 from flintmq.forensics.explain.store_context import Around
 from flintmq.storage.filesystem import Effects
@@ -16,7 +16,7 @@ BLOCK: Final = 1 << 18  # bytes that are read at once where little is asked for
 SMALL: Final = 1 << 16
 
 
-class Source:
+class FileSource:
     """An open file. It is read with pread; its size is the one it had when it was opened.
 
     A file that shrinks meanwhile reads as zeros behind its new end.
@@ -66,7 +66,7 @@ class Source:
 
 
 @dataclass
-class Look:
+class FileLook:
     """One look at one file.
 
     Attributes:
@@ -80,8 +80,8 @@ class Look:
         steps: commands that lead on.
     """
 
-    source: Source
-    place: Place
+    source: FileSource
+    place: FilePlace
     at: int | None
     limit: int
     around: Around

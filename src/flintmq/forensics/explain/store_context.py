@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, FormatError
-from flintmq.forensics.explain.file_kinds import COMPACTION_LOG, COMPACTION_QUEUE, Place
+from flintmq.forensics.explain.file_kinds import COMPACTION_LOG, COMPACTION_QUEUE, FilePlace
 from flintmq.format import consume_queue, consume_queue_ext, properties, record
 from flintmq.format.consume_queue_ext import ExtUnit
 from flintmq.format.index import PEER_540, key_hash, keys_of
@@ -43,7 +43,7 @@ class Around:
         effects: the disk.
     """
 
-    def __init__(self, place: Place, config: StoreConfig, effects: Effects) -> None:
+    def __init__(self, place: FilePlace, config: StoreConfig, effects: Effects) -> None:
         self.place, self.config, self.effects = place, config, effects
 
     @cached_property

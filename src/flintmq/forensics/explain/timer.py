@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from flintmq.errors import FormatError
 from flintmq.forensics.explain.lines import Line, Remark, field_lines
-from flintmq.forensics.explain.source import Look
-from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Plain, Table
+from flintmq.forensics.explain.source import FileLook
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Plain, UnitTable
 from flintmq.format import properties, timer
 from flintmq.format.text import iso, java_hash
 
@@ -20,7 +20,7 @@ class LogUnits:
     noun, plural, width, first = "unit", "units", timer.LOG_UNIT.size, 0
     plain = False
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: FileLook) -> None:
         self.look = look
 
     def sort(self, data: bytes) -> str:
@@ -90,12 +90,12 @@ def _same(found: int, right: int, what: str) -> Remark:
     return Remark(f"is {what}") if found == right else Remark(f"{what} is {right}", f"{found} where {what} is {right}")
 
 
-class Slots(Plain):
+class WheelSlots(Plain):
     """Slots of the timer wheel."""
 
     noun, plural, width, first = "slot", "slots", timer.WHEEL_SLOT.size, 0
 
-    def __init__(self, look: Look) -> None:
+    def __init__(self, look: FileLook) -> None:
         self.look = look
 
     def meaning(self, sort: str) -> str:
@@ -123,21 +123,21 @@ class Slots(Plain):
         yield from field_lines(timer.WHEEL_SLOT, data, position, f"slot {number}", remarks)
 
 
-def wheel(look: Look) -> Iterator[Line]:
+def wheel(look: FileLook) -> Iterator[Line]:
     """Every byte of a timer wheel."""
     if look.source.size != timer.WHEEL_SIZE:
         look.found.append(("size", f"{look.source.size} bytes where a wheel has {timer.WHEEL_SIZE}: brokers refuse it"))
-    table = Table(look, Slots(look), 0, look.source.size)
+    table = UnitTable(look, WheelSlots(look), 0, look.source.size)
     yield from table.overview() if look.at is None else table.at(look.at)
     if look.at is None:
         look.found.append(("holds", f"{table.counts.get(UNITS, 0)} slots that were used"))
 
 
-def log(look: Look) -> Iterator[Line]:
+def log(look: FileLook) -> Iterator[Line]:
     """Every byte of a timer log file: units, its end, what stands behind."""
     size, width = look.source.size, timer.LOG_UNIT.size
     end = _end_of_file(look)
-    table = Table(look, LogUnits(look), 0, size if end is None else end)
+    table = UnitTable(look, LogUnits(look), 0, size if end is None else end)
     units_end = table.end
     if look.at is not None and look.at < table.stop:
         yield from table.at(look.at)
@@ -162,7 +162,7 @@ def log(look: Look) -> Iterator[Line]:
         yield look.range(behind, size, "filler", None, f"{size - behind} bytes", "behind the end; nobody reads it")
 
 
-def _end_of_file(look: Look) -> int | None:
+def _end_of_file(look: FileLook) -> int | None:
     """Where the file is closed; None if it is not."""
     width, size = timer.LOG_UNIT.size, look.source.size
     at = 0

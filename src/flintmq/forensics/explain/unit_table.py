@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Final, Protocol
 
 from flintmq.forensics.explain.lines import Line
-from flintmq.forensics.explain.source import Look
+from flintmq.forensics.explain.source import FileLook
 
 BLOCK: Final = 1 << 16
 MOST_RUNS: Final = 20  # lines about runs; what comes behind is one line
@@ -58,14 +58,14 @@ class Plain:
         return UNITS if any(data) else ZEROS
 
 
-class Table:
+class UnitTable:
     """The units in [begin, end) of the file.
 
     Attributes:
         counts: sort -> units of it, once the overview is done.
     """
 
-    def __init__(self, look: Look, units: Units, begin: int, end: int, most_runs: int = MOST_RUNS) -> None:
+    def __init__(self, look: FileLook, units: Units, begin: int, end: int, most_runs: int = MOST_RUNS) -> None:
         self.look, self.units, self.begin, self.end, self.most_runs = look, units, begin, end, most_runs
         self.stop = begin + (end - begin) // units.width * units.width
         self.counts: dict[str, int] = {}

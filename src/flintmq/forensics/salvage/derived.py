@@ -22,7 +22,7 @@ from flintmq.forensics.salvage.queues import Emit
 from flintmq.forensics.verify.context import Ranges
 from flintmq.forensics.verify.findings import KEPT_DEFECTS, KEPT_NOTES
 from flintmq.forensics.verify.queue_files import Disk
-from flintmq.forensics.verify.run import Run, Verification, VerifyResult
+from flintmq.forensics.verify.run import Verification, VerifyResult, VerifyRun
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.record import encode_blank
 from flintmq.storage.filesystem import REAL
@@ -39,13 +39,13 @@ KINDS = (PLAIN, directories.EXT_QUEUES, BATCH)
 LOG_CODES = ("record-damaged", "log-unordered")
 
 
-class Look(Run):
+class KeepingVerification(VerifyRun):
     """A verification that keeps what it saw."""
 
     seen: VerifyResult
 
     def look(self, progress: rebuild.Progress | None, access: str) -> VerifyResult:
-        """As Run.look."""
+        """As VerifyRun.look."""
         self.seen = super().look(progress, access)
         return self.seen
 
@@ -100,10 +100,10 @@ class Derived:
                 break
         return found.defect_counts
 
-    def _look(self, effects: Overlay) -> tuple[Look, Verification]:
+    def _look(self, effects: Overlay) -> tuple[KeepingVerification, Verification]:
         disk = Disk(effects)
         try:
-            look = Look(self.root, self.config, disk)
+            look = KeepingVerification(self.root, self.config, disk)
             return look, look.run(None, "pread")
         finally:
             disk.close()
@@ -128,7 +128,7 @@ class Derived:
             for number in self.overlay.listdir(os.path.join(self.root, kind, topic))
         }
 
-    def _turn(self, look: Look, found: Verification, wanted: set[str]) -> None:
+    def _turn(self, look: KeepingVerification, found: Verification, wanted: set[str]) -> None:
         """Plan what one look found."""
         codes = set(found.defect_counts)
         if codes & {*LOG_CODES, "mark-bad"} and self.overlay.size(self._at(flintmq_mark.FILE_NAME)) is not None:
@@ -223,7 +223,7 @@ class Derived:
 
     # -- small files --------------------------------------------------------------------------------------------------
 
-    def _checkpoint(self, look: Look) -> None:
+    def _checkpoint(self, look: KeepingVerification) -> None:
         """No number may be ahead of the log. One that cannot be read says nothing: RocketMQ then replays the log."""
         data = self.overlay.read_file(self._at("checkpoint"), checkpoint.FILE_SIZE) or b""
         try:
@@ -244,7 +244,7 @@ class Derived:
         else:
             self._put(inside, data, f"it cannot be read; {source} can")
 
-    def _offsets(self, look: Look) -> None:
+    def _offsets(self, look: KeepingVerification) -> None:
         """Committed offsets beyond the end of their queue come back to it."""
 
         def within(topic: str, queue_id: int, offset: int) -> int:

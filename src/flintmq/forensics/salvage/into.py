@@ -191,7 +191,7 @@ class Salvage:
         folder = os.path.join(self.out, directories.LOG)
         writer = LogWriter([folder], file_size, 0, self.plan.log.max_record, 0, sync=True)
         total = sum(file.size for file in self.plan.log.files)
-        rows, last_time = Rows(self.renumber, self.lines, file_size - 8), 0
+        rows, last_time = PieceRows(self.renumber, self.lines, file_size - 8), 0
         for piece in walk:
             rows.take(piece)
             writer.append(rows, 0, self.selector.select(piece))
@@ -269,13 +269,13 @@ class LostReport(Report):
         self.lines.emit({"kind": "note", "code": code.replace("_", "-"), "text": text})
 
 
-class Rows:
+class PieceRows:
     """The records of a piece, as a LogWriter takes them (its kernel's arguments and answers)."""
 
     def __init__(self, renumber: Renumber, lines: Lines, largest: int) -> None:
         self.renumber, self.lines, self.largest = renumber, lines, largest
         self.records = self.dropped = self.last_time = 0
-        self._run = Run(lines)
+        self._run = MovedRun(lines)
         self._row, self._made = -1, bytearray()
 
     def take(self, piece: Piece) -> None:
@@ -341,7 +341,7 @@ def _store_time(raw: bytes) -> int:
 
 
 @dataclass
-class Run:
+class MovedRun:
     """Records that moved by the same distance, told as one line."""
 
     lines: Lines

@@ -79,7 +79,7 @@ class Disk:
             self.effects.close(self._open.popitem()[1])
 
 
-class Span(NamedTuple):
+class UnitSpan(NamedTuple):
     """The units of one file: numbers [first, stop)."""
 
     first: int
@@ -121,7 +121,7 @@ class UnitFiles:
             span._replace(stop=min(span.stop, end)) for span, end in zip(spans, ends, strict=False) if span.first < end
         )
 
-    def _spans(self, file_size: int, counted: bool) -> Iterator[Span]:
+    def _spans(self, file_size: int, counted: bool) -> Iterator[UnitSpan]:
         found = []
         for name in self._names():
             path = os.path.join(self.folder, name)
@@ -148,7 +148,7 @@ class UnitFiles:
             expected = start + (file_size or size)
             first = number if counted else start // self.width
             number = first + size // self.width
-            yield Span(first, number, path)
+            yield UnitSpan(first, number, path)
 
     def _names(self) -> list[str]:
         try:

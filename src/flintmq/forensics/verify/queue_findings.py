@@ -49,7 +49,7 @@ class QueueKind:
 
 
 @dataclass(slots=True)
-class _Run:
+class _UnitRun:
     """Neighbouring units of one finding."""
 
     first: int = 0
@@ -77,7 +77,7 @@ class UnitFindings:
     def __init__(self, name: QueueName, files: UnitFiles, kind: QueueKind, ground: Ground) -> None:
         self.name, self.files, self.kind, self.ground = name, files, kind, ground
         self.passed: Counter[str] = Counter()
-        self._missing, self._displaced, self._extra = _Run(), _Run(), _Run()
+        self._missing, self._displaced, self._extra = _UnitRun(), _UnitRun(), _UnitRun()
         self._held: list[tuple[int, bytes, bytes]] = []
         self._held_count = 0
         self._delays: dict[int, tuple[int, int]] = {}  # ms -> (units, number of the first one)
@@ -104,7 +104,7 @@ class UnitFindings:
         """Become what `state` gave."""
         passed, runs, held, self._held_count, delays = state
         self.passed = Counter(passed)
-        self._missing, self._displaced, self._extra = (_Run(*run) for run in runs)
+        self._missing, self._displaced, self._extra = (_UnitRun(*run) for run in runs)
         self._held = [(number, bytes.fromhex(expected), bytes.fromhex(found)) for number, expected, found in held]
         self._delays = {delay: (count, first) for delay, count, first in delays}
 
@@ -136,13 +136,13 @@ class UnitFindings:
         if self._extra.count and number != self._extra.first + self._extra.count:
             self.settle_extra()
         if not self._extra.count:
-            self._extra = _Run(number, 0, offset)
+            self._extra = _UnitRun(number, 0, offset)
         self._extra.count += 1
 
     def missing(self, queue_offset: int, count: int, offset: int) -> None:
         """Records, the first at this queue offset and log offset, have no unit. Why shows when a later one has one."""
         if not self._missing.count:
-            self._missing = _Run(queue_offset, 0, offset)
+            self._missing = _UnitRun(queue_offset, 0, offset)
         self._missing.count += count
 
     def met(self, number: int, count: int, shift: int) -> None:
@@ -154,7 +154,7 @@ class UnitFindings:
             self._tell_displaced()
         if shift:
             if not self._displaced.count:
-                self._displaced = _Run(number, 0, number - shift, shift)
+                self._displaced = _UnitRun(number, 0, number - shift, shift)
             self._displaced.count += count
 
     def begun_again(self, queue_offset: int) -> None:
@@ -162,7 +162,7 @@ class UnitFindings:
         self._note("queue-restarted", f"begins again at offset {queue_offset}")
         self._held.clear()
         self._held_count = 0
-        self._missing = _Run()
+        self._missing = _UnitRun()
 
     def delivered_after(self, number: int, delay: int) -> None:
         """A time of delivery that is not the level's: another table of levels, or damage."""
@@ -174,7 +174,7 @@ class UnitFindings:
 
     def settle_extra(self) -> None:
         """The run of extra units, if there is one, has ended."""
-        run, self._extra = self._extra, _Run()
+        run, self._extra = self._extra, _UnitRun()
         if run.count:
             due = f"a record of queue {self.label} for {_units(run.first, run.count)}"
             self._defect("unit-extra", run.first, due, f"log offset {run.offset}, where none is")
@@ -210,7 +210,7 @@ class UnitFindings:
         self.wrong(number, f"log offset {ours[0]}, size {ours[1]}", f"log offset {theirs[0]}, size {theirs[1]}")
 
     def _tell_missing(self, cursor: int, hole: bool) -> None:
-        run, self._missing = self._missing, _Run()
+        run, self._missing = self._missing, _UnitRun()
         if not hole and self.ground.is_pending(run.offset):
             self._note("units-pending", f"{run.count} messages from log offset {run.offset} on wait for dispatch")
             return
@@ -219,7 +219,7 @@ class UnitFindings:
         self._defect("unit-missing", run.first if self.kind.indexed else cursor, due, "none for them")
 
     def _tell_displaced(self) -> None:
-        run, self._displaced = self._displaced, _Run()
+        run, self._displaced = self._displaced, _UnitRun()
         if self.kind.light:
             where = f"{_units(run.first, run.count)} stand for queue offsets from {run.offset} on"
             self._note("lmq-displaced", where)

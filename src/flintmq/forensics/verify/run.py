@@ -24,7 +24,7 @@ from flintmq.forensics.verify.findings import Defect, Findings, Note
 from flintmq.forensics.verify.index_check import IndexCheck
 from flintmq.forensics.verify.index_files import index_items
 from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_files
-from flintmq.forensics.verify.part import AT_END, OUT_OF_TIME, SAVE_SECONDS, Part, VerifyPass
+from flintmq.forensics.verify.part import AT_END, OUT_OF_TIME, SAVE_SECONDS, VerifyPart, VerifyPass
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.small_files import (
@@ -36,7 +36,7 @@ from flintmq.forensics.verify.small_files import (
     read_checkpoint,
 )
 from flintmq.forensics.verify.state_file import StateFile
-from flintmq.forensics.verify.timer_check import TimerCheck
+from flintmq.forensics.verify.timer_check import TimerStoreCheck
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import Verdict
@@ -103,7 +103,7 @@ def verify(
     *,
     access: str = "pread",
     effects: Effects | None = None,
-    part: Part | None = None,
+    part: VerifyPart | None = None,
     findings: Findings | None = None,
 ) -> Verification:
     """Check everything in a store, or a part of it.
@@ -129,7 +129,7 @@ def verify(
     path = store_directories.open_root(root, config, effects)
     disk = Disk(effects)
     try:
-        return Run(path, config, disk, part, findings).run(progress, access)
+        return VerifyRun(path, config, disk, part, findings).run(progress, access)
     finally:
         disk.close()
 
@@ -164,7 +164,7 @@ def _no_end(topic: str, queue_id: int) -> int:
     return LARGEST_OFFSET
 
 
-class Run:
+class VerifyRun:
     """One verification: what is looked at, and in which order. The job on Spark looks at the log in another way."""
 
     def __init__(
@@ -172,11 +172,11 @@ class Run:
         root: str,
         config: StoreConfig,
         disk: Disk,
-        part: Part | None = None,
+        part: VerifyPart | None = None,
         findings: Findings | None = None,
     ) -> None:
         self.root, self.config, self.disk, self.effects = root, config, disk, disk.effects
-        self.findings, self.part = findings or Findings(), part or Part()
+        self.findings, self.part = findings or Findings(), part or VerifyPart()
         self.file = StateFile(self.part.resume, root, config) if self.part.resume is not None else None
         self.checkpoint = read_checkpoint(root, self.findings, self.effects)
         self.snapshot = Snapshot(root, config, None, self.effects)
@@ -224,7 +224,7 @@ class Run:
             # Without any queue files (a copy of the log and config/ alone) nobody knows where the queues end.
             end_of = seen.end_of if seen.queues or not seen.records else _no_end
             check_offsets(self.root, self.snapshot.broker, end_of, self.findings)
-            TimerCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(end_of)
+            TimerStoreCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(end_of)
 
     def look(self, progress: Progress | None, access: str) -> VerifyResult:
         """Walk the log, or a part of it, and compare queues and index with it."""

@@ -28,7 +28,7 @@ _SLOTS_AT_ONCE = 32_768
 _SNAPSHOT = re.compile(r"timerwheel\.([0-9]{1,19})")
 
 
-class TimerCheck:
+class TimerStoreCheck:
     """The timer store under comparison: `timerlog/`, `timerwheel` and `config/timercheck`, as far as they are there.
 
     Args:
@@ -187,7 +187,7 @@ class TimerCheck:
 class _Wheel:
     """The slots on disk, and what the units of the log make of them."""
 
-    def __init__(self, check: TimerCheck) -> None:
+    def __init__(self, check: TimerStoreCheck) -> None:
         self.check, self.path = check, _wheel_path(check)
         self.used = False
         self.moments = self.first = self.last = self.counts = array("q")
@@ -256,7 +256,7 @@ class _Wheel:
                 )
 
 
-def _wheel_path(check: TimerCheck) -> str:
+def _wheel_path(check: TimerStoreCheck) -> str:
     """The wheel's file: the newest snapshot where 5.4.0 makes such, else the plain one."""
     numbers = (_SNAPSHOT.fullmatch(name) for name in check.disk.effects.listdir(check.root))
     newest = max((int(number[1]) for number in numbers if number), default=None)

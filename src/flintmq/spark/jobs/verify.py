@@ -30,7 +30,7 @@ from flintmq.forensics.verify.index_files import index_items
 from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_spares
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
-from flintmq.forensics.verify.run import PIECE_BYTES, Run, Verification, VerifyResult
+from flintmq.forensics.verify.run import PIECE_BYTES, Verification, VerifyResult, VerifyRun
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.lake.splits import LogRange, check_end, firm, shares, split_count
@@ -137,7 +137,7 @@ def verify(
         disk.close()
 
 
-class SparkRun(Run):
+class SparkRun(VerifyRun):
     """One verification whose log, queues and index are looked at by tasks."""
 
     def __init__(self, spark: SparkSession, root: str, config: StoreConfig, disk: Disk, scratch: str) -> None:
