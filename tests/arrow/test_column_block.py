@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from flintmq.arrow.column_block import ColumnBlock
-from flintmq.arrow.column_layout import Layout, Rates
+from flintmq.arrow.column_layout import ColumnLayout, Rates
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
 from flintmq.kernels import gather as kernel
@@ -26,7 +26,7 @@ def gathered(block: ColumnBlock, *changes: dict[str, object]) -> tuple[int, int]
 
 
 def block_of(rows: int, schema: pa.Schema = SCHEMA) -> ColumnBlock:
-    return ColumnBlock(Layout(Envelope(schema), rows, Rates({"body": 100})))
+    return ColumnBlock(ColumnLayout(Envelope(schema), rows, Rates({"body": 100})))
 
 
 def test_rows_are_those_of_the_slow_way() -> None:

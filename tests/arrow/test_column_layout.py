@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.arrow.column_layout import NUMBERS, Layout, Rates
+from flintmq.arrow.column_layout import NUMBERS, ColumnLayout, Rates
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
 from flintmq.kernels import gather as kernel
@@ -22,7 +22,7 @@ SCHEMAS = [
 def test_sections_lie_side_by_side(rows: int) -> None:
     for schema in SCHEMAS:
         rates = Rates({"body": 1000.0, "properties": 2.0})
-        layout = Layout(Envelope(schema), rows, rates)
+        layout = ColumnLayout(Envelope(schema), rows, rates)
         ranges = []
         for name, section in layout.sections.items():
             if name not in schema.names and not (name in ("names", "values") and "properties" in schema.names):
@@ -46,16 +46,16 @@ def test_sections_lie_side_by_side(rows: int) -> None:
 
 
 def test_the_plan_is_the_sections() -> None:
-    layout = Layout(Envelope(SCHEMA), 100, Rates())
+    layout = ColumnLayout(Envelope(SCHEMA), 100, Rates())
     assert [layout.names[i // 7] for i in range(0, len(layout.plan), 7)] == list(layout.sections)
     assert list(layout.plan) == [number for section in layout.sections.values() for number in section]
     assert layout.sections["body"].number == 0
-    assert Layout(Envelope(SCHEMA), 100, Rates(), note_compressed=True).sections["body"].number == 1
+    assert ColumnLayout(Envelope(SCHEMA), 100, Rates(), note_compressed=True).sections["body"].number == 1
 
 
 def test_what_has_bytes() -> None:
-    assert Layout(Envelope(narrow(["queue_id", "tags"])), 1, Rates()).texts == ["tags"]
-    assert Layout(Envelope(narrow(["properties", "size"])), 1, Rates()).texts == ["properties", "names", "values"]
+    assert ColumnLayout(Envelope(narrow(["queue_id", "tags"])), 1, Rates()).texts == ["tags"]
+    assert ColumnLayout(Envelope(narrow(["properties", "size"])), 1, Rates()).texts == ["properties", "names", "values"]
 
 
 def test_rates() -> None:

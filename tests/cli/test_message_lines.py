@@ -12,7 +12,7 @@ import pytest
 from flintmq.cli.body_option import Bodies
 from flintmq.cli.message_lines import BODY_CHARS, details, json_line, line
 from flintmq.cli.options import store_config
-from flintmq.cli.scan import Scan, Selection
+from flintmq.cli.scan import MessageScan, Selection
 from flintmq.format import record
 from flintmq.message import COLUMNS, StoredMessage
 from flintmq.store.commitlog.predicate import Predicate
@@ -29,7 +29,7 @@ def same_host(one: str, other: str) -> bool:
 
 
 def test_every_golden_record_is_what_java_decodes(golden_store: Golden) -> None:
-    found = Scan(str(golden_store.path), Selection(Predicate()), store_config([]), Bodies(False))
+    found = MessageScan(str(golden_store.path), Selection(Predicate()), store_config([]), Bodies(False))
     rows = [json.loads(json_line(message, body)) for message, body in found]
     assert len(rows) == len(golden_store.live) + golden_store.expect.get("beyond", 0)
     for want, got in zip(golden_store.live, rows, strict=False):

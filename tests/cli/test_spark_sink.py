@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="needs the extra arrow")
 
 from flintmq import MessageStore
-from flintmq.spark.jobs.replay.exactly_once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from tests.cli.conftest import Run
 
 
@@ -19,8 +19,8 @@ def test_what_is_listed_and_forgotten(run: Run, tmp_path: Path) -> None:
         pass
     assert run("spark", "sink", root).out == "no query or replay has put anything\n"
     stuck = {"batch": 3, "files": ["f.arrow"], "log_end": 77, "running": True, "stuck": "a file is missing"}
-    Ledger(str(root)).set("sink one\x1b[31m", stuck)
-    Ledger(str(root)).set("sink two", {"batch": 9, "files": [], "log_end": 5, "running": False, "checkpoint": "/cp"})
+    WriterIds(str(root)).set("sink one\x1b[31m", stuck)
+    WriterIds(str(root)).set("sink two", {"batch": 9, "files": [], "log_end": 5, "running": False, "checkpoint": "/cp"})
     listed = run("spark", "sink", root)
     assert listed.code == 1 and "stuck   " in listed.out and "a file is missing" in listed.out
     assert "done    two  batch 9\n        checkpoint /cp\n" in listed.out and "\x1b" not in listed.out

@@ -9,7 +9,7 @@ from pyspark.sql.types import LongType, StructField, StructType
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import UsageError
-from flintmq.lake.columns import Shape
+from flintmq.lake.columns import ExportColumns
 
 ROWS = [
     (b'{"n": 1}', {"region": "r1", "order-id": "7"}),
@@ -28,12 +28,12 @@ def batch():
 
 def test_as_it_comes():
     whole = batch()
-    assert Shape().shaped(whole) == (whole, 0) and Shape().schema() == SPARK_SCHEMA
-    assert Shape.parse() == Shape() and not Shape().decompresses
+    assert ExportColumns().shaped(whole) == (whole, 0) and ExportColumns().schema() == SPARK_SCHEMA
+    assert ExportColumns.parse() == ExportColumns() and not ExportColumns().decompresses
 
 
 def test_chosen_properties():
-    shape = Shape.parse(["region", "order-id:order_id", "a:b:c"])
+    shape = ExportColumns.parse(["region", "order-id:order_id", "a:b:c"])
     rows, bad = shape.shaped(batch())
     assert bad == 0 and rows.schema == shape.schema()
     at = SPARK_SCHEMA.names.index("properties")
@@ -44,24 +44,24 @@ def test_chosen_properties():
 
 
 def test_bodies_as_text():
-    rows, bad = Shape.parse(body="text").shaped(batch())
+    rows, bad = ExportColumns.parse(body="text").shaped(batch())
     assert bad == 1
     assert rows.column("body").to_pylist() == ['{"n": 1}', "Grüße", "\ufffd{}", '{"n": 2}']
     assert rows.column("body_raw").to_pylist() == [None, None, b"\xff{}", None]
-    assert Shape.parse(body="text").shaped(batch().slice(0, 2))[1] == 0
+    assert ExportColumns.parse(body="text").shaped(batch().slice(0, 2))[1] == 0
 
 
 def test_a_replacement_character_that_was_sent_is_text():
-    rows, bad = Shape(body="text").shaped(batch().slice(0, 0))
+    rows, bad = ExportColumns(body="text").shaped(batch().slice(0, 0))
     assert (rows.num_rows, bad) == (0, 0)
     sent = batch().to_pylist()[:2]
     sent[0]["body"], sent[1]["body"] = "\ufffd".encode(), b"\xff"
-    rows, bad = Shape(body="text").shaped(pa.RecordBatch.from_pylist(sent, schema=SPARK_SCHEMA))
+    rows, bad = ExportColumns(body="text").shaped(pa.RecordBatch.from_pylist(sent, schema=SPARK_SCHEMA))
     assert bad == 1 and rows.column("body_raw").to_pylist() == [None, b"\xff"]
 
 
 def test_bodies_as_json():
-    shape = Shape(body="json", body_schema=StructType([StructField("n", LongType(), nullable=False)]))
+    shape = ExportColumns(body="json", body_schema=StructType([StructField("n", LongType(), nullable=False)]))
     rows, bad = shape.shaped(batch())
     assert bad == 2 and shape.decompresses
     assert rows.column("body").to_pylist() == [{"n": 1}, None, None, {"n": 2}]
@@ -86,4 +86,4 @@ def test_bodies_as_json():
 )
 def test_what_is_refused(words, message):
     with pytest.raises(UsageError, match=message):
-        Shape.parse(**words)
+        ExportColumns.parse(**words)

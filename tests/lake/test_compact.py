@@ -9,12 +9,12 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.errors import UsageError
 from flintmq.lake import parquet
-from flintmq.lake.compact import FileOptions, Part, combined, parts_of, together
+from flintmq.lake.compact import FileOptions, PartFile, combined, parts_of, together
 from tests.lake.test_parquet import batch
 
 
 def part(folder, size, name):
-    return Part(f"/{folder}/{name}", size, 1, name, [["date", folder]], {})
+    return PartFile(f"/{folder}/{name}", size, 1, name, [["date", folder]], {})
 
 
 def test_neighbours_of_a_folder_up_to_the_size():

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.arrow.column_block import ColumnBlock
-from flintmq.arrow.column_layout import MAP_PARTS, Layout, Rates
+from flintmq.arrow.column_layout import MAP_PARTS, ColumnLayout, Rates
 from flintmq.arrow.ipc_template import envelope_of
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
@@ -87,7 +87,7 @@ class Gatherer:
     def __init__(self, schema: pa.Schema, oddities: Oddities, batch_bytes: int, max_rows: int, rates: Rates) -> None:
         self.envelope, self.oddities, self.rates = envelope_of(schema), oddities, rates
         self.batch_bytes, self.max_rows = batch_bytes, max_rows
-        self.layout: Layout | None = None
+        self.layout: ColumnLayout | None = None
         self.block: ColumnBlock | None = None
         self.notes = array("q", bytes(8 * kernel.NOTES))
         self.parts: list[pa.RecordBatch] = []  # of a batch that a full section cut in pieces
@@ -120,19 +120,19 @@ class Gatherer:
             if "body" not in self.rates.of:
                 self.rates.of["body"] = sum(_size_at(piece, i) for i in range(min(count, 64))) / min(count, 64)
             rows = min(self._ideal_rows(), self.max_rows - self.part_rows)
-            self.layout = Layout(self.envelope, rows, self.rates, self.oddities.decompress)
+            self.layout = ColumnLayout(self.envelope, rows, self.rates, self.oddities.decompress)
         self.block = ColumnBlock(self.layout)
         return self.block
 
     def _ideal_rows(self) -> int:
         return min(int(self.batch_bytes / self.rates.row_bytes(self.envelope.schema)) + 1, self.max_rows)
 
-    def _fits(self, layout: Layout) -> bool:
+    def _fits(self, layout: ColumnLayout) -> bool:
         """Whether the layout still is about the right one for what the rates say."""
         needed = layout.rows * self.rates.row_bytes(self.envelope.schema)
         return 0.8 < layout.rows / self._ideal_rows() < 1.25 and layout.size < 1.5 * needed + _SPARE
 
-    def _make_room(self, layout: Layout, why: int, record_bytes: int) -> None:
+    def _make_room(self, layout: ColumnLayout, why: int, record_bytes: int) -> None:
         full = layout.names[why]
         for name in MAP_PARTS if full == "properties" else (full,):
             self.rates.need(name, record_bytes, layout.rows)

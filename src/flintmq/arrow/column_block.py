@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.arrow.column_layout import MAP_PARTS, NAMED, NUMBERS, Layout, Rates, Section
+from flintmq.arrow.column_layout import MAP_PARTS, NAMED, NUMBERS, ColumnLayout, Rates, Section
 from flintmq.kernels import gather as kernel
 
 
@@ -25,7 +25,7 @@ class ColumnBlock:
         patched_bytes: bytes of the values that were patched in.
     """
 
-    def __init__(self, layout: Layout) -> None:
+    def __init__(self, layout: ColumnLayout) -> None:
         self.layout = layout
         self.count = self.patched_bytes = 0
         self._patches: dict[str, list[tuple[int, Any]]] = {}

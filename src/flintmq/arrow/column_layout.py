@@ -104,7 +104,7 @@ class Section(NamedTuple):
     at_bits: int
 
 
-class Layout:
+class ColumnLayout:
     """Sections for the columns of a schema.
 
     Args:

@@ -93,7 +93,7 @@ class StoreDataset(ds.Dataset):
 
     def scanner(  # type: ignore[override]  # its options are hints about files and threads, of which there are none here
         self, columns: Any = None, filter: Any = None, **_: Any
-    ) -> Scan:
+    ) -> DatasetScan:
         """The wanted columns of the rows that a filter lets pass, to be read once.
 
         Args:
@@ -115,7 +115,7 @@ class StoreDataset(ds.Dataset):
             read = narrow(list(dict.fromkeys(asked)) or ["queue_id"])  # rows have to be counted by something
         reader = open_reader(self.path, read, predicate, **self.options)
         given = narrow(names) if names else pa.schema([])
-        return Scan(pa.RecordBatchReader.from_batches(given, self._rows(reader, filter, names)))
+        return DatasetScan(pa.RecordBatchReader.from_batches(given, self._rows(reader, filter, names)))
 
     def _rows(self, reader: pa.RecordBatchReader, filter: Any, names: list[str]) -> Iterator[pa.RecordBatch]:
         self.failure = None
@@ -156,7 +156,7 @@ class StoreDataset(ds.Dataset):
     get_fragments = replace_schema = join = join_asof = sort_by = _not_here
 
 
-class Scan:
+class DatasetScan:
     """One reading of a dataset: what DuckDB and pyarrow's Dataset ask of a pyarrow.dataset.Scanner.
 
     Arrow's own would filter on threads that read ahead: hundreds of MiB where rows are wide.

@@ -60,7 +60,7 @@ class Selection:
         return self.key is None or message.msg_id == self.key or self.key in (message.keys or "").split(" ")
 
 
-class Scan:
+class MessageScan:
     """The wanted messages of a store in physical order, each with its body. Iterate it once.
 
     Args:
@@ -176,7 +176,7 @@ def command(
     selection = Selection(predicate, key, None if grep is None else grep.encode("utf-8", "surrogateescape"))
     out, bodies = output(as_json), Bodies(decompress)
     with out.progress("scanning") as progress:
-        found = Scan(store, selection, store_config(settings), bodies, skip_damage, progress)
+        found = MessageScan(store, selection, store_config(settings), bodies, skip_damage, progress)
         out.lines(write(message, body) for message, body in islice(found, limit))
     if not found.found and limit != 0 and topic:
         _must_have(store, topic, store_config(settings))

@@ -36,7 +36,7 @@ EPILOG = examples(
 )
 
 
-class Target(enum.StrEnum):
+class TargetFormat(enum.StrEnum):
     """What an export writes."""
 
     parquet = "parquet"
@@ -66,7 +66,9 @@ def export_command(
     into: Annotated[
         str, typer.Option("--out", metavar="DIR", show_default=False, help="Where the files go; made if not there.")
     ],
-    to: Annotated[Target, typer.Option("--to", metavar="FORMAT", help="parquet or delta.")] = Target.parquet,
+    to: Annotated[
+        TargetFormat, typer.Option("--to", metavar="FORMAT", help="parquet or delta.")
+    ] = TargetFormat.parquet,
     topic: Annotated[
         list[str] | None,
         typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),

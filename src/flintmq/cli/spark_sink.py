@@ -12,7 +12,7 @@ from flintmq.cli.output import output
 from flintmq.cli.text import printable, size
 
 if TYPE_CHECKING:
-    from flintmq.spark.sink.listing import Giver, Puts
+    from flintmq.spark.sink.listing import Giver, RecordedPuts
 
 EPILOG = examples(
     "flintmq spark sink /var/rocketmq/store",
@@ -51,7 +51,7 @@ def command(
     return 1 if any(giver.state == listing.STUCK for giver in found.givers) else 0
 
 
-def _render(found: Puts) -> Iterator[Any]:
+def _render(found: RecordedPuts) -> Iterator[Any]:
     if not found.givers:
         yield "no query or replay has put anything"
     for giver in found.givers:

@@ -27,7 +27,7 @@ OWN_NAMES = ("export", *PARTITIONS, RAW)  # columns that an export has besides t
 
 
 @dataclass(frozen=True)
-class Shape:
+class ExportColumns:
     """The columns of an export.
 
     Attributes:
@@ -41,7 +41,9 @@ class Shape:
     body_schema: StructType | None = None
 
     @classmethod
-    def parse(cls, properties: Sequence[str] | None = None, body: str = "bytes", schema: str | None = None) -> Shape:
+    def parse(
+        cls, properties: Sequence[str] | None = None, body: str = "bytes", schema: str | None = None
+    ) -> ExportColumns:
         """The shape that options ask for.
 
         Args:

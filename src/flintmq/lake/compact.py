@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from flintmq.errors import UsageError
-from flintmq.lake.columns import Shape
+from flintmq.lake.columns import ExportColumns
 from flintmq.lake.parquet import PARTITIONS, PartitionedWriter, folder_of
 
 COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
@@ -45,7 +45,7 @@ class FileOptions:
 
     compression: str = "snappy"
     target_bytes: int | None = None
-    shape: Shape = field(default_factory=Shape)
+    shape: ExportColumns = field(default_factory=ExportColumns)
     partition_by: tuple[str, ...] = PARTITIONS
 
     def __post_init__(self) -> None:
@@ -64,7 +64,7 @@ class FileOptions:
         return PartitionedWriter(folder, self.shape.schema(), self.compression, self.target_bytes, self.partition_by)
 
 
-class Part(NamedTuple):
+class PartFile(NamedTuple):
     """A file that a task wrote.
 
     Attributes:
@@ -88,15 +88,17 @@ class Part(NamedTuple):
         return folder_of(self.partition)
 
 
-def parts_of(writer: PartitionedWriter, begin: str) -> list[Part]:
+def parts_of(writer: PartitionedWriter, begin: str) -> list[PartFile]:
     """The files of a writer that is closed; their names begin so."""
     return [
-        Part(f.path, f.size, f.rows, f"{begin}-{os.path.basename(f.path).removesuffix('.part')}", f.values, f.stats)
+        PartFile(f.path, f.size, f.rows, f"{begin}-{os.path.basename(f.path).removesuffix('.part')}", f.values, f.stats)
         for f in writer.files
     ]
 
 
-def combined(parts: Sequence[Part], options: FileOptions, tasks: str, parallel: int, run: RunTasks) -> list[Part]:
+def combined(
+    parts: Sequence[PartFile], options: FileOptions, tasks: str, parallel: int, run: RunTasks
+) -> list[PartFile]:
     """The files of an export, small ones written together.
 
     Args:
@@ -113,13 +115,13 @@ def combined(parts: Sequence[Part], options: FileOptions, tasks: str, parallel: 
     answers = run(partial(combine, tasks, options), lots)
     taken = {part.path for some in bins for part in some}
     return [part for part in parts if part.path not in taken] + [
-        Part(*part) for answer in answers for part in answer["files"]
+        PartFile(*part) for answer in answers for part in answer["files"]
     ]
 
 
-def together(parts: Iterable[Part], target: int) -> list[list[Part]]:
+def together(parts: Iterable[PartFile], target: int) -> list[list[PartFile]]:
     """Which files become one: neighbours of one folder that have no more than `target` bytes together."""
-    folders: dict[str, list[list[Part]]] = {}
+    folders: dict[str, list[list[PartFile]]] = {}
     for part in sorted(parts, key=lambda part: part.name):
         bins = folders.setdefault(part.folder, [[]])
         if sum(one.size for one in bins[-1]) + part.size > target:
@@ -128,13 +130,13 @@ def together(parts: Iterable[Part], target: int) -> list[list[Part]]:
     return [some for bins in folders.values() for some in bins if len(some) > 1]
 
 
-def combine(tasks: str, options: FileOptions, lot: Sequence[Sequence[Part]]) -> dict[str, Any]:
+def combine(tasks: str, options: FileOptions, lot: Sequence[Sequence[PartFile]]) -> dict[str, Any]:
     """One task: some bins, each written as one file in a directory of the attempt's own.
 
     Raises:
         OSError: the disk is full or fails.
     """
-    made: list[Part] = []
+    made: list[PartFile] = []
     for some in lot:
         folder = os.path.join(tasks, f"combined-{uuid.uuid4().hex}")
         os.mkdir(folder)
@@ -146,5 +148,7 @@ def combine(tasks: str, options: FileOptions, lot: Sequence[Sequence[Part]]) -> 
         writer.close()
         names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
         files = sorted(writer.files, key=lambda file: file.path)
-        made += [Part(f.path, f.size, f.rows, name, f.values, f.stats) for f, name in zip(files, names, strict=True)]
+        made += [
+            PartFile(f.path, f.size, f.rows, name, f.values, f.stats) for f, name in zip(files, names, strict=True)
+        ]
     return {"files": made}

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
-from flintmq.lake.target import NAMES, Manifest, StagedFile, Target, sync_folder, write_synced
+from flintmq.lake.target import NAMES, ExportTarget, Manifest, StagedFile, sync_folder, write_synced
 from flintmq.storage.tree import walk_tree
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ _OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a topic_name that was cut, as ea
 _VERSION = re.compile(r"(\d{20})\.")
 
 
-class DeltaTarget(Target):
+class DeltaTarget(ExportTarget):
     """One Delta table that exports go to. Made and used within `locked`."""
 
     def __init__(self, root: Path) -> None:

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import StoreError, UsageError
-from flintmq.lake.columns import Shape
-from flintmq.lake.compact import FileOptions, Part, parts_of
+from flintmq.lake.columns import ExportColumns
+from flintmq.lake.compact import FileOptions, PartFile, parts_of
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.parquet import PARTITIONS
-from flintmq.lake.scan import Plan, scan_range
+from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange
-from flintmq.lake.target import NAMES, ExportAnchor, Manifest, StagedFile, Target, now
+from flintmq.lake.target import NAMES, ExportAnchor, ExportTarget, Manifest, StagedFile, now
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
@@ -88,7 +88,7 @@ def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[st
     }
 
 
-def target_kind(to: str) -> type[Target]:
+def target_kind(to: str) -> type[ExportTarget]:
     """What exports go to.
 
     Raises:
@@ -100,10 +100,10 @@ def target_kind(to: str) -> type[Target]:
         return DeltaTarget
     if to != "parquet":
         raise UsageError(f"to {to[:40]!r} is not one of: parquet, delta")
-    return Target
+    return ExportTarget
 
 
-def next_begin(target: Target, last: Manifest | None, plan: Plan, choice: Mapping[str, Any]) -> int:
+def next_begin(target: ExportTarget, last: Manifest | None, plan: ScanPlan, choice: Mapping[str, Any]) -> int:
     """Log offset from which an export goes on.
 
     Raises:
@@ -122,7 +122,7 @@ def next_begin(target: Target, last: Manifest | None, plan: Plan, choice: Mappin
     return max(last.end, log.min_offset)
 
 
-def check_same(target: Target, last: Manifest, log: LogFiles, choice: Mapping[str, Any]) -> None:
+def check_same(target: ExportTarget, last: Manifest, log: LogFiles, choice: Mapping[str, Any]) -> None:
     """Raise UsageError unless the last export was of this log, with the same choices."""
     there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
     other = [
@@ -160,7 +160,7 @@ def is_same_log(log: LogFiles, last: Manifest) -> bool:
     return anchor == ExportAnchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
 
 
-def export_range(plan: Plan, tasks: str, files: FileOptions, part: LogRange) -> dict[str, Any]:
+def export_range(plan: ScanPlan, tasks: str, files: FileOptions, part: LogRange) -> dict[str, Any]:
     """One task: the messages of one range as Parquet files in a directory of the attempt's own.
 
     Raises:
@@ -203,13 +203,13 @@ def write_files(
 
 
 def publish(
-    target: Target,
+    target: ExportTarget,
     last: Manifest | None,
     done: Exported,
     choice: dict[str, Any],
     answers: list[dict[str, Any]],
-    parts: Sequence[Part],
-    shape: Shape,
+    parts: Sequence[PartFile],
+    shape: ExportColumns,
     offsets: dict[str, int] | None = None,
 ) -> Manifest:
     """Bring in what the winning attempts wrote; the manifest that it goes by now."""

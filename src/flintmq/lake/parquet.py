@@ -91,7 +91,7 @@ _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 
 @dataclass
-class Written:
+class WrittenFile:
     """One finished file.
 
     Attributes:
@@ -144,7 +144,7 @@ class PartitionedWriter:
         partition_by: Sequence[str] = PARTITIONS,
     ) -> None:
         self.folder, self.schema, self.target_bytes, self.partition_by = folder, schema, target_bytes, partition_by
-        self.files: list[Written] = []
+        self.files: list[WrittenFile] = []
         self._groups: dict[Values, _Waiting] = {}
         self._pending = 0
         self._made = 0
@@ -231,7 +231,7 @@ class PartitionedWriter:
         waiting.writer.close()
         _sync(waiting.path)
         stats = statistics(waiting.footers.pop())
-        self.files.append(Written(waiting.path, group, waiting.rows, os.stat(waiting.path).st_size, stats))
+        self.files.append(WrittenFile(waiting.path, group, waiting.rows, os.stat(waiting.path).st_size, stats))
         waiting.writer, waiting.rows, waiting.written = None, 0, 0
         if not waiting.batches:
             del self._groups[group]

@@ -28,7 +28,7 @@ BATCH_BYTES = 4 << 20  # what Spark takes best: of 1 MiB a sixth more time, of 3
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScanPlan:
     """A read, fixed: what was asked for, of which files, between which log offsets. Goes to every task."""
 
     options: ReadOptions
@@ -39,7 +39,7 @@ class Plan:
 
 def plan_scan(
     options: ReadOptions, report: Report, narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate
-) -> Plan:
+) -> ScanPlan:
     """Find the log and its end, and between which offsets the wanted records lie.
 
     Args:
@@ -63,11 +63,16 @@ def plan_scan(
         refuse_damaged_ends(snapshot.log, snapshot.facts, end)
     options = as_the_store_has(options, snapshot, report)
     options = replace(options, predicate=narrow_to(options.predicate))
-    return Plan(options, snapshot.log, *scan_bounds(root, snapshot.log, options.predicate, end.offset))
+    return ScanPlan(options, snapshot.log, *scan_bounds(root, snapshot.log, options.predicate, end.offset))
 
 
 def scan_range(
-    plan: Plan, part: LogRange, schema: pa.Schema, report: Report, batch_bytes: int = BATCH_BYTES, apart: bool = False
+    plan: ScanPlan,
+    part: LogRange,
+    schema: pa.Schema,
+    report: Report,
+    batch_bytes: int = BATCH_BYTES,
+    apart: bool = False,
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows of one range in log order (but see `apart`), in batches. Gives the same rows every time.
 

@@ -129,7 +129,7 @@ class StagedFile(NamedTuple):
     stats: Mapping[str, Any] = MappingProxyType({})
 
 
-class Target:
+class ExportTarget:
     """One directory that exports go to. Made and used within `locked`."""
 
     def __init__(self, root: Path) -> None:
@@ -260,7 +260,7 @@ def is_text(topic: str) -> bool:
 
 
 @contextmanager
-def locked(path: str | os.PathLike[str], kind: type[Target] = Target) -> Iterator[Target]:
+def locked(path: str | os.PathLike[str], kind: type[ExportTarget] = ExportTarget) -> Iterator[ExportTarget]:
     """The target at this path, made if it is not there, for this process alone.
 
     Args:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from flintmq.lake.options import ReadOptions
-    from flintmq.lake.scan import Plan
+    from flintmq.lake.scan import ScanPlan
     from flintmq.lake.splits import LogRange
     from flintmq.store.commitlog.predicate import Predicate
 
@@ -87,7 +87,7 @@ class FlintMQSource(DataSource):
         # A reader that takes filters is an error where the session does not offer them; Spark plans with another
         # worker where it does.
         pushes = options.pushdown and PUSHING_WORKER in sys.modules
-        return FilteringReader(options, schema) if pushes else Reader(options, schema)
+        return FilteringReader(options, schema) if pushes else BatchReader(options, schema)
 
     @from_one_frame
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
@@ -137,12 +137,12 @@ class FlintMQSource(DataSource):
 class Split(InputPartition):
     """One task's part: a range of the plan's log."""
 
-    def __init__(self, plan: Plan, part: LogRange) -> None:
+    def __init__(self, plan: ScanPlan, part: LogRange) -> None:
         super().__init__((part.begin, part.end))
         self.plan, self.part = plan, part
 
 
-class Reader(DataSourceReader):
+class BatchReader(DataSourceReader):
     """Plans splits, and reads one in a task."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
@@ -210,7 +210,7 @@ class Reader(DataSourceReader):
                 )
 
 
-class FilteringReader(Reader):
+class FilteringReader(BatchReader):
     """A reader that uses Spark's filters to read less. Spark applies them as well, and plans anew for each action."""
 
     _filters: Sequence[Filter] = ()

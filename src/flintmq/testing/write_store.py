@@ -134,7 +134,7 @@ def write_store(
         (root / "commitlog").mkdir()
     times = _Times(start_ms, messages if duration_ms is None else duration_ms, messages, waves)
     store = StoreConfig.from_keys(given)
-    run = _Run(root, store, shape, seed, times, expired_files)
+    run = _LogRun(root, store, shape, seed, times, expired_files)
     written = run.write(messages, given)
     if config_files:
         _write_config(root, shape, run, peer)
@@ -176,7 +176,7 @@ class _Times:
         return [start + duration * number // messages for number in range(first, last)]
 
 
-class _Run:
+class _LogRun:
     """Writes the log of one store."""
 
     def __init__(
@@ -256,7 +256,7 @@ def _write_small_files(root: Path, config: StoreConfig, flushed: int, clean: boo
         (root / "abort").write_bytes(b"4242")
 
 
-def _write_config(root: Path, shape: Shape, run: _Run, peer: str) -> None:
+def _write_config(root: Path, shape: Shape, run: _LogRun, peer: str) -> None:
     """config/: the topics, two groups that consume the first topic, and how far they are."""
     version = {"counter": 3, "stateVersion": 0, "timestamp": run.times.start}
     queues: dict[str, int] = {}

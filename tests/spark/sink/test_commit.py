@@ -16,7 +16,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, StoreLockedError, UsageError
 from flintmq.format.properties import parse_bytes
 from flintmq.message import Message
-from flintmq.spark.jobs.replay.exactly_once import Ledger, Tail
+from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail
 from flintmq.spark.sink import commit as sink
 from flintmq.spark.sink.commit import STAGED, BadFile, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
@@ -161,7 +161,7 @@ def test_a_refused_row_fails_its_own_commit_and_nobody_elses(tmp_path: Path) -> 
         discard(str(root), files)
         commit(of(root, None), None, unlooked(root, [b"good"]))
     assert bodies(root) == [b"first", b"good", b"good", b"good"] and left(root) == []
-    assert Ledger(str(root)).of("") == {}
+    assert WriterIds(str(root)).of("") == {}
     commit(of(root), 0, unlooked(root, [b"small", b"after"]))
     assert bodies(root)[4:] == [b"small", b"after"]
 
@@ -172,7 +172,7 @@ def begun_by_01(root: Path, query: str, stored: list[bytes], *files: str, batch:
         begin = store.recovered.state.end
         for body in stored:
             store.put(Message("T", body))
-    Ledger(str(root)).set(f"sink {query}", {"batch": batch, "files": list(files), "log_end": begin, "running": True})
+    WriterIds(str(root)).set(f"sink {query}", {"batch": batch, "files": list(files), "log_end": begin, "running": True})
 
 
 @pytest.mark.parametrize("stored", [[], [b"small"], [b"small", b"after", b"after"]])
@@ -192,7 +192,7 @@ def test_a_store_that_01_left_stuck_takes_the_batch_anew(tmp_path: Path, stored:
     commit(of(root), 0, unlooked(root, [b"small", b"after"]))
     found = bodies(root)[1:]
     assert sorted(found) == sorted([b"theirs"] * 3 + (stored if len(stored) > 1 else [b"small", b"after"]))
-    assert left(root) == [] and not Ledger(str(root)).of("sink q")["sink q"]["running"]
+    assert left(root) == [] and not WriterIds(str(root)).of("sink q")["sink q"]["running"]
 
 
 @pytest.mark.parametrize("harm", ["missing", "cut short", "expired"])
@@ -207,7 +207,7 @@ def test_what_cannot_be_finished_stops_its_own_query_only(
     elif harm == "cut short":
         os.truncate(root / STAGED / file, 100)
     else:
-        monkeypatch.setattr(Tail, "expired", "it has expired")
+        monkeypatch.setattr(WriterTail, "expired", "it has expired")
     for _ in range(2):
         commit(of(root, None), None, unlooked(root, [b"theirs"]))
         with pytest.raises(StoreError, match=r"batch 0 of q was begun and cannot be finished: .*flintmq spark sink"):
@@ -222,7 +222,7 @@ def test_staged_files_that_a_ledger_names_are_never_swept(tmp_path: Path) -> Non
     os.utime(root / STAGED / files[0], (1, 1))
     os.utime(root / STAGED / files[2], (1, 1))
     begun_by_01(root, "q", [], files[0])
-    Ledger(str(root)).set("sink q", {**Ledger(str(root)).of("sink q")["sink q"], "stuck": "told"})
+    WriterIds(str(root)).set("sink q", {**WriterIds(str(root)).of("sink q")["sink q"], "stuck": "told"})
     schema = ready(rows(topic=["T"], body=[b"dead"]), StoreConfig())
     dead, foreign = (stage(str(root), iter([schema]), tag(query))[0] for query in ("mine", "theirs"))
     commit(of(root, "mine"), 0, files[1:2])
@@ -300,7 +300,7 @@ def test_what_01_noted_is_taken_over_by_the_same_query(
     root, place = small(tmp_path / "s"), checkpoint(tmp_path / "cp", "id")
     files = unlooked(root, [b"last"])
     begun_by_01(root, str(place), [] if running else [b"last"], *files, batch=last)
-    ledger = Ledger(str(root))
+    ledger = WriterIds(str(root))
     value = ledger.of("sink ")[f"sink {place}"]
     if not running:
         ledger.set(f"sink {place}", {**value, "running": False, "files": []})
@@ -309,5 +309,5 @@ def test_what_01_noted_is_taken_over_by_the_same_query(
     stream(root, f"file:{place}", first, b"next")
     again = same and first == last
     assert bodies(root)[1:] == [b"last"] + ([] if again else [b"next"])
-    names = set(Ledger(str(root)).of("sink "))
+    names = set(WriterIds(str(root)).of("sink "))
     assert names == ({"sink id"} if same else {"sink id", f"sink {place}"})

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.errors import NotAStoreError, StoreLockedError, UsageError
 from flintmq.message import Message
-from flintmq.spark.jobs.replay.exactly_once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.sink.commit import STAGED, commit
 from flintmq.spark.sink.listing import forget, read_puts
 from flintmq.store.message_store import MessageStore
@@ -42,7 +42,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
         assert read_puts(str(tmp_path / "s")).givers == []
         with pytest.raises(StoreLockedError):
             forget(str(tmp_path / "s"), "q")
-    Ledger(str(tmp_path / "s")).set("replay of /a", {"after": None, "log_end": 3, "rows": 5, "running": False})
+    WriterIds(str(tmp_path / "s")).set("replay of /a", {"after": None, "log_end": 3, "rows": 5, "running": False})
     with pytest.raises(UsageError, match="nothing is noted of 'q'; there is: replay of /a"):
         forget(str(tmp_path / "s"), "q")
-    assert forget(str(tmp_path / "s"), "replay of /a").rows == 5 and Ledger(str(tmp_path / "s")).of("") == {}
+    assert forget(str(tmp_path / "s"), "replay of /a").rows == 5 and WriterIds(str(tmp_path / "s")).of("") == {}

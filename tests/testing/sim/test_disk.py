@@ -10,13 +10,13 @@ from flintmq.message import Message, PutMessageStatus
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.disk import MODELS, ROOT, Image, PowerCut, SimDisk
 from flintmq.testing.sim.run import GEOMETRY, STORE
-from flintmq.testing.sim.states import State, Uncertain
+from flintmq.testing.sim.states import PowerCutState, Uncertain
 
 
 def worst(disk: SimDisk) -> dict[str, bytes | None]:
     """What is certain."""
     uncertain = Uncertain.of(disk)
-    files = uncertain.image(State(0, (0,) * len(uncertain.pages))).files
+    files = uncertain.image(PowerCutState(0, (0,) * len(uncertain.pages))).files
     return {path: data for path, data in files.items() if path != ROOT}
 
 
@@ -57,7 +57,9 @@ def test_a_failed_sync_and_what_follows_it():
     disk.sync(fd)
     assert bytes(view[:3]) == b"two", "the kernel shows it"
     uncertain = Uncertain.of(disk)
-    left = {bytes(uncertain.image(State(0, (n,))).files[f"{ROOT}/a"] or b"")[:3] for n in range(uncertain.states)}
+    left = {
+        bytes(uncertain.image(PowerCutState(0, (n,))).files[f"{ROOT}/a"] or b"")[:3] for n in range(uncertain.states)
+    }
     assert b"two" not in left and b"one" in left
     disk.drop_cache(fd, 0, 4096)
     assert bytes(view[:3]) in left and not disk.find(f"{ROOT}/a").bad  # type: ignore[union-attr]

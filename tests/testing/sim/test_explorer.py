@@ -13,7 +13,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.recover import LogRecovery
 from flintmq.testing.sim.disk import MODELS, Image, SimDisk
 from flintmq.testing.sim.explorer import Explorer, shrunk
-from flintmq.testing.sim.run import PAIRS, SHORT, STORE, Case, Run
+from flintmq.testing.sim.run import PAIRS, SHORT, STORE, Case, SimRun
 
 SEEDS = [
     line.split(maxsplit=2) for line in (Path(__file__).parents[2] / "seeds.txt").read_text().splitlines()
@@ -122,7 +122,7 @@ def test_a_state_that_was_met_before_counts_once():
 def test_until_the_log_is_cut_abort_tells_of_the_boot_that_ended(monkeypatch: pytest.MonkeyPatch):
     """Found by the explorer: a kill amid the cut hid from the next start that the power had failed."""
     case = Case(1, "ext4", Case.of(0, "ext4").keys, [("put", "plain", 300, 0, 0)] * 3)
-    run = Run(case, SimDisk(1, "ext4"))
+    run = SimRun(case, SimDisk(1, "ext4"))
     run.go()
     left = run.disk.shown()
     disk = SimDisk(1, "ext4", Image(left.files, left.clock, left.boot + 1))

@@ -8,7 +8,7 @@ import pytest
 
 from flintmq.testing.sim.disk import MODELS, SimDisk
 from flintmq.testing.sim.faults import sweep
-from flintmq.testing.sim.run import Case, Run
+from flintmq.testing.sim.run import Case, SimRun
 
 OPS = [("put", "plain", 300, 0, 0), ("put", "plain", 9000, 0, 1), ("dispatch",), ("checkpoint",),
        ("put", "many", 3000, 0, 0), ("clean",)]  # fmt: skip
@@ -27,7 +27,7 @@ def test_no_call_that_fails_costs_what_was_acknowledged(seed: int, model: str):
 def test_what_a_poisoned_store_was_given_is_not_promised_by_its_close():
     """The pool could not be written, the store was closed, and nobody could open it again."""
     keys = Case.of(0, "ext4").keys | {"flushDiskType": "ASYNC_FLUSH", "transientStorePoolEnable": True}
-    run = Run(Case(0, "ext4", keys, [*OPS[:1], ("commit",), ("flush",), ("close",), *OPS[:1]]), SimDisk(0, "ext4"))
+    run = SimRun(Case(0, "ext4", keys, [*OPS[:1], ("commit",), ("flush",), ("close",), *OPS[:1]]), SimDisk(0, "ext4"))
     run.disk.at_call = lambda name, path: run.disk.plan.update({run.disk.calls + 1: 28}) if name == "wrote" else None
     run.go()
     answer, book = run.book.told["1-0-0"], run.now(power=False)

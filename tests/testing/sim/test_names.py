@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from flintmq.testing.sim.names import Entry, Folders, Journal
+from flintmq.testing.sim.names import Folders, NameChange, NameJournal
 from flintmq.testing.sim.pages import SimFile
 
 
-def journal(ordered: bool) -> tuple[Journal, SimFile, SimFile]:
+def journal(ordered: bool) -> tuple[NameJournal, SimFile, SimFile]:
     a, b = SimFile(1), SimFile(2)
-    found = Journal({"/": {"d": None}, "/d": {}}, ordered)
-    for entry in (Entry("link", "/d/a", a), Entry("size", "/d/a", a, size=10), Entry("mkdir", "/d/e"),
-                  Entry("link", "/d/e/b", b)):  # fmt: skip
+    found = NameJournal({"/": {"d": None}, "/d": {}}, ordered)
+    for entry in (NameChange("link", "/d/a", a), NameChange("size", "/d/a", a, size=10), NameChange("mkdir", "/d/e"),
+                  NameChange("link", "/d/e/b", b)):  # fmt: skip
         found.add(entry)
     return found, a, b
 
@@ -46,7 +46,7 @@ def test_any_subset_counts_where_they_are_not():
 def test_a_rename_leaves_the_old_name_or_the_new_one():
     found, a, _ = journal(True)
     found.sync_folder("/d/e")
-    found.add(Entry("rename", "/d/a", a, "/d/z"))
+    found.add(NameChange("rename", "/d/a", a, "/d/z"))
     assert [names(found.after(found.mask(n))[0]) - {"/d/e", "/d/e/b"} for n in (0, 1)] == [{"/d/a"}, {"/d/z"}]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flintmq.testing.sim.contract import check_contract
 from flintmq.testing.sim.disk import SimDisk
-from flintmq.testing.sim.run import BEFORE, PAIRS, SHORT, STEPS, STORE, Case, Run
+from flintmq.testing.sim.run import BEFORE, PAIRS, SHORT, STEPS, STORE, Case, SimRun
 
 
 def test_short_cases_are_all_there():
@@ -18,7 +18,7 @@ def test_short_cases_are_all_there():
 
 
 def test_a_case_ends_in_a_store_that_keeps_the_contract():
-    run = Run(Case.of(SHORT + 1, "ext4"), SimDisk(1))
+    run = SimRun(Case.of(SHORT + 1, "ext4"), SimDisk(1))
     run.go()
     assert run.life > 1 and run.complaints == []
     disk = SimDisk(1, image=run.disk.shown(), watched=False)

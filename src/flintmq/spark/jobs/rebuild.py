@@ -53,7 +53,7 @@ FIRST_STAGE = 0.7  # of the work, for progress
 
 
 @dataclass(frozen=True, slots=True)
-class IndexFile:
+class PlannedIndexFile:
     """An index file to be made: its name, where the one before ended, and its keys as (stage, first, end)."""
 
     name: str
@@ -115,7 +115,7 @@ def rebuild(
         done.units, done.queues = totals.total(), len(totals)
         files = index_files(plan, stages, last) if plan.rules.index else []
         done.index_files = len(files)
-        work: list[list[str] | IndexFile] = [*files, *share_out(totals, 2 * parallelism(spark))]
+        work: list[list[str] | PlannedIndexFile] = [*files, *share_out(totals, 2 * parallelism(spark))]
         made = run_tasks(spark, partial(make, plan, stages), work, scaled(progress, span, FIRST_STAGE, 1))
         collect(plan, work, [answer["path"] for answer in made])
         publish(plan)
@@ -179,7 +179,7 @@ class IndexTail(NamedTuple):
 
 def index_files(
     plan: RebuildPlan, stages: list[Stage], last: tuple[int, int], tail: IndexTail | None = None
-) -> list[IndexFile]:
+) -> list[PlannedIndexFile]:
     """Every index file there will be, by counting: what IndexWriter does one key after another.
 
     Args:
@@ -194,7 +194,7 @@ def index_files(
     for stage in stages:
         begins.append(begins[-1] + stage.keys)
     names = dict.fromkeys(tail.names, 0)
-    files: list[IndexFile] = []
+    files: list[PlannedIndexFile] = []
     end_offset, end_time = tail.end_offset, tail.end_time
     for n in range(-(-(begins[-1] + tail.keys) // capacity)):
         first, end = max(n * capacity - tail.keys, 0), min((n + 1) * capacity - tail.keys, begins[-1])
@@ -207,11 +207,11 @@ def index_files(
             break
         goes_on = tail.keys > 0 and n == 0
         name = tail.names[-1] if goes_on else file_name(key_place(stages[parts[0][0]].path, parts[0][1])[1], names)
-        files.append(IndexFile(name, end_offset, end_time, parts))
+        files.append(PlannedIndexFile(name, end_offset, end_time, parts))
         end_offset, end_time = key_place(stages[parts[-1][0]].path, parts[-1][2] - 1)
     full = (begins[-1] + tail.keys) % capacity == 0
     if last[0] >= 0 and full and (not names or last[0] > end_offset):
-        files.append(IndexFile(file_name(last[1], names), end_offset, end_time, []))
+        files.append(PlannedIndexFile(file_name(last[1], names), end_offset, end_time, []))
     return files
 
 
@@ -221,11 +221,11 @@ def key_place(path: str, number: int) -> tuple[int, int]:
     return offsets[0], times[0]
 
 
-def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | IndexFile) -> dict[str, Any]:
+def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | PlannedIndexFile) -> dict[str, Any]:
     """Second stage, in a task: some queues, or one index file, in a directory of the attempt's own."""
     attempt = os.path.join(stages_path(plan), uuid.uuid4().hex)
     report = Report()
-    if isinstance(work, IndexFile):
+    if isinstance(work, PlannedIndexFile):
         os.makedirs(os.path.join(attempt, "index"))
         make_index_file(plan, stages, work, os.path.join(attempt, "index", work.name))
     else:
@@ -233,7 +233,7 @@ def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | IndexFile) ->
     return {"path": attempt, "notes": dict(report.note_counts)}
 
 
-def make_index_file(plan: RebuildPlan, stages: list[Stage], file: IndexFile, path: str) -> None:
+def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFile, path: str) -> None:
     """Write one index file from staged keys."""
     writer = IndexFileBuilder(path, plan.slots, plan.items, file.begin_offset, file.begin_time, plan.disk)
     for number, first, end in file.keys:
@@ -299,13 +299,13 @@ def place_staged(
     return plains, batches
 
 
-def collect(plan: RebuildPlan, work: list[list[str] | IndexFile], attempts: list[str]) -> None:
+def collect(plan: RebuildPlan, work: list[list[str] | PlannedIndexFile], attempts: list[str]) -> None:
     """Move what the attempts made to where `publish` takes it from; what else is staged goes."""
     effects = plan.disk
     if plan.rules.index:
         effects.mkdirs(os.path.join(plan.staging, "index"))
     for item, attempt in zip(work, attempts, strict=True):
-        if isinstance(item, IndexFile):
+        if isinstance(item, PlannedIndexFile):
             effects.rename(os.path.join(attempt, "index", item.name), os.path.join(plan.staging, "index", item.name))
             continue
         made = replace(plan, into=attempt).staging

@@ -29,7 +29,7 @@ from flintmq.config.text import short
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.lake.target import sync_folder
 from flintmq.message import Message
-from flintmq.spark.jobs.replay.exactly_once import Ledger, Tail, alike, messages_of, put_all
+from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail, alike, messages_of, put_all
 from flintmq.spark.jobs.replay.refusals import batches_of, why_refused
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import PREFIX, id_in, tag, take_over
@@ -46,7 +46,7 @@ class _Work:
     """A store that is open for a commit, its ledger, and where its log ends."""
 
     store: MessageStore
-    ledger: Ledger
+    ledger: WriterIds
     end: int
 
 
@@ -83,7 +83,7 @@ def commit(
         return
     # What is put is compared with staged rows after a kill; a row got its unique key when it was staged.
     with MessageStore(options.path, options.config, peer=options.peer, unique_keys=False) as store:
-        work = _Work(store, Ledger(options.path), store.recovered.state.end)
+        work = _Work(store, WriterIds(options.path), store.recovered.state.end)
         if options.stream and batch is not None and options.query is None:
             take_over(work.ledger, giver, options.checkpoint, batch)
         for name, noted in work.ledger.of(PREFIX).items():
@@ -120,7 +120,7 @@ def commit(
 def discard(path: str, files: Sequence[str]) -> None:
     """Remove staged files, but for those that a commit has begun to put."""
     with suppress(StoreAccessError):  # then the ledger cannot tell, and they stay
-        for file in {*files} - named_files(Ledger(path)):
+        for file in {*files} - named_files(WriterIds(path)):
             _remove(os.path.join(path, STAGED, file))
 
 
@@ -262,7 +262,7 @@ def _put(work: _Work, giver: str, value: dict[str, Any], *, looked: bool = False
         StoreError: the store refused a message, or the disk failed; the next time it goes on there.
     """
     store = work.store
-    tail = Tail(store.root, value["log_end"], work.end, store.config)
+    tail = WriterTail(store.root, value["log_end"], work.end, store.config)
     if not looked:
         _check(store, giver, value, tail)
     skip = value.get("skip", 0)
@@ -286,7 +286,7 @@ def _put(work: _Work, giver: str, value: dict[str, Any], *, looked: bool = False
         _remove(os.path.join(store.root, STAGED, file))
 
 
-def _check(store: MessageStore, giver: str, value: dict[str, Any], tail: Tail) -> None:
+def _check(store: MessageStore, giver: str, value: dict[str, Any], tail: WriterTail) -> None:
     """See that a commit that was begun can be finished.
 
     Raises:
@@ -320,7 +320,7 @@ def _finish_of_another(work: _Work, name: str, value: dict[str, Any]) -> None:
 def _stored(work: _Work, value: dict[str, Any]) -> list[Message] | None:
     """The rows of a batch that are in the store already; None: nobody can tell."""
     store = work.store
-    tail, inner = Tail(store.root, value["log_end"], work.end, store.config), batches_of(store.root)
+    tail, inner = WriterTail(store.root, value["log_end"], work.end, store.config), batches_of(store.root)
     found, skip = list[Message](), value.get("skip", 0)
     try:
         for file in value["files"]:
@@ -396,12 +396,12 @@ def _publish(root: str, giver: str, value: dict[str, Any]) -> None:
 # -- staged files ------------------------------------------------------------------------------------------------------
 
 
-def named_files(ledger: Ledger) -> set[str]:
+def named_files(ledger: WriterIds) -> set[str]:
     """Staged files that the ledger names: they are needed."""
     return {file for value in ledger.of(PREFIX).values() for file in (*value["files"], *value.get("bad", ()))}
 
 
-def _sweep(path: str, files: set[str], giver: str, ledger: Ledger) -> None:
+def _sweep(path: str, files: set[str], giver: str, ledger: WriterIds) -> None:
     """Remove staged files that nobody needs: of this commit, of attempts of its query that died, and old ones."""
     folder, named = os.path.join(path, STAGED), named_files(ledger)
     own = tag(giver.removeprefix(PREFIX))

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.errors import NotAStoreError, UsageError
-from flintmq.spark.jobs.replay.exactly_once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.sink.commit import STAGED, named_files
 from flintmq.spark.sink.query import PREFIX
 from flintmq.storage.lock import StoreLock
@@ -46,7 +46,7 @@ class Giver:
 
 
 @dataclass
-class Puts:
+class RecordedPuts:
     """What `flintmq.puts` of a store says.
 
     Attributes:
@@ -63,7 +63,7 @@ class Puts:
         return asdict(self)
 
 
-def read_puts(root: str) -> Puts:
+def read_puts(root: str) -> RecordedPuts:
     """What `flintmq.puts` of a store says.
 
     Raises:
@@ -71,7 +71,7 @@ def read_puts(root: str) -> Puts:
         StoreAccessError: the file cannot be read.
     """
     root = _store(root)
-    ledger, found = Ledger(root), Puts()
+    ledger, found = WriterIds(root), RecordedPuts()
     for name, value in ledger.of("").items():
         of_sink = name.startswith(PREFIX)
         giver = Giver(
@@ -121,7 +121,7 @@ def forget(root: str, query: str) -> Giver:
     lock = StoreLock(root)
     try:
         found = next((giver for giver in read_puts(root).givers if giver.query == query), None)
-        ledger = Ledger(root)
+        ledger = WriterIds(root)
         if found is None:
             names = ", ".join(sorted(giver.query for giver in read_puts(root).givers)) or "none"
             raise UsageError(f"{root}: nothing is noted of {query[:100]!r}; there is: {names[:300]}")

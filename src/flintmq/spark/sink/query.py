@@ -12,7 +12,7 @@ import os
 from typing import Any
 
 from flintmq.errors import UsageError
-from flintmq.spark.jobs.replay.exactly_once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.storage.store_url import local_only
 
 PREFIX = "sink "  # of names in the ledger
@@ -34,7 +34,7 @@ def id_in(checkpoint: str) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def take_over(ledger: Ledger, giver: str, checkpoint: str, batch: int) -> None:
+def take_over(ledger: WriterIds, giver: str, checkpoint: str, batch: int) -> None:
     """Give a query what 0.1 noted under the text of its checkpoint, if that was the same query.
 
     Spark goes on with the batch behind the last or with the last one once more, and begins a new query with 0. So only

@@ -22,7 +22,7 @@ SPARSE = 4  # times more log than wanted records: then a task looks at the units
 
 
 @dataclass(frozen=True)
-class Part:
+class StreamTask:
     """What one task reads.
 
     Attributes:
@@ -48,7 +48,7 @@ class Part:
     firsts: Mapping[QueueName, int] = field(default_factory=dict)
 
 
-def share_out(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> list[Part]:
+def share_out(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> list[StreamTask]:
     """The parts of a micro-batch.
 
     Args:
@@ -99,13 +99,13 @@ def _lots(queues: StreamQueues, spans: Mapping[QueueName, Span], begin: int, end
     return [*lots, rest] if rest else lots
 
 
-def _part(queues: StreamQueues, begin: int, end: int, spans: dict[QueueName, Span]) -> Part:
+def _part(queues: StreamQueues, begin: int, end: int, spans: dict[QueueName, Span]) -> StreamTask:
     end = max(begin, end)
     files = tuple(file for file in queues.log.files if file.start < end and file.start + file.size > begin)
     size = sum(queues.places(name).size(*span) for name, span in spans.items())
     light = frozenset(name for name in spans if queues.is_light(name))
     sparse = end - begin > SPARSE * size
-    return Part(queues.root, queues.options, replace(queues.log, files=files), begin, end, spans, light, sparse)
+    return StreamTask(queues.root, queues.options, replace(queues.log, files=files), begin, end, spans, light, sparse)
 
 
 def _first(

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from flintmq.spark.stream.plan import Part
+    from flintmq.spark.stream.plan import StreamTask
     from flintmq.spark.stream.queues import StreamQueues
     from flintmq.store.commitlog.files import LogFiles
 
@@ -43,7 +43,7 @@ GRACE_SECONDS = 5.0  # how long a queue may be shorter than it was before that c
 class StreamPartition(InputPartition):
     """One task's part of a micro-batch."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: StreamTask) -> None:
         super().__init__((part.begin, part.end))
         self.part = part
 

@@ -18,7 +18,7 @@ from flintmq.errors import CorruptStoreError, StoreError
 from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
 from flintmq.lake.scan import BATCH_BYTES, rows_of
 from flintmq.message import stored_message
-from flintmq.spark.stream.plan import Part
+from flintmq.spark.stream.plan import StreamTask
 from flintmq.spark.stream.task_reads import light_pieces, pieces_of
 from flintmq.spark.stream.unreached import Unreached
 from flintmq.store.commitlog.predicate import Predicate, Selector
@@ -35,7 +35,7 @@ NAMED_MOST = 3  # lost messages that an error names
 
 
 def read_part(
-    part: Part, schema: pa.Schema, report: Report, batch_bytes: int = BATCH_BYTES, apart: bool = False
+    part: StreamTask, schema: pa.Schema, report: Report, batch_bytes: int = BATCH_BYTES, apart: bool = False
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows of a part in log order (but see `apart`). Gives the same rows every time.
 
@@ -83,7 +83,7 @@ class Wanted:
         full: how many they should fill in the end.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: StreamTask) -> None:
         spans = {name: span for name, span in sorted(part.spans.items()) if name not in part.light}
         queues = frozenset((topic, queue) for topic, queue in spans)
         offsets = tuple((*name, *span) for name, span in spans.items())
@@ -134,7 +134,7 @@ class Wanted:
         return found
 
 
-def _light(part: Part, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:
+def _light(part: StreamTask, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:
     """The records of light queues; offsets whose units do not lead to them are missing."""
     for name in sorted(part.light):
         offsets = set(range(*part.spans[name]))
@@ -146,7 +146,7 @@ def _light(part: Part, missing: dict[QueueName, list[int]], report: Report) -> I
             missing[name] = sorted(offsets)
 
 
-def _missing(part: Part) -> dict[QueueName, list[int]]:
+def _missing(part: StreamTask) -> dict[QueueName, list[int]]:
     """The wanted offsets that no record of the part's range fills. Slow; needed where something is wrong."""
     found: dict[QueueName, set[int]] = {name: set() for name in part.spans if name not in part.light}
     for piece in Wanted(part).of(pieces_of(part, Report(), strict=False)):
@@ -176,7 +176,7 @@ def _found(lookup: QueueLookup, missing: dict[QueueName, list[int]], report: Rep
             missing[name] = lost
 
 
-def _lost(part: Part, missing: dict[QueueName, list[int]], lookup: QueueLookup) -> StoreError:
+def _lost(part: StreamTask, missing: dict[QueueName, list[int]], lookup: QueueLookup) -> StoreError:
     """The error for messages that are nowhere."""
     told = [
         f"topic {short(topic)}, queue {queue}, offset {offsets[0]}"
@@ -190,7 +190,7 @@ def _lost(part: Part, missing: dict[QueueName, list[int]], lookup: QueueLookup) 
     return StoreError(f"{'; '.join(told)}: not in the log ({where}); {SKIP}")
 
 
-def _with_place(part: Part, error: CorruptStoreError) -> CorruptStoreError:
+def _with_place(part: StreamTask, error: CorruptStoreError) -> CorruptStoreError:
     """The error, with the first message of each of a few queues that it keeps from being read."""
     lookup = QueueLookup(Snapshot(part.root, part.options.config, None, part.log.effects))
     file = next((file for file in part.log.files if file.path == error.file), None)

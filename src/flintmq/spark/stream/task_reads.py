@@ -9,7 +9,7 @@ from typing import Any
 import numpy
 
 from flintmq.spark.stream.offset_index import unit_columns
-from flintmq.spark.stream.plan import Part
+from flintmq.spark.stream.plan import StreamTask
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import PIECE_BYTES, LogWalk, Piece
 from flintmq.store.consumequeue.reader import plain_queue
@@ -20,7 +20,7 @@ GAP_BYTES = 64 * 1024  # of unwanted log that is read through rather than steppe
 LEAST_PIECE = 4096
 
 
-def pieces_of(part: Part, report: Report, strict: bool) -> Iterator[Piece]:
+def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]:
     """The records of a part's range, or most of those that are wanted if they are few.
 
     Raises:
@@ -40,7 +40,7 @@ def pieces_of(part: Part, report: Report, strict: bool) -> Iterator[Piece]:
         )
 
 
-def light_pieces(part: Part, name: QueueName, report: Report) -> Iterator[tuple[int, Piece]]:
+def light_pieces(part: StreamTask, name: QueueName, report: Report) -> Iterator[tuple[int, Piece]]:
     """Queue offset and record of each unit of a light queue's span that leads to a record."""
     low, high = part.spans[name]
     for offset, at in enumerate(
@@ -50,7 +50,7 @@ def light_pieces(part: Part, name: QueueName, report: Report) -> Iterator[tuple[
             yield offset, piece
 
 
-def _runs(part: Part) -> list[tuple[int, int]]:
+def _runs(part: StreamTask) -> list[tuple[int, int]]:
     """Log offsets [begin, end) that hold what is wanted; the whole range if the units do not tell."""
     found = []
     for name, span in part.spans.items():

@@ -21,7 +21,7 @@ import numpy
 
 from flintmq.config.text import short
 from flintmq.format.text import java_decode
-from flintmq.spark.stream.plan import Part
+from flintmq.spark.stream.plan import StreamTask
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import Piece
@@ -34,7 +34,7 @@ GRACE_SECONDS = 5.0  # how long a running writer may take until a record before 
 _UNIT = numpy.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
 
 
-class Place(NamedTuple):
+class RecordPlace(NamedTuple):
     """A record: its queue, its offset there, and its log offset."""
 
     queue: QueueName
@@ -54,13 +54,13 @@ class Unreached:
     Thread: one at a time.
     """
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: StreamTask) -> None:
         self._part = part
         asked = part.options.predicate
         self._asked = Predicate(asked.topics, asked.topic_pattern, asked.queue_ids, asked.queues)
         self._selector = Selector(self._asked) if self._asked.asks_topics else None
         self._dispatcher: Dispatcher | None = None
-        self._first: dict[tuple[QueueName, bool], Place] = {}
+        self._first: dict[tuple[QueueName, bool], RecordPlace] = {}
 
     def look(self, piece: Piece, wanted: Any) -> None:
         """Take note of records that the task does not read.
@@ -88,7 +88,7 @@ class Unreached:
         for before in (True, False):
             at = numpy.flatnonzero((offsets < low) == before)
             if len(at) and (name, before) not in self._first:
-                self._first[name, before] = Place(name, int(offsets[at[0]]), int(physical[at[0]]))
+                self._first[name, before] = RecordPlace(name, int(offsets[at[0]]), int(physical[at[0]]))
 
     def lost(self) -> Iterator[str]:
         """One line for each queue that lost files.
@@ -120,7 +120,7 @@ class Unreached:
     def _lookup(self) -> QueueLookup:
         return QueueLookup(Snapshot(self._part.root, self._part.options.config, None, self._part.log.effects))
 
-    def _why(self, lookup: QueueLookup, place: Place) -> str:
+    def _why(self, lookup: QueueLookup, place: RecordPlace) -> str:
         """Why a dispatched record without a unit counts as lost; nothing if its topic or queue was deleted."""
         live, units = lookup.snapshot.facts.live, lookup.units(place.queue)
         found = lookup.file_bounds(place.queue) if live else lookup.bounds(place.queue)  # as the planner has it
@@ -140,7 +140,7 @@ class Unreached:
         return topic in snapshot.broker.topics or bool(queues)
 
 
-def _has_unit(lookup: QueueLookup, place: Place) -> bool:
+def _has_unit(lookup: QueueLookup, place: RecordPlace) -> bool:
     """Whether the unit at a record's place leads to it."""
     units = lookup.units(place.queue)
     unit = units.unit(units.number_of(place.queue_offset))

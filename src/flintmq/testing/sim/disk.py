@@ -19,7 +19,7 @@ from typing import Any, cast
 from flintmq.errors import StoreAccessError
 from flintmq.storage.filesystem import Effects, not_opened
 from flintmq.storage.lock import StoreLock
-from flintmq.testing.sim.names import Entry, Folders, Journal, apply, split
+from flintmq.testing.sim.names import Folders, NameChange, NameJournal, apply, split
 from flintmq.testing.sim.pages import PAGE, SimFile, SimMap
 
 MODELS = ("journal", "posix", "ext4")
@@ -102,7 +102,7 @@ class SimDisk(Effects):
             self.folders[parent][name] = None if data is None else self._file(data)
             if data is None:
                 self.folders[path] = {}
-        self.journal = Journal(self.folders, model != "posix") if watched else None
+        self.journal = NameJournal(self.folders, model != "posix") if watched else None
         self._open: dict[int, tuple[SimFile, str]] = {}
         self._maps: dict[int, SimFile] = {}
         self._next_fd = 100
@@ -153,7 +153,7 @@ class SimDisk(Effects):
             if file.look(self.chance):
                 self._changed()
 
-    def _record(self, entry: Entry) -> None:
+    def _record(self, entry: NameChange) -> None:
         if entry.kind != "size":
             apply(self.folders, entry)
         if self.journal is not None:
@@ -295,7 +295,7 @@ class SimDisk(Effects):
             return
         self.mkdirs(os.path.dirname(path))
         self._tick("mkdirs", path)
-        self._record(Entry("mkdir", path))
+        self._record(NameChange("mkdir", path))
 
     def create(self, path: str, size: int) -> int:
         if self.find(path) is not None:
@@ -304,7 +304,7 @@ class SimDisk(Effects):
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
         self._tick("create", path, str(size).encode())
         file = self._file()
-        self._record(Entry("link", path, file))
+        self._record(NameChange("link", path, file))
         fd = self._fd(file, path)
         if size:
             self._resize(file, path, size)
@@ -329,7 +329,7 @@ class SimDisk(Effects):
     def _resize(self, file: SimFile, path: str, size: int) -> None:
         before = len(file.shown)
         if self.journal is not None:
-            self._record(Entry("size", path, file, size=size))
+            self._record(NameChange("size", path, file, size=size))
         file.resize(size)
         self._stored(file, min(size, before), max(size, before))
 
@@ -397,12 +397,12 @@ class SimDisk(Effects):
     def rename(self, old: str, new: str) -> None:
         file = self._found(old)
         self._tick("rename", f"{old} {new}")
-        self._record(Entry("rename", old, file, new))
+        self._record(NameChange("rename", old, file, new))
 
     def unlink(self, path: str) -> None:
         file = self._found(path)
         self._tick("unlink", path)
-        self._record(Entry("unlink", path, file))
+        self._record(NameChange("unlink", path, file))
 
     def sync(self, fd: int) -> None:
         file, path = self._open[fd]

@@ -16,7 +16,7 @@ from flintmq.errors import FlintError
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.contract import Book, check_contract, config_of
 from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
-from flintmq.testing.sim.run import SHORT, STORE, Case, Run
+from flintmq.testing.sim.run import SHORT, STORE, Case, SimRun
 from flintmq.testing.sim.states import Uncertain
 
 DEEPEST = 3
@@ -81,7 +81,7 @@ class Explorer:
 
     def go(self) -> Explorer:
         """Run the case and look at every call."""
-        self.run = Run(self.case, SimDisk(self.case.seed, self.case.model))
+        self.run = SimRun(self.case, SimDisk(self.case.seed, self.case.model))
         self.run.disk.at_call = self._at_call
         try:
             self.run.go()

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from flintmq.errors import FlintError
 from flintmq.testing.sim.contract import Book, check_contract
 from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
-from flintmq.testing.sim.run import STORE, Case, Op, Run
+from flintmq.testing.sim.run import STORE, Case, Op, SimRun
 from flintmq.testing.sim.states import Uncertain
 
 ERRORS: tuple[int | str, ...] = (
@@ -44,7 +44,7 @@ def sweep(case: Case, errors: tuple[int | str, ...] = ERRORS, *, each: bool = Fa
         errors: what the calls meet; in turn, one a call.
         each: all of them at each call.
     """
-    calm = Run(case, SimDisk(case.seed, case.model))
+    calm = SimRun(case, SimDisk(case.seed, case.model))
     calm.go()
     found = Swept()
     for call in range(1, calm.disk.calls + 1):
@@ -59,7 +59,7 @@ def sweep(case: Case, errors: tuple[int | str, ...] = ERRORS, *, each: bool = Fa
 
 def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) -> str:
     """One run; what is wrong, or nothing."""
-    run = Run(case, SimDisk(case.seed, case.model))
+    run = SimRun(case, SimDisk(case.seed, case.model))
     if sticky:
         assert isinstance(error, int)
         run.disk.sticky = call, error
@@ -87,7 +87,7 @@ def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) ->
     return "; ".join(run.complaints)
 
 
-def _left(run: Run) -> Iterator[tuple[Image, Book]]:
+def _left(run: SimRun) -> Iterator[tuple[Image, Book]]:
     chance = random.Random(f"{run.case.seed}-{run.disk.calls}")
     if not any(file.bad for names in run.disk.folders.values() for file in names.values() if file is not None):
         yield run.disk.shown(), run.now(power=False)  # bad pages are what a kill does not leave as they are

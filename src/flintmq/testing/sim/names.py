@@ -17,7 +17,7 @@ Folders = dict[str, dict[str, SimFile | None]]  # directory -> name -> file; Non
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class NameChange:
     """One line of the journal.
 
     Attributes:
@@ -39,7 +39,7 @@ class Entry:
         return self.kind != "size" and folder in (split(self.path)[0], split(self.target)[0])
 
 
-def apply(folders: Folders, entry: Entry) -> None:
+def apply(folders: Folders, entry: NameChange) -> None:
     """Do what an entry says; what lacks its directory is lost."""
     parent, name = split(entry.path)
     names = folders.get(parent)
@@ -62,7 +62,7 @@ def apply(folders: Folders, entry: Entry) -> None:
             names[name] = entry.file
 
 
-class Journal:
+class NameJournal:
     """What a power cut may take of names and sizes.
 
     Args:
@@ -77,10 +77,10 @@ class Journal:
     def __init__(self, folders: Folders, ordered: bool) -> None:
         self.durable = copied(folders)
         self.ordered = ordered
-        self.entries: list[Entry] = []
+        self.entries: list[NameChange] = []
         self.sizes: dict[SimFile, int] = {}
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: NameChange) -> None:
         """Something was done."""
         if entry.kind == "size" and entry.file is not None:
             self.sizes.setdefault(entry.file, len(entry.file.durable))

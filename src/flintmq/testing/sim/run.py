@@ -144,7 +144,7 @@ def _consuming(chance: random.Random) -> Iterable[Op]:
 
 
 @dataclass
-class Run:
+class SimRun:
     """A case that runs.
 
     Attributes:

@@ -23,7 +23,7 @@ Sizes = dict[SimFile, int]
 
 
 @dataclass(frozen=True)
-class State:
+class PowerCutState:
     """What counts after a power cut.
 
     Attributes:
@@ -69,7 +69,7 @@ class Uncertain:
         assert self.disk.journal is not None
         return self.disk.journal.states * prod(len(versions) for _, _, versions in self.pages)
 
-    def choose(self, budget: int, chance: random.Random) -> Iterator[State]:
+    def choose(self, budget: int, chance: random.Random) -> Iterator[PowerCutState]:
         """At most so many states, the same ones for the same disk and chance."""
         assert self.disk.journal is not None
         names = self.disk.journal.states
@@ -80,7 +80,7 @@ class Uncertain:
                 for _, _, versions in self.pages:
                     rest, version = divmod(rest, len(versions))
                     pages.append(version)
-                yield State(number % names, tuple(pages))
+                yield PowerCutState(number % names, tuple(pages))
             left = min(budget - total, total) if self.pages else 0
         else:
             corners = list(self._corners(names))
@@ -91,19 +91,19 @@ class Uncertain:
         for _ in range(left):
             yield self._random(names, chance)
 
-    def _corners(self, names: int) -> Iterator[State]:
+    def _corners(self, names: int) -> Iterator[PowerCutState]:
         last = tuple(len(versions) - 1 for _, _, versions in self.pages)
         none = (0,) * len(last)
-        yield State(0, none)
-        yield State(names - 1, last)
+        yield PowerCutState(0, none)
+        yield PowerCutState(names - 1, last)
         for number in range(names) if names <= 64 else ():
-            yield State(number, none)
-            yield State(number, last)
+            yield PowerCutState(number, none)
+            yield PowerCutState(number, last)
         for at in range(len(last)) if len(last) > 1 else ():
-            yield State(names - 1, (*last[:at], 0, *last[at + 1 :]))
-            yield State(names - 1, (*none[:at], last[at], *none[at + 1 :]))
+            yield PowerCutState(names - 1, (*last[:at], 0, *last[at + 1 :]))
+            yield PowerCutState(names - 1, (*none[:at], last[at], *none[at + 1 :]))
 
-    def _random(self, names: int, chance: random.Random) -> State:
+    def _random(self, names: int, chance: random.Random) -> PowerCutState:
         pages = []
         tears = chance.random() < 0.34
         mostly = chance.choice((0.1, 0.5, 0.9))
@@ -114,9 +114,9 @@ class Uncertain:
                 other = chance.randrange(count)
                 version = TORN * (1 + chance.getrandbits(8)) + version * 256 + other if count < 256 else version
             pages.append(version)
-        return State(chance.randrange(names) if chance.random() < 0.7 else names - 1, tuple(pages))
+        return PowerCutState(chance.randrange(names) if chance.random() < 0.7 else names - 1, tuple(pages))
 
-    def image(self, state: State) -> Image:
+    def image(self, state: PowerCutState) -> Image:
         """What lies on the disk after a power cut that leaves this state."""
         assert self.disk.journal is not None
         if state.names not in self._placed:
@@ -132,7 +132,7 @@ class Uncertain:
         }
         return Image(found, self.disk.clock, self.disk.boot + 1, power=True)
 
-    def _content(self, file: SimFile, size: int | None, places: Sequence[int], state: State) -> bytes:
+    def _content(self, file: SimFile, size: int | None, places: Sequence[int], state: PowerCutState) -> bytes:
         """A file's bytes; many states have the same ones."""
         key = file.number, size, tuple(state.pages[at] for at in places)
         if key not in self._contents:

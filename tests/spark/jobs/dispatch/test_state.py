@@ -9,7 +9,15 @@ import pytest
 from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.forensics.rebuild import plan_of
 from flintmq.lake.target import ExportAnchor
-from flintmq.spark.jobs.dispatch.state import IndexState, Shape, State, check_shape, commit, load, state_path
+from flintmq.spark.jobs.dispatch.state import (
+    DispatchSettings,
+    DispatchState,
+    IndexState,
+    check_shape,
+    commit,
+    load,
+    state_path,
+)
 from flintmq.storage.dispatch_lock import DispatchLock
 from flintmq.store.consumequeue.writer import WriterState
 
@@ -20,9 +28,9 @@ def plan(golden, tmp_path):
     return plan_of(str(golden("basic").path), str(tmp_path))
 
 
-def full(plan) -> State:
-    return State(
-        Shape.of(plan),
+def full(plan) -> DispatchState:
+    return DispatchState(
+        DispatchSettings.of(plan),
         position=500,
         log_begin=100,
         last=(400, 1_700_000_000_000),
@@ -58,7 +66,7 @@ def test_it_is_readable(plan):
 
 
 def test_sizes_count_where_they_were_given(plan):
-    found = Shape.of(plan)
+    found = DispatchSettings.of(plan)
     other = replace(found, slots=found.slots + 1)
     check_shape("into", found, other, frozenset())
     with pytest.raises(ConfigError, match=f"into was made with maxHashSlotNum {found.slots}, not {found.slots + 1}"):

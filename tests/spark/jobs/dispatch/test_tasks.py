@@ -12,8 +12,8 @@ from flintmq.forensics.rebuild import plan_of
 from flintmq.lake.splits import LogRange
 from flintmq.spark.jobs.dispatch import tasks
 from flintmq.spark.jobs.dispatch.tasks import (
+    DispatchTask,
     Round,
-    Share,
     begin_work,
     do_share,
     end_work,
@@ -22,7 +22,7 @@ from flintmq.spark.jobs.dispatch.tasks import (
     make_locks,
     stages_path,
 )
-from flintmq.spark.jobs.rebuild import IndexFile, stage_range
+from flintmq.spark.jobs.rebuild import PlannedIndexFile, stage_range
 from flintmq.spark.jobs.staged import Stage
 from flintmq.storage.dispatch_lock import alone
 from flintmq.store.commitlog.walk import find_end
@@ -41,7 +41,7 @@ def job(golden, tmp_path):
 
 def test_a_share_of_queues_is_done_once(job, golden):
     path = "consumequeue/Orders/1"
-    share = Share(0, {path: None}, {})
+    share = DispatchTask(0, {path: None}, {})
     make_locks(job.work, [share])
     answer = do_share(job, share)
     made, javas = Path(job.plan.into, path), golden("basic").path / path
@@ -55,7 +55,7 @@ def test_a_share_of_queues_is_done_once(job, golden):
 
 def test_an_attempt_that_died_is_done_again(job):
     path = "consumequeue/Orders/1"
-    shares = [Share(n, {path: None}, {}) for n in range(2)]
+    shares = [DispatchTask(n, {path: None}, {}) for n in range(2)]
     make_locks(job.work, shares)
     first = do_share(job, shares[0])
     open(os.path.join(job.work, "done-1"), "w").close()  # half an answer
@@ -64,10 +64,10 @@ def test_an_attempt_that_died_is_done_again(job):
 
 def test_an_index_file_with_keys_is_gone_on_with_once(job):
     name, total = "20260101000000000", job.stages[0].keys
-    some = IndexFile(name, 0, 0, [(0, 0, 100)])
-    shares = [Share(0, {}, {}, some)]
-    more = IndexFile(name, 0, 0, [(0, 100, min(total, 300))])
-    shares += [Share(n, {}, {}, more, begun) for n, begun in ((1, 100), (2, 100), (3, 99))]
+    some = PlannedIndexFile(name, 0, 0, [(0, 0, 100)])
+    shares = [DispatchTask(0, {}, {}, some)]
+    more = PlannedIndexFile(name, 0, 0, [(0, 100, min(total, 300))])
+    shares += [DispatchTask(n, {}, {}, more, begun) for n, begun in ((1, 100), (2, 100), (3, 99))]
     make_locks(job.work, shares)
     made = do_share(job, shares[0])["made"]
     os.mkdir(os.path.join(job.plan.into, "index"))
@@ -83,7 +83,7 @@ def test_an_index_file_with_keys_is_gone_on_with_once(job):
 
 
 def test_a_round_that_is_over_takes_no_more(job, monkeypatch):
-    share = Share(0, {"consumequeue/Orders/1": None}, {})
+    share = DispatchTask(0, {"consumequeue/Orders/1": None}, {})
     make_locks(job.work, [share])
     monkeypatch.setattr(tasks, "RETIRE_S", 0.0)
     with alone(lock_path(job.work, 0)), pytest.raises(StoreLockedError, match="a task of an earlier run still writes"):

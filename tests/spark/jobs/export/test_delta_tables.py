@@ -18,7 +18,7 @@ from deltalake import DeltaTable, Field, PostCommitHookProperties
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.lake import delta as module
-from flintmq.lake.columns import Shape
+from flintmq.lake.columns import ExportColumns
 from flintmq.lake.delta import DeltaTarget, delta_schema
 from flintmq.spark.jobs.export import job
 from flintmq.spark.jobs.export import stream as stream_job
@@ -188,13 +188,13 @@ FOREIGN = {
         out,
         pa.schema([
             f.with_type(pa.string()) if f.name == "queue_id" else f
-            for f in delta_schema(Shape().schema(), ["topic_name", "date"])
+            for f in delta_schema(ExportColumns().schema(), ["topic_name", "date"])
         ]),
         partition_by=["topic_name", "date"],
     ),
     "our columns, somebody's rows": lambda out: deltalake.write_deltalake(
         out,
-        pa.Table.from_pylist([{"topic": "T"}], delta_schema(Shape().schema(), ["topic_name", "date"])),
+        pa.Table.from_pylist([{"topic": "T"}], delta_schema(ExportColumns().schema(), ["topic_name", "date"])),
         partition_by=["topic_name", "date"],
     ),
     "directories alone": lambda out: os.makedirs(os.path.join(out, "topic_name=T")),
@@ -223,7 +223,7 @@ def test_an_empty_table_that_a_run_left_is_taken(tmp_path):
     """Killed between version 0 and 1; or made by the user with all columns and one of his own."""
     lake = Lake(tmp_path)
     lake.put(2)
-    schema = delta_schema(Shape().schema(), ["topic_name", "date"]).append(pa.field("own", pa.int32()))
+    schema = delta_schema(ExportColumns().schema(), ["topic_name", "date"]).append(pa.field("own", pa.int32()))
     DeltaTable.create(str(lake.out), schema, partition_by=["topic_name", "date"])
     assert lake.export().number == 1
     lake.check()
@@ -281,7 +281,7 @@ def test_columns_are_added_to_parquet(tmp_path):
     for properties in (["a"], ["a", "b"]):
         export(None, str(lake.store), str(tmp_path / "lake"), properties=properties)
         lake.put(1, a="2", b="3")
-    schema = Shape.parse(["a", "b"]).schema()
+    schema = ExportColumns.parse(["a", "b"]).schema()
     found = ds.dataset(tmp_path / "lake", schema, partitioning="hive").to_table(columns=["physical_offset", "a", "b"])
     want = [{"a": "1", "b": None}] * 2 + [{"a": "2", "b": "3"}]
     assert found.sort_by("physical_offset").drop(["physical_offset"]).to_pylist() == want

@@ -11,7 +11,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, StoreError
 from flintmq.message import Message
 from flintmq.spark.jobs.replay import live
-from flintmq.spark.jobs.replay.exactly_once import FILE_NAME, Ledger, Tail, is_same, put_all
+from flintmq.spark.jobs.replay.exactly_once import FILE_NAME, WriterIds, WriterTail, is_same, put_all
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
 
@@ -27,9 +27,9 @@ def test_the_tail_finds_a_prefix_between_what_others_put(tmp_path: Path) -> None
         begin = store.put(message(-1)).physical_offset
         put_all(store, [message(1), Message("Other", b"x"), message(2), message(3), Message("T", b"y")], "abcde")
         end = put_all(store, [message(9)], "a").physical_offset
-        tail = Tail(str(tmp_path / "s"), begin, end, store.config)
+        tail = WriterTail(str(tmp_path / "s"), begin, end, store.config)
         assert [tail.holds(message(n)) for n in (1, 2, 3, 4, 1)] == [True, True, True, False, False] and tail.over
-        assert Tail(str(tmp_path / "s"), end, end, store.config).over
+        assert WriterTail(str(tmp_path / "s"), end, end, store.config).over
 
 
 @pytest.mark.parametrize(
@@ -52,18 +52,18 @@ def test_a_message_that_differs_is_another(tmp_path: Path, other: dict[str, Any]
 
 
 def test_the_ledger_keeps_and_forgets(tmp_path: Path) -> None:
-    ledger = Ledger(str(tmp_path))
+    ledger = WriterIds(str(tmp_path))
     assert ledger.get("a") is None
     ledger.set("sink a", {"batch": 1})
     ledger.set("replay 库存", {"rows": 2})
-    again = Ledger(str(tmp_path))
+    again = WriterIds(str(tmp_path))
     assert again.get("replay 库存") == {"rows": 2} and again.of("sink ") == {"sink a": {"batch": 1}}
     again.set("sink a", None)
-    assert Ledger(str(tmp_path)).of("") == {"replay 库存": {"rows": 2}}
+    assert WriterIds(str(tmp_path)).of("") == {"replay 库存": {"rows": 2}}
     for text in ("{", '{"format": 2, "givers": {}}', "[]"):
         (tmp_path / FILE_NAME).write_text(text)
         with pytest.raises(StoreAccessError, match=FILE_NAME):
-            Ledger(str(tmp_path))
+            WriterIds(str(tmp_path))
 
 
 def test_a_refused_message_is_named(tmp_path: Path) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from flintmq.errors import StoreLockedError, UsageError
 from flintmq.message import Message
-from flintmq.spark.jobs.replay.exactly_once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.jobs.replay.live import Pace, Position
-from flintmq.spark.jobs.replay.rows import Row
+from flintmq.spark.jobs.replay.rows import SourceRow
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import SMALL, bulk, tasks_as_calls
 
@@ -40,10 +40,10 @@ def test_messages_keep_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_position_comes_back(tmp_path: Path) -> None:
-    at = Position(Row(10, 2, 100, 77), 5000, 3, True)
-    at.write(Ledger(str(tmp_path)), "a")
-    assert Position.read(Ledger(str(tmp_path)), "a") == at
-    assert Position.read(Ledger(str(tmp_path)), "b") is None
+    at = Position(SourceRow(10, 2, 100, 77), 5000, 3, True)
+    at.write(WriterIds(str(tmp_path)), "a")
+    assert Position.read(WriterIds(str(tmp_path)), "a") == at
+    assert Position.read(WriterIds(str(tmp_path)), "b") is None
 
 
 def test_the_original_distance_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

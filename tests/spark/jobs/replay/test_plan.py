@@ -7,7 +7,7 @@ from collections import Counter
 import numpy
 import pytest
 
-from flintmq.spark.jobs.replay.plan import Counted, Packer, Share, share_out
+from flintmq.spark.jobs.replay.plan import ChunkCount, Packer, ReplayTask, share_out
 from flintmq.spark.jobs.replay.source import Chunk
 
 
@@ -31,9 +31,9 @@ def test_files_are_counted_as_they_are_filled(cut: int) -> None:
     assert packer.files == by_hand(sizes.tolist(), 1000)
 
 
-def counted(number: int, rows: int, size: int, files: int = 1, time: int = 5) -> Counted:
+def counted(number: int, rows: int, size: int, files: int = 1, time: int = 5) -> ChunkCount:
     queues = {("T", 0): rows - 1, ("U", number): 1} if rows else {}
-    return Counted(Chunk(number, number + 1), rows, size, files, time, queues, Counter())
+    return ChunkCount(Chunk(number, number + 1), rows, size, files, time, queues, Counter())
 
 
 def test_chunks_share_a_file_where_they_fit() -> None:
@@ -54,5 +54,5 @@ def test_chunks_share_a_file_where_they_fit() -> None:
 
 def test_a_share_goes_through_a_file() -> None:
     [share] = share_out([counted(0, 4, 500)], 1000)
-    again = Share.from_json(share.to_json())
+    again = ReplayTask.from_json(share.to_json())
     assert again == share and isinstance(again.chunks[0], Chunk)

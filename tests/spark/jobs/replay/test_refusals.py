@@ -16,7 +16,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.record import MAX_PROPERTIES
 from flintmq.message import Message, PutMessageStatus
-from flintmq.spark.jobs.replay.exactly_once import Ledger, put_all
+from flintmq.spark.jobs.replay.exactly_once import WriterIds, put_all
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config, why_refused
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import SMALL, bulk, tasks_as_calls
@@ -152,4 +152,4 @@ def test_no_ledger_says_that_a_refused_replay_runs(tmp_path: Path, monkeypatch: 
         store.put(Message("T", b"zero"))
     with pytest.raises(UsageError):
         bulk(source, tmp_path / "t", StoreConfig())
-    assert Ledger(str(tmp_path / "t")).of("") == {}
+    assert WriterIds(str(tmp_path / "t")).of("") == {}

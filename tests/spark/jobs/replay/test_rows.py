@@ -14,9 +14,9 @@ from flintmq.errors import UsageError
 from flintmq.format import record
 from flintmq.format.message_id import parse_host
 from flintmq.spark.jobs.replay.refusals import checked
-from flintmq.spark.jobs.replay.rows import Records, Row, Rules, messages, rows_after
+from flintmq.spark.jobs.replay.rows import Records, RowRules, SourceRow, messages, rows_after
 
-RULES = Rules(1 << 20, 1 << 19)
+RULES = RowRules(1 << 20, 1 << 19)
 
 
 def batch_of(*rows: dict[str, Any]) -> pa.RecordBatch:
@@ -88,7 +88,7 @@ def test_a_missing_last_separator_stays_missing() -> None:
     records = Records(batch)
     assert (records.properties[2] - records.properties[1]).tolist() == [3, 4]
     assert records.sizes(RULES)[0].tolist() == [95, 96]
-    assert records.sizes(Rules(1 << 20, 1 << 19, crc_property=True))[0].tolist() == [116, 116]
+    assert records.sizes(RowRules(1 << 20, 1 << 19, crc_property=True))[0].tolist() == [116, 116]
 
 
 def test_what_makes_no_record_is_named() -> None:
@@ -105,18 +105,18 @@ def test_messages_leave_out_what_is_none() -> None:
     left_out = Counter[str]()
     assert messages(batch, RULES, left_out).column("topic").to_pylist() == ["RMQ_SY", "T"]
     assert left_out == {"system_topics": 3, "transaction_records": 2}
-    assert messages(batch, Rules(1 << 20, 1 << 19, system_topics=True), Counter()).num_rows == 5
+    assert messages(batch, RowRules(1 << 20, 1 << 19, system_topics=True), Counter()).num_rows == 5
 
 
 def test_rows_after() -> None:
     batch = batch_of(
         *({"physical_offset": p, "queue_offset": q, "size": 9} for p, q in ((1, 0), (5, 1), (5, 2), (8, 0)))
     )
-    last = Row(5, 1, 9, 0)
+    last = SourceRow(5, 1, 9, 0)
     places = [b.column("queue_offset").to_pylist() for b in rows_after([batch], last, True)]
     assert places == [[2, 0]] and [b.num_rows for b in rows_after([batch], None)] == [4]
-    for other in (Row(5, 1, 10, 0), Row(5, 1, 9, 3), Row(6, 0, 9, 0)):
+    for other in (SourceRow(5, 1, 10, 0), SourceRow(5, 1, 9, 3), SourceRow(6, 0, 9, 0)):
         with pytest.raises(UsageError, match="replayed last"):
             list(rows_after([batch], other, True))
-    assert Row.of(batch, -1) == Row(8, 0, 9, 0)
+    assert SourceRow.of(batch, -1) == SourceRow(8, 0, 9, 0)
     assert numpy.array_equal(batch.column("size").to_numpy(), [9, 9, 9, 9])

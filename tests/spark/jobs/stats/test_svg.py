@@ -76,7 +76,7 @@ def test_times_leave_out_what_all_share(step: int, count: int, first: str, last:
 
 
 def test_no_times() -> None:
-    assert svg.clock([], 1000) == svg.Times([], [], "")
+    assert svg.clock([], 1000) == svg.TimeAxis([], [], "")
 
 
 def test_bytes_are_told_in_one_system() -> None:

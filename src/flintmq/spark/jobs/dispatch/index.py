@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 from flintmq.errors import StoreError
 from flintmq.forensics.rebuild import RebuildPlan
 from flintmq.spark.jobs import staged
-from flintmq.spark.jobs.dispatch.state import IndexState, State
+from flintmq.spark.jobs.dispatch.state import DispatchState, IndexState
 from flintmq.spark.jobs.dispatch.tasks import Round, remake_index_file
-from flintmq.spark.jobs.rebuild import IndexFile, IndexTail, index_files, key_place
+from flintmq.spark.jobs.rebuild import IndexTail, PlannedIndexFile, index_files, key_place
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import run_tasks
 from flintmq.store.dispatch.dispatcher import MOST_OF_ONE
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def planned(
     plan: RebuildPlan, stages: list[Stage], last: tuple[int, int], before: IndexState
-) -> tuple[list[IndexFile], IndexState]:
+) -> tuple[list[PlannedIndexFile], IndexState]:
     """The index files that a round makes or goes on with, and the state behind it.
 
     Args:
@@ -70,7 +70,7 @@ def index_path(plan: RebuildPlan, name: str) -> str:
 
 
 def brought_in(
-    plan: RebuildPlan, before: IndexState, after: IndexState, files: list[IndexFile], made: list[str | None]
+    plan: RebuildPlan, before: IndexState, after: IndexState, files: list[PlannedIndexFile], made: list[str | None]
 ) -> None:
     """Move what a round made into place, and remove the empty file that it replaces.
 
@@ -93,7 +93,7 @@ def brought_in(
     effects.sync_dir(plan.into)
 
 
-def remade(spark: SparkSession, plan: RebuildPlan, state: State, job: Round | None) -> None:
+def remade(spark: SparkSession, plan: RebuildPlan, state: DispatchState, job: Round | None) -> None:
     """Make the last index file as it was committed, and remove those that were not.
 
     Args:
@@ -120,7 +120,7 @@ def remade(spark: SparkSession, plan: RebuildPlan, state: State, job: Round | No
                 "--anew makes everything again"
             )
         if keys:
-            file = IndexFile(index.names[-1], *index.before, [])
+            file = PlannedIndexFile(index.names[-1], *index.before, [])
             [answer] = run_tasks(spark, partial(remake_index_file, job, skip), [file])
             effects.rename(answer["made"], index_path(plan, file.name))
         else:

@@ -26,15 +26,15 @@ from flintmq.spark.jobs.dispatch import preflight as start
 from flintmq.spark.jobs.dispatch.index import brought_in, planned, remade
 from flintmq.spark.jobs.dispatch.state import commit
 from flintmq.spark.jobs.dispatch.tasks import (
+    DispatchTask,
     Round,
-    Share,
     begin_work,
     do_share,
     end_work,
     make_locks,
     stages_path,
 )
-from flintmq.spark.jobs.rebuild import IndexFile, share_out, stage_range
+from flintmq.spark.jobs.rebuild import PlannedIndexFile, share_out, stage_range
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.storage.dispatch_lock import DispatchLock
@@ -318,17 +318,19 @@ class _Dispatch:
             self.done.notes["unusable_topic"] = self.done.notes.get("unusable_topic", 0) + len(refused)
         return totals
 
-    def _shares(self, totals: Counter[str], stages: list[Stage], files: list[IndexFile]) -> list[Share]:
+    def _shares(self, totals: Counter[str], stages: list[Stage], files: list[PlannedIndexFile]) -> list[DispatchTask]:
         """The tasks of the second stage: index files first."""
         state = self.state
         begun = state.index.names[-1] if state.index.keys else None
-        shares = [Share(n, {}, {}, file, state.index.keys if file.name == begun else 0) for n, file in enumerate(files)]
+        shares = [
+            DispatchTask(n, {}, {}, file, state.index.keys if file.name == begun else 0) for n, file in enumerate(files)
+        ]
         batch = {str(q.queue.path) for stage in stages for q in stage.queues if q.kind != "consumequeue"}
         groups = min(2 * parallelism(self.spark), 1 + totals.total() // UNITS_A_TASK)
         for paths in share_out(totals, groups):
             plain = {path: state.queues.get(path) for path in paths if path not in batch}
             batches = {path: state.batches.get(path, 0) for path in paths if path in batch}
-            shares.append(Share(len(shares), plain, batches))
+            shares.append(DispatchTask(len(shares), plain, batches))
         return shares
 
     def _remake_index(self) -> None:

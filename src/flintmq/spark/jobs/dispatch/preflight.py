@@ -18,7 +18,7 @@ from flintmq.format.consume_queue import Unit
 from flintmq.format.text import java_encode
 from flintmq.lake.target import ExportAnchor
 from flintmq.spark.jobs.dispatch.index import index_path
-from flintmq.spark.jobs.dispatch.state import Shape, State, check_shape, commit, load, state_path
+from flintmq.spark.jobs.dispatch.state import DispatchSettings, DispatchState, check_shape, commit, load, state_path
 from flintmq.spark.jobs.dispatch.tasks import end_work, index_count, work_folder
 from flintmq.storage.dispatch_lock import dispatches_itself
 from flintmq.store.commitlog.files import LogFiles
@@ -48,7 +48,7 @@ def checked(root: str, into: str, config: StoreConfig, peer: str) -> RebuildPlan
     return plan
 
 
-def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPlan, State]:
+def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPlan, DispatchState]:
     """What is committed, or the first state. The lock is held.
 
     Raises:
@@ -68,9 +68,9 @@ def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPl
                 f"{plan.into}: {', '.join(taken)} stand there and were not made by dispatch; give an empty directory, "
                 "or --anew to make them again"
             )
-        state = State(Shape.of(plan), plan.log.min_offset, plan.log.min_offset, clean=True)
+        state = DispatchState(DispatchSettings.of(plan), plan.log.min_offset, plan.log.min_offset, clean=True)
         commit(plan.into, plan, state)
-    check_shape(plan.into, state.shape, Shape.of(plan), config.given)
+    check_shape(plan.into, state.shape, DispatchSettings.of(plan), config.given)
     shape = state.shape
     sizes = shape.queue_file, shape.ext_file, shape.batch_file, shape.slots, shape.items
     names = "queue_file", "ext_file", "batch_file", "slots", "items"
@@ -117,7 +117,7 @@ def anchor_at(log: LogFiles, physical_offset: int) -> ExportAnchor | None:
     return ExportAnchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
 
 
-def check_log(plan: RebuildPlan, state: State) -> None:
+def check_log(plan: RebuildPlan, state: DispatchState) -> None:
     """Raise unless the last dispatched record still stands in the log, or has expired.
 
     Raises:
@@ -141,7 +141,7 @@ def check_log(plan: RebuildPlan, state: State) -> None:
     )
 
 
-def cut(plan: RebuildPlan, state: State) -> None:
+def cut(plan: RebuildPlan, state: DispatchState) -> None:
     """Cut every queue to what is committed.
 
     Raises:
@@ -176,7 +176,7 @@ def _remove_queue(into: str, path: str) -> None:
         os.rmdir(topic)
 
 
-def index_is_whole(plan: RebuildPlan, state: State) -> bool:
+def index_is_whole(plan: RebuildPlan, state: DispatchState) -> bool:
     """Whether the index files are as they were committed by a job that stopped by itself."""
     index = state.index
     if not plan.rules.index:
@@ -187,7 +187,7 @@ def index_is_whole(plan: RebuildPlan, state: State) -> bool:
     return not index.keys or index_count(index_path(plan, index.names[-1])) == (index.keys, index.end[0])
 
 
-def expire(plan: RebuildPlan, state: State, config: StoreConfig) -> None:
+def expire(plan: RebuildPlan, state: DispatchState, config: StoreConfig) -> None:
     """Remove files that speak only of records before the log's beginning; the last one of each kind stays.
 
     The rules are those of the engine (`store/services/expire_derived.py`).

@@ -35,7 +35,7 @@ SHAPE_KEYS = {
 
 
 @dataclass(frozen=True)
-class Shape:
+class DispatchSettings:
     """What all rounds of a directory agree in.
 
     Attributes:
@@ -58,7 +58,7 @@ class Shape:
     delay_ms: tuple[int, ...]
 
     @classmethod
-    def of(cls, plan: RebuildPlan) -> Shape:
+    def of(cls, plan: RebuildPlan) -> DispatchSettings:
         """The shape of a plan."""
         rules = plan.rules
         sizes = plan.queue_file, plan.ext_file, plan.batch_file, plan.slots, plan.items
@@ -90,7 +90,7 @@ class IndexState:
 
 
 @dataclass
-class State:
+class DispatchState:
     """What is committed.
 
     Attributes:
@@ -105,7 +105,7 @@ class State:
         index: the index files.
     """
 
-    shape: Shape
+    shape: DispatchSettings
     position: int
     log_begin: int
     last: tuple[int, int] = (-1, 0)
@@ -120,7 +120,7 @@ class State:
         return json.dumps({"format": FORMAT, **asdict(self)}) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> State:
+    def from_json(cls, text: str) -> DispatchState:
         """The state of a text.
 
         Raises:
@@ -131,7 +131,7 @@ class State:
             raise ValueError("written by another version of FlintMQ")
         shape, index = value["shape"], value["index"]
         made: dict[str, Any] = {
-            "shape": Shape(**{**shape, "delay_ms": tuple(shape["delay_ms"])}),
+            "shape": DispatchSettings(**{**shape, "delay_ms": tuple(shape["delay_ms"])}),
             "last": tuple(value["last"]),
             "anchor": None if value["anchor"] is None else ExportAnchor(**value["anchor"]),
             "queues": {path: WriterState(*row) for path, row in value["queues"].items()},
@@ -145,7 +145,7 @@ def state_path(into: str) -> str:
     return os.path.join(into, FOLDER, "state.json")
 
 
-def load(into: str) -> State | None:
+def load(into: str) -> DispatchState | None:
     """What is committed below a directory; None where there is nothing yet.
 
     Raises:
@@ -154,7 +154,7 @@ def load(into: str) -> State | None:
     path = state_path(into)
     try:
         with open(path, encoding="ascii") as file:
-            return State.from_json(file.read(STATE_BYTES_MAX))
+            return DispatchState.from_json(file.read(STATE_BYTES_MAX))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
@@ -163,7 +163,7 @@ def load(into: str) -> State | None:
         ) from error
 
 
-def commit(into: str, plan: RebuildPlan, state: State) -> None:
+def commit(into: str, plan: RebuildPlan, state: DispatchState) -> None:
     """Write the state. What it speaks of must be on disk.
 
     Raises:
@@ -174,7 +174,7 @@ def commit(into: str, plan: RebuildPlan, state: State) -> None:
     replace_file(state_path(into), state.to_json().encode("ascii"), plan.disk)
 
 
-def check_shape(into: str, found: Shape, wanted: Shape, given: frozenset[str]) -> None:
+def check_shape(into: str, found: DispatchSettings, wanted: DispatchSettings, given: frozenset[str]) -> None:
     """Compare what the directory was made with and what this run was given.
 
     Args:

@@ -22,7 +22,7 @@ from flintmq.errors import StoreLockedError
 from flintmq.forensics.rebuild import RebuildPlan
 from flintmq.format import index
 from flintmq.spark.jobs import staged
-from flintmq.spark.jobs.rebuild import IndexFile, make_index_file, place_staged
+from flintmq.spark.jobs.rebuild import PlannedIndexFile, make_index_file, place_staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.storage.dispatch_lock import FOLDER, alone, retire
 from flintmq.store.commitlog.report import Report
@@ -33,7 +33,7 @@ RETIRE_S = 120.0  # how long the driver waits for attempts that it does not need
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class DispatchTask:
     """What one task does.
 
     Attributes:
@@ -46,7 +46,7 @@ class Share:
     number: int
     queues: dict[str, WriterState | None]
     batches: dict[str, int]
-    index: IndexFile | None = None
+    index: PlannedIndexFile | None = None
     begun: int = 0
 
 
@@ -88,7 +88,7 @@ def lock_path(work: str, number: int) -> str:
     return os.path.join(work, "locks", str(number))
 
 
-def make_locks(work: str, shares: list[Share]) -> None:
+def make_locks(work: str, shares: list[DispatchTask]) -> None:
     """Make the lock files of a round's shares."""
     for share in shares:
         with open(lock_path(work, share.number), "xb"):
@@ -108,7 +108,7 @@ def end_work(work: str) -> None:
     shutil.rmtree(work, ignore_errors=True)
 
 
-def do_share(job: Round, share: Share) -> dict[str, Any]:
+def do_share(job: Round, share: DispatchTask) -> dict[str, Any]:
     """A task: one share. What it wrote is on disk when it answers.
 
     Returns:
@@ -135,7 +135,7 @@ def do_share(job: Round, share: Share) -> dict[str, Any]:
     return answer
 
 
-def _queues(job: Round, share: Share) -> dict[str, Any]:
+def _queues(job: Round, share: DispatchTask) -> dict[str, Any]:
     """Place the units of the share's queues and make them durable."""
     plan, report = job.plan, Report()
     plan.disk.guard(plan.into)
@@ -165,7 +165,7 @@ def _queues(job: Round, share: Share) -> dict[str, Any]:
     }
 
 
-def _index(job: Round, share: Share, file: IndexFile) -> dict[str, Any]:
+def _index(job: Round, share: DispatchTask, file: PlannedIndexFile) -> dict[str, Any]:
     """Make an index file, or go on with one."""
     if not share.begun:
         return {"made": new_index_file(job.plan, job.work, job.stages, file)}
@@ -187,7 +187,7 @@ def _index(job: Round, share: Share, file: IndexFile) -> dict[str, Any]:
     return {}
 
 
-def new_index_file(plan: RebuildPlan, work: str, stages: list[Stage], file: IndexFile) -> str:
+def new_index_file(plan: RebuildPlan, work: str, stages: list[Stage], file: PlannedIndexFile) -> str:
     """Make an index file in a directory of the attempt's own; its path. It is on disk."""
     folder = os.path.join(work, uuid.uuid4().hex)
     os.mkdir(folder)
@@ -201,7 +201,7 @@ def new_index_file(plan: RebuildPlan, work: str, stages: list[Stage], file: Inde
     return path
 
 
-def remake_index_file(job: Round, skip: int, file: IndexFile) -> dict[str, Any]:
+def remake_index_file(job: Round, skip: int, file: PlannedIndexFile) -> dict[str, Any]:
     """A task: make the last index file anew from all keys that were staged but the first `skip`."""
     keys, left = [], skip
     for number, stage in enumerate(job.stages):
@@ -209,7 +209,7 @@ def remake_index_file(job: Round, skip: int, file: IndexFile) -> dict[str, Any]:
         left -= first
         if first < stage.keys:
             keys.append((number, first, stage.keys))
-    made = IndexFile(file.name, file.begin_offset, file.begin_time, keys)
+    made = PlannedIndexFile(file.name, file.begin_offset, file.begin_time, keys)
     return {"made": new_index_file(job.plan, job.work, job.stages, made)}
 
 

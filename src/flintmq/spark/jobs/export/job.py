@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.checkpoint import ExportCheckpoint
-from flintmq.lake.columns import Shape
-from flintmq.lake.compact import FileOptions, Part, combined
+from flintmq.lake.columns import ExportColumns
+from flintmq.lake.compact import FileOptions, PartFile, combined
 from flintmq.lake.export import Exported, choice_of, export_range, next_begin, publish, target_kind
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.parquet import PARTITIONS
@@ -84,7 +84,9 @@ def export(
         CorruptStoreError: damage in the log.
         StoreError: messages have expired since the last export (and fail_on_data_loss); or Spark gave up.
     """
-    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema), tuple(partition_by))
+    files = FileOptions(
+        compression, target_file_size, ExportColumns.parse(properties, body, body_schema), tuple(partition_by)
+    )
     options = ReadOptions(
         path=absolute(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
@@ -111,7 +113,7 @@ def export(
         answers = run_tasks(spark, partial(export_range, plan, tasks, files), work, progress)
         done.count(answers)
         if done.rows:
-            parts = [Part(*part) for answer in answers for part in answer["files"]]
+            parts = [PartFile(*part) for answer in answers for part in answer["files"]]
             parts = combined(parts, files, tasks, parallelism(spark), partial(run_tasks, spark, progress=None))
             last = publish(target, last, done, choice, answers, parts, files.shape)
         copy.keep(last)

@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.checkpoint import ExportCheckpoint
-from flintmq.lake.columns import Shape
-from flintmq.lake.compact import FileOptions, Part, combined
+from flintmq.lake.columns import ExportColumns
+from flintmq.lake.compact import FileOptions, PartFile, combined
 from flintmq.lake.export import SCAN_BYTES, Exported, check_same, choice_of, publish, target_kind, write_files
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.parquet import PARTITIONS
-from flintmq.lake.target import Manifest, Target, locked
+from flintmq.lake.target import ExportTarget, Manifest, locked
 from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.spark.stream import plan
 from flintmq.spark.stream.options import StreamOptions
@@ -86,7 +86,9 @@ def export_stream(
     """
     from flintmq.spark.stream.reader import StreamReader
 
-    files = FileOptions(compression, target_file_size, Shape.parse(properties, body, body_schema), tuple(partition_by))
+    files = FileOptions(
+        compression, target_file_size, ExportColumns.parse(properties, body, body_schema), tuple(partition_by)
+    )
     options = ReadOptions(
         path=absolute(root),
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
@@ -120,7 +122,12 @@ class _Query:
     """One streaming export: what is in the directory, and the next micro-batch."""
 
     def __init__(
-        self, spark: SparkSession, reader: StreamReader, target: Target, files: FileOptions, copy: ExportCheckpoint
+        self,
+        spark: SparkSession,
+        reader: StreamReader,
+        target: ExportTarget,
+        files: FileOptions,
+        copy: ExportCheckpoint,
     ) -> None:
         self.spark, self.reader, self.target, self.files, self.copy = spark, reader, target, files, copy
         self.choice = choice_of(reader.options.read, files, stream=True)
@@ -153,7 +160,7 @@ class _Query:
         if parts:
             done.begin, done.end = parts[0].begin, parts[-1].end
         if done.rows:
-            made = [Part(*part) for answer in answers for part in answer["files"]]
+            made = [PartFile(*part) for answer in answers for part in answer["files"]]
             made = combined(made, self.files, tasks, parallelism(self.spark), partial(run_tasks, self.spark))
             self.last = publish(self.target, self.last, done, self.choice, answers, made, self.files.shape, end)
             self.copy.keep(self.last)
@@ -161,7 +168,7 @@ class _Query:
         return done
 
 
-def export_part(tasks: str, files: FileOptions, part: plan.Part) -> dict[str, Any]:
+def export_part(tasks: str, files: FileOptions, part: plan.StreamTask) -> dict[str, Any]:
     """One task: the messages of one part of a micro-batch as Parquet files in a directory of the attempt's own.
 
     Raises:

@@ -31,9 +31,9 @@ from flintmq.format.text import java_encode
 from flintmq.kernels import encode
 from flintmq.lake.target import sync_folder
 from flintmq.spark.jobs.rebuild import rebuild
-from flintmq.spark.jobs.replay.plan import Counted, Share, share_out
+from flintmq.spark.jobs.replay.plan import ChunkCount, ReplayTask, share_out
 from flintmq.spark.jobs.replay.refusals import checked
-from flintmq.spark.jobs.replay.rows import Queues, Records, Row, Rules
+from flintmq.spark.jobs.replay.rows import Queues, Records, RowRules, SourceRow
 from flintmq.spark.jobs.replay.source import Source
 from flintmq.spark.jobs.replay.tasks import run_over_rows
 from flintmq.spark.jobs.tasks import Progress
@@ -55,15 +55,15 @@ class Loaded:
 
     end: int
     files: int
-    last_row: Row
+    last_row: SourceRow
 
 
 def load(
     spark: SparkSession,
     source: Source,
-    counted: Sequence[Counted],
+    counted: Sequence[ChunkCount],
     where: str | None,
-    rules: Rules,
+    rules: RowRules,
     staging: str,
     config: StoreConfig,
     peer: str,
@@ -104,17 +104,19 @@ def load(
         last["last_time"], last["last_time"], indexed_time(root, config.max_index_num, last["last_time"])
     )
     StoreFiles(root, REAL).write(last["end"], known)
-    return Loaded(last["end"], sum(share.files for share in shares), Row(*last["last_row"]))
+    return Loaded(last["end"], sum(share.files for share in shares), SourceRow(*last["last_row"]))
 
 
-def write_share(rules: Rules, plans: str, tasks: str, number: int, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
+def write_share(
+    rules: RowRules, plans: str, tasks: str, number: int, batches: Iterator[pa.RecordBatch]
+) -> dict[str, Any]:
     """The task of `load`: log files in a directory of the attempt's own.
 
     Raises:
         OSError: the disk is full or fails.
     """
     with open(os.path.join(plans, str(number)), encoding="utf-8") as file:
-        share = Share.from_json(file.read())
+        share = ReplayTask.from_json(file.read())
     folder = os.path.join(tasks, f"{number:06d}-{uuid.uuid4().hex}")
     flags = encode.CRC_PROPERTY if rules.crc_property else 0
     log = LogWriter([folder], rules.file_size, share.begin, rules.max_size, flags, sync=True)
@@ -128,7 +130,7 @@ def write_share(rules: Rules, plans: str, tasks: str, number: int, batches: Iter
         last = records.rise(last)
         log.append(records, 0, records.rows)
         rows += records.rows
-        last_row = Row.of(batch, -1)
+        last_row = SourceRow.of(batch, -1)
     end = log.end
     log.close(full=not share.last)
     sync_folder(Path(folder))

@@ -32,7 +32,7 @@ BYTES_MAX = 64 << 20
 _BY_STORE = (properties.CRC32, properties.INNER_MULTI_QUEUE_OFFSET)  # what a store writes into a property string itself
 
 
-class Ledger:
+class WriterIds:
     """The file `flintmq.puts` of a store: who has put what. Change it only with the store's lock held.
 
     Args:
@@ -92,7 +92,7 @@ class Ledger:
         replace_file(self.path, text.encode("utf-8", "surrogatepass"), REAL)
 
 
-class Tail:
+class WriterTail:
     """The records behind a place in a store's log, of which some may be what a giver put there.
 
     Args:

@@ -18,11 +18,11 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.spark.jobs.replay.bulk import load
-from flintmq.spark.jobs.replay.exactly_once import Ledger
+from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.jobs.replay.live import Pace, Position, put_rows
 from flintmq.spark.jobs.replay.plan import count, count_rows, rules_of, share_out
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config
-from flintmq.spark.jobs.replay.rows import Row, Rules
+from flintmq.spark.jobs.replay.rows import RowRules, SourceRow
 from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, ReplaySource, Source, open_source, rows_of
 from flintmq.spark.jobs.replay.tasks import matching
 from flintmq.spark.jobs.tasks import Progress, parallelism
@@ -171,7 +171,7 @@ class _Job:
 
     def dry(self, mode: str) -> Replayed:
         """Count what there is to do."""
-        at = Position.read(Ledger(self.into), self.giver)
+        at = Position.read(WriterIds(self.into), self.giver)
         after = at.after if at is not None else None
         rules = self._puts(target_config(self.into, self.config)) if mode == LIVE else self._bulk()
         counted = count(self.spark, self.source, self._chunks(after), self.where, rules, after, self.progress)
@@ -192,7 +192,7 @@ class _Job:
                 )
                 done.files, done.total = loaded.files, done.rows
                 at = Position(loaded.last_row, loaded.end, done.rows)
-                at.write(Ledger(os.path.join(staging, "store")), self.giver)
+                at.write(WriterIds(os.path.join(staging, "store")), self.giver)
                 bring_in(staging, self.into)
         return done
 
@@ -206,7 +206,7 @@ class _Job:
             self.into, self.config, peer=self.peer, unique_keys=False
         ) as store:  # a copy stays what it is
             rules = self._puts(store.config)
-            ledger = Ledger(self.into)
+            ledger = WriterIds(self.into)
             at = Position.read(ledger, self.giver)
             after = at.after if at is not None else None
             if store.recovered.state.end:
@@ -225,7 +225,7 @@ class _Job:
             lost_bytes=report.lost_bytes,
         )
 
-    def _look(self, rules: Rules, after: Row | None) -> None:
+    def _look(self, rules: RowRules, after: SourceRow | None) -> None:
         """Look at all messages before the first is put.
 
         Raises:
@@ -238,15 +238,15 @@ class _Job:
         for number, chunk in enumerate(chunks):
             count_rows(rules, after, number, rows_of(self.source, chunk, Report()))
 
-    def _bulk(self) -> Rules:
+    def _bulk(self) -> RowRules:
         return rules_of(self.config, self.system_topics, self.skip_refused)
 
-    def _puts(self, config: StoreConfig) -> Rules:
+    def _puts(self, config: StoreConfig) -> RowRules:
         """The rules of a store that takes messages one by one."""
         rules = rules_of(config, self.system_topics, self.skip_refused)
         return replace(rules, puts=config, inner_topics=batches_of(self.into))
 
-    def _chunks(self, after: Row | None) -> list[Chunk]:
+    def _chunks(self, after: SourceRow | None) -> list[Chunk]:
         """The chunks that hold what comes behind a row.
 
         Raises:

@@ -12,9 +12,9 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.errors import StoreError, UsageError
-from flintmq.spark.jobs.replay.exactly_once import Ledger, Tail, messages_of, put_all
+from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail, messages_of, put_all
 from flintmq.spark.jobs.replay.refusals import checked, place
-from flintmq.spark.jobs.replay.rows import Row, Rules, messages, rows_after
+from flintmq.spark.jobs.replay.rows import RowRules, SourceRow, messages, rows_after
 from flintmq.store.message_store import MessageStore
 
 ROWS_AT_ONCE = 1000
@@ -33,21 +33,21 @@ class Position:
         running: it had not come to its end: what is behind log_end may be its own.
     """
 
-    after: Row | None
+    after: SourceRow | None
     log_end: int
     rows: int = 0
     running: bool = False
 
     @classmethod
-    def read(cls, ledger: Ledger, giver: str) -> Position | None:
+    def read(cls, ledger: WriterIds, giver: str) -> Position | None:
         """What the ledger has of a giver."""
         value = ledger.get(giver)
         if value is None:
             return None
         after = value["after"]
-        return cls(None if after is None else Row(*after), value["log_end"], value["rows"], value["running"])
+        return cls(None if after is None else SourceRow(*after), value["log_end"], value["rows"], value["running"])
 
-    def write(self, ledger: Ledger, giver: str) -> None:
+    def write(self, ledger: WriterIds, giver: str) -> None:
         """Make it durable."""
         ledger.set(giver, asdict(self))
 
@@ -90,10 +90,10 @@ class Pace:
 
 def put_rows(
     store: MessageStore,
-    ledger: Ledger,
+    ledger: WriterIds,
     giver: str,
     batches: Iterable[pa.RecordBatch],
-    rules: Rules,
+    rules: RowRules,
     pace: Pace,
     left_out: Counter[str],
     must_go_on: bool = False,
@@ -121,11 +121,11 @@ def put_rows(
     """
     end = store.recovered.state.end
     at = Position.read(ledger, giver) or Position(None, end)
-    tail = Tail(store.root, at.log_end if at.running else end, end, store.config)
+    tail = WriterTail(store.root, at.log_end if at.running else end, end, store.config)
     if not at.running:
         at.log_end, at.running = end, True
         at.write(ledger, giver)
-    writer = _Writer(store, ledger, giver, at, tail, pace)
+    writer = _RowWriter(store, ledger, giver, at, tail, pace)
     for batch in rows_after(batches, at.after, must_go_on):
         rows = checked(batch, rules, left_out) if rules.skip_refused else messages(batch, rules, left_out)
         for first in range(0, rows.num_rows, ROWS_AT_ONCE):
@@ -135,10 +135,12 @@ def put_rows(
     return at, writer.put, writer.found
 
 
-class _Writer:
+class _RowWriter:
     """Puts rows, and says now and then how far it is."""
 
-    def __init__(self, store: MessageStore, ledger: Ledger, giver: str, at: Position, tail: Tail, pace: Pace) -> None:
+    def __init__(
+        self, store: MessageStore, ledger: WriterIds, giver: str, at: Position, tail: WriterTail, pace: Pace
+    ) -> None:
         self.store, self.ledger, self.giver, self.at, self.tail, self.pace = store, ledger, giver, at, tail, pace
         self.put = self.found = 0
         self.end = max(at.log_end, store.recovered.state.end)
@@ -177,7 +179,7 @@ class _Writer:
 
     def _done(self, rows: pa.RecordBatch, end: int, count: int) -> None:
         if count:
-            self.at.after = Row.of(rows, end - 1)
+            self.at.after = SourceRow.of(rows, end - 1)
             self.at.rows += count
             self._unsaved += count
 

@@ -13,7 +13,7 @@ import numpy
 
 from flintmq.config.keys import StoreConfig
 from flintmq.spark.jobs.replay.refusals import checked
-from flintmq.spark.jobs.replay.rows import Queues, Records, Row, Rules, rows_after
+from flintmq.spark.jobs.replay.rows import Queues, Records, RowRules, SourceRow, rows_after
 from flintmq.spark.jobs.replay.source import Chunk, Source
 from flintmq.spark.jobs.replay.tasks import run_over_rows
 from flintmq.spark.jobs.tasks import Progress
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Counted:
+class ChunkCount:
     """What a chunk of the source holds.
 
     Attributes:
@@ -49,7 +49,7 @@ class Counted:
 
 
 @dataclass
-class Share:
+class ReplayTask:
     """What one task writes: chunks, from a log offset on, into so many files.
 
     Attributes:
@@ -75,7 +75,7 @@ class Share:
         return json.dumps({**vars(self), "queues": [[*name, offset] for name, offset in self.queues.items()]})
 
     @classmethod
-    def from_json(cls, text: str) -> Share:
+    def from_json(cls, text: str) -> ReplayTask:
         """What `to_json` gave."""
         value = json.loads(text)
         value["queues"] = {(topic, queue_id): offset for topic, queue_id, offset in value["queues"]}
@@ -102,9 +102,9 @@ class Packer:
             sizes, self.used, self.files = sizes[fit:], 0, self.files + 1
 
 
-def rules_of(config: StoreConfig, system_topics: bool, skip_refused: bool = False) -> Rules:
+def rules_of(config: StoreConfig, system_topics: bool, skip_refused: bool = False) -> RowRules:
     """The rules that a configuration means for a bulk load."""
-    return Rules(
+    return RowRules(
         config.mapped_file_size_commit_log,
         config.max_record_size,
         config.enabled_append_prop_crc,
@@ -118,10 +118,10 @@ def count(
     source: Source,
     chunks: Sequence[Chunk],
     where: str | None,
-    rules: Rules,
-    after: Row | None = None,
+    rules: RowRules,
+    after: SourceRow | None = None,
     progress: Progress | None = None,
-) -> list[Counted]:
+) -> list[ChunkCount]:
     """Count every chunk, in tasks; only rows behind `after`.
 
     Raises:
@@ -132,7 +132,7 @@ def count(
         spark, source, [[chunk] for chunk in chunks], where, partial(count_rows, rules, after), progress
     )
     return [
-        Counted(
+        ChunkCount(
             chunk,
             answer["rows"],
             answer["bytes"],
@@ -147,7 +147,9 @@ def count(
     ]
 
 
-def count_rows(rules: Rules, after: Row | None, number: int, batches: Iterator[pa.RecordBatch]) -> dict[str, Any]:
+def count_rows(
+    rules: RowRules, after: SourceRow | None, number: int, batches: Iterator[pa.RecordBatch]
+) -> dict[str, Any]:
     """The task of `count`."""
     packer, left_out, queues = Packer(rules.file_size), Counter[str](), dict[tuple[str, int], int]()
     rows, size, last = 0, 0, 0
@@ -171,9 +173,9 @@ def count_rows(rules: Rules, after: Row | None, number: int, batches: Iterator[p
     }
 
 
-def share_out(counted: Iterable[Counted], file_size: int) -> list[Share]:
+def share_out(counted: Iterable[ChunkCount], file_size: int) -> list[ReplayTask]:
     """Give every chunk with messages its place in the log."""
-    shares: list[Share] = []
+    shares: list[ReplayTask] = []
     queues: Queues = {}
     last_time = 0
     for chunk in counted:
@@ -185,7 +187,9 @@ def share_out(counted: Iterable[Counted], file_size: int) -> list[Share]:
             before.bytes, before.rows = before.bytes + chunk.bytes, before.rows + chunk.rows
         else:
             begin = before.begin + before.files * file_size if before is not None else 0
-            shares.append(Share([chunk.chunk], begin, chunk.files, chunk.rows, chunk.bytes, dict(queues), last_time))
+            shares.append(
+                ReplayTask([chunk.chunk], begin, chunk.files, chunk.rows, chunk.bytes, dict(queues), last_time)
+            )
         for name, number in chunk.queues.items():
             queues[name] = queues.get(name, 0) + number
         last_time = max(last_time, chunk.last_time)

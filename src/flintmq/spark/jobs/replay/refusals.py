@@ -19,7 +19,7 @@ from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, TRANSACTION
 from flintmq.format.text import java_encode
 from flintmq.message import Message
 from flintmq.spark.jobs.replay.exactly_once import messages_of
-from flintmq.spark.jobs.replay.rows import Records, Rules, messages
+from flintmq.spark.jobs.replay.rows import Records, RowRules, messages
 from flintmq.storage.filesystem import REAL
 from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import message_status, record_size, topic_status
@@ -93,7 +93,7 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
     return ""
 
 
-def refused(rows: pa.RecordBatch, rules: Rules) -> list[tuple[int, str]]:
+def refused(rows: pa.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
     """The rows that cannot be written, and why.
 
     Args:
@@ -117,7 +117,7 @@ def refused(rows: pa.RecordBatch, rules: Rules) -> list[tuple[int, str]]:
     return [(row, why) for row, why in found if why]
 
 
-def checked(batch: pa.RecordBatch, rules: Rules, left_out: Counter[str]) -> pa.RecordBatch:
+def checked(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> pa.RecordBatch:
     """The rows that are messages and can be written, in their order.
 
     Args:

@@ -39,7 +39,7 @@ NO_UNIT, SYSTEM = "transaction_records", "system_topics"  # what is left out, fo
 Queues = dict[tuple[str, int], int]
 
 
-class Row(NamedTuple):
+class SourceRow(NamedTuple):
     """A row of a source, by which a later run sees how far the one before came, and that it reads the same source.
 
     Attributes:
@@ -52,13 +52,13 @@ class Row(NamedTuple):
     body_crc: int
 
     @classmethod
-    def of(cls, batch: pa.RecordBatch, row: int) -> Row:
+    def of(cls, batch: pa.RecordBatch, row: int) -> SourceRow:
         """That row of a batch; -1 is the last."""
         return cls(*(batch.column(name)[row].as_py() for name in cls._fields))
 
 
 def rows_after(
-    batches: Iterable[pa.RecordBatch], last: Row | None, must_be_there: bool = False
+    batches: Iterable[pa.RecordBatch], last: SourceRow | None, must_be_there: bool = False
 ) -> Iterator[pa.RecordBatch]:
     """The rows behind `last`, of rows in their order.
 
@@ -72,7 +72,7 @@ def rows_after(
             offsets: Any = batch.column("queue_offset").to_numpy()
             at = places == last.physical_offset
             for row in numpy.flatnonzero(at & (offsets == last.queue_offset)).tolist():
-                if Row.of(batch, row) != last:
+                if SourceRow.of(batch, row) != last:
                     raise UsageError(_OTHER.format(last.physical_offset))
                 seen = True
             behind = (places > last.physical_offset) | (at & (offsets > last.queue_offset))
@@ -89,7 +89,7 @@ _OTHER = (
 
 
 @dataclass(frozen=True)
-class Rules:
+class RowRules:
     """How rows become records.
 
     Attributes:
@@ -121,7 +121,7 @@ class Rules:
         return MAX_PROPERTIES - (CRC_PROPERTY_SIZE if self.crc_property else 0)
 
 
-def messages(batch: pa.RecordBatch, rules: Rules, left_out: Counter[str]) -> pa.RecordBatch:
+def messages(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> pa.RecordBatch:
     """The rows that are messages of a queue, in their order.
 
     Left out, and counted: prepared and rolled-back transaction records, which stand in no queue; and records of the
@@ -176,7 +176,7 @@ class Records:
         self.born_times = _times(batch, "born_timestamp", LEAST_MS)
         self._columns: tuple[Any, ...] = ()
 
-    def sizes(self, rules: Rules) -> tuple[Any, Any]:
+    def sizes(self, rules: RowRules) -> tuple[Any, Any]:
         """Bytes of each row's record, and of its properties."""
         sizes, properties = self._plain_sizes(), self.properties[2] - self.properties[1]
         if rules.crc_property:

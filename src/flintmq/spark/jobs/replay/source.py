@@ -25,9 +25,9 @@ from flintmq.errors import MissingExtraError, StoreAccessError, UsageError
 from flintmq.format.record import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
 from flintmq.lake.explode import exploded
 from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import Plan, plan_scan, scan_range
+from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
 from flintmq.lake.splits import LogRange, cut
-from flintmq.lake.target import Target
+from flintmq.lake.target import ExportTarget
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import local_source
 from flintmq.storage.tree import walk_tree
@@ -52,7 +52,7 @@ class Chunk(NamedTuple):
 class ReplaySource:
     """A store, read up to the end that its log had when it was opened."""
 
-    plan: Plan
+    plan: ScanPlan
     kind: str = "store"
 
     @property
@@ -144,7 +144,7 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
     root = local_source(path)
     if os.path.isdir(os.path.join(root, "_delta_log")):
         return TableSource(_table_files(_delta_files(root)), "delta")
-    exports = [name for name in REAL.listdir(root) if Target.is_own(name)]
+    exports = [name for name in REAL.listdir(root) if ExportTarget.is_own(name)]
     if exports:
         found = [os.path.join(root, name) for name in exports]
         return TableSource(_table_files([file for folder in found for file in _parquet_files(folder)]), "parquet")

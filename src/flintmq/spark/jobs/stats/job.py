@@ -16,7 +16,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import Plan, plan_scan, scan_range
+from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
 from flintmq.lake.splits import LogRange, cut, split_count
 from flintmq.spark.jobs.stats.accumulate import BEHIND, COLUMNS, Tally
 from flintmq.spark.jobs.stats.lag import consumer_lag
@@ -105,7 +105,7 @@ def _end(row: list[int] | None) -> int | None:
     return None if row is None else row[2] + 1
 
 
-def count_range(plan: Plan, part: LogRange) -> dict[str, Any]:
+def count_range(plan: ScanPlan, part: LogRange) -> dict[str, Any]:
     """One task: the summary of one range.
 
     Raises:

@@ -55,7 +55,7 @@ class Words:
 
 
 @dataclass(frozen=True)
-class Section:
+class Card:
     """A card of the page."""
 
     title: str
@@ -170,7 +170,7 @@ def _drawn(draw: Callable[..., str], *words: Any, axis: str = "", legend: Sequen
     return Plot(wide, narrow, axis, legend)
 
 
-def _over_time(found: Statistics) -> list[Section]:
+def _over_time(found: Statistics) -> list[Card]:
     axis = found.over_time
     if not axis["begin"]:
         return []
@@ -202,10 +202,10 @@ def _over_time(found: Statistics) -> list[Section]:
     )
     text = f"By store time, in steps of {ms_text(axis['width_ms'])}.{beside}"
     heads = Words("Messages a second, by topic"), Words("Bytes of log a second")
-    return [Section("Over time", text, (heads[0], by_topic, heads[1], of_log))]
+    return [Card("Over time", text, (heads[0], by_topic, heads[1], of_log))]
 
 
-def _sizes(found: Statistics) -> Section:
+def _sizes(found: Statistics) -> Card:
     sizes = found.sizes
     labels = [_size(low) for low, _, _ in sizes["cells"]]
     records = {"records": [count for _, _, count in sizes["cells"]]}
@@ -217,10 +217,10 @@ def _sizes(found: Statistics) -> Section:
         about="Sizes of records",
     )
     plot = _drawn(svg.stacked, "Records by size", labels, records, axis="size of a record, from")
-    return Section("Sizes", "Of records in the log, properties and header included.", (plot, table))
+    return Card("Sizes", "Of records in the log, properties and header included.", (plot, table))
 
 
-def _latency(found: Statistics) -> Section:
+def _latency(found: Statistics) -> Card:
     spread, axis = found.latency, found.over_time
     table = Table(
         ["median", "90th percentile", "99th percentile", "largest", "mean", "born after stored"],
@@ -234,14 +234,14 @@ def _latency(found: Statistics) -> Section:
     cells = spread["cells"]
     labels, messages = [_ms(low) for low, _, _ in cells], {"messages": [n for _, _, n in cells]}
     plot = _drawn(svg.stacked, "Messages by latency", labels, messages, axis="latency, from")
-    return Section(
+    return Card(
         "Latency, from producer to store",
         "From the producer's clock to the broker's: network, queueing and wrong clocks are in it.",
         (table, Words("Mean over time"), over, Words("Messages by latency"), plot),
     )
 
 
-def _topics(found: Statistics) -> Section:
+def _topics(found: Statistics) -> Card:
     rows = [
         [
             _name(one["topic"]),
@@ -257,10 +257,10 @@ def _topics(found: Statistics) -> Section:
     text = f"Skew: the fullest queue against the mean of the topic's queues that hold messages.{more}"
     heads = ["topic", "queues", "messages", "bytes", "fullest queue", "skew"]
     bars = _shares([one["messages"] for one in found.topics])
-    return Section("Topics and skew", text, (Table(heads, rows, 5, bars, "Topics"),))
+    return Card("Topics and skew", text, (Table(heads, rows, 5, bars, "Topics"),))
 
 
-def _queues(found: Statistics) -> Section:
+def _queues(found: Statistics) -> Card:
     rows = [
         [_name(one["topic"]), str(one["queue_id"]), f"{one['messages']:,}", _size(one["bytes"]), f"{one['share']:.1%}"]
         for one in found.hot_queues
@@ -268,10 +268,10 @@ def _queues(found: Statistics) -> Section:
     bars = _shares([one["messages"] for one in found.hot_queues])
     heads = ["topic", "queue", "messages", "bytes", "of its topic"]
     text = f"Those with most messages.{_missing(found, 'queues')}"
-    return Section("Hot queues", text, (Table(heads, rows, 4, bars, "Hot queues"),))
+    return Card("Hot queues", text, (Table(heads, rows, 4, bars, "Hot queues"),))
 
 
-def _producers(found: Statistics) -> Section:
+def _producers(found: Statistics) -> Card:
     rows = [
         [
             _name(one["host"]),
@@ -286,7 +286,7 @@ def _producers(found: Statistics) -> Section:
     heads = ["host", "messages", "share", "bytes", "mean latency", "largest"]
     text = f"By the host that a message was born on, without its port.{_missing(found, 'producers')}"
     bars = _shares([one["messages"] for one in found.producers])
-    return Section("Producers", text, (Table(heads, rows, 5, bars, "Producers"),))
+    return Card("Producers", text, (Table(heads, rows, 5, bars, "Producers"),))
 
 
 def _missing(found: Statistics, name: str) -> str:
@@ -296,7 +296,7 @@ def _missing(found: Statistics, name: str) -> str:
     return f" Too many to count each: a number may be up to {found.missed[name]:,} too small."
 
 
-def _values(found: Statistics, name: str, title: str, noun: str) -> Section:
+def _values(found: Statistics, name: str, title: str, noun: str) -> Card:
     values: dict[str, Any] = getattr(found, name)
     about = "" if values["exact"] else "≈ "
     counts = [f"{values['messages']:,}", *(f"{about}{values[kind]:,}" for kind in ("distinct", "repeated", "surplus"))]
@@ -308,12 +308,12 @@ def _values(found: Statistics, name: str, title: str, noun: str) -> Section:
         bars = _shares([one["messages"] for one in values["top"]])
         often = f"Those that come most often.{_missing(found, name)}"
         parts += [Words(often, "text"), Table(["topic", noun, "messages"], rows, 1, bars, f"{title} that come often")]
-    return Section(title, f"Within a topic. {sure}", parts)
+    return Card(title, f"Within a topic. {sure}", parts)
 
 
-def _lag(found: Statistics) -> Section:
+def _lag(found: Statistics) -> Card:
     if not found.lags:
-        return Section("Consumer lag", "The store has no consumer offsets (config/consumerOffset.json).")
+        return Card("Consumer lag", "The store has no consumer offsets (config/consumerOffset.json).")
     rows = [
         [
             _name(lag["group"]),
@@ -329,7 +329,7 @@ def _lag(found: Statistics) -> Section:
     heads = ["group", "topic", "queues", "behind", "worst queue", "expired", "oldest waiting (UTC)"]
     text = "Committed offsets of each group against the ends of the queues. Expired: gone before they were consumed."
     bars = _shares([lag["behind"] for lag in found.lags])
-    return Section("Consumer lag", text, (Table(heads, rows, 5, bars, "Consumer lag"),))
+    return Card("Consumer lag", text, (Table(heads, rows, 5, bars, "Consumer lag"),))
 
 
 def _foot(found: Statistics) -> str:

@@ -116,7 +116,7 @@ def scale_of_bytes(top: float) -> tuple[int, str]:
 
 
 @dataclass(frozen=True)
-class Times:
+class TimeAxis:
     """Texts of an axis of time.
 
     Attributes:
@@ -130,7 +130,7 @@ class Times:
     about: str
 
 
-def clock(times: Sequence[int], width_ms: int) -> Times:
+def clock(times: Sequence[int], width_ms: int) -> TimeAxis:
     """Texts of times (ms), as long as they must be to tell them apart.
 
     Args:
@@ -140,7 +140,7 @@ def clock(times: Sequence[int], width_ms: int) -> Times:
     origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     moments = [origin + datetime.timedelta(milliseconds=time) for time in times]
     if not moments:
-        return Times([], [], "")
+        return TimeAxis([], [], "")
     first, last = moments[0], moments[-1]
     digits = 0 if width_ms % 1000 == 0 else 3 if width_ms % 10 else 2 if width_ms % 100 else 1
     parts = [f".{moment.microsecond // 1000:03d}"[: 1 + digits] if digits else "" for moment in moments]
@@ -148,19 +148,19 @@ def clock(times: Sequence[int], width_ms: int) -> Times:
     day = f"{first:%Y-%m-%d}"
     if f"{first:%F %H:%M}" == f"{last:%F %H:%M}":
         labels = [f"{moment:%S}{part}" for moment, part in zip(moments, parts, strict=True)]
-        return Times(labels, full, f"seconds of {day} {first:%H:%M} (UTC)")
+        return TimeAxis(labels, full, f"seconds of {day} {first:%H:%M} (UTC)")
     seconds = width_ms < 60_000
     if f"{first:%F %H}" == f"{last:%F %H}" and seconds:
         labels = [f"{moment:%M:%S}{part}" for moment, part in zip(moments, parts, strict=True)]
-        return Times(labels, full, f"minutes:seconds of {day}, {first:%H} h (UTC)")
+        return TimeAxis(labels, full, f"minutes:seconds of {day}, {first:%H} h (UTC)")
     hours = "%H:%M:%S" if seconds else "%H:%M"
     if first.date() == last.date():
-        return Times([f"{moment:{hours}}" for moment in moments], full, f"time of {day} (UTC)")
+        return TimeAxis([f"{moment:{hours}}" for moment in moments], full, f"time of {day} (UTC)")
     if last - first <= datetime.timedelta(days=1):
-        return Times([f"{moment:{hours}}" for moment in moments], full, f"time, from {day} {first:%H:%M} on (UTC)")
+        return TimeAxis([f"{moment:{hours}}" for moment in moments], full, f"time, from {day} {first:%H:%M} on (UTC)")
     if last - first <= datetime.timedelta(days=5):
-        return Times([f"{moment:%d %b %H:%M}" for moment in moments], full, f"from {day} on (UTC)")
-    return Times([f"{moment:%Y-%m-%d}" for moment in moments], full, "days (UTC)")
+        return TimeAxis([f"{moment:%d %b %H:%M}" for moment in moments], full, f"from {day} on (UTC)")
+    return TimeAxis([f"{moment:%Y-%m-%d}" for moment in moments], full, "days (UTC)")
 
 
 class _Plot:
