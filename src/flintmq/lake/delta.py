@@ -57,7 +57,7 @@ class DeltaTarget(ExportTarget):
         return _OWN.fullmatch(name) is not None
 
     def last(self) -> Manifest | None:
-        """As Target; the table tells the number.
+        """As ExportTarget; the table tells the number.
 
         Raises:
             MissingExtraError: deltalake is not installed.
@@ -72,11 +72,11 @@ class DeltaTarget(ExportTarget):
         return self.read_manifest(self._manifest(self._stands)) if self._stands else None
 
     def number_after(self, last: Manifest | None) -> int:
-        """As Target; a number is never used twice."""
+        """As ExportTarget; a number is never used twice."""
         return self._newest + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """As Target: the table has the columns of the files, or may get them."""
+        """As ExportTarget: the table has the columns of the files, or may get them."""
         table = self._table()
         if table is None:
             others = [name for name in os.listdir(self.root) if self.is_own(name)]
@@ -104,7 +104,7 @@ class DeltaTarget(ExportTarget):
         return []
 
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
-        """As Target: one transaction of the table; before it, one that adds columns which are new.
+        """As ExportTarget: one transaction of the table; before it, one that adds columns which are new.
 
         Raises:
             OSError: the disk is full or fails.

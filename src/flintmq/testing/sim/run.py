@@ -335,4 +335,4 @@ def steps(store: MessageStore) -> dict[str, Callable[[], object]]:
     return found
 
 
-__all__ = ["BEFORE", "GEOMETRY", "PAIRS", "SHORT", "STORE", "Case", "Op", "PowerCut", "Run", "steps"]
+__all__ = ["BEFORE", "GEOMETRY", "PAIRS", "SHORT", "STORE", "Case", "Op", "PowerCut", "SimRun", "steps"]
