@@ -108,11 +108,11 @@ def command(
     alone judges as if the log before it had expired.
     """
     from flintmq.forensics.verify.findings import Findings
-    from flintmq.forensics.verify.part import OUT_OF_TIME, VerifyPart
+    from flintmq.forensics.verify.part import OUT_OF_TIME, Part
     from flintmq.forensics.verify.run import verify
 
     out, config, findings = output(as_json), store_config(settings), Findings()
-    part = VerifyPart(_place("--from", begin), _place("--to", end), max_seconds, resume)
+    part = Part(_place("--from", begin), _place("--to", end), max_seconds, resume)
     if progress is Watch.json:
         lines = ProgressLines(findings)
         found = verify(store, config, lines, access=access.value, part=part, findings=findings)

@@ -14,7 +14,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UnfinishedError, UsageError
 from flintmq.forensics.verify import run as module
-from flintmq.forensics.verify.part import VerifyPart
+from flintmq.forensics.verify.part import Part
 from flintmq.forensics.verify.run import Verification, verify
 from tests.compat.stores import Golden
 from tests.support.makers import config_of, flip
@@ -38,11 +38,11 @@ def told(found: Verification) -> tuple[Any, ...]:
 def in_parts(root: Path, config: StoreConfig, state: Path, ends: list[int]) -> Verification:
     """Verify up to each of these log offsets, one run after the other, and at last to the end."""
     for end in ends:
-        found = verify(root, config, part=VerifyPart(end=end, resume=state))
+        found = verify(root, config, part=Part(end=end, resume=state))
         if found.stopped is None:
             return found
         assert (found.stopped, found.part_end >= end, state.exists()) == ("end", True, True)
-    found = verify(root, config, part=VerifyPart(resume=state))
+    found = verify(root, config, part=Part(resume=state))
     assert (found.stopped, state.exists()) == (None, False)
     return found
 
@@ -109,8 +109,8 @@ def test_a_part_without_a_state_judges_its_own_records(golden: Callable[[str], G
         flip(queue / f"{name * size:020}", position + 11)
     config, middle = config_of(store), rows[len(rows) // 2]["physical_offset"]
     whole = verify(root, config)
-    first = verify(root, config, part=VerifyPart(end=middle))
-    last = verify(root, config, part=VerifyPart(begin=first.part_end))
+    first = verify(root, config, part=Part(end=middle))
+    last = verify(root, config, part=Part(begin=first.part_end))
     assert whole.defect_counts == {"record-damaged": 2, "unit-wrong": 2}
     assert first.defect_counts == last.defect_counts == {"record-damaged": 1, "unit-wrong": 1}
     assert Counter(first.defects) + Counter(last.defects) == Counter(whole.defects)
@@ -126,12 +126,12 @@ def test_no_part_of_a_sound_store_has_a_defect(golden_store: Golden):
     for _ in range(3):
         begin = chance.randrange(whole.log_begin, max(whole.log_end - 2000, whole.log_begin + 1))
         end = chance.choice([None, begin + 5000])
-        assert verify(golden_store.path, config, part=VerifyPart(begin=begin, end=end)).defects == [], (begin, end)
+        assert verify(golden_store.path, config, part=Part(begin=begin, end=end)).defects == [], (begin, end)
 
 
 def test_the_time_is_kept_and_always_some_of_the_log_is_done(golden: Callable[[str], Golden], tmp_path: Path):
     store, config = golden("basic"), config_of(golden("basic"))
-    part, seen = VerifyPart(max_seconds=1e-9, resume=tmp_path / "state"), [0]
+    part, seen = Part(max_seconds=1e-9, resume=tmp_path / "state"), [0]
     while (found := verify(store.path, config, part=part)).stopped == "time":
         assert found.exit_code == UnfinishedError.exit_code and found.ending == "unseen"
         assert found.part_end > seen[-1]
@@ -151,36 +151,36 @@ def test_a_run_that_is_killed_goes_on_from_what_was_saved(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        verify(store.path, config, progress, part=VerifyPart(resume=state))
+        verify(store.path, config, progress, part=Part(resume=state))
     assert state.exists()
-    assert told(verify(store.path, config, part=VerifyPart(resume=state))) == told(verify(store.path, config))
+    assert told(verify(store.path, config, part=Part(resume=state))) == told(verify(store.path, config))
 
 
 def test_a_state_of_another_log_or_of_one_that_was_cut_is_refused(golden: Callable[[str], Golden], tmp_path: Path):
     store, config, state = golden("basic"), config_of(golden("basic")), tmp_path / "state"
     root = store.copy(tmp_path / "store")
-    verify(root, config, part=VerifyPart(end=300_000, resume=state))
+    verify(root, config, part=Part(end=300_000, resume=state))
     saved = state.read_bytes()
     cut = root / "commitlog" / f"{262_144:020}"
     whole = cut.read_bytes()
     cut.write_bytes(whole[:20_000].ljust(len(whole), b"\0"))
     with pytest.raises(UsageError, match="the log is another one, or has been cut"):
-        verify(root, config, part=VerifyPart(resume=state))
+        verify(root, config, part=Part(resume=state))
     cut.write_bytes(whole)
     with pytest.raises(UsageError, match="leave --from out"):
-        verify(root, config, part=VerifyPart(begin=400_000, resume=state))
+        verify(root, config, part=Part(begin=400_000, resume=state))
     shutil.rmtree(root / "index")
     with pytest.raises(UsageError, match="do not fit the store"):
-        verify(root, config, part=VerifyPart(resume=state))
+        verify(root, config, part=Part(resume=state))
     assert state.read_bytes() == saved
 
 
 @pytest.mark.parametrize("wrong", [{"begin": -1}, {"end": 0}, {"begin": 5, "end": 5}, {"max_seconds": 0}])
 def test_numbers_that_cannot_be(wrong: dict[str, Any]):
     with pytest.raises(UsageError):
-        VerifyPart(**wrong)
+        Part(**wrong)
 
 
 def test_a_begin_behind_the_log(golden: Callable[[str], Golden]):
     with pytest.raises(UsageError, match="no record of the log counts there"):
-        verify(golden("basic").path, part=VerifyPart(begin=10_000_000))
+        verify(golden("basic").path, part=Part(begin=10_000_000))

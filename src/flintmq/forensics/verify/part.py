@@ -1,7 +1,7 @@
 """A part of a verification: what is asked for, and everything that the walk through the log carries along.
 
 A part that goes on from a state has all that the parts before it knew, so they find together what one run finds. A part
-that begins at an offset without one (`VerifyPart.begin`) judges as if the log before it had expired: what points there
+that begins at an offset without one (`Part.begin`) judges as if the log before it had expired: what points there
 is left out. A part ends with the block of the log (8 MiB at most) that reaches its end or uses up its time.
 """
 
@@ -38,7 +38,7 @@ AT_END, OUT_OF_TIME = "end", "time"
 
 
 @dataclass(frozen=True)
-class VerifyPart:
+class Part:
     """What part of a store is verified; all of it unless something is given.
 
     Attributes:

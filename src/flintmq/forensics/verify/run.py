@@ -24,7 +24,7 @@ from flintmq.forensics.verify.findings import Defect, Findings, Note
 from flintmq.forensics.verify.index_check import IndexCheck
 from flintmq.forensics.verify.index_files import index_items
 from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_files
-from flintmq.forensics.verify.part import AT_END, OUT_OF_TIME, SAVE_SECONDS, VerifyPart, VerifyPass
+from flintmq.forensics.verify.part import AT_END, OUT_OF_TIME, SAVE_SECONDS, Part, VerifyPass
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.small_files import (
@@ -103,7 +103,7 @@ def verify(
     *,
     access: str = "pread",
     effects: Effects | None = None,
-    part: VerifyPart | None = None,
+    part: Part | None = None,
     findings: Findings | None = None,
 ) -> Verification:
     """Check everything in a store, or a part of it.
@@ -172,11 +172,11 @@ class VerifyRun:
         root: str,
         config: StoreConfig,
         disk: Disk,
-        part: VerifyPart | None = None,
+        part: Part | None = None,
         findings: Findings | None = None,
     ) -> None:
         self.root, self.config, self.disk, self.effects = root, config, disk, disk.effects
-        self.findings, self.part = findings or Findings(), part or VerifyPart()
+        self.findings, self.part = findings or Findings(), part or Part()
         self.file = StateFile(self.part.resume, root, config) if self.part.resume is not None else None
         self.checkpoint = read_checkpoint(root, self.findings, self.effects)
         self.snapshot = Snapshot(root, config, None, self.effects)
