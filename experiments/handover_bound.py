@@ -28,7 +28,7 @@ import pyarrow as pa
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import plan_scan, scan_range
-from flintmq.lake.splits import cut
+from flintmq.lake.splits import equal_ranges
 from flintmq.store.commitlog.report import Report
 
 Batches = Iterator[pa.RecordBatch]
@@ -36,7 +36,7 @@ Batches = Iterator[pa.RecordBatch]
 
 def scan(store: str, batch_bytes: int) -> Batches:
     plan = plan_scan(ReadOptions(path=store, access="map"), Report())
-    for part in cut(plan.log, plan.begin, plan.end, 2):
+    for part in equal_ranges(plan.log, plan.begin, plan.end, 2):
         yield from scan_range(plan, part, SPARK_SCHEMA, Report(), batch_bytes)
 
 

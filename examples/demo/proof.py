@@ -107,4 +107,4 @@ def picture(seen: Sequence[tuple[float, int, int]], moments: Sequence[tuple[floa
     }
     killed = next((f", killed after {at:.0f} s" for at, what in moments if what.endswith("killed")), "")
     plot = svg.lines("Orders over time", [f"{second} s" for second in seconds], series)
-    return svg.alone(f"Orders taken, and orders in the table{killed}", plot, list(series))
+    return svg.document(f"Orders taken, and orders in the table{killed}", plot, list(series))

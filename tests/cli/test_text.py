@@ -48,8 +48,8 @@ def test_bytes_are_shown_as_utf8_or_escaped_one_by_one() -> None:
 
 
 def test_cut() -> None:
-    assert text.cut("abcdef", 6) == "abcdef"
-    assert text.cut("abcdefg", 6) == "abcde…"
+    assert text.shorten_text("abcdef", 6) == "abcdef"
+    assert text.shorten_text("abcdefg", 6) == "abcde…"
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ def test_what_is_rare_is_left_to_the_slow_way() -> None:
         (record.Record(topic=b"T", properties=b"TAGS\x01\xed\xa0\x80\x02"), 0),
         (record.Record(topic=b"T", properties=b"UNIQ_KEY\x01\xc3\x02"), derive.INDEX),
         (record.Record(topic=b"SCHEDULE_TOPIC_XXXX", properties=b"DELAY\x01x\x02"), 0),
-        (record.Record(topic=b"T", properties=b"INNER_MULTI_DISPATCH\x01a\x02"), derive.LIGHT),
+        (record.Record(topic=b"T", properties=b"INNER_MULTI_DISPATCH\x01a\x02"), derive.LMQ),
     ):
         run = Run(plain, one, plain, flags=flags)
         assert (run.at, run.why, run.units, run.keys) == (1, derive.SPECIAL, 1, 0)

@@ -87,9 +87,7 @@ def test_a_light_queue_is_found_in_a_string_of_a_known_shape() -> None:
     texts = [b"K\x01%d\x02INNER_MULTI_DISPATCH\x01q%d\x02" % (n, n) for n in range(5)]
     plain = [b"K\x01%d\x02OTHER_MULTI_DISPATCH\x01q%d\x02" % (n, n) for n in range(5)]
     for first in range(4):
-        run = Run(
-            *(record.Record(topic=b"T", properties=text) for text in [*plain[:first], *texts]), flags=derive.LIGHT
-        )
+        run = Run(*(record.Record(topic=b"T", properties=text) for text in [*plain[:first], *texts]), flags=derive.LMQ)
         assert (run.at, run.why) == (first, derive.SPECIAL)
 
 

@@ -10,7 +10,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.errors import CorruptStoreError, LostLogError, NotAStoreError
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import plan_scan, scan_range
-from flintmq.lake.splits import cut
+from flintmq.lake.splits import equal_ranges
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
 from tests.support.engine import FILE_SIZE, open_small, put_all, records
@@ -22,7 +22,7 @@ def scanned(options: ReadOptions, splits: int, report: Report) -> list[int]:
     """Physical offsets of all ranges, in their order."""
     plan = plan_scan(options, report)
     found: list[int] = []
-    for part in cut(plan.log, plan.begin, plan.end, splits):
+    for part in equal_ranges(plan.log, plan.begin, plan.end, splits):
         for batch in scan_range(plan, part, OFFSETS, report, batch_bytes=4096):
             found += batch.column(0).to_pylist()
     return found
@@ -38,7 +38,7 @@ def test_ranges_together_give_every_record_once(golden_store: Golden, splits: in
 
 def test_a_range_gives_the_same_rows_again(golden) -> None:  # type: ignore[no-untyped-def]
     plan = plan_scan(ReadOptions(str(golden("basic").path)), Report())
-    part = cut(plan.log, plan.begin, plan.end, 3)[1]
+    part = equal_ranges(plan.log, plan.begin, plan.end, 3)[1]
     one, other = (list(scan_range(plan, part, SPARK_SCHEMA, Report())) for _ in range(2))
     assert one == other and sum(batch.num_rows for batch in one) > 500
 

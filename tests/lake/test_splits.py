@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.errors import CorruptStoreError
 from flintmq.lake import splits
-from flintmq.lake.splits import SPLIT_BYTES_LEAST, LogRange, check_end, cut, firm, shares, split_count
+from flintmq.lake.splits import SPLIT_BYTES_LEAST, LogRange, check_end, equal_ranges, resolve_cuts, shares, split_count
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
@@ -34,7 +34,7 @@ def test_each_record_is_in_one_range(golden, name, count):
     store = golden(name)
     log = files_of(store.path)
     end = find_end(log).offset
-    parts = cut(log, 0, end, count)
+    parts = equal_ranges(log, 0, end, count)
     assert len(parts) == count
     assert parts[0].begin == log.min_offset and parts[-1].end == end
     assert all(one.end == other.begin for one, other in pairwise(parts))
@@ -50,13 +50,13 @@ def test_each_record_is_in_one_range(golden, name, count):
 def test_ranges_have_about_equal_bytes(golden):
     log = files_of(golden("basic").path)
     end = find_end(log).offset
-    spans = [part.end - part.begin for part in cut(log, 0, end, 4)]
+    spans = [part.end - part.begin for part in equal_ranges(log, 0, end, 4)]
     assert max(spans) - min(spans) < 4096
 
 
 def test_a_log_without_records_has_empty_ranges(tmp_path):
     (tmp_path / "commitlog").mkdir()
-    assert cut(files_of(tmp_path), 0, 0, 3) == [LogRange(0, 0)] * 3
+    assert equal_ranges(files_of(tmp_path), 0, 0, 3) == [LogRange(0, 0)] * 3
 
 
 def test_a_cut_in_a_missing_file_goes_to_the_next(golden, tmp_path):
@@ -67,7 +67,7 @@ def test_a_cut_in_a_missing_file_goes_to_the_next(golden, tmp_path):
     files[2].unlink()
     log = files_of(path)
     end = find_end(log).offset
-    parts = cut(log, 0, end, 40)
+    parts = equal_ranges(log, 0, end, 40)
     assert not any(gone <= part.begin < int(files[3].name) for part in parts)
     report = Report()
     kept = [offset for part in parts for offset in offsets(log, part, strict=False, report=report)[0]]
@@ -91,7 +91,7 @@ def test_damage_at_a_cut_is_met_by_one_range(golden, tmp_path):
     end = find_end(log).offset
     report = Report()
     kept = []
-    for part in cut(log, 0, end, 400):  # some cut falls into the bad record or just before it
+    for part in equal_ranges(log, 0, end, 400):  # some cut falls into the bad record or just before it
         found, walk = offsets(log, part, strict=False, report=report)
         check_end(walk, log, part.end, end)
         kept += found
@@ -151,9 +151,9 @@ def test_from_afar_tasks_make_the_same_cuts(golden, name, count):
     log = replace(near, effects=far)
     parts = shares(log, 0, end, count)
     assert far.read == 0
-    made = [firm(splits.files_of(log, part), part, end) for part in parts]
-    assert made == cut(near, 0, end, count)
-    assert shares(near, 0, end, count) == made and firm(near, made[0], end) is made[0]
+    made = [resolve_cuts(splits.files_of(log, part), part, end) for part in parts]
+    assert made == equal_ranges(near, 0, end, count)
+    assert shares(near, 0, end, count) == made and resolve_cuts(near, made[0], end) is made[0]
 
 
 def test_a_gap_between_files_is_seen_by_the_task_before_it(golden, tmp_path):
@@ -164,4 +164,4 @@ def test_a_gap_between_files_is_seen_by_the_task_before_it(golden, tmp_path):
     with pytest.raises(CorruptStoreError, match="gap of 131072 bytes"):
         for part in parts:
             narrow = splits.files_of(log, part)
-            offsets(narrow, firm(narrow, part, parts[-1].end))
+            offsets(narrow, resolve_cuts(narrow, part, parts[-1].end))

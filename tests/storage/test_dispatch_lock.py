@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.errors import StoreLockedError, UsageError
 from flintmq.storage import dispatch_lock
-from flintmq.storage.dispatch_lock import DispatchLock, ExternalClaim, alone, dispatches_itself, holder, retire
+from flintmq.storage.dispatch_lock import DispatchLock, ExternalClaim, dispatches_itself, exclusive, holder, retire
 from flintmq.storage.lock import StoreLock
 
 
@@ -66,7 +66,7 @@ def test_work_under_a_lock_is_done_by_one_and_not_after_it_is_retired(tmp_path):
     open(path, "xb").close()
 
     def work(name):
-        with alone(path):
+        with exclusive(path):
             order.append(name)
             time.sleep(0.05)
             order.append(name)
@@ -77,10 +77,10 @@ def test_work_under_a_lock_is_done_by_one_and_not_after_it_is_retired(tmp_path):
     for thread in threads:
         thread.join()
     assert order in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
-    with alone(path):
+    with exclusive(path):
         assert not retire(path, 0.0)
     assert retire(path, 0.0) and retire(path, 0.0)
-    with pytest.raises(UsageError, match="the job that asked for this work is over"), alone(path):
+    with pytest.raises(UsageError, match="the job that asked for this work is over"), exclusive(path):
         pass
 
 
@@ -90,12 +90,12 @@ def test_who_waited_for_a_lock_that_was_retired_gives_up(tmp_path):
 
     def late():
         try:
-            with alone(path):
+            with exclusive(path):
                 pass
         except UsageError:
             given_up.append(True)
 
-    with alone(path):
+    with exclusive(path):
         thread = threading.Thread(target=late)
         thread.start()
         time.sleep(0.1)
@@ -168,7 +168,7 @@ def test_that_nobody_writes_a_store_is_told_at_once(tmp_path, monkeypatch):
 def test_a_lock_is_retired_when_who_works_under_it_is_ready_in_time(tmp_path, monkeypatch):
     path, clock, slept = str(tmp_path / "share"), [10.0], []
     open(path, "xb").close()
-    worker = alone(path)
+    worker = exclusive(path)
     worker.__enter__()
 
     def sleep(seconds):

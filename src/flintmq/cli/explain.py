@@ -11,7 +11,7 @@ import typer
 
 from flintmq.cli.options import JsonOption, SetOption, examples, store_config
 from flintmq.cli.output import dumps, output
-from flintmq.cli.text import cut, printable, size
+from flintmq.cli.text import printable, shorten_text, size
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +79,9 @@ def _position(text: str) -> int:
     except ValueError:
         value = -1
     if not 0 <= value < 1 << 63:
-        raise UsageError(f"--at: {cut(text, 60)!r} is no position; write a number of bytes, such as 12345 or 0x3039")
+        raise UsageError(
+            f"--at: {shorten_text(text, 60)!r} is no position; write a number of bytes, such as 12345 or 0x3039"
+        )
     return value
 
 
@@ -157,7 +159,7 @@ def _end_of(name: str) -> str:
 def _line(line: Line, width: int, paint: _Paint) -> Iterator[str]:
     """Position, length, bytes, name, value, meaning; what is wrong on a line of its own."""
     shown = line.data[:HEX_BYTES].hex() + (".." if line.length > HEX_BYTES else "")
-    name, text = _end_of(printable(line.name)), cut(printable(line.text), TEXT_CHARS)
+    name, text = _end_of(printable(line.name)), shorten_text(printable(line.text), TEXT_CHARS)
     place = f"{line.offset:>{width}} {line.length:>6}"
     told = f"{paint(FAINT, f'{place}  {shown:<{2 * HEX_BYTES + 2}}')}  {paint(CYAN, f'{name:<27}')}  {text}"
     meaning = f"  {paint(FAINT, '- ' + printable(line.meaning).replace('`', ''))}" if line.meaning else ""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples, store_config
 from flintmq.cli.output import output
-from flintmq.cli.text import cut, duration, iso, printable, size
+from flintmq.cli.text import duration, iso, printable, shorten_text, size
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -64,7 +64,7 @@ def _render(found: Inspection) -> Iterator[Any]:
 def _named(what: str, names: Sequence[str]) -> Iterator[Any]:
     """What there is nothing more to say about, in one line."""
     if names:
-        shown = ", ".join(cut(printable(name), NAME_CHARS) for name in names[:NAMES_SHOWN])
+        shown = ", ".join(shorten_text(printable(name), NAME_CHARS) for name in names[:NAMES_SHOWN])
         yield _text(f"{what}: {shown}" + (f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""))
 
 
@@ -123,7 +123,7 @@ def _topics(topics: Sequence[TopicSummary]) -> Table:
     for topic in sorted(topics, key=lambda topic: -topic.messages)[:TOPICS_SHOWN]:
         name = printable(topic.name) + (" (not configured)" if topic.configured is False else "")
         numbers = (str(topic.messages), str(len(topic.queues)))
-        table.add_row(_text(cut(name, NAME_CHARS)), topic.type, *numbers, _text(_offsets(topic.queues)))
+        table.add_row(_text(shorten_text(name, NAME_CHARS)), topic.type, *numbers, _text(_offsets(topic.queues)))
     return table
 
 
@@ -135,12 +135,12 @@ def _offsets(queues: Sequence[QueueSummary]) -> str:
 def _groups(groups: Sequence[GroupSummary]) -> Table:
     table = plain_table("group", "lag>", "topic", "committed offsets (queue: offset of max)")
     for group in groups[:TOPICS_SHOWN]:
-        name = _text(cut(printable(group.name), NAME_CHARS))
+        name = _text(shorten_text(printable(group.name), NAME_CHARS))
         for topic in sorted({offset.topic for offset in group.offsets})[:TOPICS_SHOWN]:
             mine = [offset for offset in group.offsets if offset.topic == topic]
             places = ", ".join(f"{o.queue_id}: {o.offset} of {o.max_offset}" for o in mine[:QUEUES_SHOWN])
             lag = str(sum(offset.lag for offset in mine))
-            table.add_row(name, lag, _text(cut(printable(topic), NAME_CHARS)), _text(places))
+            table.add_row(name, lag, _text(shorten_text(printable(topic), NAME_CHARS)), _text(places))
     return table
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from json.encoder import encode_basestring_ascii as quoted  # the C function where there is one
 from typing import TYPE_CHECKING
 
-from flintmq.cli.text import cut, iso, printable, printable_bytes, size
+from flintmq.cli.text import iso, printable, printable_bytes, shorten_text, size
 from flintmq.format.properties import KEYS, TAGS, UNIQ_KEY
 from flintmq.message import COLUMNS
 
@@ -54,11 +54,11 @@ def line(message: StoredMessage, body: bytes) -> str:
     parts = [iso(m.store_timestamp), f"{printable(m.topic) or '(no topic)'}/{m.queue_id}/{m.queue_offset}"]
     parts += [f"@{m.physical_offset}", size(m.size)]
     if m.tags is not None:
-        parts.append(f"tags={cut(printable(m.tags), BODY_CHARS)}")
+        parts.append(f"tags={shorten_text(printable(m.tags), BODY_CHARS)}")
     if m.keys is not None:
-        parts.append(f"keys={cut(printable(m.keys), BODY_CHARS)}")
+        parts.append(f"keys={shorten_text(printable(m.keys), BODY_CHARS)}")
     if body:  # four bytes a character at most: no need to escape megabytes for the first hundred characters
-        parts.append(cut(printable_bytes(body[: 4 * BODY_CHARS]), BODY_CHARS))
+        parts.append(shorten_text(printable_bytes(body[: 4 * BODY_CHARS]), BODY_CHARS))
     return "  ".join(parts)
 
 

@@ -12,7 +12,7 @@ import typer
 
 from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
 from flintmq.cli.output import output
-from flintmq.cli.text import cut, duration, iso, parse_time, printable, size
+from flintmq.cli.text import duration, iso, parse_time, printable, shorten_text, size
 
 if TYPE_CHECKING:
     from flintmq.forensics.retention_plan import FileFate, RetentionPlan, Unread
@@ -139,9 +139,11 @@ def _groups(rows: list[Unread]) -> Any:
 
     found = plain_table("unread by group", "topic", "queue>", "committed>", "goes>", "of it unread>")
     for row in rows:
-        group = "-" if row.group is None else cut(printable(row.group), NAME_CHARS)
+        group = "-" if row.group is None else shorten_text(printable(row.group), NAME_CHARS)
         numbers = ("none" if row.committed is None else str(row.committed), str(row.messages), str(row.unread))
-        found.add_row(_plain(group), _plain(cut(printable(row.topic), NAME_CHARS)), str(row.queue_id), *numbers)
+        found.add_row(
+            _plain(group), _plain(shorten_text(printable(row.topic), NAME_CHARS)), str(row.queue_id), *numbers
+        )
     return found
 
 

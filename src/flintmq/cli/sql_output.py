@@ -17,7 +17,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from flintmq.cli.output import dumps
-from flintmq.cli.text import cut, iso, printable, printable_bytes
+from flintmq.cli.text import iso, printable, printable_bytes, shorten_text
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -73,9 +73,9 @@ def _table(answer: pa.RecordBatchReader) -> Iterator[str]:
     from rich.cells import cell_len
 
     types = pa.types
-    names = [cut(printable(name), CELL) for name in answer.schema.names]
+    names = [shorten_text(printable(name), CELL) for name in answer.schema.names]
     right = [types.is_integer(t) or types.is_floating(t) or types.is_decimal(t) for t in answer.schema.types]
-    rows = ([cut(_text(value), CELL) for value in row] for batch in answer for row in _rows(batch))
+    rows = ([shorten_text(_text(value), CELL) for value in row] for batch in answer for row in _rows(batch))
     first = list(islice(rows, MEASURED))
     widths = [max(map(cell_len, column)) for column in zip(names, *first, strict=True)]
     rule = ["-" * width for width in widths]

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from flintmq.cli.message_lines import properties_json
-from flintmq.cli.text import cut, iso, printable, printable_bytes
+from flintmq.cli.text import iso, printable, printable_bytes, shorten_text
 from flintmq.errors import UsageError
 from flintmq.message import COLUMNS
 
@@ -64,7 +64,7 @@ def _constant(text: str) -> Part:
 
 def _field(name: str, form: str, conversion: str | None) -> Part:
     if name not in COLUMNS or conversion:
-        raise UsageError(f"--format: {{{cut(name, 40)}}} is no field; there are {', '.join(COLUMNS)}")
+        raise UsageError(f"--format: {{{shorten_text(name, 40)}}} is no field; there are {', '.join(COLUMNS)}")
     if name == "body":
         if form and form not in _BODY:
             raise _no_form(name, form, _BODY)
@@ -87,4 +87,4 @@ def _plain(value: object) -> str:
 
 def _no_form(name: str, form: str, known: object) -> UsageError:
     forms = ", ".join(f"{{{name}:{form}}}" for form in known) if known else f"{{{name}}} alone"  # type: ignore[attr-defined]
-    return UsageError(f"--format: {{{name}:{cut(form, 40)}}} is not known; there is {forms}")
+    return UsageError(f"--format: {{{name}:{shorten_text(form, 40)}}} is not known; there is {forms}")

@@ -52,7 +52,7 @@ def _escape(char: str) -> str:
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
-def cut(text: str, limit: int) -> str:
+def shorten_text(text: str, limit: int) -> str:
     """`text`, or its first `limit - 1` characters and an ellipsis."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
@@ -77,7 +77,7 @@ def byte_count(option: str, text: str) -> int:
     """
     found = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text.strip(), re.ASCII)
     if found is None or not int(found[1]):
-        raise UsageError(f"{option}: {cut(text, 60)!r} is no size; write bytes, or 64KiB, 128MiB, 1GiB")
+        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is no size; write bytes, or 64KiB, 128MiB, 1GiB")
     return int(found[1]) << {"": 0, "KiB": 10, "MiB": 20, "GiB": 30}[found[2]]
 
 
@@ -114,7 +114,7 @@ def parse_time(text: str, now_ms: int, option: str = "time") -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         forms = "ISO 8601 (2024-11-20T11:24:33Z), ms since 1970, or an age such as -15m"
-        raise UsageError(f"{option}: {cut(text, 60)!r} is no time; write {forms}") from None
+        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is no time; write {forms}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(milliseconds=1)

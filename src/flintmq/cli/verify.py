@@ -15,7 +15,7 @@ import typer
 
 from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoreArgument, examples, store_config
 from flintmq.cli.output import Output, dumps, output, stderr
-from flintmq.cli.text import cut, printable
+from flintmq.cli.text import printable, shorten_text
 from flintmq.errors import UnfinishedError, UsageError
 from flintmq.forensics.verify.repair_hints import in_place, mend
 
@@ -139,7 +139,7 @@ def _place(option: str, text: str | None) -> int | None:
     """
     name = None if text is None else os.path.basename(text)
     if name is not None and not re.fullmatch(r"[0-9]{1,20}", name, re.ASCII):
-        raise UsageError(f"{option}: {cut(name, 60)!r} is neither a log offset nor the name of a log file")
+        raise UsageError(f"{option}: {shorten_text(name, 60)!r} is neither a log offset nor the name of a log file")
     return None if name is None else int(name)
 
 

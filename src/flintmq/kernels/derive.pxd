@@ -7,7 +7,7 @@ from flintmq.kernels.property_shapes cimport forget, split_like
 
 cdef long long hash_text(long long h, const uint8_t *p, long long at, long long n) noexcept nogil
 cdef long long delay_of(const uint8_t *p, const long long *pairs, long long first, long long count, long long move, long long levels) noexcept nogil
-cdef bint is_light(const uint8_t *p, const long long *pairs, long long first, long long count, long long move) noexcept nogil
+cdef bint names_lmq(const uint8_t *p, const long long *pairs, long long first, long long count, long long move) noexcept nogil
 cdef long long put_keys(const uint8_t *p, long long prefix, const long long *named, bint tag_keys, int *hashes, long long keys) noexcept nogil
 cdef long long find_queue(const uint8_t *p, long long at_topic, long long topic, long long queue_id, const int *slots, long long mask, const long long *queues, const uint8_t *names) noexcept nogil
 cdef long long key_hash(long long h) noexcept nogil

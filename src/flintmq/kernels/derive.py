@@ -47,7 +47,7 @@ BATCH = 2  # BatchCQ: always the slow way
 # Flags of derive.
 INDEX = 1  # make index keys
 TAG_KEYS = 2  # index tags too, as 5.4.0 does
-LIGHT = 4  # stop at records that light queues (LMQ) take too
+LMQ = 4  # stop at records that light queues (LMQ) take too
 
 COLUMNS = 8  # int64 a queue in the table
 
@@ -119,7 +119,7 @@ def delay_of(p, pairs, first, count, move, levels):
     return levels if level > levels else level
 
 
-def is_light(p, pairs, first, count, move):
+def names_lmq(p, pairs, first, count, move):
     """Whether a property of the light queues may be there (INNER_MULTI_DISPATCH: 20 bytes that begin so)."""
     i: cython.longlong
     for i in range(first, first + 3 * count, 3):
@@ -246,7 +246,7 @@ def derive(
         start: the first record to take.
         slots, queues, names: the table of known queues, see above.
         delays: ms of each delay level, level 1 first.
-        flags: INDEX, TAG_KEYS, LIGHT.
+        flags: INDEX, TAG_KEYS, LMQ.
         unit_queue, unit_offset, unit_time, unit_bytes: take per unit its queue's number, its queue offset, the record's
             store time in ms, and the 20 bytes. Room for one unit a record.
         units: units already there.
@@ -343,7 +343,7 @@ def derive(
             if (
                 qp[q * 8 + 5] == _BATCH
                 or pairs < 0
-                or (flags & 4 and is_light(p, split_pairs, first_pair, pairs, move))
+                or (flags & 4 and names_lmq(p, split_pairs, first_pair, pairs, move))
             ):
                 why = _SPECIAL
                 break

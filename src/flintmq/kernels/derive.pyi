@@ -10,7 +10,7 @@ SCHEDULE: Final = 1
 BATCH: Final = 2
 INDEX: Final = 1
 TAG_KEYS: Final = 2
-LIGHT: Final = 4
+LMQ: Final = 4
 COLUMNS: Final = 8
 
 Bytes = bytes | bytearray | memoryview

@@ -15,7 +15,7 @@ from flintmq.lake.asked import as_the_store_has
 from flintmq.lake.explode import before_exploding, exploded, with_needed
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan_bounds import scan_bounds
-from flintmq.lake.splits import LogRange, check_end, firm
+from flintmq.lake.splits import LogRange, check_end, resolve_cuts
 from flintmq.storage.store_url import absolute, effects_for
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import Predicate
@@ -92,7 +92,7 @@ def scan_range(
     if part.begin >= part.end:
         return
     options = plan.options
-    part = firm(plan.log, part, plan.end)
+    part = resolve_cuts(plan.log, part, plan.end)
     walk = LogWalk(
         plan.log,
         begin=part.begin,

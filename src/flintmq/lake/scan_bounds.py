@@ -15,7 +15,7 @@ from flintmq.store.commitlog.records import record_at
 from flintmq.store.consumequeue.reader import batch_queue, plain_queue
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.log_map import stands_at
+from flintmq.store.read.log_map import is_at_queue_offset
 
 
 def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tuple[int, int]:
@@ -60,4 +60,4 @@ def _record(root: str, log: LogFiles, name: QueueName, offset: int) -> StoredMes
     if unit is None or not units.leads(unit):
         return None
     message = record_at(log, unit.physical_offset)
-    return message if message is not None and stands_at(message, name, offset) else None
+    return message if message is not None and is_at_queue_offset(message, name, offset) else None

@@ -31,7 +31,7 @@ class LogRange:
     """Log offsets [begin, end); begin is a record's first byte. Empty where begin == end.
 
     Attributes:
-        wanted: the cuts are wanted here, and made where the range is read (`firm`).
+        wanted: the cuts are wanted here, and made where the range is read (`resolve_cuts`).
     """
 
     begin: int
@@ -52,14 +52,14 @@ def estimated_records(log: LogFiles, begin: int, end: int) -> int:
         StoreAccessError: a file may not be read.
     """
     records = size = 0
-    for part in cut(log, begin, end, SAMPLES):
+    for part in equal_ranges(log, begin, end, SAMPLES):
         stop = min(part.end, part.begin + SAMPLE_BYTES)
         for piece in LogWalk(log, None, part.begin, stop, strict=False) if stop > part.begin else ():
             records, size = records + piece.count, size + piece.end - piece.positions[0]
     return -(-(end - begin) * records // size) if size else 0
 
 
-def cut(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
+def equal_ranges(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
     """Exactly `count` ranges that together are [begin, end), of about equal bytes; some are empty in a small log.
 
     Args:
@@ -82,7 +82,7 @@ def cut(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
 
 
 def shares(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
-    """The same ranges; but of a log on object storage each task makes its two cuts itself, by `firm`.
+    """The same ranges; but of a log on object storage each task makes its two cuts itself, by `resolve_cuts`.
 
     So planning reads nothing of the log, however many ranges there are; a cut is a function of the log alone, and
     neighbours agree on it.
@@ -91,13 +91,13 @@ def shares(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
         StoreAccessError: a file may not be read.
     """
     if not log.effects.remote:
-        return cut(log, begin, end, count)
+        return equal_ranges(log, begin, end, count)
     begin = min(max(begin, log.min_offset), end)
     cuts = [begin + (end - begin) * number // count for number in range(count + 1)]
     return [LogRange(one, other, wanted=True) for one, other in pairwise(cuts)]
 
 
-def firm(log: LogFiles, part: LogRange, log_end: int) -> LogRange:
+def resolve_cuts(log: LogFiles, part: LogRange, log_end: int) -> LogRange:
     """The range between the cuts that were wanted at the ends of a range.
 
     Raises:

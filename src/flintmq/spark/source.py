@@ -164,12 +164,12 @@ class BatchReader(DataSourceReader):
         report = Report()
         plan = plan_scan(self.options, report, self._narrowed)
         for note in report.notes:
-            _tell(note.text)
+            _log_line(note.text)
         count = split_count(plan.end - plan.begin, cores(), self.options.least_splits)
         if self.options.most_records is not None:
             count = max(count, -(-estimated_records(plan.log, plan.begin, plan.end) // self.options.most_records))
         if self.options.verbose:
-            _tell(
+            _log_line(
                 f"{self.options.path}: {count} splits of log offsets {plan.begin} to {plan.end}; "
                 f"records with {described(plan.options.predicate)}"
             )
@@ -204,7 +204,7 @@ class BatchReader(DataSourceReader):
             batches.close()
             if report.damage_count:
                 first = report.damages[0]
-                _tell(
+                _log_line(
                     f"passed over {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
                     f"the first: {first.file}, position {first.position}: {first.reason}"
                 )
@@ -226,6 +226,6 @@ class FilteringReader(BatchReader):
         return narrowed(predicate, self._filters)
 
 
-def _tell(text: str) -> None:
+def _log_line(text: str) -> None:
     """A line for whoever reads the log of the driver or of the worker; Spark has no better place for it."""
     print(f"flintmq: {text}", file=sys.stderr, flush=True)

@@ -137,7 +137,7 @@ def _is_claimed(root: str) -> bool:
 
 
 @contextmanager
-def alone(path: str) -> Iterator[None]:
+def exclusive(path: str) -> Iterator[None]:
     """Wait until no other process works under this lock, then work under it.
 
     Args:
@@ -161,7 +161,7 @@ def alone(path: str) -> Iterator[None]:
 
 
 def retire(path: str, seconds: float) -> bool:
-    """Remove a lock file of `alone`, once nobody works under it; False if somebody still does after so long."""
+    """Remove a lock file of `exclusive`, once nobody works under it; False if somebody still does after so long."""
     end = time.monotonic() + seconds
     try:
         fd = os.open(path, _FLAGS)

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from flintmq.forensics.salvage.filler import LARGEST, LEAST, TOPIC, Range, covers
+from flintmq.forensics.salvage.filler import LARGEST, LEAST, TOPIC, Range, filler_records
 from flintmq.format.record import BLANK, MAGIC_BLANK, TRANSACTION_ROLLBACK, check
 
 
@@ -18,7 +18,7 @@ def damaged(begin: int, end: int, file_end: int = 1 << 23) -> Range:
                                   3 * LARGEST + 7])  # fmt: skip
 def test_records_fill_the_range(size: int) -> None:
     at = 1000
-    for offset, data in covers(damaged(1000, 1000 + size)):
+    for offset, data in filler_records(damaged(1000, 1000 + size)):
         assert offset == at
         record = check(data, 0, offset)
         assert record.transaction == TRANSACTION_ROLLBACK and record.store_timestamp == 1_700_000_000_000
@@ -28,15 +28,15 @@ def test_records_fill_the_range(size: int) -> None:
 
 
 def test_what_is_lost_stands_in_the_body() -> None:
-    [(offset, data)] = covers(damaged(1000, 1236))
+    [(offset, data)] = filler_records(damaged(1000, 1236))
     record = check(data, 0, offset)
     assert record.topic == b"FLINTMQ_QUARANTINE"
     assert json.loads(record.body) == {"quarantined": [1000, 1236], "why": "body CRC is wrong"}
 
 
 def test_the_rest_of_a_file_is_blank() -> None:
-    [(offset, data)] = covers(damaged(1000, 1 << 23))
+    [(offset, data)] = filler_records(damaged(1000, 1 << 23))
     assert (offset, BLANK.unpack(data)) == (1000, ((1 << 23) - 1000, MAGIC_BLANK))
-    (first, record), (second, blank) = covers(damaged(0, 1 << 23))
+    (first, record), (second, blank) = filler_records(damaged(0, 1 << 23))
     assert first == 0 and check(record, 0, 0).topic == TOPIC and second == len(record)
     assert BLANK.unpack(blank).size == (1 << 23) - second

@@ -11,7 +11,7 @@ import pytest
 from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
 from flintmq.format.consume_queue import UNIT, Unit
 from flintmq.store.commitlog.report import Report
-from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, contradicted
+from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, offset_is_implausible
 from tests.support.faults import Faulty
 
 BLANK = Unit(0, 0x7FFFFFFF, 0)
@@ -191,7 +191,7 @@ def test_names_that_may_not_be_on_disk_are_synced_with_what_is_written(tmp_path:
 )  # fmt: skip
 def test_the_next_records_of_a_queue_deny_a_place(offsets: list[int], expected: int, denied: bool):
     """Denied is only what no sound queue shows: holes, repeats and queues begun again are none of it."""
-    assert contradicted([77, *offsets, 78], 1, 1 + len(offsets), expected) == denied
+    assert offset_is_implausible([77, *offsets, 78], 1, 1 + len(offsets), expected) == denied
 
 
 @pytest.mark.parametrize("lie", [0, 2, 3, 9, 70, 4 + (1 << 40), -3])

@@ -5,7 +5,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, CorruptStoreError
 from flintmq.format.index import key_hash
-from flintmq.store.index.reader import IndexFileReader, covered, discover
+from flintmq.store.index.reader import IndexFileReader, discover, log_range_of
 
 KEYS = ("maxHashSlotNum", "maxIndexNum")
 SLOTS, ITEMS = 4, 16
@@ -35,7 +35,7 @@ def index_file(folder, slots, items, count=None, begin=(1000, 100), end=(9000, 9
 
 def test_every_answer_that_java_gives_is_found(golden_store):
     files = discover(str(golden_store.path), geometry_of(golden_store))
-    _, last = covered(files[-1])  # what Java dispatches when it loads the store is not in these files
+    _, last = log_range_of(files[-1])  # what Java dispatches when it loads the store is not in these files
     asked = [row for row in golden_store.queue_rows if row["kind"] == "key"]
     assert asked
     for row in asked:
@@ -52,7 +52,7 @@ def test_headers_and_items_agree_with_the_log(golden):
     assert len(files) > 2 and [file.path for file in files] == sorted(file.path for file in files)
     times = {row["physical_offset"]: row["store_timestamp"] for row in store.rows}
     for file in files[1:]:
-        first, last = covered(file)
+        first, last = log_range_of(file)
         with file.open() as index:
             items = list(index.items())
             assert [number for number, _ in items] == list(range(1, index.header().next_item))
@@ -71,7 +71,7 @@ def test_a_chain_gives_the_newest_first(tmp_path):
         assert list(index.find(9)) == [200]
         assert list(index.find(6)) == [400]
         assert list(index.find(7)) == []
-    assert covered(file) == (100, 900)
+    assert log_range_of(file) == (100, 900)
 
 
 @pytest.mark.parametrize(
@@ -122,15 +122,15 @@ def test_a_file_that_is_cut_while_it_is_open(tmp_path):
 
 @pytest.mark.parametrize("count", [0, 1, -5])
 def test_an_empty_file_covers_nothing(tmp_path, count):
-    assert covered(index_file(tmp_path, {}, [], count)) is None
+    assert log_range_of(index_file(tmp_path, {}, [], count)) is None
 
 
 def test_headers_that_cannot_be(tmp_path):
-    assert covered(index_file(tmp_path, {}, [(5, 100, 0, 0)], end=(0, 50))) is None
+    assert log_range_of(index_file(tmp_path, {}, [(5, 100, 0, 0)], end=(0, 50))) is None
     short = IndexFileReader(str(tmp_path / "short"), 3, StoreConfig())
-    assert covered(short) is None
+    assert log_range_of(short) is None
     (tmp_path / "short").write_bytes(b"abc")
-    assert covered(short) is None
+    assert log_range_of(short) is None
     with pytest.raises(ConfigError, match=r"its size \(3\) does not tell its division"), short.open():
         pass
 
@@ -149,6 +149,6 @@ def test_only_files_that_are_the_indexs_are_taken(tmp_path):
 def test_a_vanished_file_is_gone_not_broken(tmp_path):
     file = index_file(tmp_path, {}, [])
     (tmp_path / "index" / "20260102030405678").unlink()
-    assert covered(file) is None
+    assert log_range_of(file) is None
     with pytest.raises(FileNotFoundError), file.open():
         pass

@@ -17,12 +17,12 @@ from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.layout.small_files import (
     BOOT,
     StoreFiles,
-    abort_is_flintmq_s,
-    ask_disk,
+    fsync_and_drop_cache,
     page_cache_id,
     page_cache_lasted,
     power_was_cut,
     replace_file,
+    written_by_flintmq,
 )
 from tests.support.faults import Faulty
 
@@ -184,12 +184,12 @@ def test_the_disk_is_asked_for_a_part_of_a_file(tmp_path: Path, refused: str):
     path = tmp_path / "file"
     path.write_bytes(bytes(10))
     with pytest.raises(OSError, match="no") if refused else nullcontext():
-        ask_disk(str(path), 4096, 77, Asked())
+        fsync_and_drop_cache(str(path), 4096, 77, Asked())
     fd = asked[0][0]
     steps = [(fd,), (fd, 4096, 77), (-fd,)]
     assert fd > 2 and asked == (steps if refused != "sync" else [steps[0], steps[2]])
     with pytest.raises(FileNotFoundError):
-        ask_disk(f"{path}-gone", 0, 1, Asked())
+        fsync_and_drop_cache(f"{path}-gone", 0, 1, Asked())
 
 
 def test_the_name_of_a_page_cache(tmp_path: Path):
@@ -224,7 +224,7 @@ def test_what_abort_says_of_the_page_cache(
         (tmp_path / "abort").write_text(abort)
     assert page_cache_lasted(str(tmp_path), machine) is lasted
     assert power_was_cut(str(tmp_path), machine) is cut
-    assert abort_is_flintmq_s(str(tmp_path), machine) is ours, "RocketMQ may have worked on queues and index"
+    assert written_by_flintmq(str(tmp_path), machine) is ours, "RocketMQ may have worked on queues and index"
 
 
 def test_a_sync_that_failed_makes_the_next_start_ask_the_disk(tmp_path: Path):
@@ -237,7 +237,7 @@ def test_a_sync_that_failed_makes_the_next_start_ask_the_disk(tmp_path: Path):
     for _ in range(2):
         files.doubt()
         assert (tmp_path / "abort").read_text() == f"{os.getpid()}\nb00t/?"
-        assert power_was_cut(str(tmp_path), machine) and abort_is_flintmq_s(str(tmp_path), machine)
+        assert power_was_cut(str(tmp_path), machine) and written_by_flintmq(str(tmp_path), machine)
         assert not page_cache_lasted(str(tmp_path), machine)
     files.make_abort()
     files.close()

@@ -15,7 +15,7 @@ from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import REFUSED
 from flintmq.store.recovery import recover
-from flintmq.store.recovery.recover import MARGIN_MS, LogRecovery, begin_of_dispatch, begin_of_walk, check_files
+from flintmq.store.recovery.recover import MARGIN_MS, LogRecovery, begin_of_dispatch, check_files, recovery_scan_start
 from tests.support.faults import Faulty
 from tests.support.small_logs import FILE_SIZE, SIZE, log_of, make
 
@@ -66,7 +66,7 @@ def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place
 ):
     files = log_of(tmp_path, make(0, 5) + record.encode_blank(FILE_SIZE - SIZE), make(FILE_SIZE, time))
     known = Checkpoint(1000 + MARGIN_MS, 1000 + MARGIN_MS)
-    assert begin_of_walk(files, UNCLEAN, known) == (FILE_SIZE if counts else 0)
+    assert recovery_scan_start(files, UNCLEAN, known) == (FILE_SIZE if counts else 0)
     marked = StopFacts(clean=False, mark=FILE_SIZE)
     assert begin_of_dispatch(files, marked, known) == (FILE_SIZE if counts else 0)
 

@@ -20,7 +20,7 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories
 from flintmq.store.layout.small_files import StoreFiles, page_cache_id
 from flintmq.store.recovery import recover
-from flintmq.store.recovery.recover import MARGIN_MS, begin_of_dispatch, begin_of_walk, check_files, preview
+from flintmq.store.recovery.recover import MARGIN_MS, begin_of_dispatch, check_files, preview, recovery_scan_start
 from flintmq.testing import damage
 from tests.support.crashed import Clock, killed, log_file, make, quarantined, zero
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, tree
@@ -46,19 +46,19 @@ def test_an_unclean_stop_is_read_from_the_file_that_was_flushed_three_seconds_be
     for start, time in firsts.items():
         before = max((s for s in firsts if s < start), default=files.min_offset)
         for physic, logics in ((time + MARGIN_MS, time + 10**6), (time + 10**6, time + MARGIN_MS)):
-            assert begin_of_walk(files, unclean, Checkpoint(physic, logics)) == start
-        assert begin_of_walk(files, unclean, Checkpoint(time + MARGIN_MS - 1, time + 10**6)) == before
-    assert begin_of_walk(files, unclean, Checkpoint()) == files.min_offset
-    assert begin_of_walk(files, StopFacts(clean=True), Checkpoint()) == max(firsts), "a clean stop: the last file"
+            assert recovery_scan_start(files, unclean, Checkpoint(physic, logics)) == start
+        assert recovery_scan_start(files, unclean, Checkpoint(time + MARGIN_MS - 1, time + 10**6)) == before
+    assert recovery_scan_start(files, unclean, Checkpoint()) == files.min_offset
+    assert recovery_scan_start(files, StopFacts(clean=True), Checkpoint()) == max(firsts), "a clean stop: the last file"
 
 
 def test_a_file_without_a_first_record_is_no_place_to_begin(tmp_path: Path):
     files, firsts = spaced(tmp_path)
     last, before = sorted(firsts)[-1], sorted(firsts)[-2]
     damage.zero(log_file(tmp_path, last)[0], 0, 100)
-    assert begin_of_walk(files, StopFacts(clean=True), Checkpoint()) == before
+    assert recovery_scan_start(files, StopFacts(clean=True), Checkpoint()) == before
     late = Checkpoint(firsts[last] + 10**6, firsts[last] + 10**6)
-    assert begin_of_walk(files, StopFacts(clean=False), late) == before
+    assert recovery_scan_start(files, StopFacts(clean=False), late) == before
     assert begin_of_dispatch(files, StopFacts(clean=False), late) == before
 
 
@@ -66,14 +66,16 @@ def test_the_mark_says_where_to_read_and_the_queues_time_where_to_dispatch(tmp_p
     files, firsts = spaced(tmp_path)
     starts = sorted(firsts)
     for mark, begin in ((0, starts[0]), (starts[2], starts[2]), (starts[2] + 5, starts[2]), (10**9, starts[-1])):
-        assert begin_of_walk(files, StopFacts(clean=False, mark=mark), Checkpoint()) == begin
+        assert recovery_scan_start(files, StopFacts(clean=False, mark=mark), Checkpoint()) == begin
     facts = StopFacts(clean=False, mark=starts[2])
     for logics, begin in ((firsts[starts[1]] + MARGIN_MS, starts[1]), (firsts[starts[1]] + MARGIN_MS - 1, starts[0]),
                           (10**15, starts[2]), (0, files.min_offset)):  # fmt: skip
         assert begin_of_dispatch(files, facts, Checkpoint(10**15, logics)) == begin
     assert begin_of_dispatch(files, StopFacts(clean=True, mark=starts[2]), Checkpoint()) == starts[2]
     gone = LogFiles(files.files[1:], files.file_size, files.max_record)
-    assert begin_of_walk(gone, StopFacts(clean=False, mark=0), Checkpoint()) == starts[1], "the mark's file has expired"
+    assert recovery_scan_start(gone, StopFacts(clean=False, mark=0), Checkpoint()) == starts[1], (
+        "the mark's file has expired"
+    )
 
 
 def test_files_of_other_sizes_or_with_a_gap_are_refused_by_name(tmp_path: Path):

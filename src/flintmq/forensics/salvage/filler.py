@@ -44,12 +44,12 @@ class Range:
     time: int
 
 
-def covers(damaged: Range) -> Iterator[tuple[int, bytes]]:
+def filler_records(damaged: Range) -> Iterator[tuple[int, bytes]]:
     """(log offset, bytes) of what covers a range: records, or a blank at its end."""
     at, end = damaged.begin, damaged.end
     if end == damaged.file_end:
         if at == damaged.start:
-            yield at, cover(damaged, at, SMALL)
+            yield at, filler_record(damaged, at, SMALL)
             at += SMALL
         yield at, encode_blank(end - at)
         return
@@ -57,11 +57,11 @@ def covers(damaged: Range) -> Iterator[tuple[int, bytes]]:
         size = end - at
         if size > LARGEST:
             size = min(LARGEST, size - LEAST)
-        yield at, cover(damaged, at, size)
+        yield at, filler_record(damaged, at, size)
         at += size
 
 
-def cover(damaged: Range, offset: int, size: int) -> bytes:
+def filler_record(damaged: Range, offset: int, size: int) -> bytes:
     """A record of exactly `size` bytes, which counts at `offset`."""
     topic = TOPIC[: max(size - MIN_SIZE, 0)]
     told = {"quarantined": [damaged.begin, damaged.end], "why": damaged.why}

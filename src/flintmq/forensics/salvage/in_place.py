@@ -20,7 +20,7 @@ from flintmq.errors import StoreAccessError, StoreLockedError, UsageError
 from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage import journal as journals
 from flintmq.forensics.salvage.derived import Derived
-from flintmq.forensics.salvage.filler import LEAST, Range, covers
+from flintmq.forensics.salvage.filler import LEAST, Range, filler_records
 from flintmq.forensics.salvage.journal import SalvageJournal
 from flintmq.forensics.salvage.misplaced import FarRecords
 from flintmq.forensics.salvage.queues import Emit
@@ -378,7 +378,7 @@ class Mending:
         position, length = damaged.begin - damaged.start, damaged.end - damaged.begin
         name = f"{journals.RANGES}/{damaged.begin:020d}-{length}"
         self._keep(damaged.file, position, length, name)
-        for offset, data in covers(damaged):
+        for offset, data in filler_records(damaged):
             self._write(damaged.file, offset - damaged.start, data)
         self.mended.ranges.append({"file": damaged.file, "position": position, "offset": damaged.begin,
                                    "bytes": length, "why": damaged.why})  # fmt: skip

@@ -69,7 +69,7 @@ class Findings:
         usual = DEFECTS[code].cost
         self.defect_counts[code] += 1
         if len(self.defects) < KEPT_DEFECTS:
-            texts = (cut(text) for text in (expected, found, cost or usual))
+            texts = (shorten_finding(text) for text in (expected, found, cost or usual))
             self.defects.append(Defect(code, file, position, *texts))
 
     def note(self, code: str, text: str, file: str | None = None, position: int | None = None) -> None:
@@ -77,7 +77,7 @@ class Findings:
         assert code in NOTES, code
         self.note_counts[code] += 1
         if len(self.notes) < KEPT_NOTES:
-            self.notes.append(Note(code, cut(text), file, position))
+            self.notes.append(Note(code, shorten_finding(text), file, position))
 
     def forget(self, *codes: str) -> None:
         """Take back all notes with these codes."""
@@ -101,6 +101,6 @@ class Findings:
         self.defect_counts, self.note_counts = Counter(state["defect_counts"]), Counter(state["note_counts"])
 
 
-def cut(text: str) -> str:
+def shorten_finding(text: str) -> str:
     """`text`, shortened to what a finding may hold."""
     return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"

@@ -34,7 +34,7 @@ from flintmq.forensics.rebuild import (
     queue_writer,
 )
 from flintmq.format.index import PEER_533
-from flintmq.lake.splits import LogRange, check_end, firm, shares, split_count
+from flintmq.lake.splits import LogRange, check_end, resolve_cuts, shares, split_count
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled
@@ -137,7 +137,7 @@ def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: L
     writer = staged.StageWriter(into, bool(plan.ext_file))
     dispatcher = Dispatcher(plan.rules)
     records, last = 0, (-1, 0)
-    part = firm(plan.log, part, log_end)
+    part = resolve_cuts(plan.log, part, log_end)
     walk = LogWalk(plan.log, begin=part.begin, end=part.end, access=access)
     for piece in walk if part.begin < part.end else ():
         records += piece.count

@@ -120,7 +120,7 @@ def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Ite
     try:
         answer = function(item)
     except FlintError as error:
-        answer = {"error": _told(error)}
+        answer = {"error": _error_answer(error)}
     except (OSError, MemoryError):
         raise
     except Exception as error:
@@ -128,11 +128,11 @@ def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Ite
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         text = f"internal error in a task: {what} ({where}); please report it with the output of `flintmq doctor`"
-        answer = {"error": _told(StoreError(text))}
+        answer = {"error": _error_answer(StoreError(text))}
     return pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "answer": [json.dumps(answer)]})
 
 
-def _told(error: FlintError) -> dict[str, Any]:
+def _error_answer(error: FlintError) -> dict[str, Any]:
     told: dict[str, Any] = {"class": type(error).__name__, "text": str(error)}
     if isinstance(error, CorruptStoreError):
         told.update(file=error.file, position=error.position, reason=error.reason)

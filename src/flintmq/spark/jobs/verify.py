@@ -33,7 +33,7 @@ from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.run import PIECE_BYTES, Verification, VerifyResult, VerifyRun
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.index import PEER_533, PEER_540
-from flintmq.lake.splits import LogRange, check_end, firm, shares, split_count
+from flintmq.lake.splits import LogRange, check_end, resolve_cuts, shares, split_count
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled
@@ -206,7 +206,7 @@ class SparkRun(VerifyRun):
         found.note_counts.update(told["note_counts"])
 
 
-def tell(findings: Findings) -> dict[str, Any]:
+def findings_answer(findings: Findings) -> dict[str, Any]:
     """Findings as a task's answer."""
     return {
         "defects": [astuple(defect) for defect in findings.defects],
@@ -228,7 +228,7 @@ def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
     ground = plan.ground()
     dispatcher = Dispatcher(replace(rules, index=False))
     writer = staged.StageWriter(plan.scratch, with_times=True)
-    part = firm(plan.log, part, plan.end)
+    part = resolve_cuts(plan.log, part, plan.end)
     report, log = RangeReport(ground), LogCheck(plan.log, ground)
     walk = plan.walk(part, report)
     for piece in walk if part.begin < part.end else ():
@@ -237,7 +237,7 @@ def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
             writer.take(block)
     check_end(walk, plan.log, part.end, plan.end)
     log.finish()
-    told = {"findings": tell(ground.findings), "lost": report.ranges, "records": log.records}
+    told = {"findings": findings_answer(ground.findings), "lost": report.ranges, "records": log.records}
     return {**writer.finish(dispatcher), **told, "last_time": log.last_time, "end": log.end}
 
 
@@ -260,7 +260,7 @@ def check_index(plan: VerifyPlan) -> dict[str, Any]:
                     index.expect(KeyBlock(piece, block.last_offset, *keys))
             index.finish(plan.end)
             told["items"] = index.items
-    return {"findings": tell(ground.findings), **told}
+    return {"findings": findings_answer(ground.findings), **told}
 
 
 def check_queues(plan: VerifyPlan, stages: list[Stage], lost: Lost, groups: int, group: int) -> dict[str, Any]:
@@ -295,7 +295,7 @@ def check_queues(plan: VerifyPlan, stages: list[Stage], lost: Lost, groups: int,
         if group == 0 or not queues.none:
             queues.finish()
     ends = [(topic, queue, queues.end_of(topic, queue)) for topic, queue in sorted(seen)]
-    return {"findings": tell(ground.findings), "units": queues.matched, "queues": queues.count, "ends": ends}
+    return {"findings": findings_answer(ground.findings), "units": queues.matched, "queues": queues.count, "ends": ends}
 
 
 class Runs:

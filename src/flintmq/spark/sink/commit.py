@@ -78,7 +78,7 @@ def commit(
 
     Durability: all messages, on return.
     """
-    giver = _giver(options, batch, query, bool(files or bad))
+    giver = _writer_id(options, batch, query, bool(files or bad))
     if giver is None:
         return
     # What is put is compared with staged rows after a kill; a row got its unique key when it was staged.
@@ -211,7 +211,7 @@ def checked_by(config: StoreConfig, inner_topics: Collection[str]) -> str:
 # -- one commit --------------------------------------------------------------------------------------------------------
 
 
-def _giver(options: SinkOptions, batch: int | None, query: str | None, rows: bool) -> str | None:
+def _writer_id(options: SinkOptions, batch: int | None, query: str | None, rows: bool) -> str | None:
     """Whose the batch is, as the ledger names it; None: it has no rows, and nobody can tell.
 
     Raises:
@@ -312,9 +312,9 @@ def _finish_of_another(work: _Work, name: str, value: dict[str, Any]) -> None:
         _put(work, name, value)
     except _CannotFinish as error:
         work.ledger.set(name, {**value, "stuck": str(error)})
-        _tell(f"{work.store.root}: {error}; this write goes on without it: {_way_out(work.store.root, name)}")
+        _log_line(f"{work.store.root}: {error}; this write goes on without it: {_way_out(work.store.root, name)}")
     except StoreError as error:
-        _tell(f"{work.store.root}: {_begun(name, value)} and is not finished yet: {error}")
+        _log_line(f"{work.store.root}: {_begun(name, value)} and is not finished yet: {error}")
 
 
 def _stored(work: _Work, value: dict[str, Any]) -> list[Message] | None:
@@ -423,7 +423,7 @@ def _way_out(root: str, giver: str) -> str:
     return f"`flintmq spark sink {root}` lists it, `--forget {query}` gives it up"
 
 
-def _tell(text: str) -> None:
+def _log_line(text: str) -> None:
     """A line for whoever reads the driver's log; Spark has no better place for it."""
     print(f"flintmq: {text}", file=sys.stderr, flush=True)
 

@@ -82,7 +82,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         unknown = unknown_topics(queues.lookup, self.options.read.predicate)
         if unknown:
             more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
-            tell(f"{str(unknown[0]).removesuffix(GO_ON)}it is read when it comes{more}")
+            log_line(f"{str(unknown[0]).removesuffix(GO_ON)}it is read when it comes{more}")
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
 
@@ -194,7 +194,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         finally:
             rows.close()
             for line in lines_of(report):
-                tell(line)
+                log_line(line)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: Spark's checkpoint is the truth."""
@@ -308,7 +308,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         if self.options.read.fail_on_data_loss:
             raise StoreError(where + nothing_at(option, ms))
-        tell(where + nothing_at(option, ms))
+        log_line(where + nothing_at(option, ms))
 
     def _ends(self, queues: StreamQueues) -> Offsets:
         """What may be read now, with the target of Trigger.AvailableNow heeded."""
@@ -399,7 +399,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """One line, however many queues lost something."""
         if self._losses:
             rest = f"; and {len(self._losses) - 1} more losses" if self._losses[1:] else ""
-            tell(f"{self._losses[0]} (it does){rest}")
+            log_line(f"{self._losses[0]} (it does){rest}")
             self._losses = []
 
     # -- limits --------------------------------------------------------------------------------------------------------
@@ -459,6 +459,6 @@ def lines_of(report: Any) -> Iterator[str]:
         yield note.text
 
 
-def tell(text: str) -> None:
+def log_line(text: str) -> None:
     """A line for whoever reads the log of the driver or of the worker; Spark has no better place for it."""
     print(f"flintmq: {text}", file=sys.stderr, flush=True)

@@ -19,7 +19,7 @@ from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
 from flintmq.lake.scan import BATCH_BYTES, rows_of
 from flintmq.message import stored_message
 from flintmq.spark.stream.plan import StreamTask
-from flintmq.spark.stream.task_reads import light_pieces, pieces_of
+from flintmq.spark.stream.task_reads import lmq_pieces, pieces_of
 from flintmq.spark.stream.unreached import Unreached
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report
@@ -27,7 +27,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.log_map import stands_at
+from flintmq.store.read.log_map import is_at_queue_offset
 from flintmq.store.read.queue_lookup import QueueLookup
 
 SYS_FLAG_LAST = 39  # position in a record of the last byte of sys_flag
@@ -138,8 +138,8 @@ def _light(part: StreamTask, missing: dict[QueueName, list[int]], report: Report
     """The records of light queues; offsets whose units do not lead to them are missing."""
     for name in sorted(part.light):
         offsets = set(range(*part.spans[name]))
-        for offset, piece in light_pieces(part, name, report):
-            if stands_at(stored_message(piece.data, piece.positions[0]), name, offset):
+        for offset, piece in lmq_pieces(part, name, report):
+            if is_at_queue_offset(stored_message(piece.data, piece.positions[0]), name, offset):
                 offsets.discard(offset)
                 yield piece
         if offsets:

@@ -40,7 +40,7 @@ def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]
         )
 
 
-def light_pieces(part: StreamTask, name: QueueName, report: Report) -> Iterator[tuple[int, Piece]]:
+def lmq_pieces(part: StreamTask, name: QueueName, report: Report) -> Iterator[tuple[int, Piece]]:
     """Queue offset and record of each unit of a light queue's span that leads to a record."""
     low, high = part.spans[name]
     for offset, at in enumerate(

@@ -225,10 +225,10 @@ class CommitLog:
             return PutRule.INNER_BATCH
         if multi_queue.MARK not in properties:
             return rule
-        listed = multi_queue.light_names(message, properties, self.config)
+        listed = multi_queue.lmq_names(message, properties, self.config)
         if listed and rule is PutRule.PROPERTIES_SIZE:
             return PutRule.LIGHT_SIZE  # upstream's encoder for such messages has no other word
-        if rule is None and multi_queue.light_status(listed, self.config) is not None:
+        if rule is None and multi_queue.lmq_status(listed, self.config) is not None:
             return PutRule.LIGHT_QUEUES
         return rule
 

@@ -54,14 +54,14 @@ def inner_batch_status(message: Message, properties: bytes, is_batch_topic: bool
     return None if is_batch_topic and good else ILLEGAL
 
 
-def light_names(message: Message, properties: bytes, config: StoreConfig) -> list[str]:
+def lmq_names(message: Message, properties: bytes, config: StoreConfig) -> list[str]:
     """The queues that a message names in INNER_MULTI_DISPATCH; none where nobody looks at it."""
     if not config.enable_multi_dispatch or MARK not in properties or not allows_light(message.topic):
         return []
     return split_names(names.parse_bytes(properties).get(names.INNER_MULTI_DISPATCH, ""))
 
 
-def light_status(listed: list[str], config: StoreConfig) -> PutMessageStatus | None:
+def lmq_status(listed: list[str], config: StoreConfig) -> PutMessageStatus | None:
     """Why a message for these queues is refused, or None.
 
     Refused are names that upstream takes and then cannot dispatch: of light queues and others mixed, for which no queue
@@ -93,7 +93,7 @@ def taken(
     place = topic.places.get(message.queue_id)
     offset, count = place.next if place is not None else 0, 1
     pairs = names.parse_bytes(properties)
-    listed = light_names(message, properties, config)
+    listed = lmq_names(message, properties, config)
     nexts: list[tuple[Topic, int, int]] = []
     if message.sys_flag & INNER_BATCH:
         count = java_int(pairs.get(names.INNER_NUM, ""), 16) or 1

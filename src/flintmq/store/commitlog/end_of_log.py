@@ -40,7 +40,7 @@ from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
-from flintmq.store.layout.small_files import abort_is_flintmq_s, power_was_cut
+from flintmq.store.layout.small_files import power_was_cut, written_by_flintmq
 
 SECTOR = 512
 LOST = "the log's end is missing"
@@ -176,7 +176,7 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
     if not effects.remote:
         live = not effects.holds_lock and is_live(root)
         cut = not clean and power_was_cut(root, effects)
-        if not clean and not abort_is_flintmq_s(root, effects):  # queues and index may have been worked on since
+        if not clean and not written_by_flintmq(root, effects):  # queues and index may have been worked on since
             dispatched, indexed = -1, None
         return StopFacts(clean, live, physic_time, mark, latest, dispatched, indexed, power_cut=cut)
     named = _last_named(root, effects)

@@ -20,12 +20,12 @@ from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
 from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, plain_queue, zero_behind
-from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, contradicted
+from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, offset_is_implausible
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName, each_queue_name
-from flintmq.store.layout.small_files import ask_disk
+from flintmq.store.layout.small_files import fsync_and_drop_cache
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -68,7 +68,7 @@ class ConsumeQueues:
                 folder = os.path.join(self.root, kind, name.topic, str(name.queue_id))
                 for path in (os.path.join(folder, file) for file in self.effects.listdir(folder)):
                     if size := self.effects.size(path):
-                        ask_disk(path, 0, size, self.effects)
+                        fsync_and_drop_cache(path, 0, size, self.effects)
 
     def load(self, log_begin: int, log_end: int, stands: Stands) -> int:
         """Open every queue, cut the units at its end that lead to no record of it, and find the bounds.
@@ -211,7 +211,7 @@ class ConsumeQueues:
         for at, (number, first, end) in enumerate(block.queues):
             key = dispatcher.queues.keys[number]
             queue = self._open(key.topic, key.queue_id)
-            while queue is not None and first < end and contradicted(block.offsets, first, end, -1):
+            while queue is not None and first < end and offset_is_implausible(block.offsets, first, end, -1):
                 first += 1
             block.queues[at] = number, first, end
             if first == end:
@@ -261,7 +261,7 @@ class ConsumeQueues:
             queue = self._open(key.topic, key.queue_id)
             if queue is not None and first < end:
                 begun = queue.writer.next < 0
-                first += begun and contradicted(block.offsets, first, end, -1)
+                first += begun and offset_is_implausible(block.offsets, first, end, -1)
                 queue.writer.place(block.offsets, block.times, block.units, first, end)
                 if begun:
                     queue.min_offset = block.offsets[first]

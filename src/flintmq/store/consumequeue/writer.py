@@ -8,7 +8,7 @@ offset or nowhere:
 *   a hole larger than what the log could have held has no reason: the record lies, and gets no unit;
 *   an offset before the next one repeats a unit that is there: the first one stays;
 *   except offset 0, where the queue was deleted and begun again: the former life's units go;
-*   a record that the next one of its queue contradicts gets no unit (`contradicted`).
+*   a record that the next one of its queue contradicts gets no unit (`offset_is_implausible`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ FEWEST = 8  # files that stay open where descriptors are scarce
 SPARE_HOLES = 1024  # units of holes that a queue may have without a reason in the log
 
 
-def contradicted(offsets: Sequence[int], first: int, end: int, expected: int) -> bool:
+def offset_is_implausible(offsets: Sequence[int], first: int, end: int, expected: int) -> bool:
     """Whether the record of offsets[first] names a place in its queue that the queue's next records deny.
 
     No checksum covers topic, queue id and queue offset. One flipped bit there, and the record would push others out: a
@@ -269,7 +269,7 @@ class QueueWriter:
                 self.report.note("negative_offset", f"{self.path}: a record with queue offset {offset} has no place")
                 first += 1
                 continue
-            if offset != self.next and contradicted(offsets, first, end, self.next):
+            if offset != self.next and offset_is_implausible(offsets, first, end, self.next):
                 self._deny(offset, int.from_bytes(units[20 * first : 20 * first + 8], "big"))
                 first += 1
                 continue

@@ -29,7 +29,7 @@ from flintmq.storage.libc_memory import Kind, zeros_of
 from flintmq.store.commitlog.resync import store_times
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.handover import HandedRows
-from flintmq.store.dispatch.queue_positions import light_places
+from flintmq.store.dispatch.queue_positions import lmq_positions
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue
 
 SCHEDULE_TOPIC = consume_queue.SCHEDULE_TOPIC.encode()
@@ -182,7 +182,7 @@ class Dispatcher:
     def follow(self, peer: str) -> None:
         """From the next block on, make index keys as this version does ("5.3.3", "5.4.0" or "5.5.0")."""
         self.rules = replace(self.rules, peer=peer)
-        self.flags = (kernel.LIGHT if self.rules.light_queues else 0) | (
+        self.flags = (kernel.LMQ if self.rules.light_queues else 0) | (
             (kernel.INDEX | (kernel.TAG_KEYS if peer != PEER_533 else 0)) if self.rules.index else 0
         )
 
@@ -352,7 +352,7 @@ class Dispatcher:
         else:
             self._append(Queue(PLAIN, topic, message.queue_id), message.queue_offset, message, code)
         if self.rules.light_queues:
-            for place in light_places(message):
+            for place in lmq_positions(message):
                 queue = Queue(PLAIN, java_encode(place.topic), place.queue_id)
                 self.light_numbers.add(self.queues.number(queue))
                 self._append(queue, place.offset, message, code)

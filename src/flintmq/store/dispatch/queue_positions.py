@@ -55,10 +55,10 @@ def places(message: StoredMessage) -> list[QueuePosition]:
         return [QueuePosition(message.topic, own.queue_id, own.queue_offset)] if own.queue_offset >= 0 else []
     offset, messages = messages_of(message.properties, message.queue_offset)
     first = QueuePosition(message.topic, message.queue_id, offset, max(messages, 1))
-    return [*([first] if offset >= 0 else []), *light_places(message)]
+    return [*([first] if offset >= 0 else []), *lmq_positions(message)]
 
 
-def light_places(message: StoredMessage) -> list[QueuePosition]:
+def lmq_positions(message: StoredMessage) -> list[QueuePosition]:
     """Where a record stands in light queues; nowhere if it names another number of queues than of offsets.
 
     Topics of the system have no light queues. Passed over is a queue whose name is empty or holds a slash, and an

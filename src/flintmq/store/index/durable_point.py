@@ -24,7 +24,7 @@ from flintmq.storage.filesystem import Effects
 from flintmq.store.index.reader import IndexFileReader
 from flintmq.store.index.writer import IndexFileWriter
 from flintmq.store.layout import directories
-from flintmq.store.layout.small_files import ask_disk
+from flintmq.store.layout.small_files import fsync_and_drop_cache
 
 log = logging.getLogger("flintmq.index")
 
@@ -132,7 +132,7 @@ class IndexMark:
         self.indexed = Indexed(position, name, header)
 
 
-def restore(file: IndexFileReader, config: StoreConfig, effects: Effects, indexed: Indexed) -> bool:
+def restore_to_mark(file: IndexFileReader, config: StoreConfig, effects: Effects, indexed: Indexed) -> bool:
     """After a power cut: make a file again what the mark says that it was, on disk.
 
     Its items below the count were synced; slots, header and what lies behind may be of any later moment, each sector
@@ -155,7 +155,7 @@ def restore(file: IndexFileReader, config: StoreConfig, effects: Effects, indexe
             return False
     if indexed.header.next_item > shape.items:
         return False
-    ask_disk(file.path, 0, file.size, effects)
+    fsync_and_drop_cache(file.path, 0, file.size, effects)
     writer = IndexFileWriter.open(file.path, shape.slots, shape.items, effects)
     try:
         count = indexed.header.next_item

@@ -91,7 +91,11 @@ def remove_unsynced(
     """
     found = reader.discover(root, config, effects)
     kept = known_whole(found, config, effects, on_disk, indexed)
-    if indexed is not None and kept < len(found) and durable_point.restore(found[kept], config, effects, indexed):
+    if (
+        indexed is not None
+        and kept < len(found)
+        and durable_point.restore_to_mark(found[kept], config, effects, indexed)
+    ):
         kept += 1
     for file in reversed(found[kept:]):
         effects.unlink(file.path)

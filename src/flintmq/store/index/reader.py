@@ -2,7 +2,7 @@
 
 Source: upstream IndexService, IndexFile. An index is a hint: it compares hashes alone, it is never cut with the
 log, and after an unclean start RocketMQ leaves parts of the log out of it. Whoever asks it reads each record again and
-walks what no file covers; `covered` says what that is.
+walks what no file covers; `log_range_of` says what that is.
 
 A chain of items runs from the newest to the oldest, so its numbers strictly descend. One that does not is damage: its
 walk ends with an error, and the file's part of the log has to be walked instead.
@@ -177,7 +177,7 @@ class OpenIndex:
         return CorruptStoreError(self.path, position, reason, "rebuild the index")
 
 
-def covered(file: IndexFileReader) -> tuple[int, int] | None:
+def log_range_of(file: IndexFileReader) -> tuple[int, int] | None:
     """Log offsets of the first and the last record with an item in this file, or None if it holds none.
 
     The last one may have more keys, in the next file or nowhere. The header is believed as far as it can be: it may

@@ -73,7 +73,7 @@ def power_was_cut(root: str, effects: Effects) -> bool:
     return bool(before and now) and before != now
 
 
-def abort_is_flintmq_s(root: str, effects: Effects) -> bool:
+def written_by_flintmq(root: str, effects: Effects) -> bool:
     """Whether `abort` was written by FlintMQ, so that nobody else has worked on the store since.
 
     False where the system does not tell which boot it is.
@@ -86,7 +86,7 @@ def _page_cache_of_abort(root: str, effects: Effects) -> str:
     return words[1] if len(words) == 2 else ""
 
 
-def ask_disk(path: str, position: int, count: int, effects: Effects) -> None:
+def fsync_and_drop_cache(path: str, position: int, count: int, effects: Effects) -> None:
     """Make sure that what is read of a file from now on stands on the disk: after a sync that failed the page cache may
     show what never arrived, and tells nobody.
 

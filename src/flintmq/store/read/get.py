@@ -24,7 +24,7 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.consumequeue.live_queue import AnyQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.consumequeue.reader import ExtQueue
-from flintmq.store.dispatch.queue_positions import light_places
+from flintmq.store.dispatch.queue_positions import lmq_positions
 
 log = logging.getLogger("flintmq.store")
 
@@ -184,7 +184,7 @@ class LiveReader:
             return None, f"is damaged, at log offset {unit.physical_offset}"
         if (message.fields.topic, message.queue_id, message.queue_offset) == (topic, queue_id, offset):
             return message, ""
-        there = (p for p in light_places(message) if (p.queue_id, p.offset) == (queue_id, offset))
+        there = (p for p in lmq_positions(message) if (p.queue_id, p.offset) == (queue_id, offset))
         if any(java_encode(p.topic) == topic for p in there):
             return message, ""
         return None, f"has a unit that leads to a record of another place, at log offset {unit.physical_offset}"

@@ -25,7 +25,7 @@ from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.index.reader import IndexFileReader, covered, discover
+from flintmq.store.index.reader import IndexFileReader, discover, log_range_of
 from flintmq.store.read.log_map import records_with
 
 log = logging.getLogger("flintmq.index")
@@ -92,7 +92,7 @@ class KeyQuery:
         spans, at = [], snapshot.log.min_offset
         files = discover(snapshot.root, snapshot.config, snapshot.effects)
         for number, file in enumerate(files):
-            part = covered(file)
+            part = log_range_of(file)
             if part is None or part[0] >= snapshot.end:
                 continue
             if number == len(files) - 1:

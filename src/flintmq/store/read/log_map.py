@@ -154,7 +154,7 @@ def find_between(log: LogFiles, name: QueueName, offset: int, begin: int, end: i
     """
     newest = None
     for message in _of_queue(log, name, begin, end, offset, offset + 1):
-        newest = message if stands_at(message, name, offset) else newest
+        newest = message if is_at_queue_offset(message, name, offset) else newest
     return newest
 
 
@@ -189,7 +189,7 @@ def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, st
                 yield stored_message(piece.data, at)
 
 
-def stands_at(message: StoredMessage, name: QueueName, offset: int) -> bool:
+def is_at_queue_offset(message: StoredMessage, name: QueueName, offset: int) -> bool:
     """Whether a record stands at an offset of a queue."""
     return any(
         (place.topic, place.queue_id) == name and place.offset <= offset < place.offset + place.messages

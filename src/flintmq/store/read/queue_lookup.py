@@ -27,7 +27,7 @@ from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.layout.queue_name import QueueName, queue_names
-from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, QueueRun, find_between, find_from, stands_at
+from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, QueueRun, find_between, find_from, is_at_queue_offset
 
 UNITS_TRIED = 1000  # units that lead nowhere, before a queue's files count as telling nothing
 OFFSETS_TRIED = 8  # offsets that are tried one by one, before the log is searched for the next message
@@ -137,7 +137,7 @@ class QueueLookup:
     def _by_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
         units = self.units(name)
         message = self._record(units, units.number_of(offset))
-        return message if message is not None and stands_at(message, name, offset) else None
+        return message if message is not None and is_at_queue_offset(message, name, offset) else None
 
     def _record(self, units: UnitQueue, number: int) -> StoredMessage | None:
         """The record that a unit leads to, if it leads to one."""

@@ -40,7 +40,7 @@ from flintmq.store.index.index_service import KeyIndex, remove_unsynced
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig, read_config
 from flintmq.store.layout.queue_name import QueueName, queue_names
-from flintmq.store.layout.small_files import StoreFiles, abort_is_flintmq_s, ask_disk, page_cache_lasted
+from flintmq.store.layout.small_files import StoreFiles, fsync_and_drop_cache, page_cache_lasted, written_by_flintmq
 from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.recovery.derived import load_derived
 from flintmq.store.recovery.lost_log import lost_directory, refuse_without_log
@@ -74,7 +74,7 @@ class Recovered:
         return {"end": self.state.end, "verdict": self.verdict.value, "decisions": self.decisions}
 
 
-def begin_of_walk(files: LogFiles, facts: StopFacts, known: Checkpoint) -> int:
+def recovery_scan_start(files: LogFiles, facts: StopFacts, known: Checkpoint) -> int:
     """Where recovery begins to read: the last file that surely was flushed as a whole before the last stop."""
     if facts.mark is not None:
         file = files.find(min(facts.mark, max(files.limit - 1, 0)))
@@ -99,7 +99,7 @@ def begin_of_dispatch(files: LogFiles, facts: StopFacts, known: Checkpoint, list
     - Else the last file whose first record was stored before the checkpoint's time of queues (D10: the log may have
       been flushed further than they were).
     """
-    begin = begin_of_walk(files, facts, known)
+    begin = recovery_scan_start(files, facts, known)
     marked = files.min_offset <= facts.dispatched <= (facts.mark or 0)
     if facts.clean and not (marked and listed):
         return begin
@@ -144,7 +144,7 @@ class LogRecovery:
             refuse_without_log(self.root, self.files, self.facts)
         except LostLogError as error:
             self._accept(error, accept_lost)
-        begin = self.compared = begin_of_walk(self.files, self.facts, self.known)
+        begin = self.compared = recovery_scan_start(self.files, self.facts, self.known)
         if reread and not self.facts.clean:
             self._reread(begin)
         walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
@@ -152,7 +152,7 @@ class LogRecovery:
         # Only a store that FlintMQ alone has written is known to have no such records anywhere.
         tail = None
         if not self.facts.clean and self.facts.mark is not None:
-            tail = TornRecordSearch(self.facts.mark, alone=abort_is_flintmq_s(self.root, self.effects))
+            tail = TornRecordSearch(self.facts.mark, alone=written_by_flintmq(self.root, self.effects))
         try:
             for piece in walk:
                 bad = tail.first_bad(piece) if tail is not None else None
@@ -214,7 +214,7 @@ class LogRecovery:
             if file.start + file.size <= begin:
                 continue
             durable = max(mark - file.start, 0) // PAGE * PAGE
-            ask_disk(file.path, durable, max(file.size - durable, 0), self.effects)
+            fsync_and_drop_cache(file.path, durable, max(file.size - durable, 0), self.effects)
         for folder in sorted({os.path.dirname(file.path) for file in self.files.files}):
             self.effects.sync_dir(folder)  # the stop may have come between a file's creation and that
 
@@ -357,7 +357,7 @@ def recover(
         small.known = known = recovery.known = Checkpoint()
         small.believe(None, -1, None)
         recovery.compared, ends = end, None
-    others = not facts.clean and not abort_is_flintmq_s(root, effects)
+    others = not facts.clean and not written_by_flintmq(root, effects)
     if others:  # what the mark said of queues and index is over for good
         small.write_believed()
     if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot

@@ -40,7 +40,7 @@ def test_what_is_not_committed_is_cut(made):
     stranger.mkdir(parents=True)
     (stranger / ("0" * 20)).write_bytes(bytes(plan.queue_file))
     assert derived(into) != before
-    start.cut(plan, state)
+    start.cut_queues(plan, state)
     assert derived(into) == before
     assert not (into / "consumequeue" / "Stranger").exists()
 

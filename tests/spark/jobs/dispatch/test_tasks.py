@@ -24,7 +24,7 @@ from flintmq.spark.jobs.dispatch.tasks import (
 )
 from flintmq.spark.jobs.rebuild import PlannedIndexFile, stage_range
 from flintmq.spark.jobs.staged import Stage
-from flintmq.storage.dispatch_lock import alone
+from flintmq.storage.dispatch_lock import exclusive
 from flintmq.store.commitlog.walk import find_end
 
 
@@ -86,7 +86,10 @@ def test_a_round_that_is_over_takes_no_more(job, monkeypatch):
     share = DispatchTask(0, {"consumequeue/Orders/1": None}, {})
     make_locks(job.work, [share])
     monkeypatch.setattr(tasks, "RETIRE_S", 0.0)
-    with alone(lock_path(job.work, 0)), pytest.raises(StoreLockedError, match="a task of an earlier run still writes"):
+    with (
+        exclusive(lock_path(job.work, 0)),
+        pytest.raises(StoreLockedError, match="a task of an earlier run still writes"),
+    ):
         end_work(job.work)
     end_work(job.work)
     assert os.listdir(tasks.work_folder(job.plan.into)) == []

@@ -13,7 +13,7 @@ pytest.importorskip("pandas", reason="pandas is not installed")
 
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import plan_scan
-from flintmq.lake.splits import LogRange, cut
+from flintmq.lake.splits import LogRange, equal_ranges
 from flintmq.spark.jobs.stats.accumulate import BEHIND, LONGEST_MS, Tally
 from flintmq.spark.jobs.stats.job import count_range
 from flintmq.store.commitlog.report import Report
@@ -25,7 +25,7 @@ FIRST_MS, END_MS = -62_135_596_800_000, 253_402_300_800_000  # the years 1 to 99
 def tally_of(golden: Golden, parts: int = 1) -> Tally:
     plan = plan_scan(ReadOptions(path=str(golden.path)), Report())
     whole = Tally()
-    ranges = cut(plan.log, plan.begin, plan.end, parts) if parts > 1 else [LogRange(plan.begin, plan.end)]
+    ranges = equal_ranges(plan.log, plan.begin, plan.end, parts) if parts > 1 else [LogRange(plan.begin, plan.end)]
     for part in ranges:
         whole.merge(Tally.of(count_range(plan, part)["tally"]))
     return whole

@@ -36,7 +36,7 @@ def test_any_number_of_columns(labels: list[str]) -> None:
 
 def test_texts_are_escaped() -> None:
     plot = svg.stacked(HOSTILE, [HOSTILE], {HOSTILE: [1.0]})
-    document = svg.alone(HOSTILE, plot, [HOSTILE])
+    document = svg.document(HOSTILE, plot, [HOSTILE])
     for text in (plot, document):
         assert "<script" not in text and "&lt;script" in text
     assert [each.text for each in ET.fromstring(document).iter() if each.text == HOSTILE]

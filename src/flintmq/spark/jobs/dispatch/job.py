@@ -21,7 +21,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.forensics.rebuild import Progress, RebuildPlan
 from flintmq.format.index import PEER_533
-from flintmq.lake.splits import LogRange, cut, split_count
+from flintmq.lake.splits import LogRange, equal_ranges, split_count
 from flintmq.spark.jobs.dispatch import preflight as start
 from flintmq.spark.jobs.dispatch.index import brought_in, planned, remade
 from flintmq.spark.jobs.dispatch.state import commit
@@ -174,7 +174,7 @@ class _Dispatch:
         self.done = Dispatched(self.state.position, self.state.position)
         self.seen, self.news = self.state.position, False
         self._end: LogEnd | None = None
-        start.cut(self.plan, self.state)
+        start.cut_queues(self.plan, self.state)
         if not start.index_is_whole(self.plan, self.state):
             self._remake_index()
         self.state.clean = False
@@ -254,7 +254,7 @@ class _Dispatch:
 
     def _ranges(self, begin: int, end: int) -> list[LogRange]:
         """The ranges of one round."""
-        ranges = cut(self.plan.log, begin, end, split_count(end - begin, parallelism(self.spark)))
+        ranges = equal_ranges(self.plan.log, begin, end, split_count(end - begin, parallelism(self.spark)))
         first, *rest = [part for part in ranges if part.begin < part.end]
         return [first, *(part for part in rest if part.end - begin <= self.max_bytes)]
 
@@ -341,7 +341,7 @@ class _Dispatch:
             return
         begin = max(index.begin, self.plan.log.min_offset)
         span = self.state.position - begin
-        ranges = cut(self.plan.log, begin, self.state.position, split_count(span, parallelism(self.spark)))
+        ranges = equal_ranges(self.plan.log, begin, self.state.position, split_count(span, parallelism(self.spark)))
         work = begin_work(self.plan.into)
         answers = self._stage(work, ranges, self.state.position)
         job = Round(self.plan, work, [Stage.of(answer) for answer in answers])

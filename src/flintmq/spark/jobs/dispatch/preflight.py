@@ -141,7 +141,7 @@ def check_log(plan: RebuildPlan, state: DispatchState) -> None:
     )
 
 
-def cut(plan: RebuildPlan, state: DispatchState) -> None:
+def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:
     """Cut every queue to what is committed.
 
     Raises:

@@ -24,7 +24,7 @@ from flintmq.format import index
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.rebuild import PlannedIndexFile, make_index_file, place_staged
 from flintmq.spark.jobs.staged import Stage
-from flintmq.storage.dispatch_lock import FOLDER, alone, retire
+from flintmq.storage.dispatch_lock import FOLDER, exclusive, retire
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, WriterState
 from flintmq.store.index.writer import IndexFileWriter
@@ -119,7 +119,7 @@ def do_share(job: Round, share: DispatchTask) -> dict[str, Any]:
         OSError: the disk is full or fails.
     """
     done = os.path.join(job.work, f"done-{share.number}")
-    with alone(lock_path(job.work, share.number)):
+    with exclusive(lock_path(job.work, share.number)):
         try:
             with open(done, encoding="ascii") as file:
                 answer: dict[str, Any] = json.load(file)

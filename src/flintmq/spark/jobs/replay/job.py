@@ -220,7 +220,7 @@ class _Job:
             rows=put,
             found=found,
             total=at.rows,
-            left_out=_told(left_out),
+            left_out=_left_out_answer(left_out),
             damages=report.damage_count,
             lost_bytes=report.lost_bytes,
         )
@@ -287,7 +287,7 @@ class _Job:
             left_out += chunk.left_out
             queues |= chunk.queues.keys()
         done.queues, done.topics = len(queues), len({topic for topic, _ in queues})
-        done.left_out = _told(left_out)
+        done.left_out = _left_out_answer(left_out)
         return done
 
     def _stage(self, begin: float, end: float) -> Progress | None:
@@ -298,7 +298,7 @@ class _Job:
         return lambda done, of: told(int(1000 * (begin + (end - begin) * done / max(1, of))), 1000)
 
 
-def _told(left_out: Counter[str]) -> dict[str, int]:
+def _left_out_answer(left_out: Counter[str]) -> dict[str, int]:
     return {why: number for why, number in sorted(left_out.items()) if number}
 
 

@@ -82,7 +82,7 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
         return "its sys_flag is that of a prepared or rolled-back transaction record"
     if multi_queue.inner_batch_status(message, properties, message.topic in inner_topics) is not None:
         return "it is an inner batch by its sys_flag or by INNER_NUM, but not by both, or its topic takes none"
-    if multi_queue.light_status(multi_queue.light_names(message, properties, config), config) is not None:
+    if multi_queue.lmq_status(multi_queue.lmq_names(message, properties, config), config) is not None:
         return "INNER_MULTI_DISPATCH names queues that cannot be"
     added = CRC_PROPERTY_SIZE if config.enabled_append_prop_crc else 0
     if len(properties) + added > MAX_PROPERTIES:

@@ -26,7 +26,7 @@ from flintmq.format.record import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEE
 from flintmq.lake.explode import exploded
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
-from flintmq.lake.splits import LogRange, cut
+from flintmq.lake.splits import LogRange, equal_ranges
 from flintmq.lake.target import ExportTarget
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import local_source
@@ -64,7 +64,11 @@ class ReplaySource:
         """Chunks of the rows from a log offset on, in order."""
         first, end = max(begin, self.plan.begin), self.plan.end
         count = max(1, -(-(end - first) // chunk_bytes))
-        return [Chunk(part.begin, part.end) for part in cut(self.plan.log, first, end, count) if part.begin < part.end]
+        return [
+            Chunk(part.begin, part.end)
+            for part in equal_ranges(self.plan.log, first, end, count)
+            if part.begin < part.end
+        ]
 
     def stored(self, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
         """The rows of a chunk as they are in the source."""

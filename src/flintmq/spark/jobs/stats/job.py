@@ -17,7 +17,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
-from flintmq.lake.splits import LogRange, cut, split_count
+from flintmq.lake.splits import LogRange, equal_ranges, split_count
 from flintmq.spark.jobs.stats.accumulate import BEHIND, COLUMNS, Tally
 from flintmq.spark.jobs.stats.lag import consumer_lag
 from flintmq.spark.jobs.stats.page import MARK, page, templates_page
@@ -83,7 +83,7 @@ def stats(
     report = Report()
     plan = plan_scan(options, report)
     count = min(split_count(plan.end - plan.begin, parallelism(spark)), max(TASKS_MOST, 2 * parallelism(spark)))
-    ranges = [part for part in cut(plan.log, plan.begin, plan.end, count) if part.begin < part.end]
+    ranges = [part for part in equal_ranges(plan.log, plan.begin, plan.end, count) if part.begin < part.end]
     answers = run_tasks(spark, partial(count_range, plan), ranges, progress)
     tally = Tally()
     for answer in answers:

@@ -1,8 +1,8 @@
 """Plots as inline SVG: stacked columns over time, lines over time, and a histogram.
 
 Here stand the shapes; the template `plot.svg` writes them and escapes each text, since texts come from messages.
-Colours are CSS variables (`STYLE`), so a plot is light or dark with the page it stands in; `alone` makes a document of
-one. Each column has a title, which browsers show under the pointer. A plot is drawn in two widths, of which a page
+Colours are CSS variables (`STYLE`), so a plot is light or dark with the page it stands in; `document` makes a document
+of one. Each column has a title, which browsers show under the pointer. A plot is drawn in two widths, of which a page
 shows the one that fits: a wide one that is made small has letters that nobody can read.
 """
 
@@ -294,7 +294,7 @@ def lines(
     return plot.done()
 
 
-def alone(title: str, plot: str, names: Sequence[str] = ()) -> str:
+def document(title: str, plot: str, names: Sequence[str] = ()) -> str:
     """A plot as a document of its own, with a heading and the names of its series."""
     keys, x = [], float(WIDE.left)
     for number, name in enumerate(names):
