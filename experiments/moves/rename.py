@@ -348,41 +348,53 @@ class Renamer:
 
 
 class Methods(Renamer):
-    """Methods: mypy says of which class a receiver is."""
+    """Methods: the table says which receivers are of the class, mypy afterwards whether all of them were found."""
 
-    def __init__(self, names: Names) -> None:
-        super().__init__([], {what.partition(".")[2] for _, what, _ in names})
+    def __init__(self, names: list[tuple[str, str, str, str]]) -> None:
+        super().__init__([], {what.partition(".")[2] for _, what, _, _ in names})
         self.names = names
 
     def run(self) -> None:
-        wanted = [[f"flintmq.{m}.{what.partition('.')[0]}", what.partition(".")[2], new] for m, what, new in self.names]
-        helper = Path(__file__).resolve().parent / "receivers.py"
-        done = subprocess.run(
-            [str(ROOT / ".venv/bin/python"), str(helper), json.dumps(wanted)], cwd=ROOT, capture_output=True, text=True
-        )
-        if done.returncode:
-            raise Stop(done.stderr[-3000:])
-        answer = json.loads(done.stdout.splitlines()[-1])
-        for path, line, end, old, new in answer["found"]:
-            source = self.sources[path]
-            last = source.at(line, end)
-            if source._raw[last - len(old) : last].decode() != old:
-                raise Stop(f"{path}:{line}:{end}: {old} is not there")
-            if (last - len(old), last, new.encode()) not in source._edits:
-                source.replace(last - len(old), last, new)
-            self.locals[path][f".{old}"] = f".{new}"
+        """Rename."""
+        count: Counter[str] = Counter()
         for path, source in self.sources.items():
-            for node in ast.walk(source.tree):
-                if isinstance(node, ast.ClassDef):
-                    for name, full, new in [(w[1], w[0], w[2]) for w in wanted]:
-                        if f"{module_of(path)}.{node.name}" not in answer["classes"].get(f"{full}.{name}", [full]):
-                            continue
+            edits = {}
+            for module, what, new, sites in self.names:
+                owner, _, old = what.partition(".")
+                for node in ast.walk(source.tree):
+                    if isinstance(node, ast.Attribute) and node.attr == old:
+                        if re.search(sites, f"{path}:{ast.unparse(node.value)}"):
+                            _, end = source.span(node)
+                            edits[end - len(old), end] = new
+                            self.locals[path][f".{old}"] = f".{new}"
+                            count[what] += 1
+                    elif isinstance(node, ast.ClassDef):
+                        mine = module_of(path) == f"flintmq.{module}" and node.name == owner
                         for item in node.body:
-                            if isinstance(item, ast.FunctionDef) and item.name == name:
+                            if isinstance(item, ast.FunctionDef) and item.name == old and (mine or sites == ""):
                                 begin, _ = source.span(item)
-                                source.replace(begin + 4, begin + 4 + len(name), new)
-                                self.locals[path][f"def {name}"] = f"def {new}"
-        print("\n".join(answer["unsure"]))
+                                edits[begin + 4, begin + 4 + len(old)] = new
+                                self.locals[path][f"def {old}"] = f"def {new}"
+                                count[f"def {what}"] += 1
+                    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
+                        if [ast.unparse(one) for one in node.args[:2]] == [owner, repr(old)]:
+                            begin, end = source.span(node.args[1])
+                            edits[begin + 1, end - 1] = new
+                            count[what] += 1
+            for (begin, end), new in edits.items():
+                source.replace(begin, end, new)
+            for begin, end, text in source.texts():
+                better = text
+                if text.startswith(("#", '"""')):
+                    for _, what, new, _ in self.names:
+                        owner, _, old = what.partition(".")
+                        better = re.sub(rf"\b{owner}\.{old}\b", f"{owner}.{new}", better)
+                        if re.search(r"_", old):
+                            better = re.sub(rf"(?<![\w])`{old}`", f"`{new}`", better)
+                    source.replace(begin, end, better)
+        missing = [what for _, what, _, _ in self.names if not count[what]]
+        if missing:
+            raise Stop(f"no use of {missing}")
         for path, source in self.sources.items():
             text = source.result()
             if text != source.text:
@@ -391,11 +403,15 @@ class Methods(Renamer):
             if path.endswith((".patch", EQUIVALENT)):
                 self.other(path)
         self.survivors()
+        print(dict(count))
 
     @staticmethod
     def with_locals(text: str, names: dict[str, str]) -> str:
+        """Code with the new names of its file."""
         for old, new in names.items():
             text = re.sub(rf"{re.escape(old)}\b(?!-)", new, text)
+            if old.startswith("def "):
+                text = re.sub(rf"(\\?\.){re.escape(old[4:])}(?=['\"])", lambda m, new=new: m[1] + new[4:], text)  # type: ignore
         return text
 
 

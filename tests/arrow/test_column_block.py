@@ -89,7 +89,7 @@ def test_rows_taken_back_are_gone() -> None:
     data, positions = records(*PLAIN)
     block.gather(data, positions, 0, 50, NOTES)
     full = block.used("values")
-    block.cut(7)
+    block.take_back(7)
     assert block.used("values") < full
     block.gather(data, positions, 20, 30, NOTES)
     got = rows_of(block.finish())

@@ -29,12 +29,12 @@ def test_bodies_that_cannot_be_decompressed_are_shown_as_stored_counted_and_told
     bodies = Bodies(True)
     assert bodies.of(message(b"no zlib", 1, offset=4711)) == b"no zlib"
     assert bodies.of(message(b"unknown kind", 0x701)) == b"unknown kind"
-    assert bodies.tell(Console()) == 1
+    assert bodies.report_failures(Console()) == 1
     assert capsys.readouterr().err.startswith(
         "flintmq: 2 bodies could not be decompressed and are shown as stored; offset 4711: the body is no ZLIB stream"
     )
 
 
 def test_nothing_is_told_when_all_went_well(capsys: pytest.CaptureFixture[str]) -> None:
-    assert Bodies(True).tell(Console()) == 0
+    assert Bodies(True).report_failures(Console()) == 0
     assert capsys.readouterr().err == ""

@@ -151,7 +151,7 @@ class Gatherer:
                 name = block.layout.names[column]
                 block.patch(row, self.oddities.values(piece, piece.positions[index], name))
             if block.patched_bytes >= self.batch_bytes:
-                block.cut(row + 1)
+                block.take_back(row + 1)
                 return int(index) + 1 - first
         return taken
 

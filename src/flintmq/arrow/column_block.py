@@ -60,7 +60,7 @@ class ColumnBlock:
                 self._patches.setdefault(name, []).append((row, values[name]))
                 self.patched_bytes += len(values[name] or ())
 
-    def cut(self, count: int) -> None:
+    def take_back(self, count: int) -> None:
         """Take rows back, so that `count` are left. None of the others has been patched."""
         self.count = count
 

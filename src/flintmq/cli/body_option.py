@@ -40,7 +40,7 @@ class Bodies:
                 self.first_failure = f"offset {message.physical_offset}: {error.reason}"
             return message.body
 
-    def tell(self, out: Output) -> int:
+    def report_failures(self, out: Output) -> int:
         """Say on stderr how many could not be decompressed; gives the exit code, 1 if there were any."""
         if self.failed:
             out.note(f"{self.failed} bodies could not be decompressed and are shown as stored; {self.first_failure}")

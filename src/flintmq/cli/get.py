@@ -55,4 +55,4 @@ def command(
         out.write(body)
     else:
         out.lines([json_line(message, body)] if as_json else details(message, body))
-    return bodies.tell(out)
+    return bodies.report_failures(out)

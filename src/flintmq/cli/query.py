@@ -56,4 +56,4 @@ def command(
     out.lines(write(message, bodies.of(message)) for message in found)
     if not found:
         out.note(f"no message of topic {topic} with key {key}")
-    return bodies.tell(out)
+    return bodies.report_failures(out)

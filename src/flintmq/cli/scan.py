@@ -182,7 +182,7 @@ def command(
         _must_have(store, topic, store_config(settings))
     if not found.found and limit != 0:
         out.note("no record matches; flintmq inspect tells which topics and times there are")
-    return max(tell_damage(out, found.report), bodies.tell(out))
+    return max(tell_damage(out, found.report), bodies.report_failures(out))
 
 
 def _must_have(store: str, topics: list[str], config: StoreConfig) -> None:

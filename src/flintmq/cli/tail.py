@@ -118,7 +118,7 @@ def command(
                 out.lines([line])
         else:
             out.lines(shown)
-    return bodies.tell(out)
+    return bodies.report_failures(out)
 
 
 def _all(

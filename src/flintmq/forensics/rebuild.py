@@ -284,7 +284,7 @@ class Builder:
     def _plain(self, number: int, dispatcher: Dispatcher) -> QueueWriter | None:
         if number not in self.plain:
             queue = dispatcher.queues.keys[number]
-            light = number in dispatcher.light_numbers
+            light = number in dispatcher.lmq_numbers
             self.plain[number] = queue_writer(self.plan, self.files, queue.path, light, self.report)
             if queue.path is None:
                 self._refused(queue.topic)

@@ -216,4 +216,4 @@ def _first_offset(units: UnitQueue, begin: int, stop: int) -> int:
     """The first queue offset whose record stands at log offset `begin` or later; `stop` if none does."""
     number = units.first_kept(begin, units.end())
     unit = units.unit(number)
-    return units.span(number, unit)[0] if unit is not None and units.leads(unit) else stop
+    return units.span(number, unit)[0] if unit is not None and units.points_to_record(unit) else stop

@@ -57,7 +57,7 @@ def _record(root: str, log: LogFiles, name: QueueName, offset: int) -> StoredMes
     batch = log.effects.is_dir(os.path.join(root, directories.BATCH_QUEUES, name.topic))
     units = (batch_queue if batch else plain_queue)(root, name, log.effects)
     unit = units.unit(units.number_of(offset))
-    if unit is None or not units.leads(unit):
+    if unit is None or not units.points_to_record(unit):
         return None
     message = record_at(log, unit.physical_offset)
     return message if message is not None and is_at_queue_offset(message, name, offset) else None

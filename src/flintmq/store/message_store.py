@@ -160,7 +160,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
     def _let_go(self) -> None:
         """Give back descriptors, maps and locks: what there is of them, if opening stopped halfway."""
         if self._index is not None:
-            self._index.let_go()
+            self._index.close_without_flush()
         for opened in (getattr(self, name, None) for name in ("_queues", "_files", "_small")):
             if opened is not None:
                 opened.close()
@@ -329,7 +329,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
 
     def _poisoned(self) -> None:
         self.quick = None
-        self._small.doubt()
+        self._small.distrust_page_cache()
         self._queues.wake()
 
     def _put_slowly(self, message: Message) -> PutResult:
@@ -481,7 +481,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
                 self._keeping.save_once()
                 self._small.remove_abort()
         except OSError as error:
-            self._small.doubt()
+            self._small.distrust_page_cache()
             log.error("%s: could not be stopped cleanly (%s)", self.root, error)
         finally:
             self._let_go()

@@ -36,7 +36,7 @@ def make(root: Path, keys: list[tuple[int, int, int]], items: int = ITEMS, **gro
 
 def take_all(file: IndexItems) -> dict[str, int]:
     for _, _, time in KEYS[: file.stop - 1]:
-        file.take(time)
+        file.pass_item(time)
     file.finish()
     return dict(file.ground.findings.defect_counts)
 
@@ -81,7 +81,7 @@ def test_a_file_that_is_written_now_has_no_final_header(tmp_path: Path):
 def test_runs_of_empty_items(tmp_path: Path):
     file, _ = make(tmp_path, [KEYS[1], (0, 0, 0), (0, 0, 0), KEYS[3]])
     assert file.empty_run() == 0
-    file.take(KEYS[1][2])
+    file.pass_item(KEYS[1][2])
     assert file.empty_run() == 1  # the second one links to the first
     file.drop()
     assert file.empty_run() == 0

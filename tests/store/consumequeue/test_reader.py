@@ -77,7 +77,7 @@ def test_a_hole_in_a_file_does_not_hide_what_follows(tmp_path):
 def test_pre_blank_units_lead_nowhere(tmp_path):
     found = queue(tmp_path, (0, bytes.fromhex(PRE_BLANK) * 3 + unit(0) + bytes(20)))
     assert found.end() == 4
-    assert [found.leads(u) for _, u in found.units(0, 5)] == [False, False, False, True, False]
+    assert [found.points_to_record(u) for _, u in found.units(0, 5)] == [False, False, False, True, False]
     assert found.span(3, found.unit(3)) == (3, 4) and found.number_of(3) == 3
 
 

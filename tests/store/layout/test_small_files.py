@@ -231,21 +231,21 @@ def test_a_sync_that_failed_makes_the_next_start_ask_the_disk(tmp_path: Path):
     """The disk is asked nothing: one that just refused a sync would refuse that, too."""
     machine = Machine()
     files = StoreFiles(str(tmp_path), machine)
-    files.doubt()
+    files.distrust_page_cache()
     assert not (tmp_path / "abort").exists()
     files.make_abort()
     for _ in range(2):
-        files.doubt()
+        files.distrust_page_cache()
         assert (tmp_path / "abort").read_text() == f"{os.getpid()}\nb00t/?"
         assert power_was_cut(str(tmp_path), machine) and written_by_flintmq(str(tmp_path), machine)
         assert not page_cache_lasted(str(tmp_path), machine)
     files.make_abort()
     files.close()
-    files.doubt()
+    files.distrust_page_cache()
     assert page_cache_lasted(str(tmp_path), machine), "of a store that is closed nobody says anything"
     machine.boot = None
     files.make_abort()
-    files.doubt()
+    files.distrust_page_cache()
     assert (tmp_path / "abort").read_text() == f"{os.getpid()}", "nobody knows what this page cache is called"
 
 

@@ -89,7 +89,7 @@ class Noted:
     def take(self, block: UnitBlock, _: Dispatcher) -> None:
         self.taken += [n - 10 for _, first, last in block.queues for n in block.offsets[first:last]]
 
-    def bound_again(self, log_begin: int) -> None:
+    def recompute_min_offsets(self, log_begin: int) -> None:
         self.bound = log_begin, len(self.taken)
 
 

@@ -251,7 +251,7 @@ def test_everything_behind_the_end_is_zeroed_and_told(tmp_path: Path, monkeypatc
     files = log_of(tmp_path / "log", data + b"\xff" * 7 + bytes(500) + b"\xff" * 3, some(FILE_SIZE, 3))
     first, second = (file.path for file in files.files)
     recovery, effects = recovery_of(files)
-    recovery.cut(3 * SIZE)
+    recovery.truncate_log(3 * SIZE)
     assert Path(first).read_bytes() == data.ljust(FILE_SIZE, b"\0") and not Path(second).exists()
     kept = tmp_path / "quarantine" / f"{FILE_SIZE:020d}-1004.record"
     assert kept.read_bytes() == some(FILE_SIZE, 3) and [kept] == list(kept.parent.iterdir())
@@ -269,14 +269,14 @@ def test_everything_behind_the_end_is_zeroed_and_told(tmp_path: Path, monkeypatc
     ]  # fmt: skip
     assert ("sync", str(kept)) in names
     again, quiet = recovery_of(LogFiles.discover([str(tmp_path / "log")]))
-    again.cut(3 * SIZE)
+    again.truncate_log(3 * SIZE)
     assert again.decisions == [] and {name for name, _ in quiet.calls} <= {"open_write", "sync_dir"}
 
 
 def test_a_file_that_begins_at_the_end_stays_and_is_zeroed(tmp_path: Path):
     files = log_of(tmp_path / "log", some(0, 0, full=FILE_SIZE), b"\xff" * FILE_SIZE, b"x")
     recovery, _ = recovery_of(files)
-    recovery.cut(FILE_SIZE)
+    recovery.truncate_log(FILE_SIZE)
     assert [path.name for path in sorted((tmp_path / "log").iterdir())] == [f"{n:020d}" for n in (0, FILE_SIZE)]
     assert Path(files.files[0].path).read_bytes() == some(0, 0, full=FILE_SIZE).ljust(FILE_SIZE, b"\0")
     assert Path(files.files[1].path).read_bytes() == bytes(FILE_SIZE)

@@ -133,7 +133,7 @@ def test_until_the_log_is_cut_abort_tells_of_the_boot_that_ended(monkeypatch: py
         raise OSError(5, "stopped")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LogRecovery, "cut", stop)
+        patched.setattr(LogRecovery, "truncate_log", stop)
         with pytest.raises(OSError, match="stopped"):
             MessageStore(STORE, config=case.keys, effects=disk, services=False, unique_keys=False)
     assert disk.read_file(f"{STORE}/abort", 100) == before

@@ -219,8 +219,10 @@ class Mending:
         try:
             damaged = sorted(self._damaged(self._shape()), key=lambda range_: range_.begin)
             for range_ in damaged:
-                self._cover(range_)
-            derived = Derived(self.root, self.config, self.peer, self.overlay, self.journal, self._tell, self._write)
+                self._fill_damage(range_)
+            derived = Derived(
+                self.root, self.config, self.peer, self.overlay, self.journal, self._add_change, self._write
+            )
             self.mended.left = derived.mend(damaged, self._lost_end)
         except BaseException:
             self.close()
@@ -247,7 +249,7 @@ class Mending:
         return self.mended
 
     @property
-    def _tell(self) -> Emit:
+    def _add_change(self) -> Emit:
         return self.mended.changes.append
 
     # -- the log ------------------------------------------------------------------------------------------------------
@@ -289,7 +291,7 @@ class Mending:
                 file.truncate(size)
             self.overlay.places[path] = place
             self._change("create", path, size=size)
-            self._tell({"what": "create", "file": path, "why": "a file of the log is missing here"})
+            self._add_change({"what": "create", "file": path, "why": "a file of the log is missing here"})
             files.append(LogFile(path, begin, size))
 
     def _resize(self, file: LogFile, size: int) -> None:
@@ -298,7 +300,7 @@ class Mending:
         if file.size > size:
             self._keep(file.path, size, file.size - size, name)
         self._change("resize", file.path, old=file.size, new=size, before=name)
-        self._tell({"what": "resize", "file": file.path, "why": f"it has {file.size} bytes, not {size}"})
+        self._add_change({"what": "resize", "file": file.path, "why": f"it has {file.size} bytes, not {size}"})
 
     def _damaged(self, log: LogFiles) -> Iterator[Range]:
         """The damaged ranges, each within one file."""
@@ -374,7 +376,7 @@ class Mending:
                         out.write(piece)
                     at += len(piece)
 
-    def _cover(self, damaged: Range) -> None:
+    def _fill_damage(self, damaged: Range) -> None:
         position, length = damaged.begin - damaged.start, damaged.end - damaged.begin
         name = f"{journals.RANGES}/{damaged.begin:020d}-{length}"
         self._keep(damaged.file, position, length, name)

@@ -59,7 +59,7 @@ class FarRecords:
             queue = self._queues[number]
             queue.far = []
             queue.place(block.offsets, block.times, block.units, first, end)
-            for at in range(first, end) if queue.far and number not in dispatcher.light_numbers else ():
+            for at in range(first, end) if queue.far and number not in dispatcher.lmq_numbers else ():
                 unit = UNIT.unpack(block.units, at * UNIT_SIZE)
                 if unit.physical_offset in queue.far:
                     self.found.append((unit.physical_offset, unit.size, block.times[at]))

@@ -47,7 +47,7 @@ class QueueMap:
         if old == 0 and self._old:  # the queue was deleted and begun again: offsets mean its new life from here on
             self._old, self._new, self._highest = [], [], -1
         if old > self._highest >= 0:
-            self._tell("missing", old=self._highest, count=old - self._highest)
+            self._emit_change("missing", old=self._highest, count=old - self._highest)
         if old >= self._highest:  # else a repeat: the first message with an offset is the one that is meant
             self._old.append(old)
             self._new.append(new)
@@ -56,10 +56,10 @@ class QueueMap:
         """Tell the run that is being counted."""
         if self._begin is not None:
             old, new = self._begin
-            self._tell("queue", old=old, new=new, count=self._end - old)
+            self._emit_change("queue", old=old, new=new, count=self._end - old)
             self._begin = None
 
-    def _tell(self, kind: str, **numbers: int) -> None:
+    def _emit_change(self, kind: str, **numbers: int) -> None:
         self.emit({"kind": kind, "topic": self.topic, "queue_id": self.queue_id, **numbers})
 
     def new_of(self, old: int) -> int | None:

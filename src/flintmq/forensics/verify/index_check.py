@@ -303,7 +303,7 @@ class IndexCheck:
     def _take(self, time: int | None, key_hash: int | None = None) -> None:
         self._cover()
         assert self._file is not None
-        self._file.take(time, key_hash)
+        self._file.pass_item(time, key_hash)
         self._turn()
 
     def _turn(self) -> None:

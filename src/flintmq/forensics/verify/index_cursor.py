@@ -123,7 +123,7 @@ class IndexItems:
         self.number += count
         self.last_offset, self.last_time = offset, time
 
-    def take(self, time: int | None, key_hash: int | None = None) -> None:
+    def pass_item(self, time: int | None, key_hash: int | None = None) -> None:
         """Pass the item at the cursor after a look at its seconds and its link.
 
         Args:

@@ -142,7 +142,7 @@ class QueueSet:
             return None
         if number not in self._checks:
             queue = dispatcher.queues.keys[number]
-            self._checks[number] = self._make(queue, number in dispatcher.light_numbers)
+            self._checks[number] = self._make(queue, number in dispatcher.lmq_numbers)
         return self._checks[number]
 
     def _make(self, queue: Queue, light: bool) -> UnitCheck | Absent | None:
@@ -209,7 +209,7 @@ class QueueSet:
         queues: list[Any] = []
         for number, queue in enumerate(dispatcher.queues.keys):
             check = self._checks.get(number)
-            light = number in dispatcher.light_numbers
+            light = number in dispatcher.lmq_numbers
             queues.append(
                 [
                     queue.kind,
@@ -230,7 +230,7 @@ class QueueSet:
             queue = Queue(queue_kind, bytes.fromhex(raw), queue_id)
             number = dispatcher.queues.number(queue)
             if light:
-                dispatcher.light_numbers.add(number)
+                dispatcher.lmq_numbers.add(number)
             if self.none:
                 continue
             self._checks[number] = self._restored(queue, light, absent, saved)

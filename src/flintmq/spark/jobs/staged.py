@@ -126,7 +126,7 @@ class StageWriter:
                 queue.kind,
                 queue.topic.hex(),
                 queue.queue_id,
-                number in dispatcher.light_numbers,
+                number in dispatcher.lmq_numbers,
                 self.units.get(number, 0),
             )
             for number, queue in enumerate(dispatcher.queues.keys)

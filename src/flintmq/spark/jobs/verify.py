@@ -281,7 +281,7 @@ def check_queues(plan: VerifyPlan, stages: list[Stage], lost: Lost, groups: int,
                 if group_of(each.queue.path, groups) == group:
                     numbers[number] = table.queues.number(each.queue)
                     if each.light:
-                        table.light_numbers.add(numbers[number])
+                        table.lmq_numbers.add(numbers[number])
                     if each.queue.path is not None:
                         seen.add((each.queue.path.split("/")[1], each.queue_id))
             for number, *segment in staged.segments(stage.path, numbers, with_times=True):

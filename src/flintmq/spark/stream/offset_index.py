@@ -123,7 +123,7 @@ class Places:
         while high - low > READ_UNITS:
             middle = min(low + step, (low + high) // 2)
             unit = self.units.unit(middle)
-            if unit is None or not self.units.leads(unit) or unit.physical_offset < position:
+            if unit is None or not self.units.points_to_record(unit) or unit.physical_offset < position:
                 low, step = middle + 1, 2 * step
             else:
                 high = middle
@@ -134,7 +134,7 @@ class Places:
     def _batch_at(self, position: int, low: int, high: int) -> int:
         units = self.units
         end = units.end()
-        number = units.bisect(lambda unit: not units.leads(unit) or unit.physical_offset < position, end)
+        number = units.bisect(lambda unit: not units.points_to_record(unit) or unit.physical_offset < position, end)
         unit = units.unit(number) if number < end else None
         return high if unit is None else min(max(units.span(number, unit)[0], low), high)
 

@@ -103,7 +103,7 @@ def _part(queues: StreamQueues, begin: int, end: int, spans: dict[QueueName, Spa
     end = max(begin, end)
     files = tuple(file for file in queues.log.files if file.start < end and file.start + file.size > begin)
     size = sum(queues.places(name).size(*span) for name, span in spans.items())
-    light = frozenset(name for name in spans if queues.is_light(name))
+    light = frozenset(name for name in spans if queues.is_lmq(name))
     sparse = end - begin > SPARSE * size
     return StreamTask(queues.root, queues.options, replace(queues.log, files=files), begin, end, spans, light, sparse)
 
@@ -136,7 +136,7 @@ def lost(queues: StreamQueues, name: QueueName, offset: int, why: str) -> StoreE
     """The error for a message that is not there any more."""
     units = queues.places(name).units
     unit = units.unit(units.number_of(offset))
-    file = queues.log.find(unit.physical_offset) if unit is not None and units.leads(unit) else None
+    file = queues.log.find(unit.physical_offset) if unit is not None and units.points_to_record(unit) else None
     return StoreError(
         f"{queues.root if file is None else file.path}: topic {short(name.topic)}, queue {name.queue_id}, "
         f"offset {offset}: {why}; failOnDataLoss=false goes on without it"

@@ -225,7 +225,7 @@ class StreamQueues:
         units = self._lookup.units(name)
         number = units.number_of(offset)
         unit = units.unit(number)
-        if unit is not None and units.leads(unit) and units.span(number, unit)[0] <= offset:
+        if unit is not None and units.points_to_record(unit) and units.span(number, unit)[0] <= offset:
             return unit.physical_offset
         message = self.message(name, offset)
         return None if message is None else message.physical_offset
@@ -236,9 +236,9 @@ class StreamQueues:
 
     def _reads(self, name: QueueName) -> bool:
         """Whether the stream has this queue: a light one, whose records are rows already, only if it is named."""
-        return name.topic in (self.options.predicate.named_topics or ()) or not self.is_light(name)
+        return name.topic in (self.options.predicate.named_topics or ()) or not self.is_lmq(name)
 
-    def is_light(self, name: QueueName) -> bool:
+    def is_lmq(self, name: QueueName) -> bool:
         """Whether it is a light queue, whose records are of another topic."""
         if name.topic.startswith(LMQ_PREFIX):
             return True

@@ -144,4 +144,4 @@ def _has_unit(lookup: QueueLookup, place: RecordPlace) -> bool:
     """Whether the unit at a record's place leads to it."""
     units = lookup.units(place.queue)
     unit = units.unit(units.number_of(place.queue_offset))
-    return unit is not None and units.leads(unit) and unit.physical_offset == place.physical_offset
+    return unit is not None and units.points_to_record(unit) and unit.physical_offset == place.physical_offset

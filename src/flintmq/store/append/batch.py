@@ -88,7 +88,7 @@ def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> 
     Of all messages together, what the sender's batch would have is measured.
     """
     first, config = messages[0], log.config
-    topic, hosts = log.known_topic(first.topic), log.hosts_of(first)
+    topic, hosts = log.get_or_create_topic(first.topic), log.hosts_of(first)
     if topic is None:
         return PutRule.TOPIC
     if hosts is None:
@@ -134,13 +134,13 @@ def _joined(text: bytes, own: bytes) -> bytes:
 
 def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
     """Write the records, which count together. The put lock is held."""
-    now, (first, *_), topic = log.settled_time(), batch.messages, batch.topic
+    now, (first, *_), topic = log.settle_and_next_time(), batch.messages, batch.topic
     place = topic.places.get(first.queue_id)
     offset = place.next if place is not None else 0
-    file = log.writable_file(batch.size + record.BLANK_SIZE)
+    file = log.reserve_space(batch.size + record.BLANK_SIZE)
     if file is not None and file.wrote + batch.size + record.BLANK_SIZE > file.size:
         log.roll(file)
-        file = log.writable_file(batch.size + record.BLANK_SIZE)
+        file = log.reserve_space(batch.size + record.BLANK_SIZE)
     if file is None:
         return [PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)] * len(batch.messages)
     at = file.wrote

@@ -61,7 +61,7 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     Thread: any. Durability: the kernel has the records; nothing is on disk yet.
     """
     check_schema(batch)
-    topic = commit_log.known_topic(name)
+    topic = commit_log.get_or_create_topic(name)
     if topic is None:
         return ColumnsResult(PutRule.TOPIC.status, reason=PutRule.TOPIC)
     if not kernel.COMPILED:
@@ -80,14 +80,14 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
 
 def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_ids: list[int]) -> ColumnsResult:
     """Write the rows. The put lock is held."""
-    now, appender = commit_log.settled_time(), commit_log.appender
+    now, appender = commit_log.settle_and_next_time(), commit_log.appender
     places = {q: topic.places.get(q) or QueueCounter(0) for q in queue_ids}
     first = {q: place.next for q, place in places.items()}
     topic.places.update(places)
     next_offsets = array("q", bytes(8 * (max(queue_ids, default=0) + 1)))
     row, begin, status, changed = 0, -1, PutMessageStatus.PUT_OK, None
     while row < columns.rows:
-        file = commit_log.writable_file(AT_ONCE + commit_log.config.max_message_size)
+        file = commit_log.reserve_space(AT_ONCE + commit_log.config.max_message_size)
         if file is None:
             status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
             break

@@ -200,7 +200,7 @@ class CommitLog:
             if waiting is None:
                 return refused(PutRule.DELAY)
             message = waiting
-        topic = self.known_topic(message.topic)
+        topic = self.get_or_create_topic(message.topic)
         properties = encode_properties(message)
         hosts = self.hosts_of(message)
         if topic is None:
@@ -253,14 +253,14 @@ class CommitLog:
         """
         self.appender.refusing = refusing
 
-    def known_topic(self, name: str) -> Topic | None:
+    def get_or_create_topic(self, name: str) -> Topic | None:
         """A topic; None if it is refused.
 
         Thread: any.
         """
         return self.appender.topics.get(name) or self._topic(name)
 
-    def settled_time(self) -> int:
+    def settle_and_next_time(self) -> int:
         """Store time in ms of the next record, after an append that a signal broke off was settled.
 
         Thread: the one that holds the put lock.
@@ -269,7 +269,7 @@ class CommitLog:
             self._settle(self.appender.begun)
         return self._store_time()
 
-    def writable_file(self, room: int) -> MappedFile | None:
+    def reserve_space(self, room: int) -> MappedFile | None:
         """The file that takes the next record, so many bytes behind its last one reserved (as far as it goes).
 
         Returns:
@@ -329,13 +329,13 @@ class CommitLog:
 
         Thread: the one that holds the put lock and has set `appender.held`.
         """
-        now = self.settled_time()
+        now = self.settle_and_next_time()
         took = self._taken(message, topic, properties, hosts)
         if not isinstance(took, TakenOffsets):
             return PutResult(took, reason=PutRule.LIGHT_SIZE if took is PutRule.LIGHT_SIZE.status else None)
         for _ in range(2):
             room = 4096 + len(message.body) + len(topic.raw) + len(took.properties)
-            file = self.writable_file(room)
+            file = self.reserve_space(room)
             if file is None:
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
             at = file.wrote

@@ -57,7 +57,7 @@ class ConsumeQueues:
             for name in each_queue_name(self.root, kind, self.effects):
                 yield kind, name
 
-    def ask_disk(self) -> None:
+    def fsync_and_drop_cache(self) -> None:
         """Have all files read from the disk, as the page cache may show what never arrived.
 
         Raises:
@@ -106,7 +106,7 @@ class ConsumeQueues:
         while end > units.first:
             last = units.unit(end - 1)
             if last is not None and last.is_written:
-                expired = self._expired(units, end - 1, last, log_begin) or not UnitQueue.leads(last)
+                expired = self._expired(units, end - 1, last, log_begin) or not UnitQueue.points_to_record(last)
                 if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
                     break
             end -= 1
@@ -118,10 +118,12 @@ class ConsumeQueues:
         gap = _gap(units, log_begin)
         whole = end if gap is None else max(gap, units.first)  # up to there no file is missing
         queue.min_offset = min(units.first_kept(log_begin, whole), end)
-        reached = last.physical_offset + last.size if last is not None and UnitQueue.leads(last) else log_begin
+        reached = (
+            last.physical_offset + last.size if last is not None and UnitQueue.points_to_record(last) else log_begin
+        )
         if gap is not None:
             before = units.unit(gap - 1) if gap > units.first else None
-            known = before is not None and UnitQueue.leads(before)
+            known = before is not None and UnitQueue.points_to_record(before)
             reached = before.physical_offset + before.size if before is not None and known else log_begin
             log.warning("%s lacks a file: units from offset %d on are made again", queue.folder, gap)
         if written > end or gap is not None:
@@ -161,7 +163,7 @@ class ConsumeQueues:
         if unit.physical_offset >= log_begin:
             return False
         before = units.unit(number - 1) if self.files.unsure and number > units.first else None
-        if before is None or not UnitQueue.leads(before):
+        if before is None or not UnitQueue.points_to_record(before):
             return before is None or before.is_written
         return before.physical_offset < unit.physical_offset
 
@@ -226,7 +228,7 @@ class ConsumeQueues:
                 lacking = True
         return lacking
 
-    def bound_again(self, log_begin: int) -> None:
+    def recompute_min_offsets(self, log_begin: int) -> None:
         """Find the smallest offsets of queues whose units were written again: `load` looked for them among units that a
         power cut may have torn, and that led anywhere."""
         for queue in self._rewritten.values():
@@ -325,7 +327,7 @@ def _gap(units: UnitQueue, log_begin: int) -> int | None:
     end = 0 if log_begin == 0 else units.files[0].start
     for file in units.files:
         following = units.unit(file.start // width) if file.start > end else None
-        if following is not None and UnitQueue.leads(following) and following.physical_offset > log_begin:
+        if following is not None and UnitQueue.points_to_record(following) and following.physical_offset > log_begin:
             return int(end // width)
         end = file.start + file.size
     return None

@@ -191,7 +191,7 @@ class UnitQueue:
                     number += 1
 
     @staticmethod
-    def leads(unit: AnyUnit) -> bool:
+    def points_to_record(unit: AnyUnit) -> bool:
         """Whether a unit leads anywhere: it is written, and not pre-blank."""
         return unit.is_written and not (isinstance(unit, Unit) and unit.is_pre_blank)
 
@@ -206,7 +206,7 @@ class UnitQueue:
         """Number of the unit that should stand for a queue offset; where none does, of the next one or the end."""
         if not self.is_batch:
             return offset
-        return self.bisect(lambda unit: self.leads(unit) and self.span(0, unit)[1] <= offset, self.end())
+        return self.bisect(lambda unit: self.points_to_record(unit) and self.span(0, unit)[1] <= offset, self.end())
 
     def end(self) -> int:
         """Number behind the last written unit; `first` if none is: behind it files hold nothing but zeros.
@@ -306,9 +306,9 @@ class UnitQueue:
     def _next_leading(self, number: int, stop: int) -> tuple[int, AnyUnit | None]:
         """The first unit in [number, stop) that leads anywhere, with its number; (stop, None) if none does."""
         unit = self.unit(number) if number < stop else None
-        if unit is not None and self.leads(unit):  # mostly; reading on costs more
+        if unit is not None and self.points_to_record(unit):  # mostly; reading on costs more
             return number, unit
-        return next(((at, one) for at, one in self.units(number, stop) if self.leads(one)), (stop, None))
+        return next(((at, one) for at, one in self.units(number, stop) if self.points_to_record(one)), (stop, None))
 
     def _whole(self, file: UnitFile, position: int, count: int) -> bytes:
         """Bytes of whole units of a file, at most `count`."""

@@ -146,7 +146,7 @@ class StoreSource:
         if queue is None or following <= offset:
             return 0
         for unit, _, messages in queue.entries(offset, following - offset):
-            if unit.physical_offset >= self.reader.files.min_offset or not UnitQueue.leads(unit):
+            if unit.physical_offset >= self.reader.files.min_offset or not UnitQueue.points_to_record(unit):
                 break
             gone += messages
         if gone:

@@ -161,7 +161,7 @@ class Dispatcher:
     def __init__(self, rules: DispatchRules) -> None:
         self.rules = rules
         self.queues = QueueTable()
-        self.light_numbers: set[int] = set()  # queues that were met as light queues
+        self.lmq_numbers: set[int] = set()  # queues that were met as light queues
         self.flags = 0
         self.follow(rules.peer)
         self.delays = array("q", rules.delay_ms or (0,))
@@ -354,7 +354,7 @@ class Dispatcher:
         if self.rules.light_queues:
             for place in lmq_positions(message):
                 queue = Queue(PLAIN, java_encode(place.topic), place.queue_id)
-                self.light_numbers.add(self.queues.number(queue))
+                self.lmq_numbers.add(self.queues.number(queue))
                 self._append(queue, place.offset, message, code)
 
     def _append(self, queue: Queue, queue_offset: int, message: StoredMessage, code: int) -> None:

@@ -161,7 +161,7 @@ def restore_to_mark(file: IndexFileReader, config: StoreConfig, effects: Effects
         count = indexed.header.next_item
         if count > 1 and writer.item(count - 1).physical_offset != indexed.header.end_physical_offset:
             return False
-        writer.restore(indexed.header)
+        writer.restore_header(indexed.header)
         effects.sync(writer.fd)
     finally:
         writer.close()

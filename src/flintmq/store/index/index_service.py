@@ -220,7 +220,7 @@ class KeyIndex:
             if len(self.found) == 1:  # no record had a key yet
                 self.writer.continue_with(writer, -1, 0)
                 return
-            self.let_go()
+            self.close_without_flush()
             if named:
                 self.mark.indexed = None
             self.effects.unlink(path)
@@ -341,9 +341,9 @@ class KeyIndex:
             OSError: the disk refused.
         """
         self.flush()
-        self.let_go()
+        self.close_without_flush()
 
-    def let_go(self) -> None:
+    def close_without_flush(self) -> None:
         """Close without a flush, of a store that stops uncleanly. Nothing to do after `close`."""
         if self.writer.current is not None:
             self.writer.current.close()

@@ -139,7 +139,7 @@ class IndexFileWriter:
             whole |= int.from_bytes(self.map[place : end : index.ITEM.size], "little")
         return whole.to_bytes(count - 1, "little").count(0)
 
-    def restore(self, header: Header) -> None:
+    def restore_header(self, header: Header) -> None:
         """Make the file what it was when it had this header. Its items below the count are whole, nothing else need be.
 
         The items themselves tell what each slot held: 2.7 s of CPU for ten million.

@@ -205,7 +205,7 @@ class StoreFiles:
             finally:
                 self.effects.close(fd)
 
-    def doubt(self) -> None:
+    def distrust_page_cache(self) -> None:
         """Say that what is stored now may not be on disk, though this machine runs on: a sync failed.
 
         The page cache shows it all the same, and a later sync may return as if nothing had been. So

@@ -142,7 +142,7 @@ class QueueLookup:
     def _record(self, units: UnitQueue, number: int) -> StoredMessage | None:
         """The record that a unit leads to, if it leads to one."""
         unit = units.unit(number)
-        return self.snapshot.record(unit.physical_offset) if unit is not None and units.leads(unit) else None
+        return self.snapshot.record(unit.physical_offset) if unit is not None and units.points_to_record(unit) else None
 
     def _in_hole(self, name: QueueName, offset: int) -> StoredMessage | None:
         """A message whose unit is missing or wrong although the queue goes on behind it."""
@@ -246,15 +246,15 @@ class QueueLookup:
         log_end, log_begin, stop = self.snapshot.end, log.min_offset, units.end()
         unit = units.unit(stop - 1)
         last = stop - 1
-        if unit is None or not units.leads(unit) or unit.physical_offset >= log_end:  # mostly none of it
-            last = units.bisect(lambda u: not units.leads(u) or u.physical_offset < log_end, stop) - 1
+        if unit is None or not units.points_to_record(unit) or unit.physical_offset >= log_end:  # mostly none of it
+            last = units.bisect(lambda u: not units.points_to_record(u) or u.physical_offset < log_end, stop) - 1
         for number in range(last, units.first - 1, -1):
             if number <= last - UNITS_TRIED:
                 self._mislead()
                 break
             unit = units.unit(number)
             if unit is not None and unit.is_written:
-                if not units.leads(unit):
+                if not units.points_to_record(unit):
                     break  # pre-blank: nothing stands before it
                 own = units.span(number, unit)[1]
                 if unit.physical_offset < log_begin:
@@ -276,8 +276,12 @@ class QueueLookup:
         begin = self.snapshot.log.min_offset
         # A hole counts as content: what it lost can still be found in the log.
         number, unit = units.first, units.unit(units.first)
-        if unit is None or not units.leads(unit) or unit.physical_offset < begin:  # mostly nothing has expired
-            number = units.bisect(lambda u: u.is_written and not (units.leads(u) and u.physical_offset >= begin), last)
+        if (
+            unit is None or not units.points_to_record(unit) or unit.physical_offset < begin
+        ):  # mostly nothing has expired
+            number = units.bisect(
+                lambda u: u.is_written and not (units.points_to_record(u) and u.physical_offset >= begin), last
+            )
         for at in range(number, min(last + 1, number + UNITS_TRIED)):
             message, first, _ = self._stands(name, units, at)
             if message is not None:

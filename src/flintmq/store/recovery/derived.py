@@ -83,7 +83,7 @@ def load_derived(
         lower(start)
         records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     assert records is not None
-    queues.bound_again(files.min_offset)
+    queues.recompute_min_offsets(files.min_offset)
     if index is not None:  # behind a clean stop nobody looked, so only a mark can tell
         index.complete = index.mark.indexed is not None or not clean or not index.was_there
     return records

@@ -123,7 +123,7 @@ class LogRecovery:
         self.compared = 0  # log offset from which on find_end compared all checksums
         self.lost = False  # the log's end is missing, and the user said to go on without
 
-    def tell(self, text: str) -> None:
+    def log_decision(self, text: str) -> None:
         """One log line a decision."""
         self.decisions.append(text)
         log.info("%s", text)
@@ -168,7 +168,7 @@ class LogRecovery:
             end = walk.position
         verdict = walk.verdict or Verdict.END
         stop = "clean" if self.facts.clean else "unclean"
-        self.tell(f"recovery after {stop} stop: read from {begin}, the log ends at {end} ({verdict.value})")
+        self.log_decision(f"recovery after {stop} stop: read from {begin}, the log ends at {end} ({verdict.value})")
         return end, last_time, verdict
 
     def _accept(self, error: LostLogError, accept: bool) -> None:
@@ -180,7 +180,7 @@ class LogRecovery:
         if not accept:
             raise error
         if not self.lost:
-            self.tell(f"accepted as lost: {error.file}: {error.reason}")
+            self.log_decision(f"accepted as lost: {error.file}: {error.reason}")
         self.lost = True
 
     def _bad(self, end: int, reason: str) -> tuple[int, int, Verdict]:
@@ -196,7 +196,7 @@ class LogRecovery:
                 file.path, end - file.start, f"{reason}; records go on at offset {follower}", REFUSED
             )
         verdict = Verdict.TORN_TAIL if follower is None else Verdict.UNORDERED
-        self.tell(f"recovery after unclean stop: the log ends at {end} ({verdict.value}: {reason})")
+        self.log_decision(f"recovery after unclean stop: the log ends at {end} ({verdict.value}: {reason})")
         return end, self._time_before(end), verdict
 
     def _time_before(self, end: int) -> int:
@@ -218,7 +218,7 @@ class LogRecovery:
         for folder in sorted({os.path.dirname(file.path) for file in self.files.files}):
             self.effects.sync_dir(folder)  # the stop may have come between a file's creation and that
 
-    def cut(self, end: int) -> None:
+    def truncate_log(self, end: int) -> None:
         """Nothing may stand behind the end: copy what counts there, remove later files, zero the rest of the last one.
 
         Raises:
@@ -231,7 +231,7 @@ class LogRecovery:
             if file.start > end and file.start > self.files.min_offset:
                 self.effects.unlink(file.path)
                 self.effects.sync_dir(os.path.dirname(file.path))
-                self.tell(f"removed {file.path}, which lies behind the end")
+                self.log_decision(f"removed {file.path}, which lies behind the end")
             elif file.start + file.size > end:
                 self._zero(file, end - file.start)
 
@@ -251,7 +251,7 @@ class LogRecovery:
                 position += max(len(piece), 1)
             if zeroed:
                 self.effects.sync(fd)
-                self.tell(f"zeroed {zeroed} bytes of {file.path} behind position {first}")
+                self.log_decision(f"zeroed {zeroed} bytes of {file.path} behind position {first}")
         finally:
             self.effects.close(fd)
 
@@ -271,7 +271,7 @@ class LogRecovery:
                 self.effects.sync(fd)
                 self.effects.close(fd)
                 line = {"offset": offset, "size": message.size, "topic": message.topic, "cut_at": end}
-                self.tell(f"quarantine: {json.dumps(line)}")
+                self.log_decision(f"quarantine: {json.dumps(line)}")
             offset = next_record(self.files, offset + message.size)
         if self.effects.is_dir(folder):
             self.effects.sync_dir(folder)
@@ -362,16 +362,16 @@ def recover(
         small.write_believed()
     if not facts.clean and not page_cache_lasted(root, effects):  # before `abort` tells of this boot
         removed = remove_unsynced(root, config, effects, known.index_timestamp, facts.indexed)
-        recovery.tell(f"{removed} index files that were not synced are made anew")
+        recovery.log_decision(f"{removed} index files that were not synced are made anew")
         if queues is not None:
-            queues.ask_disk()
+            queues.fsync_and_drop_cache()
     if not ends:
         known_ends.forget(root, effects)
     if facts.clean and facts.mark is None:  # for the next start, if damage is met below after `abort` was made
         small.write(end, known)
     if facts.clean:
         small.make_abort()
-    recovery.cut(end)
+    recovery.truncate_log(end)
     if others and facts.mark is not None:  # what others wrote was synced by find_end, and is not judged as ours is
         small.believe(end, -1, None)
         small.write_believed()
@@ -388,10 +388,10 @@ def recover(
     queues.files.unsure = not recovery.facts.clean
     records = load_derived(
         files, queues, index, dispatcher, end, begin, clean=recovery.facts.clean, compared=recovery.compared,
-        ends=ends, tell=recovery.tell, lower=small.lower_dispatched,
+        ends=ends, tell=recovery.log_decision, lower=small.lower_dispatched,
     )  # fmt: skip
     queues.files.unsure = False
-    recovery.tell(f"{records} records were dispatched again")
+    recovery.log_decision(f"{records} records were dispatched again")
     offsets = queues.next_offsets()
     for place, told in (ends or {}).items():  # of a queue without files whose messages are all gone
         if place not in offsets:

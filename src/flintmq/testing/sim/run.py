@@ -186,7 +186,7 @@ class SimRun:
             elif name == "kill":
                 self.dead()
             elif name == "cut":
-                self.cut(number)
+                self.cut_power(number)
             elif self.opened():
                 self._do(name, number, op)
                 self.disk.clock += 1
@@ -262,7 +262,7 @@ class SimRun:
         self.now(power=True)
         self.store = None
 
-    def cut(self, number: int) -> None:
+    def cut_power(self, number: int) -> None:
         """The power fails, and the next life begins on one of the states."""
         self.now(power=True)
         self._after_kill = dict(self._after_cut)

@@ -129,7 +129,7 @@ def put_rows(
     for batch in rows_after(batches, at.after, must_go_on):
         rows = checked(batch, rules, left_out) if rules.skip_refused else messages(batch, rules, left_out)
         for first in range(0, rows.num_rows, ROWS_AT_ONCE):
-            writer.take(rows.slice(first, ROWS_AT_ONCE))
+            writer.put_rows(rows.slice(first, ROWS_AT_ONCE))
     at.running = False
     writer.save()
     return at, writer.put, writer.found
@@ -146,7 +146,7 @@ class _RowWriter:
         self.end = max(at.log_end, store.recovered.state.end)
         self._unsaved, self._saved = 0, time.monotonic()
 
-    def take(self, rows: pa.RecordBatch) -> None:
+    def put_rows(self, rows: pa.RecordBatch) -> None:
         """Put the rows that are not there yet, each in its turn."""
         given = messages_of(rows)
         begin = 0
