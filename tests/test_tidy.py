@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import subprocess
 import sys
+from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -70,6 +72,16 @@ def test_trees_are_walked_by_one_function():
 
 def test_no_breakpoints_and_no_merge_marks():
     assert lines_with(r"^(<{7}|>{7}|={7})( |$)|\bbreak" + r"point\(\)") == []
+
+
+def test_no_class_name_means_two_things():
+    homes = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef):
+                homes[node.name].append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    assert len(homes) > 300
+    assert {name: places for name, places in homes.items() if len(places) > 1} == {}
 
 
 def test_every_folder_of_sources_has_a_folder_of_tests():

@@ -176,7 +176,11 @@ METHODS: list[tuple[str, str, str, str]] = [
     ("testing.sim.run", "SimRun.cut", "cut_power", r"sim/run.py:self$"),
 ]
 
+# Came to the table after its group had been run.
+LATE: Names = [("testing.damage", "Damage", "InjectedDamage")]
+
 GROUPS: dict[str, Names] = {
+    "late": LATE,
     "decided": DECIDED,
     "engine": ENGINE,
     "forensics": FORENSICS,

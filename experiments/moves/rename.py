@@ -376,11 +376,13 @@ class Methods(Renamer):
                                 edits[begin + 4, begin + 4 + len(old)] = new
                                 self.locals[path][f"def {old}"] = f"def {new}"
                                 count[f"def {what}"] += 1
-                    elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setattr"):
-                        if [ast.unparse(one) for one in node.args[:2]] == [owner, repr(old)]:
-                            begin, end = source.span(node.args[1])
-                            edits[begin + 1, end - 1] = new
-                            count[what] += 1
+                    elif isinstance(node, ast.Call) and [ast.unparse(one) for one in node.args[:2]] == [
+                        owner,
+                        repr(old),
+                    ]:
+                        begin, end = source.span(node.args[1])  # of setattr
+                        edits[begin + 1, end - 1] = new
+                        count[what] += 1
             for (begin, end), new in edits.items():
                 source.replace(begin, end, new)
             for begin, end, text in source.texts():

@@ -46,7 +46,7 @@ def sound(into: Path) -> list[Golden]:
     return [store for store in stores if store.expect.get("verify") != "any" and "scan" not in store.expect]
 
 
-def hurt(root: Path, seed: int) -> list[damage.Damage]:
+def hurt(root: Path, seed: int) -> list[damage.InjectedDamage]:
     """Damage a store, as its number decides."""
     chance = random.Random(seed)
     done = []
@@ -60,14 +60,14 @@ def hurt(root: Path, seed: int) -> list[damage.Damage]:
     return done
 
 
-def tear(root: Path, chance: random.Random) -> damage.Damage:
+def tear(root: Path, chance: random.Random) -> damage.InjectedDamage:
     """The last write to a file came only in part: zeros from some place in its last sectors on."""
     file = chance.choice([path for path in sorted(root.rglob("*")) if path.is_file() and path.stat().st_size])
     data = file.read_bytes()
     used = len(data.rstrip(b"\0")) or 1
     at = max(used - chance.randrange(1, 2000), 0)
     torn = damage.zero(file, at, used - at)
-    return damage.Damage("torn", torn.file, torn.position, torn.length)
+    return damage.InjectedDamage("torn", torn.file, torn.position, torn.length)
 
 
 def config_of(store: Golden) -> StoreConfig:

@@ -18,7 +18,7 @@ AnyPath = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
-class Damage:
+class InjectedDamage:
     """What was done: `length` bytes from `position` of `file` are not what they were (or gone, for "cut")."""
 
     kind: str
@@ -35,13 +35,13 @@ def _within(path: Path, position: int, length: int) -> Path:
     return path
 
 
-def _change(kind: str, file: AnyPath, position: int, data: bytes) -> Damage:
+def _change(kind: str, file: AnyPath, position: int, data: bytes) -> InjectedDamage:
     """Put other bytes into a file, which keeps its size."""
     path = _within(Path(file), position, len(data))
     with path.open("r+b") as opened:
         opened.seek(position)
         opened.write(data)
-    return Damage(kind, path, position, len(data))
+    return InjectedDamage(kind, path, position, len(data))
 
 
 def _bytes(file: AnyPath, position: int, length: int) -> bytes:
@@ -50,7 +50,7 @@ def _bytes(file: AnyPath, position: int, length: int) -> bytes:
         return opened.read(length)
 
 
-def flip(file: AnyPath, position: int, mask: int = 1) -> Damage:
+def flip(file: AnyPath, position: int, mask: int = 1) -> InjectedDamage:
     """Flip the bits of `mask` in one byte.
 
     Raises:
@@ -59,7 +59,7 @@ def flip(file: AnyPath, position: int, mask: int = 1) -> Damage:
     return _change("flip", file, position, bytes([_bytes(file, position, 1)[0] ^ mask]))
 
 
-def zero(file: AnyPath, position: int, length: int = SECTOR) -> Damage:
+def zero(file: AnyPath, position: int, length: int = SECTOR) -> InjectedDamage:
     """Overwrite with zeros: a sector that was never written.
 
     Raises:
@@ -68,7 +68,7 @@ def zero(file: AnyPath, position: int, length: int = SECTOR) -> Damage:
     return _change("zero", file, position, bytes(length))
 
 
-def rubbish(file: AnyPath, position: int, length: int = SECTOR, seed: int = 0) -> Damage:
+def rubbish(file: AnyPath, position: int, length: int = SECTOR, seed: int = 0) -> InjectedDamage:
     """Overwrite with random bytes.
 
     Raises:
@@ -77,7 +77,7 @@ def rubbish(file: AnyPath, position: int, length: int = SECTOR, seed: int = 0) -
     return _change("rubbish", file, position, random.Random(seed).randbytes(length))
 
 
-def swap(file: AnyPath, first: int, second: int, length: int = SECTOR) -> Damage:
+def swap(file: AnyPath, first: int, second: int, length: int = SECTOR) -> InjectedDamage:
     """Exchange two ranges: writes that went to each other's place.
 
     Raises:
@@ -90,7 +90,7 @@ def swap(file: AnyPath, first: int, second: int, length: int = SECTOR) -> Damage
     return _change("swap", file, first, b)
 
 
-def stale(file: AnyPath, position: int, source: int, length: int = SECTOR) -> Damage:
+def stale(file: AnyPath, position: int, source: int, length: int = SECTOR) -> InjectedDamage:
     """Overwrite with what stands at `source`: old bytes that look right in every way but their place.
 
     Raises:
@@ -99,7 +99,7 @@ def stale(file: AnyPath, position: int, source: int, length: int = SECTOR) -> Da
     return _change("stale", file, position, _bytes(file, source, length))
 
 
-def cut(file: AnyPath, size: int) -> Damage:
+def cut(file: AnyPath, size: int) -> InjectedDamage:
     """Make the file shorter.
 
     Raises:
@@ -110,13 +110,13 @@ def cut(file: AnyPath, size: int) -> Damage:
     if not 0 <= size < old:
         raise UsageError(f"{path} has {old} bytes and cannot be cut to {size}")
     os.truncate(path, size)
-    return Damage("cut", path, size, old - size)
+    return InjectedDamage("cut", path, size, old - size)
 
 
 KINDS = ("flip", "zero", "cut", "swap", "stale", "rubbish")
 
 
-def random_damage(store: AnyPath, seed: int, kinds: Sequence[str] = KINDS, folder: str = "") -> Damage:
+def random_damage(store: AnyPath, seed: int, kinds: Sequence[str] = KINDS, folder: str = "") -> InjectedDamage:
     """One piece of damage, decided by the seed, to a file of the store or of one folder of it.
 
     Ranges are sectors of 512 bytes at a multiple of 512, or what a smaller file has.
