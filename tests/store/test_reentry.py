@@ -103,7 +103,7 @@ AMID: dict[str, tuple[Call, Place]] = {
     "a delayed put": (lambda s, c: s.put(Message("A", b"x", delay_level=1)), (CommitLog, "write")),
     "the first put of a queue": (lambda s, c: s.put(Message("first", b"x")), (CommitLog, "appended")),
     "a batch": (METHODS["put_batch"], (CommitLog, "appended")),
-    "columns": (METHODS["put_columns"], (CommitLog, "settled_time")),
+    "columns": (METHODS["put_columns"], (CommitLog, "settle_and_next_time")),
     "a put that begins a file": (lambda s, c: _roll(s), (MappedFileQueue, "append_file")),
     "a put that waits for a file": (lambda s, c: _roll(s), (AllocationService, "file_at")),
     "a wake-up": (METHODS["wait_dispatched"], (DispatchService, "wake")),
