@@ -107,10 +107,10 @@ class Unreached:
                 return
             time.sleep(0.1)  # a writer may be about to write the unit; what was deleted is not waited for
 
-    def _reasons(self, lookup: QueueLookup, places: list[Place]) -> dict[QueueName, tuple[Place, str]]:
+    def _reasons(self, lookup: QueueLookup, places: list[RecordPlace]) -> dict[QueueName, tuple[RecordPlace, str]]:
         """One record of each queue that counts as lost, and why."""
         end = lookup.dispatched_end() if places and lookup.has_files else 0
-        found: dict[QueueName, tuple[Place, str]] = {}
+        found: dict[QueueName, tuple[RecordPlace, str]] = {}
         for place in places:
             why = self._why(lookup, place) if place.physical_offset < end else ""
             if why:
