@@ -6,13 +6,12 @@ a topic that is made again numbers its messages from 0 on.
 """
 
 import shutil
-import struct
 
 import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreError, UsageError
-from tests.spark.stream.drive import Query, numbers
+from tests.spark.stream.drive import Query, number_anew, numbers
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
@@ -37,21 +36,6 @@ def put(path, numbers, *topics):
 def delete(path, topic):
     """The next put makes the queue anew as it was, until `number_anew`."""
     shutil.rmtree(path / "consumequeue" / topic)
-
-
-def number_anew(path, topic, old):
-    """Give the messages behind the first `old` ones of a queue offsets from 0 on, and the queue their units alone."""
-    file = path / "consumequeue" / topic / "0" / f"{0:020d}"
-    units = file.read_bytes()
-    file.write_bytes(units[20 * old :] + bytes(20 * old))
-    for at in range(20 * old, len(units), 20):
-        physical, size = struct.unpack_from(">qi", units, at)
-        if size:
-            with next(f for f in (path / "commitlog").iterdir() if 0 <= physical - int(f.name) < 65536).open(
-                "r+b"
-            ) as log:
-                log.seek(physical % 65536 + 20)
-                log.write(struct.pack(">q", at // 20 - old))
 
 
 def read_of(path, **options):

@@ -7,7 +7,7 @@ import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreError
-from tests.spark.stream.drive import Query, place
+from tests.spark.stream.drive import Query, number_anew, place
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
@@ -158,3 +158,54 @@ def test_what_is_not_dispatched_yet_is_no_loss(tmp_path):
                 query = Query(path, **keys())
                 seen = [row for bite in query.bites() for row in bite]
                 assert len({place(row) for row in seen}) == len(seen) <= number + 1
+
+
+def losing(path, topics, options, remove="A"):
+    """Rows of a query on a store of these messages, whose queue is lost."""
+    with MessageStore(path, KEYS) as store:
+        for name in topics:
+            store.put(Message(name, b"x", queue_id=0))
+    shutil.rmtree(path / "consumequeue" / remove)
+    return [row for bite in Query(path, **options, **keys()).bites() for row in bite]
+
+
+@pytest.mark.parametrize(
+    ("topics", "options"),
+    [(["A", *"BBBB"], {}), (["C", "A", *"BBBB"], {"subscribe": "A,B"}), ([*"BBBB", *"AA", "C"], {"subscribe": "A,B"})],
+    ids=["before all others", "before all that is wanted", "after all that is wanted"],
+)
+def test_messages_outside_of_what_is_read(tmp_path, topics, options, capsys):
+    with pytest.raises(StoreError, match="topic 'A', queue 0, offset 0: the log has it, and its queue has no files"):
+        losing(tmp_path / "strict", topics, options)
+    rows = losing(tmp_path / "lenient", topics, {**options, "failOnDataLoss": "false"})
+    assert [row["topic"] for row in rows if row["topic"] != "C"] == ["B"] * 4
+    assert "topic 'A', queue 0, offset 0: the log has it" in capsys.readouterr().err
+
+
+def test_messages_between_two_micro_batches(tmp_path):
+    with MessageStore(tmp_path, KEYS) as store:
+        store.put(Message("B", b"read"))
+    query = Query(tmp_path, **keys())
+    assert len([row for bite in query.bites() for row in bite]) == 1
+    with MessageStore(tmp_path, KEYS) as store:
+        store.put(Message("A", b"lost"))
+        store.put(Message("B", b"next"))
+    shutil.rmtree(tmp_path / "consumequeue" / "A")
+    with pytest.raises(StoreError, match="topic 'A', queue 0, offset 0: the log has it, and its queue has no files"):
+        list(query.bites())
+
+
+@pytest.mark.parametrize("again", [1, 3], ids=["shorter", "longer"])
+def test_a_topic_that_was_deleted_and_made_again(tmp_path, again):
+    """Of its two queues one has no message yet; what the log has of the deleted ones is nobody's."""
+    with MessageStore(tmp_path, KEYS) as store:
+        for queue in (0, 1, 1, 0):
+            store.put(Message("A", b"of the deleted one", queue_id=queue))
+        store.put(Message("B", b""))
+    with MessageStore(tmp_path, KEYS) as store:
+        for _ in range(again):
+            store.put(Message("A", b"new", queue_id=0))
+    number_anew(tmp_path, "A", 2)
+    shutil.rmtree(tmp_path / "consumequeue" / "A" / "1")
+    rows = [row for bite in Query(tmp_path, **keys()).bites() for row in bite]
+    assert sorted(map(place, rows)) == [*(("A", 0, number) for number in range(again)), ("B", 0, 0)]

@@ -92,6 +92,19 @@ def made_again(queues: StreamQueues, name: QueueName, offset: int, anchor: Strea
     return message is not None and message.physical_offset > anchor.log_offset
 
 
+def walked_to(queues: StreamQueues, anchor: StreamAnchor | None) -> int | None:
+    """Log offset of a record before which all that the query wants was read; None if that is not known.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    if anchor is None:  # nothing was read yet, and nothing left out
+        return queues.log.min_offset
+    if anchor.store_timestamp == NO_TIME or is_other_log(queues, anchor):
+        return None
+    return max(anchor.log_offset, queues.log.min_offset)
+
+
 def is_other_log(queues: StreamQueues, anchor: StreamAnchor | None) -> bool:
     """Whether the last record that was read is not in the log any more. Of what has expired nothing is known.
 

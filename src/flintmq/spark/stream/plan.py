@@ -48,12 +48,19 @@ class StreamTask:
     firsts: Mapping[QueueName, int] = field(default_factory=dict)
 
 
-def share_out(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> list[StreamTask]:
+def share_out(
+    queues: StreamQueues, spans: Mapping[QueueName, Span], walked: int | None = None, to_end: bool = False
+) -> list[StreamTask]:
     """The parts of a micro-batch.
+
+    Messages of a queue whose files are lost are found by a walk alone. So the first part begins where the micro-batch
+    before ended, and the last one goes to the end of the log if nothing comes after it.
 
     Args:
         queues: as the store has them now.
         spans: what is wanted; the queues have all of it, as far as their bounds say.
+        walked: log offset of a record before which nothing is of interest; None if that is not known.
+        to_end: the micro-batch ends where the store does.
 
     Raises:
         StoreError: (failOnDataLoss) a record cannot be read; the text names topic, queue, offset.
@@ -76,15 +83,27 @@ def share_out(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> list[Str
         lots += _lots(queues, {name: (low, stops[name]) for name, (low, _) in rest.items()}, begin, end)
         rest = {name: (stops[name], high) for name, (_, high) in rest.items() if stops[name] < high}
     firsts = [_first(queues, lot, known) for lot in lots]
-    parts, stop = [], end
-    for lot, first in zip(reversed(lots), reversed(firsts), strict=True):
+    parts: list[StreamTask] = []
+    stop = end
+    for number, (lot, first) in reversed(list(enumerate(zip(lots, firsts, strict=True)))):
         if first is not None:
+            low = min(first, walked) if number == 0 and walked is not None else first
+            high = queues.end if to_end and not parts else stop
+            part = _widened(queues, _part(queues, first, stop, lot), low, high)
             firsts_of = {
-                name: known[name, low] for name, (low, _) in lot.items() if first < known[name, low] < queues.end
+                name: known[name, low] for name, (low, _) in lot.items() if part.begin < known[name, low] < queues.end
             }
-            parts.append(replace(_part(queues, first, stop, lot), firsts=firsts_of))
+            parts.append(replace(part, firsts=firsts_of))
             stop = min(first, stop)
     return parts[::-1]
+
+
+def _widened(queues: StreamQueues, part: StreamTask, begin: int, end: int) -> StreamTask:
+    """The part with more of the log, unless its records would be few in it: then units are read rather than the log."""
+    if part.sparse or (begin, end) == (part.begin, part.end):
+        return part
+    wider = _part(queues, begin, max(end, part.end), part.spans)
+    return part if wider.sparse else wider
 
 
 def _lots(queues: StreamQueues, spans: Mapping[QueueName, Span], begin: int, end: int) -> list[dict[QueueName, Span]]:

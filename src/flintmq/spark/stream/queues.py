@@ -209,6 +209,11 @@ class StreamQueues:
         return self._lookup.snapshot.log
 
     @property
+    def at_rest(self) -> bool:
+        """Whether nobody writes the store, or it has no queue files: then all of the log belongs to it."""
+        return not self._live
+
+    @property
     def end(self) -> int:
         """Log offset behind the last record."""
         return self._lookup.snapshot.end

@@ -23,7 +23,15 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
 from flintmq.spark.stream.admission import Span, limited
-from flintmq.spark.stream.anchor import StreamAnchor, anchor_in, begin_anchor, is_other_log, made_again, next_anchor
+from flintmq.spark.stream.anchor import (
+    StreamAnchor,
+    anchor_in,
+    begin_anchor,
+    is_other_log,
+    made_again,
+    next_anchor,
+    walked_to,
+)
 from flintmq.spark.stream.options import StreamOptions
 from flintmq.store.layout.queue_name import QueueName
 
@@ -169,7 +177,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         wanted = _apart(begin, self._planned)
         gone = _missing(queues, begin, {*apart, *wanted}) if queues.of_directories() else set()
         spans = self._spans(queues, begin, anchor, self._planned, gone, wanted, known=True)
-        return [StreamPartition(part) for part in share_out(queues, spans)]
+        to_end = queues.at_rest and not any(name in queues.highs for name in apart)
+        return [StreamPartition(part) for part in share_out(queues, spans, walked_to(queues, anchor), to_end)]
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:

@@ -103,12 +103,12 @@ class Wanted:
             walked: Any = numpy.array(piece.positions[: piece.count], numpy.int64)
             count = self._selector.select(piece)
             positions: Any = numpy.frombuffer(piece.positions, numpy.int64, count)
-            if unreached is not None and count < len(walked):
+            if strangers:
+                positions = positions[~numpy.isin(positions, strangers)]
+            if unreached is not None and len(positions) < len(walked):
                 unreached.look(replace(piece, positions=memoryview(walked)), positions)
             flags = numpy.frombuffer(piece.data, numpy.uint8)[positions + SYS_FLAG_LAST]
             queued = flags & TRANSACTION_PREPARED == 0
-            if strangers:
-                queued &= ~numpy.isin(positions, strangers)
             for at in positions[queued & (flags & INNER_BATCH != 0)].tolist():
                 self.filled += sum(place.messages - 1 for place in places(stored_message(piece.data, at))[:1])
             positions = positions[queued]

@@ -61,6 +61,7 @@ class Unreached:
         self._selector = Selector(self._asked) if self._asked.asks_topics else None
         self._dispatcher: Dispatcher | None = None
         self._first: dict[tuple[QueueName, bool], RecordPlace] = {}
+        self._last: dict[tuple[QueueName, bool], RecordPlace] = {}
 
     def look(self, piece: Piece, wanted: Any) -> None:
         """Take note of records that the task does not read.
@@ -87,8 +88,10 @@ class Unreached:
         low = self._part.spans.get(name, (0, 0))[0]
         for before in (True, False):
             at = numpy.flatnonzero((offsets < low) == before)
-            if len(at) and (name, before) not in self._first:
-                self._first[name, before] = RecordPlace(name, int(offsets[at[0]]), int(physical[at[0]]))
+            if len(at):
+                first, last = (RecordPlace(name, int(offsets[i]), int(physical[i])) for i in (at[0], at[-1]))
+                self._first.setdefault((name, before), first)
+                self._last[name, before] = last
 
     def lost(self) -> Iterator[str]:
         """One line for each queue that lost files.
@@ -97,7 +100,8 @@ class Unreached:
             StoreAccessError: a file may not be read.
         """
         until = time.monotonic() + GRACE_SECONDS
-        places = list(self._first.values())
+        places = list({*self._first.values(), *self._last.values()})
+        places.sort(key=lambda place: place.physical_offset)
         while places:
             lookup = self._lookup()
             places = [place for place in places if not _has_unit(lookup, place)]
@@ -110,11 +114,28 @@ class Unreached:
     def _reasons(self, lookup: QueueLookup, places: list[RecordPlace]) -> dict[QueueName, tuple[RecordPlace, str]]:
         """One record of each queue that counts as lost, and why."""
         end = lookup.dispatched_end() if places and lookup.has_files else 0
+        remade = self._remade(lookup, places)
         found: dict[QueueName, tuple[RecordPlace, str]] = {}
         for place in places:
-            why = self._why(lookup, place) if place.physical_offset < end else ""
-            if why:
-                found.setdefault(place.queue, (place, why))
+            if remade.get(place.queue.topic, 0) <= place.physical_offset < end and place.queue not in found:
+                why = self._why(lookup, place)
+                if why:
+                    found[place.queue] = (place, why)
+        return found
+
+    @staticmethod
+    def _remade(lookup: QueueLookup, places: list[RecordPlace]) -> dict[str, int]:
+        """Of topics that were deleted and made again: where in the log they were there again.
+
+        A queue of theirs has another record at the queue offset of an older one.
+        """
+        found: dict[str, int] = {}
+        for place in places:
+            units = lookup.units(place.queue)
+            unit = units.unit(units.number_of(place.queue_offset))
+            if unit is not None and units.points_to_record(unit) and unit.physical_offset > place.physical_offset:
+                topic = place.queue.topic
+                found[topic] = max(unit.physical_offset, found.get(topic, 0))
         return found
 
     def _lookup(self) -> QueueLookup:
