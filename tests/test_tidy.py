@@ -7,6 +7,7 @@ import json
 import re
 import subprocess
 import sys
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -155,3 +156,65 @@ def test_every_page_is_in_the_index():
     index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
     pages = [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
     assert [page for page in pages if page != "README.md" and f"]({page})" not in index] == []
+
+
+# -- prose -------------------------------------------------------------------------------------------------------------
+
+FINISHED_PROSE = [
+    "examples/demo",
+]
+"""Folders and files in plain English: their docstrings and comments keep the rules below. A folder of `src/flintmq` that
+joins this list leaves the list of D401 (imperative mood) in pyproject.toml."""
+
+PROSE_EXCEPTIONS: dict[str, str] = {}
+"""Lines that may break a rule, as the complaint names them (`path: text`), each with its reason."""
+
+ABSTRACT_SUBJECT = re.compile(r"(what|who|whoever|whether|that|how)\b", re.IGNORECASE)
+DIALECT = re.compile(r"\b(behind|stands|told)\b", re.IGNORECASE)
+
+
+def prose_complaints(name: str, text: str) -> Iterator[str]:
+    """Yield the first lines, and the lines with a word of the old dialect, that break a rule."""
+    documented = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
+    nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, documented)]
+    for documentation in filter(None, map(ast.get_docstring, nodes)):
+        first = documentation.splitlines()[0]
+        if len(first) > 90 or ABSTRACT_SUBJECT.match(first) or first[-1] not in ".:":
+            yield f"{name}: {first}"
+    expressions = [node.value for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Expr)]
+    strings = [value.value for value in expressions if isinstance(value, ast.Constant) and isinstance(value.value, str)]
+    tokens = tokenize.generate_tokens(iter(text.splitlines(keepends=True)).__next__)
+    comments = [token.string for token in tokens if token.type == tokenize.COMMENT]
+    for line in "\n".join([*strings, *comments]).splitlines():
+        if DIALECT.search(line):
+            yield f"{name}: {line.strip()}"
+
+
+def test_prose_is_plain():
+    complaints = []
+    for finished in FINISHED_PROSE:
+        paths = sorted((ROOT / finished).rglob("*.py*")) if (ROOT / finished).is_dir() else [ROOT / finished]
+        sources = [path for path in paths if path.suffix in (".py", ".pyi")]
+        assert sources, f"{finished} has no sources"
+        for path in sources:
+            complaints += prose_complaints(path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8"))
+    assert [complaint for complaint in complaints if complaint not in PROSE_EXCEPTIONS] == []
+    assert set(PROSE_EXCEPTIONS) <= set(complaints), "exceptions that are needed no more"
+
+
+@pytest.mark.parametrize(
+    ("text", "complaints"),
+    [
+        ('"""What a put is besides its record."""', 1),
+        ('"""Read the log, and then go on with a first line that is much too long for a table of contents."""', 1),
+        ('"""Read the log,\nand the queues."""', 1),
+        ('def f():\n    """Whether it is."""', 1),
+        ("at = 0  # where it stands", 1),
+        ('AT = 0\n"""As told by the log."""', 1),
+        ('def f():\n    """Read it.\n\n    Args:\n        at: how far behind the end.\n    """', 1),
+        ('raise ValueError("was told")', 0),
+        ('"""Read the log."""\n\n\nclass Log:\n    """A commit log."""  # after the head', 0),
+    ],
+)
+def test_prose_rules_find_what_they_are_for(text: str, complaints: int):
+    assert len(list(prose_complaints("a.py", text + "\n"))) == complaints

@@ -1,9 +1,9 @@
-"""The whole story in under three minutes: `make demo`, or `python -m examples.demo`.
+"""Run the whole story in under three minutes: `make demo`, or `python -m examples.demo`.
 
-A store that Apache RocketMQ wrote is looked into and rebuilt. Then an engine takes orders while a streaming job carries
-them into a Delta table; both are killed in the middle and started again; the count proves that each order is there once
-(`proof.py`). Queues and index are made anew on Spark and compared byte for byte, and a report with plots is made.
-Everything it writes is below `demo-out/`; the exit code is not 0 where a proof fails.
+The demo inspects and rebuilds a store that Apache RocketMQ wrote. Then an engine takes orders while a streaming job
+writes them to a Delta table. Both are killed halfway and started again, and a count proves that the table has each
+order exactly once (`proof.py`). Finally Spark rebuilds queues and index, which are compared byte for byte, and writes a
+report with plots. All output goes to `demo-out/`; the exit code is not 0 if a proof fails.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from flintmq.errors import MissingExtraError
 from flintmq.testing.damage import flip
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "compat" / "golden" / "basic.tar.xz"
-DISPATCH = ("spark", "dispatch", "--once")  # what makes queues and index on Spark: STORE --into DIR
-KILL_AT = 0.4  # of all orders
-BATCHES = 3  # that the job brings into the table before it is killed
-LIMIT = 20  # times the orders that are wanted, an engine takes that is not killed
-WAIT_S = 90  # for anything of the story to happen
-LOOK_S, TELL_S = 0.3, 3.0
+DISPATCH = ("spark", "dispatch", "--once")  # the words that make Spark rebuild queues and index: STORE --into DIR
+KILL_AT = 0.4  # share of all orders
+BATCHES = 3  # batches in the table before the job is killed
+LIMIT = 20  # the first engine would stop after this multiple of the wanted orders, were it not killed
+WAIT_S = 90  # longest wait for one step of the story
+LOOK_S, REPORT_S = 0.3, 3.0
 
 console = Console(highlight=False)
 
 
 @contextmanager
 def section(title: str, text: str) -> Iterator[None]:
-    """A heading, what follows, and how long it took."""
+    """Print a heading, run the body and print how long it took."""
     console.print()
     console.rule(f"[bold]{title}", align="left", style="cyan")
     console.print(f"[dim]{text}[/dim]")
@@ -53,33 +53,33 @@ def section(title: str, text: str) -> Iterator[None]:
 
 
 def command(*words: str | Path) -> list[str]:
-    """The real command line, as a user would run it."""
+    """Print the command line as a user would type it, and return the words that run it."""
     console.print(f"\n[bold]$ flintmq {escape(shlex.join(str(word) for word in words))}[/bold]")
     return [sys.executable, "-m", "flintmq", *map(str, words)]
 
 
 def flintmq(*words: str | Path, expect: int = 0) -> None:
-    """Run a command to its end."""
+    """Run a command and check its exit code."""
     done = subprocess.run(command(*words), stderr=_quiet(words), check=False)
     if done.returncode != expect:
         raise SystemExit(f"flintmq {words[0]} ended with exit code {done.returncode}, not {expect}")
 
 
 def _quiet(words: tuple[str | Path, ...]) -> int | None:
-    """Where stderr goes: what Java says at the start of Spark helps nobody."""
+    """Return where stderr goes: Java's messages at the start of Spark help nobody."""
     return subprocess.DEVNULL if words[0] == "spark" and "FLINTMQ_DEBUG" not in os.environ else None
 
 
 def good(text: str) -> None:
-    """A proof that held."""
+    """Print a proof that held."""
     console.print(f"[bold green]{text}")
 
 
-# -- what RocketMQ wrote -----------------------------------------------------------------------------------------------
+# -- the store that RocketMQ wrote -------------------------------------------------------------------------------------
 
 
 def java_store(out: Path) -> None:
-    """What RocketMQ wrote: looked at, damaged, rebuilt."""
+    """Inspect the store that RocketMQ wrote, damage a copy and rebuild its derived files."""
     if not GOLDEN.exists():
         console.print(f"\n[yellow]Left out: the store written by RocketMQ is part of the source tree ({GOLDEN.name}).")
         return
@@ -111,15 +111,16 @@ def java_store(out: Path) -> None:
 
 @dataclass
 class Story:
-    """What runs while orders come in, and what was seen of it.
+    """The running processes of the demo, and the counts seen while they ran.
 
-    The engine's first life has no end of its own: it is killed when both sides are well under way, however slow the
-    machine is. Its second life brings what is lacking to `orders`, and at least as much as was to come after the kill.
+    The engine's first run has no end of its own: it is killed once both sides are well under way, however slow the
+    machine is. Its second run continues up to `orders`, and takes at least as many orders as were to come after the
+    kill.
 
     Attributes:
-        orders: how many there are in the end.
+        orders: number of orders in the end.
         seen: (seconds since the beginning, orders stored, orders in the table).
-        moments: (seconds, what happened then).
+        moments: (seconds since the beginning, event).
     """
 
     out: Path
@@ -128,22 +129,22 @@ class Story:
     running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     seen: list[tuple[float, int, int]] = field(default_factory=list)
     moments: list[tuple[float, str]] = field(default_factory=list)
-    told: float = -TELL_S
+    reported: float = -REPORT_S
     began: float = field(default_factory=time.monotonic)
 
     def __post_init__(self) -> None:
-        """Name the places."""
+        """Set the paths of store, table and acknowledgements."""
         self.store, self.table, self.acks = self.out / "orders", self.out / "table", self.out / "acknowledged"
 
     def start_writer(self, orders: int) -> None:
-        """The engine, up to so many orders; it goes on where the store ends."""
+        """Start the engine, which takes orders from the end of the store up to the given number."""
         words = ["-m", "flintmq.testing.orders", self.store, "--orders", orders, "--rate", f"{self.rate:g}"]
         words += ["--acks", self.acks]
         console.print(f"\n[bold]$ python {escape(shlex.join(map(str, words)))}[/bold]")
         self._start("engine", [sys.executable, *map(str, words)])
 
     def start_job(self) -> None:
-        """The streaming job; it goes on where the table ends."""
+        """Start the streaming job, which continues at the end of the table."""
         words = ("spark", "export", self.store, "--to", "delta", "--out", self.table, "--stream", "--interval", "1")
         self._start("job", command(*words, "--master", "local[2]"))
 
@@ -154,21 +155,26 @@ class Story:
 
     @property
     def now(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the beginning."""
         return time.monotonic() - self.began
 
     def look(self) -> tuple[int, int]:
-        """How many orders are acknowledged, and how many are in the table."""
+        """Count the orders acknowledged and the orders in the table, and print both at times."""
         lines = self.acks.read_text().splitlines() if self.acks.exists() else []
         taken, arrived = int(lines[-1]) if lines else 0, proof.rows_of(self.table)
         self.seen.append((self.now, taken, arrived))
-        if self.now - self.told >= TELL_S:
-            self.told = self.now
+        if self.now - self.reported >= REPORT_S:
+            self.reported = self.now
             console.print(f"{self.now:5.0f} s   taken {taken:>9,}   in the table {arrived:>9,}")
         return taken, arrived
 
     def wait(self, what: str, over: str = "") -> None:
-        """Look until something has come true: "kill" (time to), "taken" (all orders), "arrived" (in the table)."""
+        """Poll the counts until a condition holds.
+
+        Args:
+            what: "kill" (both sides are well under way), "taken" (the engine has all orders) or "arrived" (the table
+                has them).
+        """
         until = time.monotonic() + WAIT_S + self.orders / max(self.rate, 1)
         while time.monotonic() < until:
             taken, arrived = self.look()
@@ -185,14 +191,14 @@ class Story:
         raise SystemExit(f"waited {WAIT_S} s and longer for: {what}; see the logs in {self.out}")
 
     def kill(self) -> None:
-        """End both with SIGKILL, with all their processes."""
+        """Kill both with SIGKILL, and all their child processes."""
         for name, process in self.running.items():
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
             self.moments.append((self.now, f"{name} killed"))
 
     def finish(self) -> None:
-        """Let the engine end by itself, and ask the job to."""
+        """Wait for the engine to end, then ask the job to end."""
         if self.running["engine"].wait(WAIT_S):
             raise SystemExit(f"the engine failed; see {self.out}/engine.log")
         self.running["job"].send_signal(signal.SIGTERM)
@@ -200,7 +206,7 @@ class Story:
             raise SystemExit(f"the job failed; see {self.out}/job.log")
 
     def clear(self) -> None:
-        """End what still runs."""
+        """Kill the processes that still run."""
         for process in self.running.values():
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -208,7 +214,7 @@ class Story:
 
 
 def stream(out: Path, orders: int, rate: float) -> Story:
-    """Orders come in and go out, both sides die and come back."""
+    """Stream orders into the table, kill both sides, restart them and count."""
     story = Story(out, orders, rate)
     try:
         text = f"Some {rate:,.0f} orders a second come in; a streaming job carries them into a Delta table meanwhile."
@@ -236,7 +242,7 @@ def stream(out: Path, orders: int, rate: float) -> Story:
 
 
 def afterwards(out: Path, story: Story) -> None:
-    """Queues and index on Spark, the report, the plot."""
+    """Rebuild queues and index on Spark, then write the report and the plot."""
     with section("7. Queues and index on Spark, byte for byte", "From the log alone, against those the engine made."):
         flintmq(*DISPATCH, story.store, "--into", out / "dispatched", "--master", "local[2]")
         good(
@@ -248,7 +254,7 @@ def afterwards(out: Path, story: Story) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the demo. Returns the exit code."""
+    """Run the demo and return its exit code."""
     parser = argparse.ArgumentParser(description="FlintMQ's story on real data, in under three minutes.")
     parser.add_argument("--out", default="demo-out", help="where everything goes; emptied first (demo-out)")
     parser.add_argument("--orders", type=int, default=160_000, help="that the engine takes, at least (160000)")
@@ -264,7 +270,7 @@ def main(arguments: list[str] | None = None) -> int:
     (out / ".flintmq-demo").touch()
     java_store(out)
     if not given.without_spark:
-        # Its Java machines live for seconds: compiling once only takes half of the processor time.
+        # Its JVMs live for seconds: the first compiler tier alone takes half of the processor time.
         os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1")
         try:
             afterwards(out, stream(out, given.orders, given.rate))

@@ -1,4 +1,4 @@
-"""What the demo proves, and how: counts and comparisons that end it where they do not hold, and its plot."""
+"""Counts and comparisons that end the demo if they do not hold, and its plot."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from typing import Any
 from flintmq.testing.orders import number_of
 
 COLUMNS = ["physical_offset", "topic", "queue_id", "queue_offset", "keys", "body"]
-"""By which rows of the log and of the table are compared."""
+"""Columns by which rows of the log and of the table are compared."""
 
 
 def same_files(one: Path, other: Path) -> int:
-    """How many files of queues and index there are.
+    """Compare the queue and index files of two stores and return how many there are.
 
-    Index files are compared in their order: they are named by the clock, which the log does not tell.
+    Index files are compared in order: their names come from the clock, which the log does not record.
 
     Raises:
-        SystemExit: one is not equal.
+        SystemExit: a file differs.
     """
     trees = []
     for root in (one, other):
@@ -39,7 +39,7 @@ def _equal(one: Path | None, other: Path | None) -> bool:
 
 
 def rows_of(table: Path) -> int:
-    """How many rows a Delta table has by now; 0 before there is one."""
+    """Return the number of rows of a Delta table, 0 if there is none yet."""
     from deltalake import DeltaTable
     from deltalake.exceptions import TableNotFoundError
 
@@ -50,13 +50,13 @@ def rows_of(table: Path) -> int:
 
 
 def exactly_once(store: Path, table: Path, orders: int, acknowledged: int) -> list[str]:
-    """What was proven about orders 0 to orders - 1, in words.
+    """Prove that log and table have orders 0 to orders - 1 once each; return that in words.
 
     Args:
-        store: where they were put.
-        table: the Delta table that they were carried to.
-        orders: how many were taken.
-        acknowledged: how many were, before the kill.
+        store: the store that the orders were put to.
+        table: the Delta table that they were exported to.
+        orders: number of orders taken.
+        acknowledged: number of orders acknowledged before the kill.
 
     Raises:
         SystemExit: the log or the table lacks an order, has one twice, or has another value.
@@ -89,11 +89,11 @@ def _same_rows(log: Any, copy: Any) -> bool:
 
 
 def picture(seen: Sequence[tuple[float, int, int]], moments: Sequence[tuple[float, str]]) -> str:
-    """The plot of the story as SVG: orders taken and orders in the table, second by second.
+    """Draw the plot as SVG: orders taken and orders in the table, second by second.
 
     Args:
         seen: (seconds, orders taken, orders in the table), in order of time.
-        moments: (seconds, what happened), told in the heading.
+        moments: (seconds, event), for the heading.
     """
     from flintmq.spark.jobs.stats import svg
 
