@@ -163,8 +163,8 @@ def test_every_page_is_in_the_index():
 FINISHED_PROSE = [
     "examples/demo",
 ]
-"""Folders and files in plain English: their docstrings and comments keep the rules below. A folder of `src/flintmq` that
-joins this list leaves the list of D401 (imperative mood) in pyproject.toml."""
+"""Folders and files whose docstrings and comments keep the rules below. A folder of `src/flintmq` that joins this list
+leaves the list of D401 (imperative mood) in pyproject.toml."""
 
 PROSE_EXCEPTIONS: dict[str, str] = {}
 """Lines that may break a rule, as the complaint names them (`path: text`), each with its reason."""
