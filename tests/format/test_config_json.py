@@ -72,10 +72,10 @@ REFUSED = [
     ("", 0, "an object begins with {"),
     ("[]", 0, "an object begins with {"),
     ("null", 0, "an object begins with {"),
-    ("{} x", 3, "text behind the object"),
-    ("{}{}", 2, "text behind the object"),
+    ("{} x", 3, "text after the object"),
+    ("{}{}", 2, "text after the object"),
     ("{", 1, "the text ends early"),
-    ('{"a"', 4, "no : behind a key"),
+    ('{"a"', 4, "no : after a key"),
     ('{"a":', 5, "the text ends early"),
     ('{"a":1', 6, "the text ends early"),
     ('{"a":[1', 7, "the text ends early"),
@@ -83,22 +83,22 @@ REFUSED = [
     ('{"a\\', 3, "an unknown escape in a string"),
     ('{"a":"\\x41"}', 6, "an unknown escape in a string"),
     ('{"a":"\\u12g4"}', 6, "an unknown escape in a string"),
-    ('{"a" 1}', 5, "no : behind a key"),
-    ('{"a":1 "b":2}', 7, "neither , nor } behind a value"),
-    ('{"a":[1 2]}', 8, "neither , nor ] behind a value"),
+    ('{"a" 1}', 5, "no : after a key"),
+    ('{"a":1 "b":2}', 7, "neither , nor } after a value"),
+    ('{"a":[1 2]}', 8, "neither , nor ] after a value"),
     ("{,}", 1, "no key"),
     ('{"a":,}', 5, "no value"),
     ('{"a":NaN}', 5, "no value"),
     ('{"a":Infinity}', 5, "no value"),
     ('{"a":tru}', 5, "no value"),
-    ('{"a":01x}', 7, "neither , nor } behind a value"),
-    ("{1a:2}", 2, "no : behind a key"),
+    ('{"a":01x}', 7, "neither , nor } after a value"),
+    ("{1a:2}", 2, "no : after a key"),
     ('{"a":9223372036854775808}', 5, "a number beyond 64 bits"),
     ("{9223372036854775808:1}", 1, "a number beyond 64 bits"),
     ('{"a":1e999}', 5, "a number out of range"),
     ('{"a":' + "9" * 100_000 + "}", 5, "a number beyond 64 bits"),
     ('{"a":1.' + "9" * 100_000 + "}", 5, "a number out of range"),
-    ('{"a":1}/* open', 7, "text behind the object"),
+    ('{"a":1}/* open', 7, "text after the object"),
     ('{"a":/* open', 5, "no value"),
     ('{"a":-9223372036854775809}', 5, "a number beyond 64 bits"),
     ('{"a":000000000000000000007}', 5, "a number beyond 64 bits"),
@@ -290,7 +290,7 @@ def test_members_while_damage_hides_their_values() -> None:
         (("\u00e9", "b"), 11, 1, True),
     ]
     assert error is not None
-    assert (error.reason, error.position) == ("neither , nor } behind a value", 18)
+    assert (error.reason, error.position) == ("neither , nor } after a value", 18)
 
 
 @pytest.mark.parametrize(

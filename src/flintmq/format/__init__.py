@@ -1,4 +1,6 @@
-"""Bytes <-> values, without any I/O: one module per kind of file, one declaration per layout.
+"""Codecs between bytes and values, without any I/O: one module per kind of file.
+
+Each layout is declared once; the codec, its sizes and the tables of the documentation all come from that declaration.
 
 layout          how a layout is declared; codec, sizes and tables follow from the declaration
 text            text, hash and numbers as Java reads them

@@ -1,4 +1,4 @@
-"""A unit of a batch consume queue: 46 bytes that point at a record of one or more messages.
+"""Units of a batch consume queue: 46 bytes that point at a record of one or more messages.
 
 Bytes and rules: docs/internals/format/batch-queue.md. Topics of type BatchCQ have such queues, and so has the
 compaction log.
@@ -16,7 +16,7 @@ from flintmq.format.text import java_int
 
 
 class BatchUnit(NamedTuple):
-    """One entry of a batch consume queue. Its place says nothing of its queue offset: `base_offset` does."""
+    """One entry of a batch consume queue; `base_offset` is its queue offset, not its index."""
 
     physical_offset: Annotated[int, Int("i64", "where the record begins in the log")]
     size: Annotated[int, Int("i32", "bytes of the whole record")]
@@ -29,7 +29,7 @@ class BatchUnit(NamedTuple):
 
     @property
     def is_written(self) -> bool:
-        """True if Java takes this unit for one."""
+        """True if Java counts this unit."""
         return self.physical_offset >= 0 and self.size > 0 and self.base_offset >= 0 and self.messages > 0
 
 
@@ -40,9 +40,10 @@ assert BATCH_UNIT_SIZE == 46
 
 
 def messages_of(properties: Mapping[str, str], queue_offset: int) -> tuple[int, int]:
-    """(first queue offset, number of messages) of a record: INNER_BASE and INNER_NUM where both are there and numbers.
+    """Return (first queue offset, number of messages) of a record.
 
-    Any other record is one message at its own queue offset.
+    They are INNER_BASE and INNER_NUM if both are present and numbers. Any other record is one message at its own queue
+    offset.
     """
     base = java_int(properties.get(INNER_BASE, ""), 64)
     messages = java_int(properties.get(INNER_NUM, ""), 16)
@@ -50,9 +51,10 @@ def messages_of(properties: Mapping[str, str], queue_offset: int) -> tuple[int, 
 
 
 def compaction_file_sizes(log_size: int, queue_size: int) -> tuple[int, int]:
-    """The real sizes of compaction log and compaction queue files for the configured ones, all in bytes.
+    """Compute the real sizes of compaction log and compaction queue files, in bytes.
 
-    The queue's is rounded down to whole units; the log's is made a multiple of it, at least five times.
+    The configured size of the queue's files is rounded down to whole units; that of the log's is made a multiple of it,
+    at least five times.
     """
     queue_size = max(queue_size // BATCH_UNIT_SIZE, 1) * BATCH_UNIT_SIZE
     times, rest = divmod(log_size, queue_size)

@@ -1,4 +1,6 @@
-"""The file `checkpoint`: what its writer believed to be on disk (docs/internals/format/checkpoint.md).
+"""The file `checkpoint`: store times up to which its writer had flushed.
+
+Bytes and rules: docs/internals/format/checkpoint.md.
 
 Upstream: StoreCheckpoint.
 """
@@ -29,7 +31,9 @@ CHECKPOINT: Final = Layout("Checkpoint", Checkpoint)
 
 
 def decode(data: Buffer) -> Checkpoint:
-    """The numbers of a checkpoint file's bytes; what follows them is not looked at. A sixth that is not there is 0.
+    """Decode the numbers of a checkpoint file. A sixth number that is missing is 0.
+
+    The bytes after the numbers are not looked at.
 
     Raises:
         FormatError: there are fewer than 40 bytes.
@@ -40,7 +44,7 @@ def decode(data: Buffer) -> Checkpoint:
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """The whole file, 4,096 bytes.
+    """Encode a whole checkpoint file of 4,096 bytes.
 
     Raises:
         FormatError: a number does not fit 64 bits.

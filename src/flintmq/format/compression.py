@@ -1,8 +1,9 @@
-"""Compressed bodies: what the producer gave, from what the record holds (store format 3.3).
+"""Decompresses bodies as the producers sent them (docs/internals/format/commit-log.md).
 
-The store never touches a body: producers compress, consumers decompress. Bit 0 of the sysflag says that a body is
-compressed, bits 8 to 10 say how. A few bytes can claim to be gigabytes, so output is made piece by piece and capped.
-LZ4 and ZSTD need the extra `compress`; ZLIB is always there. Upstream: CompressorFactory, MessageDecoder.decode.
+The store never touches a body: producers compress, consumers decompress. Bit 0 of the system flag says that a body is
+compressed, bits 8 to 10 name the method. A few bytes can claim to be gigabytes, so output is made piece by piece and
+capped. LZ4 and ZSTD need the extra `compress`; ZLIB is always available. Upstream: CompressorFactory,
+MessageDecoder.decode.
 """
 
 from __future__ import annotations
@@ -19,16 +20,16 @@ LIMIT: Final = 64 << 20
 MOST_FRAMES: Final = 100
 """Frames that a body may have. Clients write one; an empty one takes 8 bytes, and costs a copy of all that follows."""
 NAMES: Final = {0: "ZLIB", COMPRESSION_ZLIB: "ZLIB", COMPRESSION_LZ4: "LZ4", COMPRESSION_ZSTD: "ZSTD"}
-"""Compression type bits of a sysflag -> name. Old clients set bit 0 alone and mean ZLIB."""
+"""Compression type bits of a system flag -> name. Old clients set bit 0 alone and mean ZLIB."""
 
 
 def original_body(body: bytes, sys_flag: int, limit: int = LIMIT) -> bytes:
-    """The body as the producer gave it; `body` itself if it is not compressed.
+    """Return the body as the producer gave it; `body` itself if it is not compressed.
 
     Args:
         body: as stored.
         sys_flag: of the record.
-        limit: most bytes that are made.
+        limit: maximum size of the result in bytes.
 
     Raises:
         FormatError: an unknown type, bytes that are not of that type, more than `limit` bytes of output, or more than
@@ -75,7 +76,7 @@ def _zstd(body: bytes, limit: int) -> bytes:
 
 
 def _frames(name: str, decoder_of: Callable[[], Any], failure: type[Exception], body: bytes, limit: int) -> bytes:
-    """The frames of a body one after another, as Java's streams read them."""
+    """Decompress the frames of a body one after another, as Java's streams do."""
     parts: list[bytes] = []
     left, length = body, 0
     while left or not parts:

@@ -1,6 +1,6 @@
-"""The JSON of config/, as Java's two dialects have it (docs/internals/format/config.md).
+"""JSON of config/ in the two dialects of Java (docs/internals/format/config.md).
 
-Maps with integer keys are written with unquoted keys, which is not JSON. The reader takes what either version of
+Maps with integer keys are written with unquoted keys, which is not JSON. The reader takes whatever either version of
 upstream takes (fastjson 1.2.83 and fastjson2 2.0.43): integer keys with and without quotes, single quotes, comments, a
 trailing comma, a leading byte order mark, unquoted names. Size, depth and numbers are bounded.
 """
@@ -34,14 +34,14 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def parse(data: bytes | bytearray | memoryview) -> JsonObject:
-    """The object that a configuration file holds.
+    """Parse the object that a configuration file holds.
 
     Returns:
-        Keys written without quotes as numbers are ints, all others strings; of doubled keys the last wins. Order is the
-        file's.
+        Integer keys without quotes are ints, all others strings. If a key occurs twice, the last value wins. The order
+        is the file's.
 
     Raises:
-        FormatError: the bytes are no object of this dialect, go on behind it, or exceed a bound (64 MiB, 64 levels,
+        FormatError: the bytes are no object of this dialect, continue after it, or exceed a bound (64 MiB, 64 levels,
             4,000,000 values, numbers of 64 bits). The position counts bytes of UTF-8.
     """
     if len(data) > MAX_BYTES:
@@ -52,10 +52,10 @@ def parse(data: bytes | bytearray | memoryview) -> JsonObject:
 
 
 def _plain(text: str) -> JsonObject | None:
-    """The object by the standard library, many times faster, where it reads the text as `_Reader` does; else None.
+    """Parse with the standard library where it agrees with `_Reader`, or return None.
 
-    Left to `_Reader`: what is no JSON or too much of it, numbers of more than 18 digits or with a fraction, and escapes
-    by number, behind which Java and Python differ on half a pair.
+    Left to `_Reader`: text that is not JSON or is too long, numbers of more than 18 digits or with a fraction, and
+    numeric escapes, because Java and Python differ on half a surrogate pair.
     """
     if "\\u" in text or text.count(",") + text.count("{") + text.count("[") > MAX_VALUES:
         return None
@@ -86,7 +86,7 @@ _DECODER = json.JSONDecoder(parse_int=_short_number, parse_float=_other_number, 
 
 
 def integer(value: Any) -> int | None:
-    """A number as Java's loader takes it: written with or without quotes; None for anything else."""
+    """Return a number as Java's loader takes it, with or without quotes; None for anything else."""
     if isinstance(value, str):
         return java_int(value, 64)
     return value if isinstance(value, int) and not isinstance(value, bool) else None
@@ -105,14 +105,17 @@ class _Reader:
             raise self.error("an object begins with {")
         value = self.object(1)
         if self.next():
-            raise self.error("text behind the object")
+            raise self.error("text after the object")
         return value
 
     def error(self, reason: str) -> FormatError:
         return FormatError(reason, len(java_encode(self.text[: self.at])))
 
     def next(self) -> str:
-        """The next character that is neither space nor comment, empty at the end; it is not taken."""
+        """Return the next character that is neither space nor comment, without consuming it.
+
+        Empty at the end of the text.
+        """
         match = _SPACE.match(self.text, self.at)
         self.at = match.end() if match else self.at
         return self.text[self.at : self.at + 1]
@@ -127,7 +130,7 @@ class _Reader:
             key = self.key()
             self.enter(key, begin)
             if self.next() != ":":
-                raise self.error("no : behind a key")
+                raise self.error("no : after a key")
             self.at += 1
             pairs[key] = self.value(depth)
             self.leave(pairs[key])
@@ -149,18 +152,18 @@ class _Reader:
         return values
 
     def enter(self, key: str | int, begin: int) -> None:
-        """A member of an object (its key ends at `at`) or an element of an array begins at `begin`."""
+        """Begin a member of an object, whose key ends at `at`, or an element of an array."""
 
     def leave(self, value: Any) -> None:
-        """Its value ends at `at`."""
+        """Finish the member or element that was begun last; its value ends at `at`."""
 
     def comma(self, closing: str) -> None:
-        """Take the comma behind a value; none is needed before the closing bracket."""
+        """Consume the comma after a value; none is needed before the closing bracket."""
         char = self.next()
         if char == ",":
             self.at += 1
         elif char != closing:
-            raise self.error(f"neither , nor {closing} behind a value" if char else "the text ends early")
+            raise self.error(f"neither , nor {closing} after a value" if char else "the text ends early")
 
     def key(self) -> str | int:
         char = self.next()
@@ -220,11 +223,11 @@ class _Reader:
             pieces.append(self.escape())
         self.at += 1
         text = "".join(pieces)
-        # Escaped pairs are one character; a lone surrogate is what Java would write back for it, a question mark.
+        # Escaped pairs are one character; Java writes a lone surrogate back as a question mark.
         return java_decode(java_encode(text)) if _SURROGATE.search(text) else text
 
     def escape(self) -> str:
-        """The character behind a backslash, which stands at `at`."""
+        """Return the character that the backslash at `at` escapes."""
         char = self.text[self.at + 1 : self.at + 2]
         if char == "u" and (match := _HEX4.match(self.text, self.at + 2)):
             self.at += 6
@@ -236,13 +239,13 @@ class _Reader:
 
 
 class JsonMember:
-    """A member of an object, or an element of an array, as it stands in the text.
+    """A member of an object, or an element of an array, with its position in the text.
 
     Attributes:
-        path: keys and numbers from the file's object on.
+        path: keys and numbers from the file's top object on.
         begin: byte where its key (in an array its value) begins.
-        value: None as long as it is not read to its end, which damage may hinder; of an object or an array how many
-            members it has, as text.
+        value: None until it is read to its end, which damage may prevent; for an object or an array its number of
+            members, as text.
         known: whether the value was read.
     """
 
@@ -255,10 +258,12 @@ class JsonMember:
 
 
 def members(data: bytes, take: Callable[[JsonMember], None]) -> FormatError | None:
-    """Tell every member with its place, in the order of the text and each as it begins; values are set later.
+    """Report every member with its position, in text order and as it begins.
+
+    Its value is set later.
 
     Returns:
-        None if all of it was read, else where and why that ended. Positions count bytes.
+        None if all was read, else the error with the position (in bytes) at which reading stopped.
     """
     try:
         _Members(data, take).document()
@@ -268,9 +273,10 @@ def members(data: bytes, take: Callable[[JsonMember], None]) -> FormatError | No
 
 
 class _Members(_Reader):
-    """Reads bytes as if each were a character, so that places are bytes; text is decoded piece by piece.
+    """Reads bytes as if each were a character, so that positions are byte positions.
 
-    Only ASCII characters divide the text, and none is part of another character in UTF-8.
+    Text is decoded piece by piece. Only ASCII characters separate tokens, and none is part of another character in
+    UTF-8.
     """
 
     def __init__(self, data: bytes, take: Callable[[JsonMember], None]) -> None:
@@ -305,12 +311,12 @@ class _Members(_Reader):
 
 
 def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = False) -> bytes:
-    """The bytes of a configuration file, laid out as `peer` lays them out; keys that are ints stand without quotes.
+    """Encode a configuration file in the layout of `peer`; int keys are written without quotes.
 
     Args:
-        value: the object; keys in the order in which they are to stand (upstream: fields by alphabet, maps in any).
+        value: the object; keys are written in its order (upstream: fields by alphabet, maps in any).
         peer: "5.3.3", "5.4.0" or "5.5.0"; the last is like 5.4.0, but writes an empty map or list as {} or [].
-        compact: all on one line, as the metrics files are; 5.3.3 escapes all but ASCII there.
+        compact: all on one line, as the metrics files are; 5.3.3 then escapes everything that is not ASCII.
 
     Raises:
         FormatError: a value that is not an object, list, string, number, true, false or null.
@@ -319,7 +325,7 @@ def write(value: Mapping[str | int, Any], peer: str = "5.3.3", compact: bool = F
 
 
 class _JsonWriter:
-    """The layouts, which differ in empty maps and lists, maps with integer keys, lists and escapes."""
+    """Writes the layouts, which differ in empty maps and lists, integer keys, lists and escapes."""
 
     def __init__(self, by_line: bool, compact: bool, open_empty: bool) -> None:
         self.by_line, self.compact, self.open_empty = by_line, compact, open_empty

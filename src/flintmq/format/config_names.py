@@ -1,7 +1,7 @@
-"""What the files of config/ are for and what their keys mean: for docs/internals/format/config.md and for the command
-`explain`.
+"""Meanings of the files of config/ and of their keys (docs/internals/format/config.md).
 
-Upstream: TopicConfigManager, SubscriptionGroupManager, ConsumerOffsetManager and their kin; store format 11.2.
+Used by that page and by the command `explain`. Upstream: TopicConfigManager, SubscriptionGroupManager,
+ConsumerOffsetManager and the other ConfigManagers.
 """
 
 from __future__ import annotations
@@ -62,14 +62,17 @@ KEYS: Final = {
     "timingCount": "topic -> waiting timer messages",
     "transactionCount": "topic -> open transactions",
 }
-"""Path of a key -> what it means; `*` stands for any name (or number) at that level."""
+"""Path of a key -> its meaning; `*` matches any name (or number) at that level."""
 
 
 def meaning(path: Sequence[str | int]) -> str:
-    """What the key at this path means, empty where nothing is known; `path` begins at the file's object."""
+    """Return the meaning of the key at this path, empty where none is known.
+
+    The path begins at the file's top object.
+    """
     matches = [("", 0)]
     for step in map(str, path):
-        # A name may hold dots itself (`queue.type`), and so may a topic, which only `*` stands for.
+        # A name may hold dots itself (`queue.type`), and so may a topic, which only `*` matches.
         matches = [
             (f"{known}.{word}".lstrip("."), stars + (word == "*")) for known, stars in matches for word in (step, "*")
         ]

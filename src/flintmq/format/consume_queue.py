@@ -1,6 +1,7 @@
-"""A unit of a consume queue: 20 bytes that point into the log (docs/internals/format/consume-queue.md).
+"""Units of a consume queue: 20 bytes that point into the log.
 
-Upstream: ConsumeQueue; the tags code is computed in CommitLog.checkMessageAndReturnSize.
+Bytes and rules: docs/internals/format/consume-queue.md. Upstream: ConsumeQueue; the tags code is computed in
+CommitLog.checkMessageAndReturnSize.
 """
 
 from __future__ import annotations
@@ -17,7 +18,10 @@ EXT_ADDRESS_LIMIT: Final = -2147483649  # a tags field at or below this is an ad
 
 
 class Unit(NamedTuple):
-    """One entry of a consume queue. Its index in the queue is the queue offset: (file start + position) / 20."""
+    """One entry of a consume queue. Its index in the queue is its queue offset.
+
+    That is (start of the file + position in the file) / 20.
+    """
 
     physical_offset: Annotated[int, Int("i64", "where the record begins in the log")]
     size: Annotated[int, Int("i32", "bytes of the whole record")]
@@ -25,12 +29,12 @@ class Unit(NamedTuple):
 
     @property
     def is_written(self) -> bool:
-        """True if Java takes this unit for one: offset not negative, size positive. Pre-filled units pass too."""
+        """True if Java counts this unit: offset not negative, size positive; pre-filled ones too."""
         return self.physical_offset >= 0 and self.size > 0
 
     @property
     def is_pre_blank(self) -> bool:
-        """True for a unit that fills a queue's first file in front of its first real unit; it points nowhere."""
+        """True for filler before the first real unit in a queue's first file; it points nowhere."""
         return self.size == PRE_BLANK_SIZE
 
 
@@ -41,7 +45,7 @@ assert UNIT_SIZE == 20
 
 
 def tags_code(tags: str | None, topic: str, store_timestamp: int, delay: str | None, delay_ms: Sequence[int]) -> int:
-    """The third field of a record's unit.
+    """Compute the third field of a record's unit.
 
     Args:
         tags: the property TAGS; None if absent.

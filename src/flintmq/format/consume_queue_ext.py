@@ -1,4 +1,6 @@
-"""A unit of a consume queue's extension file: what does not fit 20 bytes (docs/internals/format/consume-queue-ext.md).
+"""Units of a consume queue's extension files, for what does not fit into 20 bytes.
+
+Bytes and rules: docs/internals/format/consume-queue-ext.md.
 
 With enableConsumeQueueExt the tags field of a consume queue unit holds the address of such a unit. Upstream:
 ConsumeQueueExt, BitsArray.
@@ -18,7 +20,7 @@ _ADDRESS_BASE: Final = -(1 << 63)
 
 
 class ExtUnit(NamedTuple):
-    """One unit. Its address is its place in the ext queue, counted from the least 64-bit number."""
+    """One unit. Its address is its position in the ext queue plus the least 64-bit number."""
 
     tags_code: Annotated[
         int,
@@ -29,7 +31,7 @@ class ExtUnit(NamedTuple):
     bitmap: Annotated[bytes, CountedBytes("bitmap_length", "m", ("i16",), "filter bits of the consumers")] = b""
 
     def bit(self, position: int) -> bool:
-        """Whether the bit at `position` is set; bits beyond the bitmap are not."""
+        """Return whether the bit at `position` is set; bits beyond the bitmap are not."""
         return position // 8 < len(self.bitmap) and bool(self.bitmap[position // 8] >> position % 8 & 1)
 
 
@@ -38,23 +40,28 @@ assert EXT_UNIT.min_size == 20
 
 
 def is_address(tags_code: int) -> bool:
-    """True if a tags field holds an address in the ext queue: neither a hash nor a time can be that small."""
+    """Return whether a tags field holds an address in the ext queue.
+
+    Neither a hash nor a time can be that small.
+    """
     return tags_code <= EXT_ADDRESS_LIMIT
 
 
 def address(position: int) -> int:
-    """The tags field that points at byte `position` of the ext queue."""
+    """Return the tags field that points at byte `position` of the ext queue."""
     return position + _ADDRESS_BASE
 
 
 def position(tags_code: int) -> int:
-    """The byte of the ext queue that a tags field points at; only where is_address says so."""
+    """Return the byte of the ext queue that a tags field points at; `is_address` must hold."""
     assert is_address(tags_code), "the tags field holds no address"
     return tags_code - _ADDRESS_BASE
 
 
 def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> ExtUnit | None:
-    """The unit at buf[at], None where the file's units end (a size of 0 or less, or no room for one).
+    """Decode the unit at buf[at]; None where the file's units end.
+
+    They end at a size of 0 or less, or where no unit fits any more.
 
     Raises:
         FormatError: the size goes beyond the bytes at hand or does not fit the bitmap's length.
@@ -66,7 +73,7 @@ def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> ExtUnit | None
 
 
 def encode(unit: ExtUnit) -> bytes:
-    """The bytes of a unit.
+    """Encode a unit.
 
     Raises:
         FormatError: the bitmap has more than 32,747 bytes, or a number does not fit.

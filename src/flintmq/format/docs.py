@@ -1,10 +1,9 @@
-"""The tables in docs/internals/format, made from the declarations: `python -m flintmq.format.docs --check` or
-`--write`.
+"""Generates the tables in docs/internals/format from the declarations.
 
-A page marks the place of a table with `<!-- layout: NAME -->` and `<!-- end -->`, likewise
-`<!-- bits: LAYOUT FIELD -->` for what the bits of a field mean and `<!-- names: WHAT -->` for names with a meaning.
-Everything between is generated, everything else is written by hand. Nothing of FlintMQ imports this module; it alone
-here touches files, those of the documentation.
+Run `python -m flintmq.format.docs --check` or `--write`. A page marks the place of a table with `<!-- layout: NAME -->`
+and `<!-- end -->`; `<!-- bits: LAYOUT FIELD -->` marks the meanings of a field's bits, `<!-- names: WHAT -->` a table
+of names. Everything between the marks is generated, the rest is written by hand. No module of FlintMQ imports this one,
+and it is the only one of this folder that touches files: those of the documentation.
 """
 
 from __future__ import annotations
@@ -62,7 +61,7 @@ _MARKED: Final = re.compile(r"<!-- (?P<what>layout|bits|names): (?P<name>[^>]+?)
 
 
 class LayoutRow(NamedTuple):
-    """One line of a layout's table. Offset and size are texts, because they can hold symbols such as `48+B`."""
+    """One line of a layout's table. Offset and size are text because of symbols such as `48+B`."""
 
     offset: str
     size: str
@@ -72,7 +71,7 @@ class LayoutRow(NamedTuple):
 
 
 def rows(layout: Layout[Any]) -> list[LayoutRow]:
-    """The table of a layout, one row for each field on disk."""
+    """Return the table of a layout, one row for each field on disk."""
     found: list[LayoutRow] = []
     fixed, symbols = 0, list[str]()
     for field, type_, widths, symbol, meaning in _pieces(layout.parts):
@@ -89,7 +88,7 @@ def rows(layout: Layout[Any]) -> list[LayoutRow]:
 
 
 def _pieces(parts: Iterable[tuple[str, Part]]) -> Iterator[tuple[str, str, tuple[int, ...], str, str]]:
-    """(field, type, widths, symbol of a width that varies, meaning) of everything on disk, lengths too."""
+    """Yield (field, type, widths, symbol of a variable width, meaning) of fields and lengths."""
     for name, part in parts:
         if isinstance(part, (Int, Total)):
             yield name, part.type, (WIDTHS[part.type],), "", part.meaning
@@ -102,7 +101,7 @@ def _pieces(parts: Iterable[tuple[str, Part]]) -> Iterator[tuple[str, str, tuple
 
 
 def table(layout: Layout[Any]) -> str:
-    """The table of a layout in Markdown, with a line on its size."""
+    """Format the table of a layout in Markdown, with a line on its size."""
     size = f"{layout.min_size} bytes" if layout.fixed else f"At least {layout.min_size} bytes"
     lines = ["| Offset | Bytes | Type | Field | Meaning |", "|---|---|---|---|---|"]
     lines += [f"| {row.offset} | {row.size} | {row.type} | {row.field} | {row.meaning} |" for row in rows(layout)]
@@ -110,7 +109,10 @@ def table(layout: Layout[Any]) -> str:
 
 
 def bits_table(name: str) -> str:
-    """The table of the bits of one field; `name` is the layout's and the field's, with a space between."""
+    """Format the table of the bits of one field.
+
+    `name` is the name of the layout and of the field, with a space between.
+    """
     layout, _, field = name.rpartition(" ")
     part = dict(_BY_NAME[layout].parts)[field]
     assert isinstance(part, Int) and part.bits, name
@@ -122,13 +124,13 @@ def bits_table(name: str) -> str:
 
 
 def names_table(name: str) -> str:
-    """The table of one kind of names."""
+    """Format the table of one kind of names."""
     lines = ["| Name | Meaning |", "|---|---|"]
     return "\n".join(lines + [f"| `{known}` | {meaning} |" for known, meaning in _NAMES[name].items()])
 
 
 def filled(text: str) -> str:
-    """A page with its tables made anew.
+    """Return a page with its tables generated again.
 
     Raises:
         KeyError: the page names a layout, field or kind of names that does not exist.
@@ -144,12 +146,12 @@ def filled(text: str) -> str:
 
 
 def layouts_in(text: str) -> list[str]:
-    """Names of the layouts whose tables a page holds."""
+    """Return the names of the layouts whose tables a page holds."""
     return [match["name"] for match in _MARKED.finditer(text) if match["what"] == "layout"]
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Check or write the pages; 1 if --check finds one that is not as generated, or a layout without a page."""
+    """Check or write the pages; return 1 if a page is old under --check or a layout has none."""
     parser = argparse.ArgumentParser(
         prog="python -m flintmq.format.docs", description="Byte tables of docs/internals/format."
     )

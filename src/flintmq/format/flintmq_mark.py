@@ -1,12 +1,13 @@
-"""The file `flintmq.mark` in a store's root: FlintMQ's own durable mark (docs/internals/format/flintmq-mark.md).
+"""The file `flintmq.mark` in a store's root, FlintMQ's own durable mark.
 
-Upstream neither writes nor reads it. It says exactly how far the log was synced, where the checkpoint only knows store
-times. It is void when the checkpoint's physic time is neither of its two copies: another program has written the store
-since. It is written before the checkpoint, so it has the time that the checkpoint has and the one that it will have.
+Bytes and rules: docs/internals/format/flintmq-mark.md. Upstream neither writes nor reads the file. It holds the exact
+log offset below which the log was synced, where the checkpoint holds only store times. It is void if the checkpoint's
+physic time is neither of its two copies: another program has written the store since. It is written before the
+checkpoint, so it holds the time that the checkpoint has and the one that it will have.
 
-It says besides how far queues and index came, on disk. Of the index that is a copy of the newest file's header: where
-that file is gone, or has other items, RocketMQ (or a person) has worked on the index, and what the mark says of it is
-void (`store/index/durable_point.py`).
+It also holds how far queues and index are on disk. For the index that is a copy of the newest file's header: if that
+file is gone or has other items, RocketMQ (or a person) has worked on the index, and the index part of the mark is void
+(`store/index/durable_point.py`).
 """
 
 from __future__ import annotations
@@ -20,16 +21,16 @@ from flintmq.format.layout import HEX, TIME, Buffer, Int, Layout
 
 FILE_NAME: Final = "flintmq.mark"
 MAGIC: Final = int.from_bytes(b"FLNTMARK", "big")
-VERSION: Final = 3  # 2 had nothing of queues and index; each version takes the other for void
+VERSION: Final = 3  # 2 had neither queues nor index; each version treats the other's mark as void
 
 
 class Indexed(NamedTuple):
-    """How far the key index is on disk.
+    """The durable point of the key index.
 
     Attributes:
-        offset: log offset; every key of a record below it is in.
-        name: of the newest index file then, as a number.
-        header: of that file then: its items below `header.next_item` are on disk.
+        offset: log offset; all keys of records below it are on disk.
+        name: name of the newest index file at that time, as a number.
+        header: header of that file at that time; its items below `header.next_item` are on disk.
     """
 
     offset: int
@@ -57,12 +58,12 @@ class Mark(NamedTuple):
     checksum: Annotated[int, Int("u32", "CRC-32 of the bytes before it", HEX)]
 
     def holds(self, physic_timestamp: int) -> bool:
-        """Whether the mark still says something beside a checkpoint with this physic timestamp."""
+        """Return whether the mark is valid beside a checkpoint with this physic timestamp."""
         return physic_timestamp in (self.physic_timestamp, self.physic_before)
 
     @property
     def indexed(self) -> Indexed | None:
-        """How far the index is on disk; None if that is not known."""
+        """Durable point of the index; None if it is not known."""
         header = index.Header(*self[8:14])
         return Indexed(self.indexed_offset, self.index_name, header) if self.index_name > 0 else None
 
@@ -78,7 +79,7 @@ def encode(
     dispatched_offset: int = -1,
     indexed: Indexed | None = None,
 ) -> bytes:
-    """The bytes of a mark file.
+    """Encode a mark file.
 
     Args:
         flushed_offset: log offset below which everything was synced.
@@ -98,10 +99,10 @@ def encode(
 
 
 def decode(data: Buffer) -> Mark:
-    """The mark in a file's bytes.
+    """Decode a mark file.
 
     Raises:
-        FormatError: it is short, of another kind or version, or its checksum is wrong; then it says nothing.
+        FormatError: it is short, of another kind or version, or its checksum is wrong; such a mark counts as absent.
     """
     mark = MARK.unpack(data)
     if len(data) != MARK.size:

@@ -1,6 +1,9 @@
-"""An index file: header, hash slots, items chained through their slot (docs/internals/format/index.md).
+"""Index files: header, hash slots, and items chained through their slot.
 
-Slot and item numbers are not stored; they come from the configuration. Upstream: IndexFile, IndexHeader, IndexService.
+Bytes and rules: docs/internals/format/index.md.
+
+The numbers of slots and items are not stored; they come from the configuration. Upstream: IndexFile, IndexHeader,
+IndexService.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ class Header(NamedTuple):
 
     @property
     def next_item(self) -> int:
-        """Number that the next item gets; items begin at 1."""
+        """Number of the next item; items are numbered from 1."""
         return max(self.index_count, 1)
 
 
@@ -61,17 +64,17 @@ assert (HEADER.size, SLOT.size, ITEM.size) == (40, 4, 20)
 
 
 def checked_peer(peer: str, what: str = "peer") -> str:
-    """Check that a name is one of a version of RocketMQ whose habits FlintMQ can follow.
+    """Check that `peer` is a version of RocketMQ whose behaviour FlintMQ can follow.
 
     Args:
         peer: the version, as "5.5.0".
-        what: what the error calls it.
+        what: name of the argument, for the error.
 
     Returns:
         The same.
 
     Raises:
-        UsageError: it is none of PEERS.
+        UsageError: `peer` is not in PEERS.
     """
     if peer not in PEERS:
         raise UsageError(f"{what}: {short(str(peer))} is not one of {', '.join(PEERS)}")
@@ -79,43 +82,51 @@ def checked_peer(peer: str, what: str = "peer") -> str:
 
 
 def file_size(slots: int, items: int) -> int:
-    """Bytes of an index file with this many slots and items (maxHashSlotNum, maxIndexNum)."""
+    """Return the size in bytes of an index file (maxHashSlotNum, maxIndexNum)."""
     return HEADER.size + SLOT.size * slots + ITEM.size * items
 
 
 def slot_position(slot: int) -> int:
-    """Where slot number `slot` stands in the file; slots begin at 0."""
+    """Return the position of a slot in the file; slots are numbered from 0."""
     return HEADER.size + SLOT.size * slot
 
 
 def item_position(item: int, slots: int) -> int:
-    """Where item number `item` stands in a file of `slots` slots. Item 0 has a place and is never used."""
+    """Return the position of an item in a file of `slots` slots. Item 0 is never used."""
     return HEADER.size + SLOT.size * slots + ITEM.size * item
 
 
 def key_hash(topic: str, key: str) -> int:
-    """The hash of a key: the absolute value of Java's hash of `TOPIC#KEY`; 0 for the least integer, which has none."""
+    """Compute the hash of a key: the absolute value of Java's hash of `TOPIC#KEY`.
+
+    The least integer, which has no absolute value, becomes 0.
+    """
     value = abs(java_hash(f"{topic}#{key}"))
     return 0 if value == 1 << 31 else value
 
 
 def seconds(store_timestamp: int, begin_timestamp: int) -> int:
-    """The third field of an item: whole seconds since the file's begin timestamp, kept within 0 and 2^31 - 1."""
+    """Compute the third field of an item: whole seconds since the file's begin timestamp.
+
+    The result is kept between 0 and 2^31 - 1.
+    """
     if begin_timestamp <= 0:
         return 0
     return min(max((store_timestamp - begin_timestamp) // 1000, 0), 0x7FFFFFFF)
 
 
 def keys_of(properties: Mapping[str, str], sys_flag: int, peer: str = PEER_533) -> list[str]:
-    """The keys under which a record is indexed, in the order of its items; a key named twice is entered twice.
+    """Return the keys under which a record is indexed, in the order of its items.
+
+    A key named twice is entered twice.
 
     Args:
-        properties: of the record, as properties.parse gives them.
+        properties: of the record, from properties.parse.
         sys_flag: of the record; rolled-back ones have no keys.
         peer: one of PEERS; all but 5.3.3 also enter the tags, as the key `T#TAGS`.
 
     Returns:
-        Keys without the topic, fit for key_hash.
+        Keys without the topic, for key_hash.
     """
     if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return []

@@ -1,7 +1,7 @@
-"""The body of an inner batch: messages back to back, each with its own flag, body and properties.
+"""Bodies of inner batches: messages back to back, each with flag, body and properties.
 
-A record is one where its system flag has the bit INNER_BATCH (docs/internals/format/inner-batch.md). A compressed body
-is decompressed first. Upstream: MessageDecoder.encodeMessage, decodeMessage.
+A record holds an inner batch if its system flag has the bit INNER_BATCH (docs/internals/format/inner-batch.md). A
+compressed body is decompressed first. Upstream: MessageDecoder.encodeMessage, decodeMessage.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from flintmq.format.layout import Buffer, CountedBytes, Int, Layout, Total
 
 
 class Entry(NamedTuple):
-    """One message of an inner batch. Everything else it has in common with the record."""
+    """One message of an inner batch. Everything else it shares with the record."""
 
     magic: Annotated[
         int,
@@ -31,10 +31,12 @@ assert ENTRY.min_size == 22
 
 
 def iterate(body: Buffer) -> Iterator[Entry]:
-    """The entries of an inner batch, the first one at the record's queue offset, each next one at one more.
+    """Iterate over the entries of an inner batch.
+
+    The first is at the record's queue offset, each further one at the next queue offset.
 
     Raises:
-        FormatError: an entry's lengths contradict each other or go beyond the body; those before it were given.
+        FormatError: an entry's lengths contradict each other or exceed the body; the entries before it were yielded.
     """
     at = 0
     while at < len(body):
@@ -44,7 +46,7 @@ def iterate(body: Buffer) -> Iterator[Entry]:
 
 
 def encode(entries: Iterable[Entry]) -> bytes:
-    """The body of an inner batch.
+    """Encode the body of an inner batch.
 
     Raises:
         FormatError: a field does not fit.

@@ -1,6 +1,6 @@
-"""One declaration per layout: the codec, the sizes and the tables of docs/internals/format all come from it.
+"""Declarative layouts: codec, sizes and documentation tables from one declaration each.
 
-A layout is declared as a NamedTuple whose fields carry, as `Annotated` metadata, what stands on disk:
+A layout is declared as a NamedTuple whose fields carry their form on disk as `Annotated` metadata:
 
     class Unit(NamedTuple):
         physical_offset: Annotated[int, Int("i64", "where the record begins in the log")]
@@ -8,17 +8,16 @@ A layout is declared as a NamedTuple whose fields carry, as `Annotated` metadata
 
     UNIT = Layout("Consume queue unit", Unit)
 
-Five kinds of metadata exist. `Int` is a number of fixed width. `Total` is the size of the whole thing; it stands before
-the field that carries it and is not part of the value, because it follows from the rest. `Sized` is bytes whose width
-earlier fields tell. `CountedBytes` is bytes behind a length of their own. Everything is big-endian and packed, as
-Java's ByteBuffer writes it.
+Four kinds of metadata exist. `Int` is a number of fixed width. `Total` is the size of the whole value; it precedes the
+field that carries it and is not part of the value, because it follows from the rest. `Sized` is bytes whose width
+follows from earlier fields. `CountedBytes` is bytes after a length of their own. Everything is big-endian and packed,
+as Java's ByteBuffer writes it.
 
-A declaration carries what its bytes mean in words, and how a value is shown to people (`shows`, `bits`): the tables of
-docs/internals/format and the command `explain` say the same because they read the same. `Layout.pieces` gives the
-fields of bytes that may be anything, one by one, as far as they make sense.
-
-Nothing here trusts a length: each is compared with what is left of the buffer before it is used. Bytes that do not form
-the value raise FormatError, and nothing else.
+A declaration also carries the meaning of its bytes in words, and how a value is shown to people (`shows`, `bits`): the
+tables of docs/internals/format and the command `explain` agree because they read the same declarations. `Layout.pieces`
+reads the fields of arbitrary bytes one by one, as far as they make sense.
+No length is trusted: each is compared with the rest of the buffer before it is used. Bytes that do not form the value
+raise FormatError, and no other exception.
 """
 
 from __future__ import annotations
@@ -46,12 +45,12 @@ HOST: Final = "host"  # address and port
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """Some bits of a number that mean something together.
+    """A group of bits of a number with one meaning.
 
     Attributes:
         mask: the bits.
-        meaning: what they say.
-        names: what the number has under the mask -> its name; a value without a name is told as a number.
+        meaning: meaning of the bits.
+        names: value under the mask -> its name; a value without a name is shown as a number.
     """
 
     mask: int
@@ -61,11 +60,11 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class Int:
-    """A number of the fixed type `type` (a key of CODES).
+    """A number of fixed width.
 
     Attributes:
         shows: how a value is shown to people: TIME, HEX, or as a decimal number.
-        bits: what its bits mean, if it is made of bits.
+        bits: the meanings of its bits, if it is made of bits.
     """
 
     type: str
@@ -76,7 +75,10 @@ class Int:
 
 @dataclass(frozen=True, slots=True)
 class Total:
-    """The size in bytes of the whole thing, this field included. It precedes the field that it is declared with."""
+    """The size in bytes of the whole value, this field included.
+
+    It precedes the field that it is declared with.
+    """
 
     name: str
     type: str
@@ -85,12 +87,12 @@ class Total:
 
 @dataclass(frozen=True, slots=True)
 class Sized:
-    """Bytes whose width earlier fields tell.
+    """Bytes whose width follows from earlier fields.
 
     Attributes:
-        symbol: the letter that stands for the width in the tables.
-        widths: every width there is, the least first.
-        choose: earlier fields (and what is `given` to the codec) -> the width, one of `widths`.
+        symbol: the letter for the width in the tables.
+        widths: all possible widths, the least first.
+        choose: earlier fields (and the values `given` to the codec) -> the width, one of `widths`.
         shows: how a value is shown to people: HOST, or as bytes.
     """
 
@@ -103,14 +105,14 @@ class Sized:
 
 @dataclass(frozen=True, slots=True)
 class CountedBytes:
-    """Bytes behind their own length; a negative length is an error.
+    """Bytes after their own length; a negative length is an error.
 
     Attributes:
         name: name of the length field.
-        symbol: the letter that stands for the length in the tables.
-        types: every type that the length can have, the narrowest first.
+        symbol: the letter for the length in the tables.
+        types: all possible types of the length, the narrowest first.
         choose: earlier fields -> the type of the length; None where there is only one.
-        meaning: what the bytes are.
+        meaning: meaning of the bytes.
     """
 
     name: str
@@ -120,11 +122,11 @@ class CountedBytes:
     choose: Callable[[Values], str] | None = None
 
     def type_for(self, values: Values) -> str:
-        """The type of the length field, given the fields before it."""
+        """Return the type of the length field, given the fields before it."""
         return self.choose(values) if self.choose else self.types[0]
 
     def length_meaning(self, field: str) -> str:
-        """What the length in front of `field` means."""
+        """Return the meaning of the length before `field`."""
         return f"bytes of the {field}"
 
 
@@ -132,16 +134,16 @@ Part: TypeAlias = Int | Total | Sized | CountedBytes
 
 
 class FieldPiece(NamedTuple):
-    """One field as it stands on disk (Layout.pieces).
+    """One field as it is on disk (Layout.pieces).
 
     Attributes:
         name: of the field; of a length, its own name.
         at: where it begins in the buffer.
         size: bytes of it that are there.
-        value: a number, or the bytes; None if the number is cut.
+        value: a number, or the bytes; None if the number is incomplete.
         meaning: from the declaration.
         shows, bits: from the declaration.
-        error: why nothing behind it can be told apart; empty if all is well.
+        error: why the fields after it cannot be located; empty if all is well.
     """
 
     name: str
@@ -156,7 +158,7 @@ class FieldPiece(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _NumberRun:
-    """Neighbouring numbers, read and written with one struct."""
+    """Adjacent numbers, read and written with one struct."""
 
     struct: struct.Struct
     names: tuple[str, ...]
@@ -167,12 +169,12 @@ class Layout(Generic[T]):
     """The codec of one layout, derived from the annotated NamedTuple `type`.
 
     Attributes:
-        name: what the layout is called in the documentation and in errors.
+        name: name of the layout in the documentation and in errors.
         type: the NamedTuple class.
         parts: (name of the field on disk, its declaration), in the order of the disk.
         min_size: bytes of the smallest value.
         fixed: True if every value has `min_size` bytes.
-        struct: of the numbers that it begins with; of all of it if fixed.
+        struct: of the leading numbers; of the whole value if fixed.
     """
 
     def __init__(self, name: str, type_: type[T]) -> None:
@@ -192,12 +194,12 @@ class Layout(Generic[T]):
 
     @property
     def size(self) -> int:
-        """Bytes of every value of a fixed layout."""
+        """Size in bytes of each value of a fixed layout."""
         assert self.fixed, f"{self.name} has no fixed size"
         return self.min_size
 
     def offset(self, field: str) -> int:
-        """Where `field` begins; only for fields before the first one of variable width."""
+        """Return the offset of `field`; only for fields before the first one of variable width."""
         at = 0
         for name, part in self.parts:
             if name == field:
@@ -207,9 +209,9 @@ class Layout(Generic[T]):
         raise KeyError(field)
 
     def unpack(self, buf: Buffer, at: int = 0, limit: int | None = None, given: Values | None = None) -> T:
-        """The value that begins at buf[at]; no byte at or behind buf[limit] is looked at.
+        """Decode the value at buf[at]; bytes at or after buf[limit] are not looked at.
 
-        `given` holds what the bytes do not tell and a part's `choose` wants to know.
+        `given` holds values that a part's `choose` needs and the bytes do not hold.
 
         Raises:
             FormatError: the bytes do not hold a whole value, or lengths contradict each other.
@@ -253,10 +255,11 @@ class Layout(Generic[T]):
     def pieces(
         self, buf: Buffer, at: int = 0, limit: int | None = None, given: Values | None = None
     ) -> Iterator[FieldPiece]:
-        """The fields of whatever stands at buf[at], one behind the other, as far as they can be told apart.
+        """Yield the fields of the bytes at buf[at] in order, as far as they can be located.
 
-        Raises nothing. A field that is cut, or a length that cannot be, is the last one and carries an `error`. A size
-        of the whole is not compared with anything: behind a wrong one the other fields may still be right.
+        Raises nothing. A field that is incomplete, or a length that is impossible, is the last one and carries an
+        `error`. The size of the whole value is not compared with anything: after a wrong size the other fields may
+        still be right.
         """
         end = len(buf) if limit is None else min(limit, len(buf))
         values = dict(given or {})
@@ -291,7 +294,7 @@ class Layout(Generic[T]):
             values[name], at = data, at + length
 
     def pack(self, value: T, given: Values | None = None) -> bytes:
-        """The bytes of `value`; `given` as for unpack.
+        """Encode `value`; `given` as for unpack.
 
         Raises:
             FormatError: a number does not fit its field, or bytes have a width that the other fields do not allow.
@@ -315,7 +318,7 @@ class Layout(Generic[T]):
         return b"".join(pieces)
 
     def size_of(self, value: T) -> int:
-        """Bytes that `value` takes on disk."""
+        """Return the size of `value` on disk in bytes."""
         size = self._widths
         for number, part in self._loose:
             size += len(value[number])
@@ -325,21 +328,24 @@ class Layout(Generic[T]):
         return size
 
     def iter(self, buf: Buffer, at: int = 0, end: int | None = None) -> Iterator[T]:
-        """The values of a fixed layout that stand back to back in buf[at:end]; a rest too short for one is left out."""
+        """Iterate over the values of a fixed layout that fill buf[at:end] back to back.
+
+        A remainder too short for a value is left out.
+        """
         end = len(buf) if end is None else min(end, len(buf))
         whole = max(end - at, 0) // self.size * self.size
         return map(self._make, self.struct.iter_unpack(memoryview(buf)[at : at + whole]))
 
 
 def _parts(type_: type[Any]) -> Iterator[tuple[str, Part]]:
-    """The declarations of a NamedTuple's fields, flattened: a Total comes before the field that carries it."""
+    """Yield the declarations of a NamedTuple's fields; a Total precedes its field."""
     for field, hint in get_type_hints(type_, include_extras=True).items():
         for part in hint.__metadata__:
             yield (part.name if isinstance(part, Total) else field), part
 
 
 def _steps(parts: Iterable[tuple[str, Part]]) -> Iterator[_NumberRun | tuple[str, Sized | CountedBytes]]:
-    """Neighbouring numbers joined to runs, everything else by itself."""
+    """Join adjacent numbers into runs; every other part is a step by itself."""
     names: list[str] = []
     types: list[str] = []
     for name, part in parts:
@@ -360,7 +366,7 @@ def _run(names: list[str], types: list[str]) -> _NumberRun:
 
 
 def _least(part: Part) -> int:
-    """The fewest bytes that a part can take."""
+    """Return the fewest bytes that a part can take."""
     if isinstance(part, (Int, Total)):
         return WIDTHS[part.type]
     return part.widths[0] if isinstance(part, Sized) else WIDTHS[part.types[0]]
@@ -376,7 +382,10 @@ def _number(buf: Buffer, at: int, end: int, name: str, type_: str, meaning: str)
 
 
 def bit_names(bits: Iterable[Bits], value: int) -> list[str]:
-    """What the bits of a number say, lowest first; bits that have no meaning come last, as one hexadecimal number."""
+    """Return the names of the bits that are set in a number, lowest first.
+
+    Bits without a meaning come last, as one hexadecimal number.
+    """
     names, rest = [], value
     for group in bits:
         under = value & group.mask

@@ -1,7 +1,7 @@
 """Message ids and hosts as text (docs/internals/format/message-id.md).
 
-Two kinds of id share one look, 32 or 56 hexadecimal digits: the offset id, which a store derives from its own host and
-the record's place, and the client's own id in the property UNIQ_KEY. Upstream: MessageDecoder.createMessageId,
+Two kinds of id look alike, 32 or 56 hexadecimal digits: the offset id, which a store derives from its own host and the
+record's position, and the client's own id in the property UNIQ_KEY. Upstream: MessageDecoder.createMessageId,
 MessageClientIDSetter.
 """
 
@@ -26,14 +26,14 @@ def _address_width(values: Values) -> int:
 
 
 class Host(NamedTuple):
-    """A born or store host, as it stands in a record."""
+    """A born or store host as a record holds it."""
 
     address: Annotated[bytes, Sized("A", (4, 16), _address_width, "IPv4 or IPv6 address")]
     port: Annotated[int, Int("i32", "port")]
 
 
 class OffsetId(NamedTuple):
-    """What an offset message id says, before it is written as hexadecimal digits."""
+    """The parts of an offset message id."""
 
     address: Annotated[bytes, Sized("A", (4, 16), _address_width, "address of the store host")]
     port: Annotated[int, Int("i32", "port of the store host")]
@@ -41,12 +41,14 @@ class OffsetId(NamedTuple):
 
 
 class ClientId(NamedTuple):
-    """What a client's own id says, before it is written as hexadecimal digits."""
+    """The parts of a client message id."""
 
     address: Annotated[bytes, Sized("A", (4, 16), _address_width, "address of the client, or 4 bytes of its clock")]
     pid: Annotated[int, Int("u16", "low bits of the process id")]
     loader_hash: Annotated[int, Int("i32", "hash of the client's class loader")]
-    month_ms: Annotated[int, Int("u32", "ms since the month began in the client's time zone; which month is not told")]
+    month_ms: Annotated[
+        int, Int("u32", "ms since the month began in the client's time zone; the month itself is not in it")
+    ]
     counter: Annotated[int, Int("u16", "counts the ids of the process")]
 
 
@@ -56,7 +58,9 @@ CLIENT_ID: Final = Layout("Client message id", ClientId)
 
 
 def offset_msg_id(host: bytes, physical_offset: int) -> str:
-    """The offset message id: upper-case hex of the raw store host (8 or 20 bytes) and the record's log offset.
+    """Format the offset message id of a record.
+
+    It is the raw store host (8 or 20 bytes) and the record's log offset in upper-case hexadecimal digits.
 
     Raises:
         FormatError: the host has another width, or the offset does not fit 64 bits.
@@ -69,17 +73,19 @@ def offset_msg_id(host: bytes, physical_offset: int) -> str:
 
 
 def unique_key(prefix: bytes, number: int) -> str:
-    """The client message id of these parts: upper-case digits of all that is the same, and month_ms and counter.
+    """Format a client message id from its constant part and its number.
 
     Args:
-        prefix: the digits of address, pid and loader_hash.
+        prefix: the upper-case digits of address, pid and loader_hash.
         number: month_ms << 16 | counter.
     """
     return f"{prefix.decode('ascii')}{number:012X}"
 
 
 def parse_offset_msg_id(text: str) -> tuple[str, int, int]:
-    """(address, port, log offset) of an offset message id, upper or lower case; the address in its short form.
+    """Parse an offset message id into (address, port, log offset).
+
+    Upper or lower case; the address is returned in its short form.
 
     Raises:
         FormatError: the text is not 32 or 56 hexadecimal digits.
@@ -89,7 +95,7 @@ def parse_offset_msg_id(text: str) -> tuple[str, int, int]:
 
 
 def client_id(value: ClientId) -> str:
-    """The text of a client id, as MessageClientIDSetter writes it.
+    """Format a client id as MessageClientIDSetter writes it.
 
     Raises:
         FormatError: a part does not fit its field.
@@ -100,7 +106,9 @@ def client_id(value: ClientId) -> str:
 
 
 def parse_client_id(text: str) -> ClientId:
-    """The parts of a UNIQ_KEY that a client made. Any other 32 or 56 digits give parts too: nothing tells them apart.
+    """Parse a UNIQ_KEY that a client made.
+
+    Any other 32 or 56 digits are parsed too: nothing distinguishes them.
 
     Raises:
         FormatError: the text is not 32 or 56 hexadecimal digits.
@@ -115,7 +123,7 @@ def _from_hex(layout: Layout[T], text: str) -> T:
 
 
 def host_text(host: Buffer) -> str:
-    """A raw host as `ip:port`, an IPv6 one as `[ip]:port` with the address in its short form.
+    """Format a raw host as `ip:port`, an IPv6 one as `[ip]:port` with its address in short form.
 
     Raises:
         FormatError: the host has neither 8 nor 20 bytes.
@@ -126,7 +134,7 @@ def host_text(host: Buffer) -> str:
 
 
 def parse_host(text: str) -> bytes:
-    """The raw host of `ip:port` or `[ipv6]:port`; names are not looked up.
+    """Parse `ip:port` or `[ipv6]:port` into a raw host; names are not looked up.
 
     Raises:
         FormatError: the text is not of that form, or the port does not fit 32 bits.
@@ -143,7 +151,9 @@ def parse_host(text: str) -> bytes:
 
 
 def address_text(address: bytes) -> str:
-    """The short form of a 4- or 16-byte address: lower-case groups, the first longest run of zero groups as `::`.
+    """Format a 4- or 16-byte address in its short form.
+
+    Lower-case groups; the first longest run of zero groups becomes `::`.
 
     Written out because Python 3.13 began to write mapped addresses (::ffff:a.b.c.d) in another way.
     """

@@ -1,4 +1,6 @@
-"""The property string of a message: `name 01 value 02` for each pair (docs/internals/format/properties.md).
+"""Property strings of messages: `name 01 value 02` for each pair.
+
+Bytes and rules: docs/internals/format/properties.md.
 
 Upstream: MessageDecoder.string2messageProperties, messageProperties2String, MessageConst.
 """
@@ -64,7 +66,9 @@ MEANINGS = {
 
 
 def parse(text: str) -> dict[str, str]:
-    """The pairs of a property string, read exactly as Java does: of doubled names the last wins, in the first's place.
+    """Parse a property string exactly as Java does.
+
+    If a name occurs twice, the last value wins, in the first one's place.
 
     Parts that Java drops are dropped: shorter than three characters, without a name, without a separator, with an empty
     value. Only the first 01 of a part separates, further ones belong to the value; the last 02 may be missing.
@@ -84,18 +88,21 @@ def parse(text: str) -> dict[str, str]:
 
 
 def parse_bytes(data: bytes | bytearray | memoryview) -> dict[str, str]:
-    """The pairs of a property string as stored; bytes that are not UTF-8 come as Java decodes them."""
+    """Parse a property string as stored; bytes that are not UTF-8 are read as Java decodes them."""
     return parse(java_decode(data))
 
 
 def encode(pairs: Mapping[str, str | None]) -> bytes:
-    """The property string of `pairs` in their order. A value of None leaves the pair out; empty values are written."""
+    """Encode `pairs` in their order as a property string.
+
+    A value of None leaves the pair out; empty values are written.
+    """
     kept = ((name, value) for name, value in pairs.items() if value is not None)
     return java_encode("".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in kept))
 
 
 def java_order(pairs: Mapping[str, str]) -> dict[str, str]:
-    """The pairs in the order in which upstream writes them again after it has read them from a property string.
+    """Sort the pairs as upstream writes them again after reading them from a property string.
 
     string2messageProperties puts them into a HashMap of 128 buckets, which doubles beyond 3/4; messageProperties2String
     takes them bucket by bucket. Pairs of one bucket keep their order.

@@ -1,4 +1,6 @@
-"""A record of the commit log: declaration, codec and the rule of when one counts (docs/internals/format/commit-log.md).
+"""Log records: declaration, codec, and the rule that decides whether a record counts.
+
+Bytes and rules: docs/internals/format/commit-log.md.
 
 This is the slow and clear reference. `kernels/walk.py` does the same many times faster and is tested against it.
 Upstream: MessageExtEncoder (writes), CommitLog.checkMessageAndReturnSize and MessageDecoder (read).
@@ -78,7 +80,10 @@ def _topic_length_type(values: Values) -> str:
 
 
 class Record(NamedTuple):
-    """All fields of a log record, raw: text as bytes, hosts as address and port together (see message_id.host_text)."""
+    """One log record with all its fields raw.
+
+    Text is bytes; a host is its address and port together (message_id.host_text).
+    """
 
     magic: Annotated[
         int,
@@ -110,17 +115,20 @@ class Record(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the record on disk."""
+        """Size of the record on disk in bytes."""
         return RECORD.size_of(self)
 
     @property
     def transaction(self) -> int:
-        """The transaction bits: TRANSACTION_NONE, TRANSACTION_PREPARED, TRANSACTION_COMMIT or TRANSACTION_ROLLBACK."""
+        """Transaction bits of the system flag: one of the TRANSACTION_* constants above."""
         return self.sys_flag & TRANSACTION_MASK
 
 
 class Blank(NamedTuple):
-    """The defined bytes of a blank record, which fills a log file behind its last record. The rest is anything."""
+    """Defined bytes of a blank record, the filler after the last record of a log file.
+
+    The remaining bytes up to the end of the file may hold anything.
+    """
 
     size: Annotated[int, Int("i32", "bytes up to the end of the file, this field included")]
     magic: Annotated[int, Int("u32", "`0xCBD43194`", HEX, _MAGIC)] = MAGIC_BLANK
@@ -136,7 +144,7 @@ assert MIN_SIZE == 91 and BLANK.size == BLANK_SIZE
 
 
 class RecordError(FormatError):
-    """No record counts here.
+    """No valid record begins at this position.
 
     Attributes:
         kind: MORE, BLANK, ZERO, MAGIC, SIZE, LENGTHS, OFFSET, CRC or CRC_PROPERTY, as `kernels/walk.py` names them.
@@ -148,27 +156,33 @@ class RecordError(FormatError):
 
 
 def crc(body: Buffer) -> int:
-    """Checksum of a body: CRC-32 with the top bit cleared, so that Java's int is never negative; 0 for no bytes."""
+    """Compute the checksum of a body: CRC-32 with the top bit cleared; 0 for no bytes.
+
+    The top bit is cleared so that Java's int is never negative.
+    """
     return zlib.crc32(body) & 0x7FFFFFFF
 
 
 def magic_for(topic: str) -> int:
-    """The version of a record for this topic, chosen by UTF-16 units, and by bytes where V1 could not hold the topic.
+    """Choose the record version for a topic.
 
-    Upstream looks at the units alone and writes an unreadable V1 record for a short topic of many bytes; a broker
-    refuses such topics before they reach the store.
+    V2 is chosen for a topic of more than 127 UTF-16 units, or of more than 127 bytes, which V1 could not hold. Upstream
+    looks at the units alone and writes an unreadable V1 record for a short topic of many bytes; a broker refuses such
+    topics before they reach the store.
     """
     units = len(topic.encode("utf-16-be", "surrogatepass")) // 2
     return MAGIC_V2 if max(units, len(java_encode(topic))) > V1_TOPIC_LIMIT else MAGIC_V1
 
 
 def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> Record:
-    """The record that begins at buf[at]: structure only, no checksum and no offset is compared (see check).
+    """Decode the record that begins at buf[at], without comparing checksums or its offset.
+
+    `check` compares those too.
 
     Args:
         buf: bytes of a log.
         at: where the record begins.
-        limit: no byte at or behind buf[limit] is looked at; the end of buf if None.
+        limit: bytes at or after buf[limit] are not looked at; the end of buf if None.
 
     Raises:
         RecordError: MORE (fewer bytes than a header or than the size says), BLANK, ZERO, MAGIC, SIZE or LENGTHS.
@@ -192,7 +206,9 @@ def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> Record:
 
 
 def split(data: bytes) -> Record:
-    """The record that all of `data` is: what decode gives, several times faster, for bytes that were validated.
+    """Decode bytes that hold exactly one record and were validated before.
+
+    The result is that of `decode`, several times faster.
 
     Raises:
         RecordError: as decode.
@@ -230,14 +246,16 @@ def split(data: bytes) -> Record:
 
 
 def _head(buf: Buffer, at: int, end: int) -> Blank:
-    """Size and magic, which stand first in records and blanks."""
+    """Read size and magic, the first fields of records and blank records."""
     if end - at < BLANK_SIZE:
         raise RecordError("MORE", f"{max(end - at, 0)} bytes at hand, a header needs {BLANK_SIZE}", at)
     return BLANK.unpack(buf, at)
 
 
 def encode(record: Record) -> bytes:
-    """The bytes of a record. Sizes and lengths are computed; checksum, offsets and times are taken as they are.
+    """Encode a record.
+
+    Sizes and lengths are computed; checksum, offsets and times are taken as they are.
 
     Raises:
         FormatError: a field does not fit, or a host's width contradicts the system flag.
@@ -246,7 +264,7 @@ def encode(record: Record) -> bytes:
 
 
 def encode_blank(size: int) -> bytes:
-    """The eight defined bytes of a blank record that takes the last `size` bytes of a file.
+    """Encode the eight defined bytes of a blank record that fills the last `size` bytes.
 
     Raises:
         FormatError: size is below 8 or does not fit its field.
@@ -264,7 +282,9 @@ def check(
     file_end: int | None = None,
     max_size: int = DEFAULT_MAX_SIZE,
 ) -> Record:
-    """The record at buf[at] if it counts: headers, lengths, its own offset, then the checksums.
+    """Decode the record at buf[at] and check that it counts.
+
+    Compared in this order: headers, lengths, the record's own offset, the checksums.
 
     Args:
         buf: bytes of one commit log file.
@@ -272,7 +292,7 @@ def check(
         physical_offset: the log offset of buf[at].
         available: how many bytes of buf are filled; all if None.
         file_end: where the log file ends, in buf's positions; may lie beyond buf; `available` if None.
-        max_size: the largest record in bytes that is believed.
+        max_size: a record of more bytes than this is refused.
 
     Raises:
         RecordError: it does not count; `kind` says why.
@@ -304,15 +324,18 @@ def check(
 
 
 def crc_property(checksum: int) -> bytes:
-    """The property that upstream appends with enabledAppendPropCRC: ten digits, the least significant first."""
+    """Encode the property that upstream appends with enabledAppendPropCRC.
+
+    Its value is the checksum in ten digits, the least significant first.
+    """
     return CRC_PROPERTY_NAME + f"{checksum:010d}"[::-1].encode() + b"\x02"
 
 
 def crc_property_right(buf: Buffer, at: int, record: Record) -> bool:
-    """True if `record`, which lies at buf[at], carries no appended CRC property, or a right one.
+    """Return whether `record`, at buf[at], has a correct appended CRC property or none.
 
-    It is there when the last 20 bytes of the properties begin with its name and end with 02; it covers the whole record
-    before them.
+    The property is present if the last 20 bytes of the properties begin with its name and end with 02. It covers all
+    bytes of the record before it.
     """
     tail = record.properties[-CRC_PROPERTY_SIZE:]
     if len(tail) < CRC_PROPERTY_SIZE or not tail.startswith(CRC_PROPERTY_NAME) or tail[-1] != 2:
@@ -321,9 +344,9 @@ def crc_property_right(buf: Buffer, at: int, record: Record) -> bool:
 
 
 def append_crc_property(record: Record) -> Record:
-    """The record with the CRC property appended, as upstream does for a single message; all other fields are final.
+    """Append the CRC property to a record, as upstream does for a single message.
 
-    One 02 goes between if there are properties that do not end with it.
+    All other fields must be final. Properties that do not end with 02 get one before it.
 
     Raises:
         FormatError: the properties exceed 32,767 bytes with it.

@@ -1,7 +1,7 @@
 """Text, hashes and numbers as Java reads and writes them (docs/internals/format/text.md).
 
-Topics, properties and keys are UTF-8 on disk, but what counts is what Java makes of bytes that are not: index keys,
-tags codes and topic names are taken from its reading. Upstream: java.lang.String, MessageDecoder, IndexFile.
+Topics, properties and keys are UTF-8 on disk. Where the bytes are malformed, Java's reading of them counts: index keys,
+tags codes and topic names are derived from it. Upstream: java.lang.String, MessageDecoder, IndexFile.
 """
 
 from __future__ import annotations
@@ -18,18 +18,21 @@ _END_MS = 253_402_300_800_000  # 10000-01-01
 
 
 def iso(ms: int) -> str:
-    """A time in ms as ISO 8601 in UTC with milliseconds; outside the years 1 to 9999 the number itself."""
+    """Format a time in ms as ISO 8601 in UTC with milliseconds.
+
+    A time outside the years 1 to 9999 is shown as the number itself.
+    """
     if not _FIRST_MS <= ms < _END_MS:
         return f"{ms} ms"
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def java_decode(data: bytes | bytearray | memoryview) -> str:
-    """The text that Java's `new String(data, UTF_8)` gives: malformed bytes become U+FFFD.
+    """Decode bytes as Java's `new String(data, UTF_8)` does: malformed bytes become U+FFFD.
 
-    Python replaces in the same places but for encoded surrogates (ED A0..BF and what continues it): Java makes one
-    U+FFFD of the sequence, Python one of each byte. ED never continues another sequence, so replacing these sequences
-    first changes nothing else.
+    Python replaces in the same places except for an encoded surrogate (ED A0..BF and its continuation byte): Java makes
+    one U+FFFD of the sequence, Python one of each byte. ED never continues another sequence, so replacing these
+    sequences first changes nothing else.
     """
     data = bytes(data)
     try:
@@ -39,7 +42,10 @@ def java_decode(data: bytes | bytearray | memoryview) -> str:
 
 
 def java_encode(text: str) -> bytes:
-    """The bytes that Java's `text.getBytes(UTF_8)` gives: a lone surrogate becomes `?`, a pair one character."""
+    """Encode text as Java's `text.getBytes(UTF_8)` does.
+
+    A lone surrogate becomes `?`, a pair becomes one character.
+    """
     try:
         return text.encode()
     except UnicodeEncodeError:
@@ -48,7 +54,10 @@ def java_encode(text: str) -> bytes:
 
 
 def java_hash(text: str) -> int:
-    """Java's `text.hashCode()`: 31*h + unit over the UTF-16 code units, as a signed 32-bit number."""
+    """Compute Java's `text.hashCode()` as a signed 32-bit number.
+
+    That is 31*h + unit over the UTF-16 code units.
+    """
     value = 0
     if text.isascii():
         for unit in text.encode():
@@ -61,9 +70,10 @@ def java_hash(text: str) -> int:
 
 
 def java_int(text: str, bits: int = 32) -> int | None:
-    """What `Integer.parseInt` (bits=32), `Short.parseShort` (16) or `Long.parseLong` (64) gives, None where they throw.
+    """Parse a number as Java's parseInt (bits=32), parseShort (16) or parseLong (64) do.
 
-    A sign may lead; digits of any script count, as long as they are one UTF-16 unit each. Blanks do not.
+    Returns None where they throw. A sign may come first; digits of any script count, as long as each is one UTF-16
+    unit. Blanks are not skipped.
     """
     if len(text) > 512 or not _DECIMAL.fullmatch(text) or max(text) > "\uffff":
         return None

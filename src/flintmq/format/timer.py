@@ -1,4 +1,6 @@
-"""The timer store: wheel slots, log units and the file `config/timercheck` (docs/internals/format/timer.md).
+"""Files of the timer store: wheel slots, log units and `config/timercheck`.
+
+Bytes and rules: docs/internals/format/timer.md.
 
 A timer message waits under the topic `rmq_sys_wheel_timer`; the wheel has a slot for each moment of 14 days, a slot
 heads a chain of log units, a unit points at the message. Upstream: TimerWheel, Slot, TimerLog, TimerCheckpoint.
@@ -28,7 +30,10 @@ UNIT_BITS: Final = (
 
 
 class WheelSlot(NamedTuple):
-    """One moment. A slot stands for time T only if its `moment` is T / precision: old ones are not cleared."""
+    """One moment of the wheel. Old slots are not cleared.
+
+    A slot belongs to time T only if its `moment` is T / precision.
+    """
 
     moment: Annotated[int, Int("i64", "time in units of the precision, not in ms")]
     first_position: Annotated[int, Int("i64", "timer log position of the oldest unit; -1 if none")]
@@ -86,15 +91,15 @@ assert (WHEEL_SLOT.size, LOG_UNIT.size, LOG_END.size, WHEEL_SIZE) == (32, 52, 16
 
 
 def slot_position(time_ms: int, precision_ms: int = 1000) -> int:
-    """Where in the wheel's file the slot of a time stands, whatever it holds now."""
+    """Return the position of a time's slot in the wheel's file, whatever the slot holds now."""
     return time_ms // precision_ms % WHEEL_SLOTS * WHEEL_SLOT.size
 
 
 def decode_log(buf: Buffer, at: int = 0, limit: int | None = None) -> LogUnit | TimerLogEnd:
-    """The unit or file end at buf[at] of a timer log file.
+    """Decode the unit or file end at buf[at] of a timer log file.
 
     Raises:
-        FormatError: neither stands here, which is how the log ends.
+        FormatError: there is neither, which is how the log ends.
     """
     end = len(buf) if limit is None else min(limit, len(buf))
     if end - at >= LOG_UNIT.size:
@@ -108,7 +113,7 @@ def decode_log(buf: Buffer, at: int = 0, limit: int | None = None) -> LogUnit | 
 
 
 def decode_check(data: Buffer) -> TimerCheck:
-    """The numbers of a timercheck file's bytes.
+    """Decode the numbers of a timercheck file.
 
     Raises:
         FormatError: there are fewer than 56 bytes.
@@ -117,7 +122,7 @@ def decode_check(data: Buffer) -> TimerCheck:
 
 
 def encode_check(check: TimerCheck) -> bytes:
-    """The whole timercheck file, 4,096 bytes.
+    """Encode a whole timercheck file of 4,096 bytes.
 
     Raises:
         FormatError: a number does not fit 64 bits.
