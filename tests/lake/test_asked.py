@@ -34,7 +34,7 @@ def cases(rolled):
     every, ours = store.live, live
     there = f"the queue has offsets {least} to {most - 1}"
     return [
-        ({starting: of_roll(least - 1)}, ours, f"{queue}startingOffsets asks for {least - 1}, {there}: what was"),
+        ({starting: of_roll(least - 1)}, ours, f"{queue}startingOffsets asks for {least - 1}, {there}: earlier"),
         ({"startingOffsets": of_roll(most + 1)}, [], f"{queue}startingOffsets asks for {most + 1}, {there}"),
         ({"endingOffsets": of_roll(most + 1)}, ours, f"{queue}endingOffsets asks for {most + 1}, {there}"),
         ({"endingOffsets": of_roll(least - 1)}, [], f"{queue}endingOffsets asks for {least - 1}, {there}"),

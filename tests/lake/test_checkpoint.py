@@ -36,7 +36,7 @@ def test_it_is_kept_and_read_again(tmp_path):
 def test_a_table_that_was_put_back(tmp_path):
     at(tmp_path).keep(manifest(2))
     for last, there in ((manifest(1), 1), (None, 0)):
-        with pytest.raises(UsageError, match=f"is at export 2, /lake at {there}: the table was put back"):
+        with pytest.raises(UsageError, match=f"is at export 2, /lake at {there}: the table was restored"):
             at(tmp_path).check(last)
 
 

@@ -168,5 +168,5 @@ def test_unresolved_start_offset_greater_than_end_offset(orders):
 def test_resolved_start_offset_greater_than_end_offset(orders):
     path, _, (_, second, third) = orders
     options = {"startingOffsetsByTimestamp": per_queue(third), "endingOffsetsByTimestamp": per_queue(second)}
-    with pytest.raises(UsageError, match=r"topic 'Orders', queue \d: it begins at \d+, behind its end \d+"):
+    with pytest.raises(UsageError, match=r"topic 'Orders', queue \d: it begins at \d+, after its end \d+"):
         read(path, subscribe=TOPIC, **options)

@@ -1,6 +1,6 @@
-"""Makes docs/operations/configuration.md and typed.py from the keys: `python -m flintmq.config.docs --write`.
+"""Generates docs/operations/configuration.md and typed.py from the configuration keys.
 
-Tests have both current.
+`python -m flintmq.config.docs --write` writes both; tests check that they are current.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from flintmq.config.keys import KEYS, StoreConfig
 PAGE = Path("docs/operations/configuration.md")
 TYPES = Path("src/flintmq/config/typed.py")
 TYPES_HEAD = '''\
-"""The settings that `MessageStore(path, **keys)` takes, with their types: for editors, which complete and check them.
+"""Types the settings of `MessageStore(path, **keys)`, so that editors complete them.
 
 Made from StoreConfig by `python -m flintmq.config.docs --write`; do not edit. Only type checkers read it.
 """
@@ -33,17 +33,17 @@ INTRODUCTION = """\
 
 Made from the keys by `python -m flintmq.config.docs --write`; do not edit.
 
-FlintMQ knows each key of RocketMQ's `MessageStoreConfig` (5.3.3, 5.4.0, 5.5.0) and those of `BrokerConfig` that reach a
-store, by the names of `broker.conf`. What it does with a key is one of four things:
+FlintMQ knows each key of RocketMQ's `MessageStoreConfig` (5.3.3, 5.4.0, 5.5.0) and the keys of `BrokerConfig` that
+concern a store, by the names of `broker.conf`. Each key has one of four effects:
 
 | | |
 |---|---|
 | acts | FlintMQ does what RocketMQ does |
-| fixed | FlintMQ does one thing; with another value than the one that says so, a store is not opened for writing |
-| refused | other values ask for what FlintMQ has not; a store is not opened for writing |
-| no effect | accepted, and told: by `flintmq doctor --config FILE`, `flintmq inspect`, and once by the engine's log |
+| fixed | FlintMQ has one behaviour; with any value that asks for another, a store is not opened for writing |
+| refused | other values ask for something that FlintMQ does not have; a store is not opened for writing |
+| no effect | accepted and reported by `flintmq doctor --config FILE`, `flintmq inspect`, and once in the engine's log |
 
-Readers never refuse a store for a key. Other keys of a `broker.conf` (as `namesrvAddr`) are left out.
+Readers never refuse a store because of a key. Other keys of a `broker.conf` (such as `namesrvAddr`) are ignored.
 """
 
 TITLES = {
@@ -55,7 +55,7 @@ TITLES = {
 
 
 def page() -> str:
-    """The page's text."""
+    """Return the text of the page."""
     plain = StoreConfig()
     parts = [INTRODUCTION]
     for effect, title in TITLES.items():
@@ -71,7 +71,7 @@ def _row(key: str, line: KeyLine, default: str) -> str:
 
 
 def types() -> str:
-    """The text of typed.py."""
+    """Return the text of typed.py."""
     kinds = {field.name: field.type for field in fields(StoreConfig)}
     return TYPES_HEAD + "".join(f"    {name}: {kinds[name]}\n" for name in KEYS.values())
 

@@ -1,9 +1,11 @@
-"""What FlintMQ does with each of RocketMQ's keys: one line a key, for the engine, the commands,
-docs/operations/configuration.md.
+"""Says what FlintMQ does with each of RocketMQ's keys, one line a key.
 
-ACTS: FlintMQ does what RocketMQ does. FIXED: FlintMQ does one thing; only with the value that says so does it open a
-store for writing. REFUSED: other values ask for what FlintMQ has not, such as a second replica; a store is not opened
-for writing with them. NO_EFFECT: accepted, and told. Readers never refuse a store for a key.
+The engine, the commands and docs/operations/configuration.md use these lines.
+
+ACTS: FlintMQ does what RocketMQ does. FIXED: FlintMQ has one behaviour and opens a store for writing only with the
+value that asks for it. REFUSED: other values ask for something that FlintMQ does not have, such as a second replica;
+with them a store is not opened for writing. NO_EFFECT: accepted and reported. Readers never refuse a store because
+of a key.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from flintmq.errors import ConfigError
 
 
 class Effect(enum.StrEnum):
-    """What a key does in FlintMQ."""
+    """The effects that a key can have in FlintMQ."""
 
     ACTS = "acts"
     FIXED = "fixed"
@@ -27,12 +29,12 @@ class Effect(enum.StrEnum):
 
 
 class KeyLine(NamedTuple):
-    """The line of one key.
+    """The effect of one key.
 
     Attributes:
-        effect: what it does.
-        says: what FlintMQ does, for people.
-        only: text of the one value that opens for writing; None where any does.
+        effect: kind of effect.
+        says: sentence for people about what FlintMQ does.
+        only: text of the one value with which a store is opened for writing; None if any value is accepted.
     """
 
     effect: Effect
@@ -41,7 +43,7 @@ class KeyLine(NamedTuple):
 
 
 def _lines(effect: Effect, text: str) -> dict[str, KeyLine]:
-    """Lines `KEY [KEY ...]: what`, `KEY=VALUE: what` where one value alone is taken."""
+    """Parse lines `KEY [KEY ...]: effect`; `KEY=VALUE: effect` if only that value is accepted."""
     found = {}
     for row in filter(None, map(str.strip, text.splitlines())):
         keys, _, says = row.partition(": ")
@@ -63,13 +65,13 @@ maxIndexNum: items of an index file
 maxMessageSize: the largest body that is put
 enabledAppendPropCRC: each record gets its own checksum
 enableConsumeQueueExt: queue extensions are written
-enableLmq enableMultiDispatch: a message goes to light queues too (both keys together)
+enableLmq enableMultiDispatch: a message also goes to the LMQs that its properties name (both keys together)
 messageIndexEnable: keys are indexed
-messageDelayLevel: what each delay level waits
+messageDelayLevel: the delay of each level
 brokerRole: SLAVE refuses puts and deletes no files; SYNC_MASTER with one replica is as ASYNC_MASTER
 flushDiskType: whether a put waits for the disk
 flushIntervalCommitLog flushCommitLogLeastPages flushCommitLogThoroughInterval: when the log is flushed (ASYNC_FLUSH)
-flushIntervalConsumeQueue: how often queues are flushed and the checkpoint is written; each time all that is new
+flushIntervalConsumeQueue: how often queues are flushed and the checkpoint is written; each flush takes all new units
 flushCommitLogTimed: false has each commit from the pool of buffers wake the flush
 wakeFlushWhenPutMessage: each put wakes the flush (ASYNC_FLUSH)
 wakeCommitWhenPutMessage: each put wakes the commit (with the pool of buffers)
@@ -77,7 +79,7 @@ commitIntervalCommitLog commitCommitLogLeastPages commitCommitLogThoroughInterva
 syncFlushTimeout: how long a put waits for the disk
 transientStorePoolEnable transientStorePoolSize fastFailIfNoBufferInStorePool: records are gathered in a pool of buffers
 warmMapedFileEnable flushLeastPagesWhenWarmMapedFile: pages of a new log file are made before it is used
-dataReadAheadEnable: false tells the system that a log is read at random
+dataReadAheadEnable: false advises the system that a log is read at random
 osPageCacheBusyTimeOutMills: puts are refused while one append takes longer
 deleteWhen fileReservedTime: when and from what age on log files are deleted
 diskMaxUsedSpaceRatio diskSpaceWarningLevelRatio diskSpaceCleanForciblyRatio: how full a disk may be
@@ -126,7 +128,7 @@ maxAsyncPutMessageRequests putMsgIndexHightWater: puts are held back by how far 
 maxTopicLength: topics have at most 255 bytes
 enableBuildConsumeQueueConcurrently batchDispatchRequestThreadPoolNums dispatchCqThreads: one thread dispatches
 dispatchCqCacheNum dispatchFromSenderThread enableAsyncReput: one thread dispatches
-maxLmqConsumeQueueNum enableLmqQuota: the number of light queues has no limit
+maxLmqConsumeQueueNum enableLmqQuota: the number of LMQs has no limit
 bitMapLengthConsumeQueueExt: extensions get no bitmap of filters; those that are there stay
 searchBcqByCacheEnable maxConsumeQueueScan sampleCountThreshold sampleSteps: how RocketMQ looks things up in queues
 messageIndexSafe: flintmq.mark says how far the index is on disk
@@ -141,14 +143,14 @@ correctLogicMinOffsetForceInterval: a queue's least offset is taken from the log
 deleteConsumeQueueFilesInterval redeleteHangedFileInterval maxBatchDeleteFilesNum: queue files follow the log's at once
 logicalDiskSpaceCleanForciblyThreshold replicasPerDiskPartition: queue files follow the log's
 diskFallRecorded disappearTimeAfterStart: statistics and pauses of RocketMQ
-enableCleanExpiredOffset: offsets of topics that are gone stay
+enableCleanExpiredOffset: offsets of deleted topics stay
 accessMessageInMemoryHotRatio coldDataFlowControlEnable coldDataScanEnable: FlintMQ does not count cold reads
 timerColdDataCheckIntervalMs: FlintMQ does not count cold reads
-mappedFileSwapEnable cleanSwapedMapInterval: files are mapped by who reads them
-commitLogSwapMapInterval commitLogForceSwapMapInterval: files are mapped by who reads them
-commitLogSwapMapReserveFileNum: files are mapped by who reads them
-logicQueueSwapMapInterval logicQueueForceSwapMapInterval: files are mapped by who reads them
-logicQueueSwapMapReserveFileNum: files are mapped by who reads them
+mappedFileSwapEnable cleanSwapedMapInterval: each reader maps files by itself
+commitLogSwapMapInterval commitLogForceSwapMapInterval: each reader maps files by itself
+commitLogSwapMapReserveFileNum: each reader maps files by itself
+logicQueueSwapMapInterval logicQueueForceSwapMapInterval: each reader maps files by itself
+logicQueueSwapMapReserveFileNum: each reader maps files by itself
 defaultQueryMaxNum pullBatchMaxMessageCount: each call says how many it takes
 travelCqFileNumWhenGetMessage: a get goes on over queue files by itself
 offsetCheckInSlave: an offset out of bounds is always corrected
@@ -186,8 +188,8 @@ bottomMostCompressionTypeForConsumeQueueStore rocksdbCompressionType rocksdbFlus
 rocksdbWalFileRollingThreshold memTableFlushIntervalMs realTimePersistRocksDBConfig: FlintMQ writes no RocksDB
 enableRocksDBLog cleanRocksDBDirtyCQIntervalMin: FlintMQ writes no RocksDB
 statRocksDBCQIntervalSec maxRocksDBIndexQueryDays: FlintMQ writes no RocksDB
-flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval: each flush of queues takes all that is new
-brokerId: brokerRole alone says whether puts are taken
+flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval: each flush of queues takes all new units
+brokerId: only brokerRole decides whether puts are accepted
 brokerClusterName brokerName: names are what RocketMQ's clients see; the store holds none
 """
 
@@ -201,12 +203,12 @@ LINES: Final[dict[str, KeyLine]] = {
 
 
 def without_effect(config: StoreConfig) -> list[str]:
-    """The keys that somebody set and that do nothing in FlintMQ, in the order of their names."""
+    """Return the keys that somebody set and that have no effect in FlintMQ, sorted by name."""
     return sorted(key for key in config.given if LINES[key].effect is Effect.NO_EFFECT)
 
 
 def not_kept(config: StoreConfig) -> Iterator[str]:
-    """What of a configuration FlintMQ would not keep, if it wrote a store with it: one sentence each."""
+    """Yield one sentence for each key that FlintMQ would not honour if it wrote a store."""
     for key, line in LINES.items():
         value = text_of(config, key)
         if line.only is not None and value != line.only:
@@ -217,12 +219,12 @@ def not_kept(config: StoreConfig) -> Iterator[str]:
 
 
 def refuse_to_write(config: StoreConfig) -> None:
-    """Raise ConfigError where a store that is written with this configuration would break a promise of it."""
+    """Raise ConfigError if FlintMQ would not honour this configuration when it writes a store."""
     for says in not_kept(config):
         raise ConfigError(says)
 
 
 def text_of(config: StoreConfig, key: str) -> str:
-    """A key's value as a broker.conf has it."""
+    """Return the value of a key as a broker.conf has it."""
     value = getattr(config, KEYS[key])
     return str(value).lower() if isinstance(value, bool) else str(value)

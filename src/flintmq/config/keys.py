@@ -1,11 +1,11 @@
-"""RocketMQ's configuration keys, their defaults and meanings.
+"""Declares RocketMQ's configuration keys, their defaults and meanings.
 
-`StoreConfig` holds every key of the store (and the broker keys that reach it) under its own name in snake case:
+`StoreConfig` holds every key of the store (and the broker keys that concern it) under its own name in snake case:
 `mappedFileSizeCommitLog` is `mapped_file_size_commit_log`. Defaults are those of RocketMQ 5.3.3, 5.4.0 and 5.5.0, which
-agree; `key_effects` says what each key does here. `given` names the keys that somebody set: what is on disk wins over a
-default, and a given key wins over both.
+agree; `key_effects` says what each key does here. `given` names the keys that somebody set: sizes found on disk win
+over a default, and a given key wins over both.
 
-RocketMQ spells some keys oddly (`mapperFileSizeBatchConsumeQueue`, `warmMapedFileEnable`); so does FlintMQ.
+RocketMQ misspells some keys (`mapperFileSizeBatchConsumeQueue`, `warmMapedFileEnable`); FlintMQ keeps its spelling.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 @dataclass(frozen=True)
 class StoreConfig:
-    """The settings of one store. Immutable; make another with `with_keys`.
+    """The settings of one store. Immutable; `with_keys` makes a changed copy.
 
-    Sizes are bytes, intervals and timeouts milliseconds unless a comment says otherwise.
+    Sizes are in bytes, intervals and timeouts in milliseconds unless a comment says otherwise.
     """
 
-    # Where the files are. Empty: below the store's root.
+    # Where the files are. Empty: below the root of the store.
     store_path_root_dir: str = ""
     store_path_commit_log: str = ""  # several directories with commas
     read_only_commit_log_store_paths: str = ""
@@ -201,8 +201,8 @@ class StoreConfig:
     default_topic_queue_nums: int = 8
     flush_consumer_offset_interval: int = 5_000
 
-    # Keys of RocketMQ that StoreConfig knows so that no configuration of it is foreign; key_effects says what of them
-    # acts.
+    # Keys that StoreConfig knows so that it accepts every configuration of RocketMQ; key_effects says which of them
+    # have an effect.
     access_message_in_memory_hot_ratio: int = 26
     bottom_most_compression_type_for_consume_queue_store: str = "zstd"
     check_commit_log_offset_on_recover: bool = False  # 5.5.0
@@ -296,38 +296,38 @@ class StoreConfig:
 
     @classmethod
     def from_keys(cls, keys: Mapping[str, object]) -> StoreConfig:
-        """A configuration from RocketMQ's key names.
+        """Make a configuration from RocketMQ's key names.
 
         Args:
-            keys: RocketMQ's own names, and `s3.*`; values of the key's type, or text as a broker.conf holds it.
+            keys: RocketMQ's own names, and `s3.*`; values have the key's type or are text as in a broker.conf.
 
         Raises:
-            ConfigError: a key that RocketMQ does not have (the text names the closest), or a value it cannot have.
+            ConfigError: RocketMQ has no such key (the text names the closest), or the key cannot have this value.
         """
         return cls().with_keys(keys)
 
     @classmethod
     def from_file(cls, path: str | os.PathLike[str]) -> StoreConfig:
-        """A configuration from a broker.conf file.
+        """Make a configuration from a broker.conf file.
 
-        Keys that are not the store's (such as `namesrvAddr`) are left out, as RocketMQ's store leaves them; they are
-        logged, since a typing mistake looks the same.
+        Keys that are not the store's (such as `namesrvAddr`) are ignored, as RocketMQ's store ignores them. They are
+        logged, because a misspelt key looks the same.
 
         Raises:
-            ConfigError: a value that its key cannot have, or a file that is not text.
+            ConfigError: a key cannot have its value, or the file is not text.
             StoreAccessError: the file cannot be read.
         """
         keys = read_broker_conf(path)
         foreign = sorted(keys.keys() - KEYS.keys())
         if foreign:
-            log.info("%s: left out what is not the store's: %s", path, ascii(foreign)[:200])
+            log.info("%s: ignored keys that are not the store's: %s", path, ascii(foreign)[:200])
         return cls.from_keys({key: value for key, value in keys.items() if key in KEYS})
 
     @classmethod
     def of(
         cls, config: StoreConfig | str | os.PathLike[str] | None, keys: Mapping[str, object] | None = None
     ) -> StoreConfig:
-        """What functions that take `config=` and `set=` make of them: a file or an object, then single keys over it.
+        """Make a configuration from the arguments `config=` and `set=`: a file or object, then keys.
 
         Raises:
             ConfigError: an unknown key or an impossible value.
@@ -337,7 +337,7 @@ class StoreConfig:
         return base.with_keys(keys) if keys else base
 
     def with_keys(self, keys: Mapping[str, object]) -> StoreConfig:
-        """A copy with these RocketMQ keys set.
+        """Return a copy with these RocketMQ keys set.
 
         Raises:
             ConfigError: as for `from_keys`.
@@ -355,7 +355,7 @@ class StoreConfig:
         return replace(self, **changes, given=frozenset(given), s3=s3)  # type: ignore[arg-type]
 
     def key(self, name: str) -> object:
-        """The value of a RocketMQ key.
+        """Return the value of a RocketMQ key.
 
         Raises:
             ConfigError: there is no such key.
@@ -386,16 +386,16 @@ class StoreConfig:
 
 
 def from_settings(settings: Iterable[str], config: StoreConfig | None = None) -> StoreConfig:
-    """A configuration from the command line's `--set KEY=VALUE` words, over `config`.
+    """Make a configuration from the command line's `--set KEY=VALUE` words, applied to `config`.
 
     Raises:
-        ConfigError: a word that is not KEY=VALUE, an unknown key, an impossible value.
+        ConfigError: a word is not KEY=VALUE, a key is unknown, or a value is impossible.
     """
     return StoreConfig.of(config, dict(map(split_setting, settings)))
 
 
 def _value(key: str, value: object) -> object:
-    """The value in the key's type, or ConfigError."""
+    """Convert a value to the type of its key, or raise ConfigError."""
     name = KEYS[key]
     kind = type(getattr(_DEFAULTS, name))
     if kind is str:
@@ -467,7 +467,7 @@ _ODD = {
 
 
 def key_name(name: str) -> str:
-    """RocketMQ's name of a key that is written in snake case; its own names stay what they are."""
+    """Return RocketMQ's name of a key given in snake case; RocketMQ's own names are unchanged."""
     first, *rest = name.split("_")
     return _ODD.get(name) or first + "".join(part.capitalize() for part in rest)
 

@@ -1,7 +1,8 @@
-"""How object storage is reached: the keys `s3.*`, given beside RocketMQ's own (`--set`, Spark options, `set=`).
+"""Declares the keys `s3.*`, which configure object storage.
 
-Secrets are no keys: they come from where the AWS tools take them (the environment, ~/.aws, the machine's role), in
-each process by itself, so that no plan of a job holds any.
+They are given in the same places as RocketMQ's own keys (`--set`, Spark options, `set=`). Secrets are not keys: each
+process reads them where the AWS tools do (the environment, ~/.aws, the role of the machine), so the plan of a Spark
+job never contains one.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ _ENVIRONMENT = {
 
 @dataclass(frozen=True)
 class S3Options:
-    """The values of these keys.
+    """The values of the keys `s3.*`.
 
     Attributes:
-        endpoint: URL, without a slash at its end; empty for Amazon's own.
-        region: empty if it is to be found out.
-        anonymous: ask without keys.
-        timeout_s: seconds without a byte, after which an attempt has failed.
-        attempts: of each request.
+        endpoint: URL without a trailing slash; empty for Amazon's own.
+        region: empty if it is to be determined.
+        anonymous: send requests without credentials.
+        timeout_s: seconds without a byte after which an attempt has failed.
+        attempts: attempts per request.
     """
 
     endpoint: str = ""
@@ -49,10 +50,10 @@ class S3Options:
     attempts: int = 4
 
     def with_key(self, key: str, value: object) -> S3Options:
-        """A copy with one key set.
+        """Return a copy with one key set.
 
         Raises:
-            ConfigError: a value that the key cannot have.
+            ConfigError: the key cannot have this value.
         """
         text = str(value).strip()
         if key == "s3.endpoint":
@@ -74,7 +75,9 @@ class S3Options:
         return replace(self, timeout_s=int(text)) if key == "s3.timeout" else replace(self, attempts=int(text))
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> S3Options:
-        """A copy in which the environment stands for what was not given; workers then need not have the same one.
+        """Return a copy that takes from the environment what was not given.
+
+        The driver calls this, so workers need not have the same environment.
 
         Raises:
             ConfigError: the environment has an impossible value.

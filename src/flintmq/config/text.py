@@ -1,4 +1,4 @@
-"""The text forms of RocketMQ's configuration: broker.conf files, KEY=VALUE words, lists of delay levels."""
+"""Reads the text forms of RocketMQ's configuration: broker.conf, KEY=VALUE, delay levels."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ _UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
 def read_broker_conf(path: str | os.PathLike[str]) -> dict[str, str]:
-    """All keys of a broker.conf: lines `key=value` or `key:value`, comments with # or !, as Java's properties files.
+    """Read all keys of a broker.conf.
 
-    Backslashes are kept as they are but for the one that continues a line: paths are what they appear in.
+    Lines are `key=value` or `key:value`; comments begin with # or !, as in Java's properties files. A backslash at
+    the end of a line continues it; every other backslash is kept, since Windows paths contain them.
 
     Raises:
         ConfigError: the file is too large or not UTF-8.
@@ -45,7 +46,9 @@ def read_broker_conf(path: str | os.PathLike[str]) -> dict[str, str]:
 
 @lru_cache(maxsize=16)
 def parse_delay_levels(text: str) -> tuple[int, ...]:
-    """Milliseconds of each level of a `messageDelayLevel`, such as "1s 5s 1m"; level 1 is at 0.
+    """Return the milliseconds of each level of a `messageDelayLevel`, such as "1s 5s 1m".
+
+    Level 1 is at index 0.
 
     Raises:
         ConfigError: a level is not a number with one of the units s, m, h, d, or too long for a timestamp.
@@ -61,7 +64,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def split_setting(text: str) -> tuple[str, str]:
-    """Key and value of "KEY=VALUE".
+    """Split "KEY=VALUE" into key and value.
 
     Raises:
         ConfigError: there is no "=" or nothing before it.
@@ -73,7 +76,7 @@ def split_setting(text: str) -> tuple[str, str]:
 
 
 def short(value: object) -> str:
-    """A value for an error message: quoted, control characters escaped, at most 120 bytes."""
+    """Quote a value for an error message: control characters escaped, at most 120 bytes."""
     text = repr(str(value))
     raw = text.encode("utf-8", "replace")
     return text if len(raw) <= 120 else raw[:117].decode("utf-8", "ignore") + "..."

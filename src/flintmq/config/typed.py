@@ -1,4 +1,4 @@
-"""The settings that `MessageStore(path, **keys)` takes, with their types: for editors, which complete and check them.
+"""Types the settings of `MessageStore(path, **keys)`, so that editors complete them.
 
 Made from StoreConfig by `python -m flintmq.config.docs --write`; do not edit. Only type checkers read it.
 """

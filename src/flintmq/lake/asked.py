@@ -1,9 +1,9 @@
-"""What a batch read asks for by name, offset and time, compared with what the store has, before anything is read.
+"""Compares the topics, offsets and times that a batch read names with the store.
 
-A misspelled topic, an offset that has expired or is not there yet, a time after which nothing was stored: each would
-give fewer rows or none, and nobody would know. So they fail the read, as in Spark's Kafka source; with
-failOnDataLoss=false what there is is read, and one note tells the rest. Only the queues that the options name are
-looked at, however many others the store has.
+A misspelt topic, an offset that has expired or does not exist yet, a time after which nothing was stored: each would
+silently give fewer rows or none. So they fail the read before it begins, as in Spark's Kafka source. With
+failOnDataLoss=false the existing messages are read, and one note names what is missing. Only the queues that the
+options name are examined, however many others the store has.
 """
 
 from __future__ import annotations
@@ -25,23 +25,22 @@ from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
 
 NOT_THERE = "not-there"
-"""The code of the note on what was asked for and is not there."""
+"""Code of the note on topics, offsets or times that the store does not have."""
 KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
-GO_ON = "failOnDataLoss=false reads what there is"
+GO_ON = "failOnDataLoss=false reads the rest"
 
 
 def as_the_store_has(options: ReadOptions, snapshot: Snapshot, report: Report) -> ReadOptions:
-    """The options of a batch read with times of single queues as queue offsets, all of it compared with the store.
+    """Check the options of a batch read against the store; turn times of queues into offsets.
 
     Args:
-        options: what is asked for; filters that Spark pushes are not in it yet.
-        snapshot: of the store.
-        report: takes the one note of a lenient read.
+        options: options of the read; filters that Spark pushes are not yet part of them.
+        snapshot: the store.
+        report: receives the one note of a lenient read.
 
     Raises:
-        UsageError: (failOnDataLoss) a topic or queue that the store does not have; or a start behind its end.
-        StoreError: (failOnDataLoss) offsets that have expired or are not there yet, a time after which nothing was
-            stored.
+        UsageError: (failOnDataLoss) the store does not have a topic or queue, or a queue's start is after its end.
+        StoreError: (failOnDataLoss) offsets have expired or do not exist yet, or nothing was stored after a time.
         StoreAccessError: a file may not be read.
     """
     asked = _Asked(options, QueueLookup(snapshot))
@@ -57,8 +56,9 @@ def as_the_store_has(options: ReadOptions, snapshot: Snapshot, report: Report) -
 
 
 def unknown_topics(lookup: QueueLookup, predicate: Predicate) -> list[UsageError]:
-    """An error for each topic that is asked for by name and is not in the store: neither files nor records nor
-    config/topics.json have it.
+    """Make an error for each named topic that is unknown to the store.
+
+    An unknown topic has no files, no records and no entry in config/topics.json.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -86,41 +86,41 @@ def _no_topic(root: str, topic: str, known: list[str]) -> str:
 
 
 class _Asked:
-    """One read's offsets and times, and what of them the store does not have."""
+    """The offsets and times of one read, and those of them that the store does not have."""
 
     def __init__(self, options: ReadOptions, lookup: QueueLookup) -> None:
         self.options, self.lookup = options, lookup
         self.losses: list[FlintError] = []
 
     def ranges(self) -> tuple[tuple[str, int, int, int], ...]:
-        """The range of queue offsets of each queue that an option names."""
+        """Return the range of queue offsets of each queue that an option names."""
         options = self.options
         given = {QueueName(topic, queue): (least, stop) for topic, queue, least, stop in options.predicate.offsets}
         names = {*given, *(QueueName(*queue) for queue in (*options.since_of, *options.until_of))}
         return tuple((*name, *self._range(name, *given.get(name, (LEAST, MOST)))) for name in sorted(names))
 
     def _range(self, name: QueueName, first: int, stop: int) -> tuple[int, int]:
-        # A time comes before an offset, which parsing has left out then.
+        # A time overrides an offset; parsing has then dropped the offset.
         first = self._at_time(name, self.options.since_of, first, start=True)
         stop = self._at_time(name, self.options.until_of, stop, start=False)
         low, high, _ = self.lookup.file_bounds(name)
         if low == high or max(first, stop if stop < MOST else LEAST) > high or LEAST < first < low:
-            low, high, _ = self.lookup.bounds(name)  # with what no queue file has yet
+            low, high, _ = self.lookup.bounds(name)  # includes messages that no queue file has yet
         there = f"the queue has offsets {low} to {high - 1}" if low < high else f"the queue ends at {high} and is empty"
         if low == high == 0 and name not in self.lookup.names():
             self._lose(name, UsageError, f"the store has no such queue; {GO_ON}")
         elif LEAST < first < low:
-            self._lose(name, StoreError, f"startingOffsets asks for {first}, {there}: what was before has expired")
+            self._lose(name, StoreError, f"startingOffsets asks for {first}, {there}: earlier messages have expired")
         elif first > high:
             self._lose(name, StoreError, f"startingOffsets asks for {first}, {there}")
         elif high < stop < MOST:
             self._lose(name, StoreError, f"endingOffsets asks for {stop}, {there}")
         elif stop < low:
-            self._lose(name, StoreError, f"endingOffsets asks for {stop}, {there}: what was before has expired")
+            self._lose(name, StoreError, f"endingOffsets asks for {stop}, {there}: earlier messages have expired")
         elif first > stop:
             self.losses.append(
                 UsageError(
-                    f"topic {short(name.topic)}, queue {name.queue_id}: it begins at {first}, behind its end {stop}"
+                    f"topic {short(name.topic)}, queue {name.queue_id}: it begins at {first}, after its end {stop}"
                 )
             )
         return first, stop
@@ -130,7 +130,7 @@ class _Asked:
         self.losses.append(kind(f"topic {short(name.topic)}, queue {name.queue_id}: {why}{advice}"))
 
     def _at_time(self, name: QueueName, times: Mapping[Queue, int], offset: int, start: bool) -> int:
-        """The offset at a queue's time; the one given where it has no time."""
+        """Return the offset at the time that is set for a queue; if none is set, return `offset`."""
         if name not in times:
             return offset
         found, (_, high, _) = self.lookup.offset_at_time(name, times[name]), self.lookup.bounds(name)
@@ -138,10 +138,10 @@ class _Asked:
             return found
         if start and not self.options.lenient_times:
             self._lose(name, StoreError, nothing_at("startingOffsetsByTimestamp", times[name]))
-        return high if start else MOST  # what comes meanwhile is before no end
+        return high if start else MOST  # no end is set, so messages that arrive during planning count
 
     def missing_names(self) -> Iterator[FlintError]:
-        """Topics and queues that are asked for by name and are not there."""
+        """Yield an error for each named topic or queue that does not exist."""
         predicate, snapshot = self.options.predicate, self.lookup.snapshot
         unknown = unknown_topics(self.lookup, predicate)
         yield from unknown
@@ -154,7 +154,7 @@ class _Asked:
                     yield UsageError(f"topic {short(topic)}: the store has no queue {queue} of it; {GO_ON}")
 
     def missing_times(self) -> Iterator[FlintError]:
-        """A startingTimestamp at or after which nothing that is wanted was stored."""
+        """Yield an error if no wanted message was stored at startingTimestamp or later."""
         since, predicate = self.options.predicate.since, self.options.predicate
         if since is None or self.options.lenient_times:
             return
@@ -182,5 +182,5 @@ class _Asked:
 
 
 def nothing_at(option: str, ms: int) -> str:
-    """What an error says of a time that nothing was stored at or after."""
+    """Return the error text for a time after which nothing was stored."""
     return f"{option}: nothing was stored at {ms} or later; startingOffsetsByTimestampStrategy=latest begins at the end"

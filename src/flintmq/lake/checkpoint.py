@@ -1,10 +1,10 @@
-"""A copy of where an export stands, in a directory of its own (`--checkpoint DIR`).
+"""Keeps a copy of the progress of an export in a directory of its own (`--checkpoint DIR`).
 
-The truth are the manifests, which come into the table with the data in one step: a second truth beside it could be of
-another table, or ahead of it. So the copy is written after each export, for others to read: a monitor, or a stream that
-is to go on from there (its `offsets` are what `startingOffsets` takes). It decides nothing, with one exception: where
-it is ahead of the table, the table was put back or replaced, and exporting into it would give messages a second time
-to whoever reads along; that is refused.
+The manifests decide: they are published together with the data in one step, while a second record of progress could
+belong to another table or be ahead of this one. So the copy is written after each export, for others to read: a
+monitor, or a stream that continues from there (its `offsets` are a value for `startingOffsets`). It decides nothing,
+with one exception: if it is ahead of the table, the table was restored or replaced, and an export into it would
+deliver messages twice to anyone who reads along. Such an export is refused.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class ExportCheckpoint:
-    """The directory of a copy; without one it does nothing.
+    """The directory of a copy; without a directory nothing is written or checked.
 
     Attributes:
         folder: the directory.
-        table: what is exported into.
+        table: target of the export.
     """
 
     folder: Path | None
@@ -37,11 +37,11 @@ class ExportCheckpoint:
 
     @classmethod
     def at(cls, path: str | None, table: Path) -> ExportCheckpoint:
-        """The copy in this directory, which is made if it is not there.
+        """Return the copy in this directory, which is created if it does not exist.
 
         Raises:
-            UsageError: it is within the table's, or holds other things.
-            StoreAccessError: it cannot be made or read.
+            UsageError: the directory is inside the table's, or contains other files.
+            StoreAccessError: it cannot be created or read.
         """
         if path is None:
             return cls(None, table)
@@ -58,7 +58,7 @@ class ExportCheckpoint:
         return cls(folder, table)
 
     def check(self, last: Manifest | None) -> None:
-        """Refuse what cannot be the same export.
+        """Refuse an export into another or an older table than that of the copy.
 
         Raises:
             UsageError: the copy is of another table, or ahead of this one.
@@ -72,23 +72,23 @@ class ExportCheckpoint:
         if there["number"] > (last.number if last else 0):
             raise UsageError(
                 f"--checkpoint {self.folder} is at export {there['number']}, {self.table} at "
-                f"{last.number if last else 0}: the table was put back; remove the checkpoint to go on from there"
+                f"{last.number if last else 0}: the table was restored; remove the checkpoint to continue from there"
             )
 
     def keep(self, last: Manifest | None) -> None:
-        """Write where the export stands.
+        """Write the progress of the export.
 
         Raises:
             OSError: the disk is full or fails.
         """
         if self.folder is None or last is None:
             return
-        told = {
+        copy = {
             "format": FORMAT, "table": str(self.table), "number": last.number, "end": last.end, "made": last.made,
             "offsets": last.offsets,
         }  # fmt: skip
         new = self.folder / f"{COPY}.new"
-        write_synced(new, json.dumps(told, ensure_ascii=False) + "\n")
+        write_synced(new, json.dumps(copy, ensure_ascii=False) + "\n")
         os.rename(new, self.folder / COPY)
         sync_folder(self.folder)
 
@@ -96,9 +96,9 @@ class ExportCheckpoint:
         if self.folder is None or not (self.folder / COPY).exists():
             return None
         try:
-            told: dict[str, Any] = json.loads((self.folder / COPY).read_text(encoding="utf-8"))
-            if told["format"] != FORMAT or not isinstance(told["number"], int) or "table" not in told:
+            copy: dict[str, Any] = json.loads((self.folder / COPY).read_text(encoding="utf-8"))
+            if copy["format"] != FORMAT or not isinstance(copy["number"], int) or "table" not in copy:
                 raise ValueError("of another version")
         except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             raise StoreAccessError(f"{self.folder / COPY}: not readable ({error}); remove it") from error
-        return told
+        return copy

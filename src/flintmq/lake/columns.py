@@ -1,6 +1,6 @@
-"""What the rows of an export look like: properties as a map or as chosen columns; bodies as bytes, text or JSON.
+"""Shapes the rows of an export: properties as map or columns; bodies as bytes, text or JSON.
 
-What a body that is not as was asked for says is never lost: its bytes stand in the column `body_raw`, null elsewhere.
+A body that is not the requested text or JSON is never lost: its bytes are in the column `body_raw`, otherwise null.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ class ExportColumns:
     """The columns of an export.
 
     Attributes:
-        properties: pairs of a property and the column that has its values; None: the map `properties`.
+        properties: pairs of a property and the column for its values; None: all in the map `properties`.
         body: "bytes", "text" or "json".
-        body_schema: of "json".
+        body_schema: schema of "json".
     """
 
     properties: tuple[tuple[str, str], ...] | None = None
@@ -44,7 +44,7 @@ class ExportColumns:
     def parse(
         cls, properties: Sequence[str] | None = None, body: str = "bytes", schema: str | None = None
     ) -> ExportColumns:
-        """The shape that options ask for.
+        """Check the options, and return the columns that they ask for.
 
         Args:
             properties: each NAME or NAME:COLUMN.
@@ -52,8 +52,8 @@ class ExportColumns:
             schema: of "json": DDL, or a file (see `json_bodies.body_schema`).
 
         Raises:
-            UsageError: what cannot be, by name.
-            StoreAccessError: the schema's file cannot be read.
+            UsageError: an option is impossible; the text names it.
+            StoreAccessError: the file of the schema cannot be read.
         """
         if body not in BODIES:
             raise UsageError(f"body {body[:40]!r} is not one of: {', '.join(BODIES)}")
@@ -69,16 +69,16 @@ class ExportColumns:
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows stay as they are."""
+        """Whether rows are left unchanged."""
         return self.properties is None and self.body == "bytes"
 
     @property
     def decompresses(self) -> bool:
-        """Whether bodies have to be as the producer gave them."""
+        """Whether bodies must be decompressed first."""
         return self.body != "bytes"
 
     def choice(self) -> dict[str, Any]:
-        """What an export's manifest says of it."""
+        """Return the options for the manifest of an export."""
         return {
             "properties": None if self.properties is None else [list(pair) for pair in self.properties],
             "body": self.body,
@@ -86,7 +86,7 @@ class ExportColumns:
         }
 
     def schema(self) -> pa.Schema:
-        """The columns of a row."""
+        """Return the schema of a row."""
         fields: list[pa.Field[Any]] = []
         for field in SPARK_SCHEMA:
             if field.name == "properties" and self.properties is not None:
@@ -99,7 +99,7 @@ class ExportColumns:
         return pa.schema(fields)
 
     def shaped(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        """The rows of a batch of SPARK_SCHEMA in this shape, and how many bodies are not as was asked for."""
+        """Shape the rows of a batch of SPARK_SCHEMA, and count the bodies of the wrong kind."""
         if self.is_plain:
             return batch, 0
         columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -116,7 +116,7 @@ class ExportColumns:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """A property and its column."""
+    """Split NAME or NAME:COLUMN into a property and its column."""
     name, colon, column = text.rpartition(":")
     if not colon:
         name = column
@@ -128,7 +128,7 @@ def _pair(text: str) -> tuple[str, str]:
 
 
 def _texts(bodies: Any) -> tuple[Any, Any]:
-    """Bodies as text, with U+FFFD for what is not UTF-8; and which have such."""
+    """Decode bodies as text, with U+FFFD for invalid UTF-8, and mark the invalid ones."""
     try:
         return bodies.cast(pa.string()), pa.array([False] * len(bodies), pa.bool_())
     except pa.ArrowInvalid:
@@ -139,7 +139,7 @@ def _texts(bodies: Any) -> tuple[Any, Any]:
 
 
 def _json(bodies: Any, schema: StructType) -> tuple[Any, Any]:
-    """Bodies as structs, null where they are none; and which."""
+    """Parse bodies as structs, null where the body is not valid, and mark the invalid ones."""
     values, bad = parsed(bodies.to_pylist(), schema)
     wrong = [False] * len(bodies)
     for number in bad:

@@ -1,8 +1,8 @@
-"""Files of a size: what tasks of one export wrote for the same topic and date becomes one file, up to a size.
+"""Combines small files of one export that have the same topic and date, up to a target size.
 
 A task writes a file for each topic and date that it meets, so a log of many topics read by many tasks makes many small
-files. Where a size is asked for, a second stage of tasks writes the small ones of one export together, in log order;
-readers never see the small ones. Files of other exports are never touched: that would be a change of what readers have.
+files. If a target size is set, a second stage of tasks combines the small files of one export, in log order, before
+readers see them. Files of other exports are never touched, because readers already have them.
 """
 
 from __future__ import annotations
@@ -24,23 +24,23 @@ COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
 ALL_PARTITIONS = (PARTITIONS, *((name,) for name in PARTITIONS), ())
 TARGET_LEAST = 64 << 10
 BATCH_ROWS = 8192
-LOTS_PER_TASK = 2  # so that a slow one does not hold up the others
+LOTS_PER_TASK = 2  # so that a slow one does not delay the others
 
 RunTasks = Callable[[Callable[[Any], dict[str, Any]], Sequence[Any]], list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
 class FileOptions:
-    """How files are written.
+    """The options for writing files.
 
     Attributes:
         compression: one of COMPRESSION.
-        target_bytes: about how large files should get; None: as it comes.
-        shape: of the rows.
-        partition_by: what the rows of a file have in common: some of PARTITIONS, in their order.
+        target_bytes: approximate size of files; None: no limit.
+        shape: columns of the rows.
+        partition_by: columns in which all rows of a file agree: some of PARTITIONS, in their order.
 
     Raises:
-        UsageError: a codec or a partition column that is not there, a size below 64 KiB.
+        UsageError: an unknown codec or partition column, or a size below 64 KiB.
     """
 
     compression: str = "snappy"
@@ -60,7 +60,7 @@ class FileOptions:
             raise UsageError(f"target file size {self.target_bytes} is too small; give 64KiB or more")
 
     def writer(self, folder: str) -> PartitionedWriter:
-        """A writer of such files into a directory."""
+        """Return a writer of such files into a directory."""
         return PartitionedWriter(folder, self.shape.schema(), self.compression, self.target_bytes, self.partition_by)
 
 
@@ -68,10 +68,10 @@ class PartFile(NamedTuple):
     """A file that a task wrote.
 
     Attributes:
-        path: where it is.
-        size: in bytes; rows: how many it has.
-        name: what it is to be called, without its suffix: unique in an export, in log order.
-        partition: values of its rows, see parquet.Values (pairs become lists on their way through JSON).
+        path: path of the file.
+        size: bytes; rows: number of rows.
+        name: its final name without suffix: unique in an export, in log order.
+        partition: values of its rows, see parquet.Values (JSON turns the pairs into lists).
         stats: see parquet.statistics.
     """
 
@@ -84,12 +84,12 @@ class PartFile(NamedTuple):
 
     @property
     def folder(self) -> str:
-        """Of its partition, below an export."""
+        """Directory of its partition, relative to an export."""
         return folder_of(self.partition)
 
 
 def parts_of(writer: PartitionedWriter, begin: str) -> list[PartFile]:
-    """The files of a writer that is closed; their names begin so."""
+    """Return the files of a closed writer; `begin` is the prefix of their names."""
     return [
         PartFile(f.path, f.size, f.rows, f"{begin}-{os.path.basename(f.path).removesuffix('.part')}", f.values, f.stats)
         for f in writer.files
@@ -99,14 +99,14 @@ def parts_of(writer: PartitionedWriter, begin: str) -> list[PartFile]:
 def combined(
     parts: Sequence[PartFile], options: FileOptions, tasks: str, parallel: int, run: RunTasks
 ) -> list[PartFile]:
-    """The files of an export, small ones written together.
+    """Return the files of an export after combining the small ones.
 
     Args:
-        parts: what its tasks wrote.
-        options: a size, or nothing is done.
-        tasks: the directory below which tasks make theirs.
-        parallel: how many tasks run at a time.
-        run: calls a function with each of some items as tasks.
+        parts: files that the tasks wrote.
+        options: without a target size nothing is combined.
+        tasks: directory in which tasks make their own directories.
+        parallel: number of tasks that run at the same time.
+        run: calls a function as a task for each item.
     """
     bins = [] if options.target_bytes is None else together(parts, options.target_bytes)
     if not bins:
@@ -120,7 +120,7 @@ def combined(
 
 
 def together(parts: Iterable[PartFile], target: int) -> list[list[PartFile]]:
-    """Which files become one: neighbours of one folder that have no more than `target` bytes together."""
+    """Group files to combine: neighbours of a folder that have at most `target` bytes together."""
     folders: dict[str, list[list[PartFile]]] = {}
     for part in sorted(parts, key=lambda part: part.name):
         bins = folders.setdefault(part.folder, [[]])
@@ -131,7 +131,7 @@ def together(parts: Iterable[PartFile], target: int) -> list[list[PartFile]]:
 
 
 def combine(tasks: str, options: FileOptions, lot: Sequence[Sequence[PartFile]]) -> dict[str, Any]:
-    """One task: some bins, each written as one file in a directory of the attempt's own.
+    """Run one task: write each group of files as one file in the attempt's own directory.
 
     Raises:
         OSError: the disk is full or fails.

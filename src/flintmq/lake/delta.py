@@ -1,16 +1,17 @@
-"""A Delta table that exports go to: one transaction each, without Spark's Delta jars (`pip install 'flintmq[delta]'`).
+"""Publishes exports into a Delta table, one transaction each, without Spark's Delta jars.
 
     DIR/topic_name=T/date=2026-01-31/000001-00000-000001.parquet    data files, as an export to Parquet has them
     DIR/_delta_log/...                                              Delta's own log: which files count
     DIR/_flintmq/000001.json                                        the manifest of export 1
     DIR/_staging/, DIR/_flintmq.lock                                as in a directory of Parquet exports
 
-An export's manifest is made durable first; then its files are moved into the table; then one commit adds them, with an
-application transaction that names the export's number. That number is the truth: files and manifests of a number that
-the table does not have are remains of a run that died, and the next run writes that number anew.
+The manifest of an export is synced first; then its files are moved into the table; then one commit adds them, with an
+application transaction that has the number of the export. The table's number decides: files and manifests with a number
+that the table does not have are remains of a run that died, and the next run uses that number again.
 
-With one exception: a table that was put back (`RESTORE`) keeps the number of its newest export, but not its rows. So
-the log is asked from which export the present rows come; the next one begins where that one ended, with a new number.
+There is one exception: a restored table (`RESTORE`) keeps the number of its newest export, but not its rows. So
+Delta's log is searched for the export from which the present rows come; the next export begins where that one ended,
+with a new number. The package deltalake is the extra `delta`.
 """
 
 from __future__ import annotations
@@ -36,28 +37,28 @@ if TYPE_CHECKING:
 APP = "flintmq-export"  # of the application transactions
 MANIFESTS = "_flintmq"
 LOG = "_delta_log"
-CHECKPOINT_INTERVAL = 100  # commits, where the table does not say
+CHECKPOINT_INTERVAL = 100  # commits, unless the table sets its own
 _OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
-_OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a topic_name that was cut, as earlier versions did here, too
+_OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a shortened topic_name: earlier versions shortened names in Delta too
 _VERSION = re.compile(r"(\d{20})\.")
 
 
 class DeltaTarget(ExportTarget):
-    """One Delta table that exports go to. Made and used within `locked`."""
+    """A Delta table that exports are published into. Created and used within `locked`."""
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self._newest = 0  # number of the newest export that the table had
-        self._stands = 0  # number of the export that its rows come from: another one if the table was put back
+        self._newest = 0  # number of the newest export that the table ever had
+        self._current = 0  # number of the export that its rows come from: an older one if the table was restored
         self._synced: dict[str, tuple[int, int]] = {}
 
     @staticmethod
     def is_own(name: str) -> bool:
-        """Whether this can be a directory or a file of such a table."""
+        """Return whether this can be the name of a directory or file of such a table."""
         return _OWN.fullmatch(name) is not None
 
     def last(self) -> Manifest | None:
-        """As ExportTarget; the table tells the number.
+        """Return the manifest of the export that the table's rows come from; None if there is none.
 
         Raises:
             MissingExtraError: deltalake is not installed.
@@ -66,17 +67,22 @@ class DeltaTarget(ExportTarget):
         table = self._table()
         if table is None:
             return None
-        self._newest, self._stands = self._numbers(table)
-        if self._stands < self._newest:
+        self._newest, self._current = self._numbers(table)
+        if self._current < self._newest:
             self.notes["table_was_put_back"] = 1
-        return self.read_manifest(self._manifest(self._stands)) if self._stands else None
+        return self.read_manifest(self._manifest(self._current)) if self._current else None
 
     def number_after(self, last: Manifest | None) -> int:
-        """As ExportTarget; a number is never used twice."""
+        """Return the number of the next export; no number is used twice."""
         return self._newest + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """As ExportTarget: the table has the columns of the files, or may get them."""
+        """Check that the table has the columns of the files, or may get them.
+
+        Raises:
+            UsageError: exports did not make this table or directory, or its columns or partitions differ.
+            StoreAccessError: the table cannot be read.
+        """
         table = self._table()
         if table is None:
             others = [name for name in os.listdir(self.root) if self.is_own(name)]
@@ -100,16 +106,16 @@ class DeltaTarget(ExportTarget):
                 )
 
     def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
-        """None: the table itself says of what types its columns are."""
+        """Return no files: the table itself declares the types of its columns."""
         return []
 
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
-        """As ExportTarget: one transaction of the table; before it, one that adds columns which are new.
+        """Publish an export in one transaction of the table, after one that adds new columns.
 
         Raises:
             OSError: the disk is full or fails.
-            StoreError: the table was put back meanwhile.
-            StoreAccessError: the table did not take the transaction.
+            StoreError: the table was restored during the export.
+            StoreAccessError: the table rejected the transaction.
         """
         from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
         from deltalake.exceptions import DeltaError
@@ -121,8 +127,8 @@ class DeltaTarget(ExportTarget):
             if table is None:
                 table = DeltaTable.create(str(self.root), full, partition_by=partition_by)
                 self._sync_log()
-            elif self._numbers(table) != (self._newest, self._stands):
-                raise StoreError(f"{self.root} was put back, or exported into, while this export ran; run it again")
+            elif self._numbers(table) != (self._newest, self._current):
+                raise StoreError(f"{self.root} was restored, or exported into, during this export; run it again")
             added = self._missing(table, schema, partition_by)
             if added:
                 table.alter.add_columns(added)
@@ -145,10 +151,10 @@ class DeltaTarget(ExportTarget):
                 ),
             )
             self._sync_log()
-            self._newest = self._stands = manifest.number
+            self._newest = self._current = manifest.number
             self._shorten_log()
         except DeltaError as error:
-            raise StoreAccessError(f"{self.root}: the Delta table did not take the export: {error}") from error
+            raise StoreAccessError(f"{self.root}: the Delta table rejected the export: {error}") from error
 
     def _table(self) -> DeltaTable | None:
         try:
@@ -166,10 +172,10 @@ class DeltaTarget(ExportTarget):
         return self.root / MANIFESTS / f"{number:06d}.json"
 
     def _missing(self, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[Any]:
-        """Fields that the table has yet to get.
+        """Return the fields that the table does not have yet.
 
         Raises:
-            UsageError: the table has other columns than exports make: somebody else made or changed it.
+            UsageError: the table has columns that exports do not make: somebody else made or changed it.
         """
         from deltalake import Schema
 
@@ -188,13 +194,13 @@ class DeltaTarget(ExportTarget):
         return missing
 
     def _numbers(self, table: DeltaTable) -> tuple[int, int]:
-        """The newest export that the table had, and the one that its present rows come from; 0 for none.
+        """Return the newest export that the table had and the one its rows come from; 0 for none.
 
         Raises:
-            StoreAccessError: the log does not reach back far enough to tell.
+            StoreAccessError: Delta's log does not reach back far enough.
         """
         newest = table.transaction_version(APP) or 0
-        # Its files have its number in their names: one of them there means that the table was not put back before it.
+        # Files have the number of their export in their names: a file of the newest means that nothing was restored.
         if not newest or any(os.path.basename(uri).startswith(f"{newest:06d}-") for uri in table.file_uris()):
             return newest, newest
         version = table.version()
@@ -208,29 +214,29 @@ class DeltaTarget(ExportTarget):
         return newest, 0
 
     def _commit(self, version: int) -> list[dict[str, Any]]:
-        """The actions of one commit."""
+        """Read the actions of one commit."""
         path = self.root / LOG / f"{version:020d}.json"
         try:
             return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
         except (OSError, ValueError) as error:
             raise StoreAccessError(
-                f"{path}: not readable, and nothing else tells whether the table was put back (RESTORE) since its last "
+                f"{path}: not readable, and nothing else shows whether the table was restored (RESTORE) since its last "
                 "export; export into a new directory"
             ) from error
 
     def _restored(self, version: int, facts: Mapping[str, Any]) -> int:
-        """The version that a RESTORE went back to.
+        """Return the version that a RESTORE went back to.
 
         Args:
-            version: of the RESTORE itself.
+            version: version of the RESTORE itself.
             facts: its commitInfo.
         """
         from deltalake import DeltaTable
 
-        told = (facts.get("operationParameters") or {}).get("version")
-        if told is not None and str(told).isdigit():
-            return min(int(told), version - 1)
-        # It was given a time: the version that has the same files.
+        named = (facts.get("operationParameters") or {}).get("version")
+        if named is not None and str(named).isdigit():
+            return min(int(named), version - 1)
+        # The RESTORE named a time: find the version that has the same files.
         table = DeltaTable(str(self.root), version=version)
         files = set(table.file_uris())
         for earlier in range(version - 1, -1, -1):
@@ -240,7 +246,7 @@ class DeltaTarget(ExportTarget):
         return -1
 
     def _bring(self, number: int, file: StagedFile) -> Any:
-        """Move a file into the table; what the transaction says of it."""
+        """Move a file into the table, and return its action for the transaction."""
         from deltalake.transaction import AddAction
 
         folder, name = os.path.split(file.place)
@@ -251,10 +257,10 @@ class DeltaTarget(ExportTarget):
         return AddAction(place, file.size, partition, int(time.time() * 1000), True, json.dumps(dict(file.stats)))
 
     def _sync_log(self) -> None:
-        """Make all durable that readers need of Delta's log: deltalake leaves that to the system.
+        """Fsync the files of Delta's log that readers need, because deltalake does not.
 
-        These are commits and checkpoints from the newest checkpoint on, and what has no version (`_last_checkpoint`).
-        What this process has synced and nobody has changed since is left out.
+        These are commits and checkpoints from the newest checkpoint on, and files without version (`_last_checkpoint`).
+        Files that this process has synced, and that have not changed since, are skipped.
         """
         log = self.root / LOG
         files = [Path(folder, name) for folder, _, names in walk_tree(log) for name in names]
@@ -274,7 +280,7 @@ class DeltaTarget(ExportTarget):
         sync_folder(self.root)
 
     def _shorten_log(self) -> None:
-        """Write a checkpoint of the table where one is due, and remove old commits only when it is durable."""
+        """Write a checkpoint of the table if one is due; only then remove old commits."""
         table = self._table()
         assert table is not None
         settings = table.metadata().configuration
@@ -288,7 +294,7 @@ class DeltaTarget(ExportTarget):
 
 
 def delta_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:
-    """The columns of the files, and those that the table is partitioned by."""
+    """Return the columns of the files, followed by the partition columns."""
     import pyarrow as pa
 
     types = {"topic_name": pa.string(), "date": pa.date32()}

@@ -1,8 +1,8 @@
-"""Inner batches as rows of their own messages.
+"""Unpacks inner batches, so that each of their messages becomes a row.
 
-RocketMQ's client unpacks them so (upstream MessageDecoder.decodeMessage): body, flag and properties are the message's
-own, its queue offset counts on from the batch's, and everything else is the batch's. Batches are rare and unpacked in
-Python; rows between them pass as they are.
+RocketMQ's client unpacks them in the same way (upstream MessageDecoder.decodeMessage): each message has its own body,
+flag and properties, its queue offset counts up from that of the batch, and all other fields are those of the batch.
+Batches are rare and unpacked in Python; the rows between them are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from flintmq.format.record import INNER_BATCH
 from flintmq.store.commitlog.predicate import Predicate
 
 MESSAGES_MAX = 32_767  # INNER_NUM is a 16-bit number
-JOINED_BYTES = 4 << 20  # of unpacked messages in one batch, about
+JOINED_BYTES = 4 << 20  # of unpacked messages in one batch, approximately
 NEEDED = ("topic", "queue_id", "queue_offset", "body", "tags", "sys_flag")
 _PROPERTIES = {"tags": properties.TAGS, "keys": properties.KEYS, "msg_id": properties.UNIQ_KEY}
 
 
 def with_needed(schema: pa.Schema) -> pa.Schema:
-    """The schema to scan with: the columns wanted, and those that unpacking looks at."""
+    """Add the columns that unpacking needs to the wanted columns."""
     return narrow([*schema.names, *(name for name in NEEDED if name not in schema.names)], SPARK_SCHEMA)
 
 
 def before_exploding(predicate: Predicate) -> Predicate:
-    """What can be asked of whole batches: all but tags and queue offsets, which each message has for itself."""
+    """Drop the conditions that apply to messages and not to whole batches: tags, queue offsets."""
     return Predicate(
         predicate.topics, predicate.topic_pattern, predicate.queue_ids, predicate.queues,
         since=predicate.since, until=predicate.until,
@@ -44,15 +44,15 @@ def before_exploding(predicate: Predicate) -> Predicate:
 def exploded(
     batch: pa.RecordBatch, schema: pa.Schema, predicate: Predicate, decompressed: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a batch with inner batches unpacked, of which the predicate's tags and queue offsets are wanted.
+    """Yield the rows of a batch with inner batches unpacked, filtered by tags and queue offsets.
 
     Args:
-        batch: of the columns of `with_needed(schema)`.
+        batch: has the columns of `with_needed(schema)`.
         schema: the columns wanted.
-        predicate: tried on what `before_exploding` leaves out.
+        predicate: its tags and queue offsets, which `before_exploding` drops, are applied here.
         decompressed: bodies are as the producer gave them, whatever sys_flag says.
 
-    A body that is no inner batch although its record's flag says so stays one row.
+    A body that is not an inner batch, although its record's flag says so, stays one row.
     """
     flags = pc.bit_wise_and(batch.column("sys_flag"), pa.scalar(INNER_BATCH, pa.int32()))
     parts: list[pa.RecordBatch] = []
@@ -70,7 +70,10 @@ def exploded(
 
 
 def _entries(batch: pa.RecordBatch, row: int, decompressed: bool) -> list[inner_batch.Entry]:
-    """The messages of the inner batch in a row; none if it is no inner batch, or has more than INNER_NUM can count."""
+    """Return the messages of the inner batch in a row.
+
+    The result is empty if the body is not an inner batch, or has more messages than INNER_NUM can count.
+    """
     try:
         sys_flag = 0 if decompressed else batch.column("sys_flag")[row].as_py()
         body = original_body(batch.column("body")[row].as_py(), sys_flag)
@@ -81,7 +84,7 @@ def _entries(batch: pa.RecordBatch, row: int, decompressed: bool) -> list[inner_
 
 
 def _messages(batch: pa.RecordBatch, row: int, entries: list[inner_batch.Entry]) -> pa.RecordBatch:
-    """Rows of the messages of an inner batch."""
+    """Make rows of the messages of an inner batch."""
     pairs = [properties.parse_bytes(entry.properties) for entry in entries]
     first = batch.column("queue_offset")[row].as_py()
     own: dict[str, list[Any]] = {
@@ -105,7 +108,7 @@ def _joined(parts: list[pa.RecordBatch], schema: pa.Schema, predicate: Predicate
 
 
 def _wanted(rows: pa.Table, predicate: Predicate) -> pa.Table:
-    """The rows with wanted tags and queue offsets."""
+    """Select the rows with wanted tags and queue offsets."""
     if predicate.tags is not None:
         rows = rows.filter(pc.is_in(rows.column("tags"), pa.array(sorted(predicate.tags), pa.string())))
     column = pc.field

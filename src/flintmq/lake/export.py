@@ -1,4 +1,4 @@
-"""The parts of an export that need no Spark: its begin, what its tasks write, how it is published."""
+"""Begins an export, writes the files of its tasks, and publishes them, all without Spark."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from flintmq.store.commitlog.report import Report
 if TYPE_CHECKING:
     import pyarrow as pa
 
-SCAN_BYTES = 8 << 20  # of a batch of many topics: large ones are cheaper to sort by topic
+SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper in large batches
 
 
-# What all exports of a directory agree in, and what a manifest means that does not name it.
+# Options that all exports of a directory share, with their meaning where a manifest does not name them.
 CHOICES: dict[str, Any] = {
     "topics": None,
     "decompress": False,
@@ -43,15 +43,15 @@ CHOICES: dict[str, Any] = {
 
 @dataclass
 class Exported:
-    """What an export added.
+    """The result of an export.
 
     Attributes:
-        number: of the export in its directory; 0 if there was nothing new.
-        begin, end: log offsets; what starts in [begin, end) is now exported.
+        number: number of the export in its directory; 0 if there was nothing new.
+        begin, end: log offsets; records that start in [begin, end) are now exported.
         rows, files, bytes: added.
-        damages, lost_bytes: places of the log that were passed over.
-        bad_bodies: bodies that are no text or JSON as was asked for; they stand in `body_raw`.
-        notes: code -> how often (tails).
+        damages, lost_bytes: damaged places of the log that were skipped.
+        bad_bodies: bodies that are not the text or JSON that was requested; they are kept in `body_raw`.
+        notes: code -> number of occurrences (tails).
     """
 
     number: int = 0
@@ -66,17 +66,17 @@ class Exported:
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the result as a dict for JSON."""
         return asdict(self)
 
     def count(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        """Add what tasks tell."""
+        """Add the counts that tasks returned."""
         for name in ("rows", "damages", "lost_bytes", "bad_bodies"):
             setattr(self, name, getattr(self, name) + sum(answer[name] for answer in answers))
 
 
 def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[str, Any]:
-    """What a manifest says was asked for."""
+    """Return the options that a manifest records."""
     topics = options.predicate.topics
     return {
         "topics": None if topics is None else sorted(topics),
@@ -89,10 +89,10 @@ def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[st
 
 
 def target_kind(to: str) -> type[ExportTarget]:
-    """What exports go to.
+    """Return the class of export targets of this name.
 
     Raises:
-        UsageError: neither "parquet" nor "delta".
+        UsageError: the name is neither "parquet" nor "delta".
     """
     if to == "delta":
         from flintmq.lake.delta import DeltaTarget
@@ -104,11 +104,11 @@ def target_kind(to: str) -> type[ExportTarget]:
 
 
 def next_begin(target: ExportTarget, last: Manifest | None, plan: ScanPlan, choice: Mapping[str, Any]) -> int:
-    """Log offset from which an export goes on.
+    """Return the log offset at which the next export begins.
 
     Raises:
-        UsageError: the directory has exports of another store, or with other choices.
-        StoreError: what would come next has expired, and the user did not say that this is fine.
+        UsageError: the directory has exports of another store, or with other options.
+        StoreError: the next messages to export have expired, and failOnDataLoss is set.
     """
     log = plan.log
     if last is None:
@@ -116,14 +116,14 @@ def next_begin(target: ExportTarget, last: Manifest | None, plan: ScanPlan, choi
     check_same(target, last, log, choice)
     if last.end < log.min_offset and plan.options.fail_on_data_loss:
         raise StoreError(
-            f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: what was between has "
-            "expired; failOnDataLoss=false (--skip-damage) goes on without it"
+            f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: the messages in "
+            "between have expired; failOnDataLoss=false (--skip-damage) goes on without them"
         )
     return max(last.end, log.min_offset)
 
 
 def check_same(target: ExportTarget, last: Manifest, log: LogFiles, choice: Mapping[str, Any]) -> None:
-    """Raise UsageError unless the last export was of this log, with the same choices."""
+    """Raise UsageError unless the last export was of this log and with the same options."""
     there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
     other = [
         f"{name} ({shown(there[name])} there, {shown(choice[name])} now)"
@@ -135,22 +135,24 @@ def check_same(target: ExportTarget, last: Manifest, log: LogFiles, choice: Mapp
             f"{target.root} has exports with other {' and '.join(other)}; export with the same, or into a new directory"
         )
     if not is_same_log(log, last):
-        raise UsageError(f"{target.root} has exports of another store, or of one that was cut; give a new directory")
+        raise UsageError(
+            f"{target.root} has exports of another store, or of a log that was truncated; give a new directory"
+        )
 
 
 def only_adds(there: Sequence[Sequence[str]] | None, now: Sequence[Sequence[str]] | None) -> bool:
-    """Whether the properties that are columns are those of before and more: rows of before have null there."""
+    """Return whether the property columns contain all earlier ones; earlier rows have nulls."""
     return there is not None and now is not None and {tuple(pair) for pair in there} <= {tuple(pair) for pair in now}
 
 
 def shown(value: Any) -> str:
-    """A choice in an error, in few words."""
+    """Format the value of an option for an error, shortened."""
     text = "nothing" if value is None else json.dumps(value)
     return text if len(text) <= 120 else f"{text[:80]}... of {len(text)} characters"
 
 
 def is_same_log(log: LogFiles, last: Manifest) -> bool:
-    """Whether the record that the last export ended with still stands in the log, or has expired."""
+    """Return whether the last record of the last export is still in the log, or has expired."""
     anchor = last.anchor
     if anchor.physical_offset < log.min_offset:
         return True
@@ -161,10 +163,12 @@ def is_same_log(log: LogFiles, last: Manifest) -> bool:
 
 
 def export_range(plan: ScanPlan, tasks: str, files: FileOptions, part: LogRange) -> dict[str, Any]:
-    """One task: the messages of one range as Parquet files in a directory of the attempt's own.
+    """Run one task: write the messages of one range as Parquet files.
+
+    The files are in a directory of this attempt; other attempts at the same range have their own.
 
     Raises:
-        CorruptStoreError: damage in the range, unless the plan passes over it.
+        CorruptStoreError: the range has damage, and failOnDataLoss is set.
         OSError: the disk is full or fails.
     """
     report = Report()
@@ -175,11 +179,11 @@ def export_range(plan: ScanPlan, tasks: str, files: FileOptions, part: LogRange)
 def write_files(
     batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: str, files: FileOptions, begin: int, report: Report
 ) -> dict[str, Any]:
-    """Write the rows of a task into a directory of the attempt's own; what the driver is told of it.
+    """Write the rows of a task into a new directory, and return the answer for the driver.
 
     Raises:
-        StoreError: the last record went away meanwhile.
-        OSError: the disk is full or fails; and whatever taking a batch raises.
+        StoreError: the last record was deleted during the export.
+        OSError: the disk is full or fails; also errors of the iterable of batches.
     """
     folder = os.path.join(tasks, f"{begin:020d}-{uuid.uuid4().hex}")
     os.mkdir(folder)
@@ -212,7 +216,7 @@ def publish(
     shape: ExportColumns,
     offsets: dict[str, int] | None = None,
 ) -> Manifest:
-    """Bring in what the winning attempts wrote; the manifest that it goes by now."""
+    """Publish the files of the winning attempts, and return the new manifest."""
     moves = [
         StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows, p.partition, p.stats)
         for p in parts

@@ -1,8 +1,8 @@
-"""Bodies as JSON of a given schema: the schema, and the bodies as values of it.
+"""Reads a JSON schema, and bodies as values of it.
 
-A body counts if it is UTF-8 and one JSON object whose values are of the types that the schema gives their names; names
-that the schema does not have are left out, those that the body does not have are null. Nothing is converted: "12" is no
-number, 1.0 no integer. Python's own parser reads them, one by one: what a body says can never reach another row.
+A body is valid if it is UTF-8 and one JSON object whose values have the types that the schema declares; names
+that the schema does not have are ignored, names that the body does not have are null. Nothing is converted: "12" is not
+a number, 1.0 not an integer. Python's own parser reads them one by one, so that no body can affect another row.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _INTEGERS = {"byte": 8, "short": 16, "integer": 32, "long": 64}
 
 
 def body_schema(text: str) -> StructType:
-    """The schema that an option names.
+    """Read the schema that an option gives.
 
     Args:
         text: Spark's DDL, such as "id long, lines array<struct<sku: string, count: int>>" (needs a running session);
             or a file with Spark's own JSON form, as `df.schema.json()` gives it.
 
     Raises:
-        UsageError: it is neither, or has a type that JSON has no values for.
+        UsageError: the text is neither, or has a type that JSON has no values for.
         StoreAccessError: the file cannot be read.
     """
     from pyspark.errors import PySparkException
@@ -56,12 +56,12 @@ def body_schema(text: str) -> StructType:
             raise UsageError(f"body schema {text[:80]!r}: no DDL such as 'id long, name string'") from error
     if not isinstance(found, StructType) or not found.fields:
         raise UsageError(f"body schema {text[:80]!r}: names no field; give one such as 'id long, name string'")
-    _object(found)  # refuses what cannot be
+    _object(found)  # raises for types without values in JSON
     return found
 
 
 def arrow_type(schema: StructType) -> pa.DataType:
-    """The type of the column of bodies: a struct whose fields may all be null."""
+    """Return the type of the column of bodies: a struct whose fields are all nullable."""
     import pyarrow as pa
     from pyspark.sql.pandas.types import to_arrow_schema
 
@@ -69,7 +69,7 @@ def arrow_type(schema: StructType) -> pa.DataType:
 
 
 def reader(schema: StructType) -> Callable[[bytes], dict[str, Any] | None]:
-    """A function that gives a body's values; None for a body that does not count."""
+    """Return a function that parses a body into values, or None if the body is not valid."""
     convert = _object(schema)
     decoder = json.JSONDecoder(parse_constant=_refused)
 
@@ -84,7 +84,7 @@ def reader(schema: StructType) -> Callable[[bytes], dict[str, Any] | None]:
 
 
 def parsed(bodies: Iterable[bytes], schema: StructType) -> tuple[pa.Array[Any], list[int]]:
-    """The bodies as a column of structs, and the numbers of those that do not count, which are null there."""
+    """Parse bodies into a column of structs, null if invalid, and list the invalid rows."""
     import pyarrow as pa
 
     read = reader(schema)
@@ -97,7 +97,7 @@ def _refused(text: str) -> Any:
 
 
 def _converter(kind: DataType, place: str) -> Converter:
-    """What makes a JSON value one of this type; it raises ValueError or OverflowError where it is none."""
+    """Return a function that converts a JSON value to a type, and raises if it does not fit."""
     from pyspark.sql import types
 
     name = kind.typeName()
@@ -173,7 +173,7 @@ def _text(value: Any) -> str:
     if type(value) is not str:
         raise ValueError
     if not value.isascii():
-        value.encode()  # half of a surrogate pair, which JSON can write, is no text
+        value.encode()  # raises for half a surrogate pair, which JSON can express
     return value
 
 
@@ -200,6 +200,6 @@ def _date(value: Any) -> date:
 
 
 def _timestamp(value: Any) -> datetime:
-    """ISO 8601; without a zone it is UTC."""
+    """Parse ISO 8601; without a zone it is UTC."""
     found = datetime.fromisoformat(value)
     return found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)

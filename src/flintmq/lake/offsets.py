@@ -1,8 +1,8 @@
-"""Queue offsets as JSON, and the ranges that they ask for.
+"""Reads queue offsets from JSON, and makes ranges of queue offsets from them.
 
-Two forms are read: that of Spark's Kafka source, `{"topic": {"0": 5}}` (a whole topic may have a word:
-`{"topic": "earliest"}`), and the flat one that a stream writes into its checkpoint, `{"topic/0": 5}`. What a checkpoint
-holds beside offsets (MARKS) is passed over.
+There are two forms: that of Spark's Kafka source, `{"topic": {"0": 5}}` (a whole topic may have a word:
+`{"topic": "earliest"}`), and the flat form that a stream writes into its checkpoint, `{"topic/0": 5}`. Other keys of a
+checkpoint (MARKS) are ignored.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.store.commitlog.predicate import LEAST, MOST, QueueRange
 
 EARLIEST, LATEST = -2, -1
-"""What stands for an offset in Kafka's JSON."""
+"""Numbers that mean a word instead of an offset in Kafka's JSON."""
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 MARKS = ("@log_offset", "@store_timestamp")
-"""Keys of a stream's offsets that are no queues: see stream/anchor.py."""
+"""Keys of a stream's offsets that do not name queues: see spark/stream/anchor.py."""
 
 Queue = tuple[str, int]
 """Topic and queue id; ANY_QUEUE for all queues of the topic that are not named."""
@@ -30,7 +30,7 @@ AnyQueue = TypeVar("AnyQueue", bound=Queue)
 
 
 def queue_ranges(starting: Mapping[Queue, int], ending: Mapping[Queue, int]) -> tuple[QueueRange, ...]:
-    """What a scan takes, from parsed offsets: a range for each queue that has a bound. -2 and -1 are none."""
+    """Make a range for each queue that has a bound; -2 and -1 are no bounds."""
     ranges = []
     for topic, queue in sorted(starting.keys() | ending.keys()):
         first, stop = starting.get((topic, queue), EARLIEST), ending.get((topic, queue), LATEST)
@@ -40,10 +40,10 @@ def queue_ranges(starting: Mapping[Queue, int], ending: Mapping[Queue, int]) -> 
 
 
 def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
-    """Queues of topics from `{"topic": [0, 1]}`.
+    """Read queues of topics from `{"topic": [0, 1]}`.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: the text is not of this form.
     """
     assigned = {}
     for topic, ids in _json_object(option, text, '{"topic": [0, 1]}').items():
@@ -54,20 +54,20 @@ def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
 
 
 def flat(offsets: Mapping[AnyQueue, int]) -> dict[str, int]:
-    """Offsets as a stream writes them: `{"topic/0": 5}`, by topic and queue id."""
+    """Return offsets as a stream writes them: `{"topic/0": 5}`, sorted by topic and queue id."""
     return {f"{topic}/{queue}": offset for (topic, queue), offset in sorted(offsets.items())}
 
 
 def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2**31)) -> dict[Queue, int]:
-    """Offsets from what `flat` made.
+    """Read offsets that `flat` wrote.
 
     Args:
-        option: where it comes from, for messages.
+        option: name of their origin, for messages.
         offsets: `{"topic/0": 5}`.
-        lowest: queue id; records of a damaged store may say negative ones, and a stream's offsets then do.
+        lowest: lowest queue id; records of a damaged store may have negative ones, and so may a stream's offsets.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: the offsets are not of this form.
     """
     parsed = {}
     for key, offset in offsets.items():
@@ -81,7 +81,7 @@ def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2*
 
 
 def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
-    """Queue offsets from JSON, or none from the one word that a batch read can mean.
+    """Read queue offsets from JSON; the one word that a batch read accepts gives none.
 
     Args:
         option: name of the option, for messages.
@@ -89,7 +89,7 @@ def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
         word: "earliest" or "latest".
 
     Raises:
-        UsageError: it is something else, or the other word, with which nothing could ever be read.
+        UsageError: the value is neither, or is the other word, with which nothing could ever be read.
     """
     if text.lower() == word:
         return {}
@@ -104,7 +104,7 @@ def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
 
 
 def means_latest(text: str) -> bool:
-    """Whether starting offsets begin at the end of a queue, which only a stream can."""
+    """Return whether starting offsets begin at the end of a queue, which only a stream may do."""
     if text.lower() in WORDS:
         return text.lower() == "latest"
     try:
@@ -114,10 +114,12 @@ def means_latest(text: str) -> bool:
 
 
 def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
-    """Queue offsets from JSON of either form; -2 is earliest, -1 is latest. A topic's word stands at ANY_QUEUE.
+    """Read queue offsets from JSON of either form; -2 is earliest, -1 is latest.
+
+    The word of a whole topic is returned with the queue id ANY_QUEUE.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: the text is of neither form.
     """
     given = _json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
     given = {key: value for key, value in given.items() if key not in MARKS}
@@ -135,16 +137,16 @@ def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
 
 
 def parse_timestamps(option: str, text: str) -> dict[Queue, int]:
-    """A time in ms since 1970 for each of some queues, from `{"topic": {"0": 1700000000000}}`.
+    """Read times of queues, in ms since 1970, from `{"topic": {"0": 1700000000000}}`.
 
     Raises:
-        UsageError: it is something else.
+        UsageError: the text is not of this form.
     """
     return _of_queues(option, _json_object(option, text, '{"topic": {"0": 1700000000000}}'), "timestamps", 0)
 
 
 def _of_queues(option: str, given: Mapping[str, object], what: str, least: int) -> dict[Queue, int]:
-    """Numbers of queues in Kafka's form."""
+    """Read numbers of queues in Kafka's form."""
     found = {}
     for topic, queues in given.items():
         if not isinstance(queues, dict) or not queues:

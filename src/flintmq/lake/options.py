@@ -1,8 +1,8 @@
-"""The options of the source `flintmq`, checked.
+"""Checks the options of the source `flintmq`.
 
-Options that Spark's Kafka source has too are named and meant as there. RocketMQ's own keys (`mappedFileSizeCommitLog`
-and so on) are options as well, for what a store's files do not tell. Spark hands options over as text, and their
-names in lower case, so names are compared without regard to case.
+Options that Spark's Kafka source has too have the same names and meanings. RocketMQ's own keys
+(`mappedFileSizeCommitLog` and so on) are options as well, for values that cannot be found in the store's files. Spark
+passes options as text, and their names in lower case, so names are compared without regard to case.
 """
 
 from __future__ import annotations
@@ -59,21 +59,21 @@ _ONE_OF = ("subscribe", "subscribePattern", "assign")
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a read was asked for. All of it is checked, so that nothing fails later for a typing mistake.
+    """The checked options of a read. All are checked at once: no misspelling fails later.
 
     Attributes:
         path: the store's directory.
         columns: names as given by `columns`, in that order; None for all. Not yet compared with the schema.
-        predicate: which records: topics, queues, queue offsets, store time, tags.
+        predicate: selects records by topic, queue, queue offset, store time and tag.
         since_of, until_of: of single queues, the store time in ms from which on, and before which, records are wanted.
-        lenient_times: a time at or after which nothing was stored is no error (strategy "latest").
-        least_splits: how many partitions there must be at least.
-        most_records: of a partition; None for no limit. Of a batch read an estimate.
+        lenient_times: a time after which nothing was stored is not an error (strategy "latest").
+        least_splits: least number of partitions.
+        most_records: most records of a partition, in a batch read an estimate; None for no limit.
         fail_on_data_loss: whether damage fails the job.
         decompress, explode, pushdown: as the options say.
         access: "pread" or "map".
         view: "messages" or "queues".
-        verbose: whether planning tells what is read.
+        verbose: whether planning prints what is read.
         config: RocketMQ's keys.
     """
 
@@ -96,17 +96,17 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Read the options of a load.
+        """Check the options of a batch read.
 
         Raises:
-            UsageError: an unknown name (the text names the closest), an impossible value, or two that exclude
+            UsageError: a name is unknown (the text names the closest), a value is impossible, or two options exclude
                 each other.
-            ConfigError: an impossible value of one of RocketMQ's keys.
+            ConfigError: one of RocketMQ's keys has an impossible value.
         """
         given = named(options)
         for name in STREAM_ONLY:
             if name in given:
-                raise UsageError(f"option {name} is for spark.readStream; a batch read takes all there is")
+                raise UsageError(f"option {name} is for spark.readStream; a batch read reads everything")
         if not given.get("path"):
             raise UsageError(
                 "which store? give its directory: .load(STORE), or the option path (Spark keeps the options of "
@@ -141,21 +141,21 @@ class ReadOptions:
 
 
 def named(options: Mapping[str, str]) -> dict[str, str]:
-    """The options of a load by their right spelling.
+    """Return the options with the right spelling of their names.
 
     Raises:
-        UsageError: an unknown name.
+        UsageError: a name is unknown.
     """
     return {_name_of(name): value.strip() for name, value in _without_table_properties(options).items()}
 
 
 def is_table(options: Mapping[str, str]) -> bool:
-    """Whether these are the properties of a table in Spark's catalog, as CREATE TABLE has them."""
+    """Return whether these are the properties of a table in Spark's catalog (CREATE TABLE)."""
     return "provider" in options
 
 
 def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
-    """Of a table in Spark's catalog: its path and its options, which have a prefix, without what Spark adds."""
+    """Return the path and options of a table in Spark's catalog, without Spark's additions."""
     if not is_table(options):
         return options
     given = {name[len("option.") :]: value for name, value in options.items() if name.startswith("option.")}
@@ -163,7 +163,7 @@ def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _name_of(name: str) -> str:
-    """The option's name in its right spelling."""
+    """Return the right spelling of an option's name."""
     known = _BY_LOWER.get(name.lower())
     if known is None:
         if name.lower() == "paths":
@@ -175,7 +175,10 @@ def _name_of(name: str) -> str:
 
 
 def _predicate(given: Mapping[str, str]) -> Predicate:
-    """What is wanted. A time for all queues comes before times of single ones, and those before offsets."""
+    """Make the predicate.
+
+    A time for all queues overrides times of queues, which override offsets.
+    """
     topics = _names(given, "subscribe")
     assigned = parse_assignment("assign", given["assign"]) if "assign" in given else None
     since, until = _timestamp(given, "startingTimestamp"), _timestamp(given, "endingTimestamp")
@@ -204,7 +207,7 @@ def _predicate(given: Mapping[str, str]) -> Predicate:
 
 
 def check_read(option: str, queues: Iterable[Queue], predicate: Predicate) -> None:
-    """Refuse bounds of queues that are not asked for.
+    """Refuse bounds of queues that are not read.
 
     Raises:
         UsageError: one of the queues, or one whole topic, is not read.
@@ -217,7 +220,7 @@ def check_read(option: str, queues: Iterable[Queue], predicate: Predicate) -> No
 
 
 def _times(given: Mapping[str, str], side: str, predicate: Predicate) -> dict[Queue, int]:
-    """The times of single queues; none where one time is given for all."""
+    """Return the times of single queues; none if one time applies to all."""
     option = f"{side}OffsetsByTimestamp"
     if option not in given:
         return {}
@@ -246,9 +249,9 @@ def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
 
 
 def _view(given: Mapping[str, str]) -> str:
-    """Which table; that of queues has columns of its own, and no bounds."""
+    """Return the view; the view of queues has its own columns and no bounds."""
     view = _choice(given, "view", ("messages", "queues"))
-    alone = (
+    allowed = (
         "path",
         "view",
         "subscribe",
@@ -259,7 +262,7 @@ def _view(given: Mapping[str, str]) -> str:
         "access",
         "pushdown",
     )
-    others = [name for name in given if name in OWN_NAMES and name not in alone] if view == "queues" else []
+    others = [name for name in given if name in OWN_NAMES and name not in allowed] if view == "queues" else []
     if others:
         raise UsageError(f"option {others[0]} means nothing for view queues; leave it out")
     return view
@@ -276,10 +279,10 @@ def _pattern(text: str) -> str:
 
 
 def flag(given: Mapping[str, str], option: str, default: bool) -> bool:
-    """An option that is true or false.
+    """Return the value of an option that is true or false.
 
     Raises:
-        UsageError: it is neither.
+        UsageError: the value is neither.
     """
     return _choice(given, option, ("true", "false"), str(default).lower()) == "true"
 
@@ -292,10 +295,10 @@ def _choice(given: Mapping[str, str], option: str, values: tuple[str, ...], defa
 
 
 def number(given: Mapping[str, str], option: str, default: int, low: int, high: int) -> int:
-    """The value of an option that is a whole number.
+    """Return the value of an option that is a whole number.
 
     Raises:
-        UsageError: it is none from low to high.
+        UsageError: the value is not a whole number from low to high.
     """
     text = given.get(option, str(default))
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not low <= int(text) <= high:

@@ -1,7 +1,7 @@
-"""Write record batches as Parquet files, one file (or few) for each topic and store date, or as asked for.
+"""Writes record batches as Parquet files, grouped by topic and store date or fewer columns.
 
-Rows wait, copied out by topic and date, until a group has enough for a row group, or until all groups together hold
-too much; then the largest is written. So a task's memory is bounded whatever the number of topics.
+Rows are copied into groups by topic and date. A group is written when it has enough for a row group; when all groups
+together hold too much, the largest is written. So the memory of a task is bounded whatever the number of topics.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import pyarrow.parquet as pq
 ROW_GROUP_BYTES = 32 << 20  # of a group's rows in memory
 PENDING_BYTES = 96 << 20  # of all groups' rows in memory
 OPEN_FILES = 32
-BATCH_COST = 16 << 10  # what a waiting batch takes beside its values
-PAGE_BYTES = 256 << 10  # of a column's values: what is compressed at once stays in the cache
+BATCH_COST = 16 << 10  # of a waiting batch besides its values
+PAGE_BYTES = 256 << 10  # of a column's values: the unit of compression fits into the cache
 DAY_US = 86_400_000_000
 PARTITIONS = ("topic_name", "date")
 TEXT_MOST = 32  # characters of a text in Delta's statistics
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Spark, Hive and Arrow read as null
 
-# Columns whose values repeat, for which a dictionary pays, and columns whose least and largest values help a reader.
+# Columns whose values repeat, for which a dictionary pays off, and columns with statistics for readers.
 _REPEATING = (
     "topic",
     "queue_id",
@@ -43,36 +43,38 @@ _REPEATING = (
     "reconsume_times",
     "prepared_transaction_offset",
 )
-# (Tags do not: every row group has them all, and comparing each of them takes a twentieth of the encoding.)
+# (Tags are not searched: every row group has all of them, and comparing them takes a twentieth of the encoding.)
 _SEARCHED = ("topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "physical_offset")
 _RISING = ("queue_offset", "born_timestamp", "store_timestamp", "physical_offset")
 
 
 Values = tuple[tuple[str, str | None], ...]
-"""Of the rows of one directory: partition columns and their values, from the outermost on; None is null."""
+"""Partition columns and values of the rows of one directory, outermost first; None is null."""
 
 
 def folder_of(values: Iterable[Sequence[str | None]]) -> str:
-    """Where rows of these values lie below an export: `topic_name=Orders/date=2026-01-31`."""
+    """Return the directory of these values: `topic_name=Orders/date=2026-01-31`."""
     return os.path.join("", *(f"{name}={NO_VALUE if value is None else escape(value)}" for name, value in values))
 
 
 def escape(value: str) -> str:
-    """A partition value as part of a directory's name, from which every reader gets partition_value(value).
+    """Escape a partition value for the name of a directory.
 
-    ASCII letters, digits and `_-.` stay; other ASCII characters become %XX: all that Hive and Spark escape, and some
-    more, which readers take back as well. Characters above ASCII stay, as with Hive and Spark: Spark reads %XX as one
-    character, not as a byte of UTF-8.
+    Readers get partition_value(value) back.
+
+    ASCII letters, digits and `_-.` stay; other ASCII characters become %XX, as readers expect: Hive and Spark escape a
+    subset of them. Characters above ASCII stay, as with Hive and Spark: Spark reads %XX as one character, not as a byte
+    of UTF-8.
     """
     return "".join(map(_escaped, partition_value(value)))
 
 
 def partition_value(value: str) -> str:
-    """What readers of a Parquet export get as `topic_name`: the topic, or its begin and a hash if it is long.
+    """Return `topic_name` as readers of a Parquet export get it, shortened if it is long.
 
-    A name of a directory has room for 255 bytes. A value whose escaped form has more than 200 bytes of UTF-8 is cut
-    behind a character, so that at most 160 bytes are left, and ends with `~` and 16 hexadecimal digits of its SHA-256.
-    So does the one value that readers take for null.
+    The name of a directory has room for 255 bytes. A value whose escaped form has more than 200 bytes of UTF-8 is cut
+    between characters to at most 160 bytes, followed by `~` and 16 hexadecimal digits of its SHA-256. The one value
+    that readers take for null gets the same suffix.
     """
     sizes = [len(_escaped(char).encode("utf-8", "surrogatepass")) for char in value]
     size = sum(sizes)
@@ -92,13 +94,13 @@ _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 @dataclass
 class WrittenFile:
-    """One finished file.
+    """A finished file.
 
     Attributes:
-        path: where it is.
-        values: of its rows.
-        rows: how many; size: in bytes.
-        stats: what its footer says of columns that are searched, as Delta has it (`statistics`).
+        path: path of the file.
+        values: partition values of its rows.
+        rows: number of rows; size: bytes.
+        stats: statistics of the searched columns from its footer, in Delta's form (`statistics`).
     """
 
     path: str
@@ -110,12 +112,12 @@ class WrittenFile:
 
 @dataclass
 class _Waiting:
-    """Rows of one group that are not written yet, and the file that is open for it."""
+    """Rows of one group that are not yet written, and the open file of the group."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
     size: int = 0
     writer: pq.ParquetWriter | None = None
-    footers: list[Any] = field(default_factory=list)  # of the file, once it is closed
+    footers: list[Any] = field(default_factory=list)  # of the file, after it is closed
     path: str = ""
     rows: int = 0
     written: int = 0  # bytes of the file so far
@@ -126,10 +128,10 @@ class PartitionedWriter:
 
     Args:
         folder: an existing directory of its own; files get numbers as names.
-        schema: of all batches; has `topic` and `store_timestamp` in microseconds.
+        schema: schema of all batches; has `topic` and `store_timestamp` in microseconds.
         compression: a Parquet codec: snappy, zstd, lz4, gzip or none.
-        target_bytes: a file ends where it would get larger than about this; None: it may have any size.
-        partition_by: what the rows of a file have in common: some of PARTITIONS.
+        target_bytes: approximate largest size of a file; None: no limit.
+        partition_by: columns in which all rows of a file agree: some of PARTITIONS.
 
     Attributes:
         files: finished files. Complete after `close`.
@@ -159,7 +161,7 @@ class PartitionedWriter:
         }
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take a batch; it may be written now or later.
+        """Add a batch, which is written now or later.
 
         Raises:
             OSError: the disk is full or fails.
@@ -177,10 +179,10 @@ class PartitionedWriter:
             self._flush(max(self._groups, key=lambda group: self._groups[group].size))
 
     def close(self) -> None:
-        """Write what waits and make every file durable.
+        """Write all waiting rows and fsync every file.
 
         Raises:
-            OSError: as write.
+            OSError: the disk is full or fails.
         """
         while self._groups:  # flushing one may finish, and remove, another
             group = next(iter(self._groups))
@@ -191,7 +193,7 @@ class PartitionedWriter:
         self._syncer.shutdown()
 
     def _flush(self, group: Values) -> None:
-        """Write the rows of a group that wait, as one row group."""
+        """Write the waiting rows of a group as one row group."""
         waiting = self._groups[group]
         if not waiting.batches:
             return
@@ -211,12 +213,12 @@ class PartitionedWriter:
         waiting.batches, waiting.size = [], 0
         before, waiting.written = waiting.written, os.stat(waiting.path).st_size
         if self.target_bytes and waiting.written + (waiting.written - before) // 2 > self.target_bytes:
-            self._finish(group)  # with one row group more it would be too large rather than too small
+            self._finish(group)  # with another row group the file would be too large
         else:
-            self._sync_behind(waiting.path)
+            self._sync_in_background(waiting.path)
 
-    def _sync_behind(self, path: str) -> None:
-        """Let the disk take what is written while the next row group is encoded, and not all of it at the end."""
+    def _sync_in_background(self, path: str) -> None:
+        """Start an fsync on another thread, so that it overlaps with the next row group."""
         if self._syncing is not None:
             if not self._syncing.done():
                 return
@@ -224,7 +226,7 @@ class PartitionedWriter:
         self._syncing = self._syncer.submit(_sync, path)
 
     def _finish(self, group: Values) -> None:
-        """Close a group's file, if it has one, and make it durable."""
+        """Close the file of a group, if it has one, and fsync it."""
         waiting = self._groups.get(group)
         if waiting is None or waiting.writer is None:
             return
@@ -243,7 +245,7 @@ def _sync(path: str) -> None:
 
 
 def statistics(footer: Any) -> dict[str, Any]:
-    """What a file's footer says of the columns that are searched, as Delta's log has it.
+    """Return the statistics of the searched columns in a file's footer, as Delta's log has them.
 
     Args:
         footer: a pyarrow.parquet.FileMetaData.
@@ -271,14 +273,14 @@ def statistics(footer: Any) -> dict[str, Any]:
 
 
 def _stat(value: Any) -> Any:
-    """A time as Delta's statistics have it; its microseconds are none, for the store has milliseconds."""
+    """Format a time for Delta's statistics in milliseconds, as exact as the store's own times."""
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(timespec="milliseconds") + "Z"
     return value
 
 
 def by_group(batch: pa.RecordBatch, by: Sequence[str] = PARTITIONS) -> Iterator[tuple[Values, pa.RecordBatch]]:
-    """The rows of a batch by topic, store date, both or neither, in their order. Each part owns its memory."""
+    """Split a batch by topic, store date, both or neither. Each part owns its memory."""
     codes = days = numpy.zeros(batch.num_rows, numpy.int64)
     topics: Any = None
     if "topic_name" in by:
@@ -306,7 +308,7 @@ _NO_DAY = -(2**62)
 
 
 def _days(batch: pa.RecordBatch) -> Any:
-    """Store dates as days since 1970-01-01 in UTC; _NO_DAY where the store time is outside the years 1 to 9999."""
+    """Return store dates as days since 1970-01-01 in UTC; _NO_DAY outside the years 1 to 9999."""
     times = batch.column("store_timestamp").cast(pa.int64())
     days = numpy.floor_divide(numpy.asarray(times.fill_null(0)), DAY_US)
     days[numpy.asarray(times.is_null())] = _NO_DAY

@@ -1,4 +1,7 @@
-"""What source and export have in common: plan a read of a store, and scan one range of it into record batches."""
+"""Plans a read of a store, and scans one range of it into record batches.
+
+The Spark source and the export both use it.
+"""
 
 from __future__ import annotations
 
@@ -24,12 +27,12 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece, refuse_damaged_ends
 from flintmq.store.layout import directories
 
-BATCH_BYTES = 4 << 20  # what Spark takes best: of 1 MiB a sixth more time, of 32 MiB twice as much
+BATCH_BYTES = 4 << 20  # fastest in Spark: 1 MiB takes a sixth more time, 32 MiB twice as much
 
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """A read, fixed: what was asked for, of which files, between which log offsets. Goes to every task."""
+    """A planned read: options, files, and log offsets of its begin and end. Sent to every task."""
 
     options: ReadOptions
     log: LogFiles
@@ -40,16 +43,16 @@ class ScanPlan:
 def plan_scan(
     options: ReadOptions, report: Report, narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate
 ) -> ScanPlan:
-    """Find the log and its end, and between which offsets the wanted records lie.
+    """Find the log, its end, and the log offsets between which the wanted records are.
 
     Args:
-        options: what is asked for.
-        report: takes notes on how the log ends, and of a lenient read on what is not there.
-        narrow_to: what filters that Spark pushes make of the predicate. They may name what is not there.
+        options: options of the read.
+        report: receives notes on how the log ends, and in a lenient read on anything missing.
+        narrow_to: adds the filters that Spark pushes to the predicate. They may name topics that do not exist.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
-        UsageError, StoreError: (failOnDataLoss) something that is asked for by name is not there; see asked.py.
+        UsageError, StoreError: (failOnDataLoss) a topic, offset or time of the options is missing; see asked.py.
         CorruptStoreError: (failOnDataLoss) files of the log are missing, or it ends with damage.
         StoreAccessError: a file may not be read.
     """
@@ -74,19 +77,21 @@ def scan_range(
     batch_bytes: int = BATCH_BYTES,
     apart: bool = False,
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of one range in log order (but see `apart`), in batches. Gives the same rows every time.
+    """Yield the rows of one range as batches, in log order (but see `apart`).
+
+    Every scan of the range yields the same rows.
 
     Args:
         plan: the read.
         part: one of its ranges.
-        schema: the columns wanted, all of SPARK_SCHEMA; they may be declared not nullable.
-        report: takes damage that was passed over, and notes.
-        batch_bytes: about how many bytes the columns of a batch take.
-        apart: frequent topics in batches of their own; rows are then in log order within each topic.
+        schema: the columns wanted, all from SPARK_SCHEMA; they may be declared not nullable.
+        report: receives notes, and the damage that was skipped.
+        batch_bytes: approximate size of the columns of a batch.
+        apart: give frequent topics batches of their own; rows are then in log order within each topic.
 
     Raises:
         CorruptStoreError: (failOnDataLoss) damage, with file and position.
-        StoreError: (failOnDataLoss) a file was deleted meanwhile.
+        StoreError: (failOnDataLoss) a file was deleted during the scan.
         StoreAccessError: a file may not be read.
     """
     if part.begin >= part.end:
@@ -115,16 +120,16 @@ def rows_of(
     batch_bytes: int = BATCH_BYTES,
     apart: bool = False,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of pieces of the log, in batches.
+    """Yield the rows of pieces of the log as batches.
 
     Args:
-        pieces: of a walk.
-        options: decompress, explode and failOnDataLoss are heeded.
-        predicate: which records.
+        pieces: pieces of a walk.
+        options: only decompress, explode and failOnDataLoss are used.
+        predicate: selects records.
         schema, report, batch_bytes, apart: as for scan_range.
 
     Raises:
-        CorruptStoreError: (failOnDataLoss) a body that cannot be decompressed; and whatever taking a piece raises.
+        CorruptStoreError: (failOnDataLoss) a body cannot be decompressed; also errors of the iterable of pieces.
     """
     ours = narrow(schema.names, SPARK_SCHEMA)
     batches = (topics_apart if apart else record_batches)(
@@ -143,7 +148,7 @@ def rows_of(
 
 
 def check_vanished(options: ReadOptions, report: Report) -> None:
-    """Raise StoreError if a file was deleted during a walk (and failOnDataLoss)."""
+    """Raise StoreError if failOnDataLoss is set and a file was deleted during the walk."""
     if report.note_counts["vanished"] and options.fail_on_data_loss:
-        gone = next(note.text for note in report.notes if note.code == "vanished")
-        raise StoreError(f"{gone}; its messages are lost to this read: plan it again, or set failOnDataLoss=false")
+        vanished = next(note.text for note in report.notes if note.code == "vanished")
+        raise StoreError(f"{vanished}; its messages are lost to this read: plan it again, or set failOnDataLoss=false")

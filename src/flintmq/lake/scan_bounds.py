@@ -1,7 +1,7 @@
-"""Where in the log a scan of single queues can begin and end, by the consume queues' units.
+"""Narrows a scan of single queues to a part of the log, using units of their consume queues.
 
-A shortcut and nothing more: it is taken only where the option `assign` names the queues and each of them has an offset
-whose unit leads to the right record of the log. Otherwise the whole log is scanned, with the same rows as result.
+This is only an optimization. It applies where the option `assign` names the queues and each of them has an offset whose
+unit points to the right record of the log. Otherwise the whole log is scanned, and the rows are the same.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from flintmq.store.read.log_map import is_at_queue_offset
 
 
 def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tuple[int, int]:
-    """Log offsets between which all records of the wanted queues and queue offsets lie.
+    """Find the log offsets between which all records of the wanted queue offsets are.
 
     Args:
-        root: of the store.
-        log: its log.
-        predicate: what is wanted.
-        end: where the log ends.
+        root: directory of the store.
+        log: files of its log.
+        predicate: selects queues and queue offsets.
+        end: log offset where the log ends.
 
     Returns:
         (begin, end): begin is the first byte of a record or the log's minimum.
@@ -43,7 +43,7 @@ def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tup
         first = _record(root, log, QueueName(topic, queue), least) if least > LEAST else None
         last = _record(root, log, QueueName(topic, queue), stop) if stop < MOST else None
         firsts += [first.physical_offset] if first is not None else []
-        # An inner batch that the bound falls into has wanted messages too: it is read, and the scan sorts them out.
+        # An inner batch that contains the bound has wanted messages too: it is read, and the scan selects among them.
         stops += [last.physical_offset + last.size] if last is not None else []
     if len(firsts) == len(predicate.queues):
         begin = max(begin, min(firsts))
@@ -53,7 +53,7 @@ def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tup
 
 
 def _record(root: str, log: LogFiles, name: QueueName, offset: int) -> StoredMessage | None:
-    """The record at an offset of a queue, if the queue's unit leads to it."""
+    """Return the record at an offset of a queue, if the queue's unit points to it."""
     batch = log.effects.is_dir(os.path.join(root, directories.BATCH_QUEUES, name.topic))
     units = (batch_queue if batch else plain_queue)(root, name, log.effects)
     unit = units.unit(units.number_of(offset))

@@ -1,12 +1,12 @@
-"""Cut a log into ranges for tasks, at record starts, so that neighbouring tasks agree on who reads what.
+"""Cuts a log into ranges for tasks, at record starts, so that neighbouring tasks agree.
 
-A cut is wanted at some byte position, and made at the first record that counts there or later in the same file
+A cut is wanted at some byte position, and made at the first valid record there or later in the same file
 (`resync.first_record`). A range owns the records that start in it. The end of the log is found once, when the
-ranges are made: what is written afterwards is not read.
+ranges are made: records written later are not read.
 
-A body may hold bytes that pass for a record of just this place. The range before the cut sees through it: its walk
-does not end at the cut but behind it. So each walk checks where it ends (`check_end`), and by induction every cut is
-right or the job fails.
+The body of a message may contain bytes that look like a record at exactly that position. The range before such a cut
+reveals it: its walk does not end at the cut but after it. So each walk checks where it ends (`check_end`), and by
+induction every cut is right or the job fails.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.walk import LogWalk
 
-SPLIT_BYTES_LEAST = 8 << 20  # below that a task costs more than what it reads
-SAMPLES, SAMPLE_BYTES = 4, 64 << 10  # of the log, to learn how large records are
+SPLIT_BYTES_LEAST = 8 << 20  # a task for less costs more than its read
+SAMPLES, SAMPLE_BYTES = 4, 64 << 10  # of the log, to estimate the size of records
 SPLIT_BYTES_MOST = 128 << 20  # as spark.sql.files.maxPartitionBytes
 
 
 @dataclass(frozen=True, slots=True)
 class LogRange:
-    """Log offsets [begin, end); begin is a record's first byte. Empty where begin == end.
+    """A range of log offsets [begin, end). Empty if begin == end.
 
     Attributes:
-        wanted: the cuts are wanted here, and made where the range is read (`resolve_cuts`).
+        begin: log offset of the first byte of a record, unless `wanted`.
+        wanted: begin and end are wanted positions; the task that reads the range makes the cuts (`resolve_cuts`).
     """
 
     begin: int
@@ -40,13 +41,13 @@ class LogRange:
 
 
 def split_count(span: int, cores: int, least: int = 1) -> int:
-    """How many ranges a span of bytes should have: two a core, none tiny, none huge, and at least `least`."""
+    """Return how many ranges to make: two a core, none tiny, none huge, and at least `least`."""
     wanted = max(2 * cores, -(-span // SPLIT_BYTES_MOST))
     return max(least, min(wanted, span // SPLIT_BYTES_LEAST), 1)
 
 
 def estimated_records(log: LogFiles, begin: int, end: int) -> int:
-    """About how many records start in [begin, end): by the sizes of some at four places.
+    """Estimate how many records start in [begin, end), from samples at four places.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -60,12 +61,12 @@ def estimated_records(log: LogFiles, begin: int, end: int) -> int:
 
 
 def equal_ranges(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
-    """Exactly `count` ranges that together are [begin, end), of about equal bytes; some are empty in a small log.
+    """Cut [begin, end) into exactly `count` ranges of similar size, some of them perhaps empty.
 
     Args:
-        log: the files.
-        begin: first byte of a record, or the log's minimum.
-        end: where the log ends for this job.
+        log: files of the log.
+        begin: log offset of the first byte of a record, or the log's minimum.
+        end: log offset where the log ends for this job.
         count: at least 1.
 
     Raises:
@@ -75,17 +76,17 @@ def equal_ranges(log: LogFiles, begin: int, end: int, count: int) -> list[LogRan
     cuts = [begin]
     for number in range(1, count):
         wanted = begin + (end - begin) * number // count
-        # A record that is larger than a range holds several wanted cuts: they fall together.
+        # A record that is larger than a range contains several wanted cuts: they become one.
         cuts.append(cuts[-1] if wanted <= cuts[-1] else min(_record_start(log, wanted), end))
     cuts.append(end)
     return [LogRange(one, other) for one, other in pairwise(cuts)]
 
 
 def shares(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
-    """The same ranges; but of a log on object storage each task makes its two cuts itself, by `resolve_cuts`.
+    """Cut [begin, end) like `equal_ranges`, but leave the cuts of a remote log to the tasks.
 
-    So planning reads nothing of the log, however many ranges there are; a cut is a function of the log alone, and
-    neighbours agree on it.
+    Planning then reads nothing of the log, however many ranges there are. Each task makes its two cuts by
+    `resolve_cuts`; a cut depends on the log alone, so neighbours agree on it.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -98,7 +99,7 @@ def shares(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
 
 
 def resolve_cuts(log: LogFiles, part: LogRange, log_end: int) -> LogRange:
-    """The range between the cuts that were wanted at the ends of a range.
+    """Replace the wanted positions of a range by the cuts made there.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -111,20 +112,20 @@ def resolve_cuts(log: LogFiles, part: LogRange, log_end: int) -> LogRange:
 
 
 def files_of(log: LogFiles, part: LogRange) -> LogFiles:
-    """The log with the files alone that a range needs, and the next one, which shows a gap behind it.
+    """Reduce the log to the files of a range and the next one, which shows a gap in between.
 
-    What goes to a task stays small so, however long the log is.
+    A task then receives a small value, however long the log is.
     """
     first = bisect_right(log.files, part.begin, key=lambda file: file.start)
-    behind = bisect_right(log.files, part.end, key=lambda file: file.start)
-    return replace(log, files=log.files[max(first - 1, 0) : behind + 1])
+    after = bisect_right(log.files, part.end, key=lambda file: file.start)
+    return replace(log, files=log.files[max(first - 1, 0) : after + 1])
 
 
 def check_end(walk: LogWalk, log: LogFiles, cut_at: int, log_end: int) -> None:
-    """Compare where a walk over a range ended with the cut behind it.
+    """Compare where a walk over a range ended with the cut at the end of the range.
 
     Raises:
-        CorruptStoreError: the walk passed over the cut, so what the next range begins with is part of a record.
+        CorruptStoreError: the walk passed the cut, so the next range begins inside a record.
     """
     if walk.position <= cut_at or cut_at >= log_end:
         return
@@ -140,7 +141,7 @@ def check_end(walk: LogWalk, log: LogFiles, cut_at: int, log_end: int) -> None:
 
 
 def _record_start(log: LogFiles, offset: int) -> int:
-    """Where a range begins that is wanted from this offset on: never between two files."""
+    """Return where a range begins that is wanted from this offset on: never between two files."""
     found = first_record(log, offset)
     if log.find(found) is not None:
         return found
@@ -148,5 +149,5 @@ def _record_start(log: LogFiles, offset: int) -> int:
 
 
 def cores() -> int:
-    """Processors that this process may use; planning knows nothing of the cluster's."""
+    """Count the processors that this process may use; planning does not know the cluster's."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,18 +1,18 @@
-"""The directory that exports go to: what is committed, what is in the making, and the one step between them.
+"""Publishes exports into a directory: one rename commits what was staged.
 
-    DIR/export=1/_flintmq.json                          what this export holds: the manifest
-    DIR/export=1/topic_name=T/date=2026-01-31/00000-000001.parquet
-    DIR/export=2/...                                    a later export: only what was new
-    DIR/_staging/...                                    an export in the making, or the remains of one that failed
-    DIR/_flintmq.lock                                   held while somebody exports here
+DIR/export=1/_flintmq.json                          what this export holds: the manifest
+DIR/export=1/topic_name=T/date=2026-01-31/00000-000001.parquet
+DIR/export=2/...                                    a later export: only what was new
+    DIR/_staging/...                                    a running export, or the remains of a failed one
+    DIR/_flintmq.lock                                   locked while an export into DIR runs
 
-Everything of an export is written below `_staging` and made durable; then one rename of a directory brings all of it
-in at once, files and manifest. Before that rename a reader sees nothing of it, after it everything; a run that dies
-leaves only `_staging`, which the next one sweeps. Readers (Spark, Arrow, DuckDB) pass over names that begin with `_`.
+All files of an export are written below `_staging` and synced; then one rename of a directory publishes files and
+manifest together. Before that rename a reader sees nothing of the export, after it everything. A run that dies
+leaves only `_staging`, which the next run removes. Readers (Spark, Arrow, DuckDB) ignore names that begin with `_`.
 The manifest names the log offset where the export ends: the next one begins there.
 
-Readers guess the type of `topic_name` from the names of directories. Where all topics of an export could be taken for
-numbers or dates (`007` and `7`, both 7), it has a file without rows in `topic_name=~text`, so that they read text.
+Readers infer the type of `topic_name` from the names of directories. If all topics of an export could be numbers or
+dates (`007` and `7` would both be 7), a file without rows in `topic_name=~text` makes readers choose text.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MANIFEST = "_flintmq.json"
 STAGING = "_staging"
 LOCK = "_flintmq.lock"
 FORMAT = 1
-NAMES = 2  # how directories are named; 1 (or nothing): bytes of UTF-8 as %XX, which Spark reads as other characters
+NAMES = 2  # version of directory names; 1 (or nothing): UTF-8 bytes as %XX, which Spark reads as other characters
 _OLD_NAMES = re.compile("topic_name=.*%[89A-F]", re.DOTALL)
 _NO_TEXT = frozenset({"nan", "inf", "infinity", "true", "false", "null", "none", "nat", "now", "today", "epoch"})
 MANIFEST_BYTES_MAX = 64 << 20
@@ -49,7 +49,7 @@ _EXPORT = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
 
 @dataclass(frozen=True)
 class ExportAnchor:
-    """One exported record by which a later run sees that it has the same log before it.
+    """An exported record that identifies the log: a later run looks for it.
 
     Attributes:
         physical_offset, size, store_timestamp (ms), body_crc: as in the record.
@@ -63,20 +63,20 @@ class ExportAnchor:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What one export holds.
+    """The description of one export.
 
     Attributes:
         number: 1, 2, ...
-        begin, end: log offsets; the export holds what was asked for of the records that start in [begin, end).
-        rows: how many.
-        files: paths below the export's directory.
-        bytes: sizes of all files together.
+        begin, end: log offsets; the export covers the records that start in [begin, end).
+        rows: number of rows.
+        files: paths relative to the export's directory.
+        bytes: total size of the files.
         anchor: one of the last records.
-        choice: what was asked for (CHOICES in spark/jobs/export/job.py); all exports of a directory agree in it.
-        lost_bytes: bytes of the log that were passed over as damaged.
+        choice: options (CHOICES in lake/export.py), the same for all exports of a directory.
+        lost_bytes: bytes of the log that were skipped as damaged.
         made: Unix seconds.
-        offsets: of a streaming export: the next queue offset of each queue; None of others.
-        names: how directories are named (NAMES).
+        offsets: of a streaming export, the next queue offset of each queue; otherwise None.
+        names: version of directory names (NAMES).
     """
 
     number: int
@@ -93,15 +93,15 @@ class Manifest:
     names: int = 1
 
     def to_json(self) -> str:
-        """The manifest as text."""
+        """Return the manifest as JSON."""
         return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=1) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
-        """The manifest of a text.
+        """Read a manifest from JSON.
 
         Raises:
-            ValueError, TypeError, KeyError: it is none, or of another version.
+            ValueError, TypeError, KeyError: the text is not a manifest, or of another version.
         """
         value = json.loads(text)
         if value.pop("format") != FORMAT:
@@ -110,13 +110,13 @@ class Manifest:
 
 
 class StagedFile(NamedTuple):
-    """A file that a task wrote and made durable.
+    """A file that a task wrote and synced.
 
     Attributes:
-        path: where it is.
-        place: where it belongs, below the export.
-        size: in bytes.
-        rows: how many it has.
+        path: path of the file.
+        place: its final path, relative to the export.
+        size: bytes.
+        rows: number of rows.
         partition: values of its rows, see parquet.Values.
         stats: see parquet.statistics.
     """
@@ -130,28 +130,28 @@ class StagedFile(NamedTuple):
 
 
 class ExportTarget:
-    """One directory that exports go to. Made and used within `locked`."""
+    """A directory that exports are published into. Created and used within `locked`."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self.staging = root / STAGING
-        self.notes: dict[str, int] = {}  # what `last` found that the user should know
+        self.notes: dict[str, int] = {}  # findings of `last` that the user should know
 
     def number_after(self, last: Manifest | None) -> int:
-        """What the next export is called."""
+        """Return the number of the next export."""
         return 1 if last is None else last.number + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """Look whether files may go in here, before any is made.
+        """Check that an export may be published here, before it writes any file.
 
         Args:
-            last: as `last` gave it.
-            schema: of the files.
-            partition_by: what their directories say.
+            last: result of `last`.
+            schema: schema of the files.
+            partition_by: partition columns.
 
         Raises:
-            UsageError: what is there was not made by such exports.
-            StoreAccessError: it cannot be read.
+            UsageError: the directory has content that such exports did not write.
+            StoreAccessError: the directory cannot be read.
         """
         if (self.root / "_delta_log").exists():
             raise UsageError(f"{self.root} holds a Delta table; give --to delta, or an empty directory")
@@ -167,7 +167,7 @@ class ExportTarget:
                 )
 
     def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
-        """A file without rows by which readers see that `topic_name` is text, where no topic tells them.
+        """Return a file without rows that makes readers take `topic_name` for text, if none does.
 
         Raises:
             OSError: the disk is full or fails.
@@ -187,10 +187,10 @@ class ExportTarget:
         return [StagedFile(str(path), os.path.join(folder, path.name), path.stat().st_size, 0)]
 
     def last(self) -> Manifest | None:
-        """The manifest of the newest export; None where there is none yet.
+        """Return the manifest of the newest export; None if there is no export yet.
 
         Raises:
-            StoreAccessError: it cannot be read, or is damaged.
+            StoreAccessError: the manifest cannot be read, or is damaged.
         """
         numbers = [int(match[1]) for match in map(_EXPORT.fullmatch, os.listdir(self.root)) if match]
         if not numbers:
@@ -199,15 +199,15 @@ class ExportTarget:
 
     @staticmethod
     def is_own(name: str) -> bool:
-        """Whether this can be the directory of an export."""
+        """Return whether this can be the name of an export's directory."""
         return _EXPORT.fullmatch(name) is not None
 
     @staticmethod
     def read_manifest(path: Path) -> Manifest:
-        """The manifest in a file.
+        """Read the manifest in a file.
 
         Raises:
-            StoreAccessError: it cannot be read, or is damaged.
+            StoreAccessError: the manifest cannot be read, or is damaged.
         """
         try:
             if path.stat().st_size > MANIFEST_BYTES_MAX:
@@ -219,22 +219,22 @@ class ExportTarget:
             ) from error
 
     def stage(self) -> Path:
-        """An empty directory for the tasks, each of which makes one of its own below it."""
+        """Make an empty directory in which each task makes one of its own."""
         shutil.rmtree(self.staging, ignore_errors=True)
         tasks = self.staging / "tasks"
         tasks.mkdir(parents=True)
         return tasks
 
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
-        """Bring an export in: all of it, in one step.
+        """Publish all files of an export in one step.
 
         Args:
-            manifest: goes with it; its `files` are the places of `files`.
-            files: what the tasks wrote.
-            schema: of the files, the same in every export of a directory.
+            manifest: manifest of the export; its `files` are the places of `files`.
+            files: files that the tasks wrote.
+            schema: schema of the files, the same in every export of a directory.
 
         Raises:
-            OSError: the disk is full or fails. Then nothing has been brought in.
+            OSError: the disk is full or fails. Then nothing was published.
         """
         tree = self.staging / "tree"
         folders = {tree}
@@ -250,26 +250,29 @@ class ExportTarget:
         sync_folder(self.root)
 
     def sweep(self) -> None:
-        """Remove what is in the making."""
+        """Remove the staging directory."""
         shutil.rmtree(self.staging, ignore_errors=True)
 
 
 def is_text(topic: str) -> bool:
-    """Whether every reader takes this name for text: it begins with a letter and is no word for a value."""
+    """Return whether every reader takes this name for text.
+
+    Such a name starts with a letter, and is not a word for a value, such as `true` or `nan`.
+    """
     return topic.lstrip("%")[:1].isalpha() and topic.casefold() not in _NO_TEXT
 
 
 @contextmanager
 def locked(path: str | os.PathLike[str], kind: type[ExportTarget] = ExportTarget) -> Iterator[ExportTarget]:
-    """The target at this path, made if it is not there, for this process alone.
+    """Lock the export directory at this path for this process; create it if it does not exist.
 
     Args:
         path: the directory.
-        kind: of target.
+        kind: class of the target.
 
     Raises:
-        UsageError: somebody else exports into it now, or it holds other things than exports.
-        StoreAccessError: it cannot be made or written.
+        UsageError: another export into the directory is running, or it contains other files.
+        StoreAccessError: the directory cannot be created or written.
     """
     root = Path(path)
     try:
@@ -293,12 +296,12 @@ def locked(path: str | os.PathLike[str], kind: type[ExportTarget] = ExportTarget
 
 
 def now() -> int:
-    """Unix seconds."""
+    """Return the current time in Unix seconds."""
     return int(time.time())
 
 
 def write_synced(path: Path, text: str) -> None:
-    """Write a file and make it durable (its name is not).
+    """Write a file and fsync it; its directory entry is not synced.
 
     Raises:
         OSError: the disk is full or fails.
@@ -310,7 +313,7 @@ def write_synced(path: Path, text: str) -> None:
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a directory durable.
+    """Fsync a directory, so that the names in it are durable.
 
     Raises:
         OSError: the disk fails.

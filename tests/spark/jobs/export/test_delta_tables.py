@@ -130,7 +130,7 @@ def test_put_back_and_a_checkpoint(lake, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     lake.export(checkpoint=str(checkpoint))
     lake.table.restore(1)
-    with pytest.raises(UsageError, match="is at export 3, .* at 1: the table was put back; remove the checkpoint"):
+    with pytest.raises(UsageError, match="is at export 3, .* at 1: the table was restored; remove the checkpoint"):
         lake.export(checkpoint=str(checkpoint))
     shutil.rmtree(checkpoint)
     assert lake.export(checkpoint=str(checkpoint)).rows == 6
@@ -151,7 +151,7 @@ def test_the_log_does_not_reach_back(lake):
     for version in range(5):
         (lake.out / "_delta_log" / f"{version:020d}.json").unlink()
     with pytest.raises(
-        StoreAccessError, match=r"0004\.json: not readable, and nothing else tells whether .* was put back"
+        StoreAccessError, match=r"0004\.json: not readable, and nothing else shows whether .* was restored"
     ):
         lake.export()
 
@@ -167,7 +167,7 @@ def test_put_back_while_a_stream_runs(tmp_path):
     def run(**named):
         return export_stream(None, str(lake.store), str(lake.out), to="delta", once=True, max_offsets=2, **named)
 
-    with pytest.raises(StoreError, match="was put back, or exported into, while this export ran; run it again"):
+    with pytest.raises(StoreError, match="was restored, or exported into, during this export; run it again"):
         run(on_batch=on_batch)
     assert lake.bodies() == [0, 1]
     assert run().notes == {"table_was_put_back": 1}

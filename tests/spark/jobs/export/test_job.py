@@ -141,7 +141,7 @@ def test_expired_messages_are_told(golden, in_process, tmp_path):
     (path / "commitlog").mkdir()
     for file in files[2:]:
         shutil.copy(file, path / "commitlog")
-    with pytest.raises(StoreError, match="has expired"):
+    with pytest.raises(StoreError, match="have expired"):
         run(store, out, path)
     run(store, out, path, fail_on_data_loss=False)
     rest = [offset for offset in offsets(store) if offset >= int(files[2].name)]

@@ -186,6 +186,6 @@ def test_the_checkpoint_is_a_copy(golden, mode, tmp_path):
     (copy / "export.json").unlink()
     run(mode, store.path, tmp_path / "out", checkpoint=str(copy))
     assert json.loads((copy / "export.json").read_text()) == told, "made again from the table"
-    with pytest.raises(UsageError, match="the table was put back"):
+    with pytest.raises(UsageError, match="the table was restored"):
         (tmp_path / "out").rename(tmp_path / "gone")
         run(mode, store.path, tmp_path / "out", checkpoint=str(copy))
