@@ -69,12 +69,12 @@ class ExportColumns:
 
     @property
     def is_plain(self) -> bool:
-        """Whether rows are left unchanged."""
+        """True if rows are left unchanged."""
         return self.properties is None and self.body == "bytes"
 
     @property
     def decompresses(self) -> bool:
-        """Whether bodies must be decompressed first."""
+        """True if bodies must be decompressed first."""
         return self.body != "bytes"
 
     def choice(self) -> dict[str, Any]:
