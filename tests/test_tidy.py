@@ -112,7 +112,49 @@ def test_every_folder_is_on_the_map():
         f"{name}/" for name in ("src", "tests", "bench", "docs", "examples", "experiments") if (ROOT / name).is_dir()
     ]
     assert [folder for folder in folders if f"`{folder}`" not in text and f"/{folder}`" not in text] == []
-    assert len(text.splitlines()) <= 200
+    assert len(text.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "docs/internals/journeys.md"])
+def test_files_that_the_maps_name_exist(page: str):
+    """Journeys and tables name files from the root, from src/flintmq, or beside the file named before."""
+    text, named, before = (ROOT / page).read_text(encoding="utf-8"), 0, SOURCE
+    places = ROOT, SOURCE, (ROOT / page).parent
+    for name in re.findall(r"[\w./-]+\.(?:py|md|toml)\b|`[\w./-]+/`", text):
+        path = name.strip("`")
+        homes = [place / path for place in (*places, before, before.parent) if (place / path).exists()]
+        assert homes, f"{page} names {path}, which is not there"
+        before, named = (homes[0] if path.endswith("/") else homes[0].parent), named + 1
+    assert named > 40
+
+
+def test_every_decision_names_what_holds_it():
+    """A test or an experiment that exists, for each heading of docs/internals/decisions; and a date, and a price."""
+    found, bad = 0, []
+    for page in sorted((ROOT / "docs" / "internals" / "decisions").glob("[!R]*.md")):
+        for decision in page.read_text(encoding="utf-8").split("\n## ")[1:]:
+            title, _, text = decision.partition("\n")
+            found += 1
+            form = r"\d{4}-\d\d-\d\d\. \*\*Context:\*\* .+ \*\*Choice:\*\* .+ \*\*Price:\*\* .+ \*\*Held by\*\* (.+)"
+            said = re.fullmatch(form, text.strip(), re.DOTALL)
+            names = re.findall(r"`((?:tests|experiments)/[^`]+)`", said[1]) if said else []
+            bad += [f"{page.name}: {title}: {name}" for name in names if not is_test_or_experiment(name)]
+            bad += [] if names else [f"{page.name}: {title}: names nothing, or lacks a part"]
+    assert found > 50
+    assert bad == []
+
+
+def is_test_or_experiment(name: str) -> bool:
+    """Whether `tests/a/test_b.py::test_c` or `experiments/d.md` is there."""
+    file, _, test = name.partition("::")
+    path = ROOT / file
+    return path.is_file() and (not test or f"\ndef {test}(" in path.read_text(encoding="utf-8"))
+
+
+def test_a_decision_held_by_nothing_is_seen():
+    assert is_test_or_experiment("tests/test_tidy.py::test_files_are_found")
+    assert not is_test_or_experiment("tests/test_tidy.py::test_of_something_else")
+    assert not is_test_or_experiment("experiments/never-made.md")
 
 
 def test_changelog_says_what_happened_to_the_bytes():
