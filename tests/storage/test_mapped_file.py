@@ -95,7 +95,7 @@ def test_a_full_disk_is_an_error_of_reserve_and_may_pass(tmp_path: Path, monkeyp
 def test_flush_syncs_only_what_is_new(tmp_path: Path):
     effects = Faulty()
     file = create(tmp_path, effects)
-    before = effects.count("sync")
+    file.wrote, before = 10, effects.count("sync")
     file.flush(0)
     assert effects.count("sync") == before
     file.flush(10)
@@ -108,6 +108,7 @@ def test_flush_syncs_only_what_is_new(tmp_path: Path):
 def test_a_refused_flush_flushes_nothing(tmp_path: Path):
     effects = Faulty()
     file = create(tmp_path, effects)
+    file.wrote = 10
     effects.refuse("sync", times=1)
     with pytest.raises(OSError):
         file.flush(10)
@@ -151,6 +152,7 @@ def test_each_sync_is_of_this_file(tmp_path: Path):
     effects = Faulty()
     file = create(tmp_path, effects)
     assert [path for name, path in effects.calls if name == "sync"] == [file.path]
+    file.wrote = 10
     file.flush(10)
     assert [path for name, path in effects.calls if name == "sync"] == [file.path] * 2
     file.close()
@@ -200,4 +202,65 @@ def test_a_window_that_is_there_is_not_allocated_again(tmp_path: Path, monkeypat
     file.allocate(SIZE)
     file.allocate(SIZE + 1)
     assert (effects.count("allocate"), file.allocated) == (2, SIZE)
+    file.close()
+
+
+def test_the_invariants_hold_in_a_file_s_life(tmp_path: Path):
+    file = create(tmp_path, Faulty())
+    file.check_invariants()
+    file.wrote = 100
+    file.check_invariants()
+    file.flush(60)
+    file.check_invariants()
+    file.wrote = file.size
+    file.check_invariants()
+    file.close()
+    file = MappedFile.open(file.path, 4096, SIZE, 100, Faulty())
+    file.check_invariants()
+    file.reserve(200)
+    file.check_invariants()
+    file.close()
+
+
+@pytest.mark.parametrize(
+    ("broken", "told"),
+    [
+        ({"flushed": 101}, "flushed 101, committed 100"),
+        ({"flushed": -1}, "flushed -1"),
+        ({"wrote": SIZE + 1}, f"wrote {SIZE + 1}"),
+        ({"reserved": 99}, "wrote 100, reserved 99"),
+        ({"reserved": SIZE + 1}, f"reserved {SIZE + 1}, allocated {SIZE}"),
+        ({"allocated": SIZE + 1}, f"allocated {SIZE + 1}, size {SIZE}"),
+        ({"_holders": 0}, "in use and unmapped"),
+        ({"buffer": memoryview(bytes(SIZE))}, "into a buffer given back"),
+    ],
+    ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
+)
+def test_the_invariants_notice_a_broken_file(tmp_path: Path, broken: dict[str, object], told: str):
+    file = create(tmp_path, Faulty())
+    file.wrote = 100
+    kept = {name: getattr(file, name) for name in broken}
+    for name, value in broken.items():
+        setattr(file, name, value)
+    with pytest.raises(AssertionError, match=told):
+        file.check_invariants()
+    for name, value in kept.items():
+        setattr(file, name, value)
+    file.check_invariants()
+    file.close()
+
+
+def test_a_hold_is_given_up_once(tmp_path: Path):
+    file = create(tmp_path, Faulty())
+    file.close()
+    with pytest.raises(AssertionError, match="released more often than held"):
+        file.release()
+
+
+def test_what_was_never_put_is_not_flushed_and_no_room_is_behind_the_end(tmp_path: Path):
+    file = create(tmp_path, Faulty())
+    with pytest.raises(AssertionError):
+        file.flush(1)
+    with pytest.raises(AssertionError):
+        file.reserve(SIZE + 1)
     file.close()

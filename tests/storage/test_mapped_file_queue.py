@@ -170,7 +170,7 @@ def test_the_oldest_file_goes_and_who_holds_it_keeps_its_bytes(tmp_path: Path):
 def test_flush_and_commit_stop_at_their_target(tmp_path: Path):
     effects = Faulty()
     queue = queue_of(tmp_path, 3, effects=effects)
-    before = effects.count("sync")
+    queue.files[-1].wrote, before = SIZE, effects.count("sync")
     queue.commit(SIZE)
     queue.flush(SIZE)
     assert (queue.flushed_where, effects.count("sync")) == (SIZE, before + 1), "exactly one file"
@@ -312,7 +312,8 @@ def test_what_the_log_has_is_not_removed_at_the_end_whenever_it_comes(tmp_path: 
     assert [path.name for path in (tmp_path / "interrupted").iterdir()] == [f"{0:020d}"]
     queue = queue_with(tmp_path / "dropped", Faulty())
     assert queue.append_file(0).hold()
-    dropped = queue.drop_first()
+    (dropped,), queue.files = queue.files, ()
+    dropped.close()
     queue.close()
     assert [path.name for path in (tmp_path / "dropped").iterdir()] == [f"{0:020d}"], "that is its cleaner's to do"
     assert dropped.is_held
@@ -327,4 +328,83 @@ def test_who_makes_files_ahead_makes_no_directory(tmp_path: Path):
     assert not (tmp_path / "log").exists()
     queue.append_file(0)
     assert (tmp_path / "log" / f"{0:020d}").stat().st_size == SIZE
+    queue.close()
+
+
+def test_the_invariants_hold_step_by_step(tmp_path: Path):
+    effects = Faulty()
+    queue = queue_of(tmp_path, 2, effects=effects)
+    queue.check_invariants()
+    for target in (10, SIZE, SIZE + 5):
+        queue.flush(target)
+        queue.check_invariants()
+    queue.files[-1].wrote = SIZE
+    queue.append_file(2 * SIZE)
+    queue.check_invariants()
+    queue.drop_first()
+    queue.check_invariants()
+    queue.close()
+    queue.check_invariants()
+    again = MappedFileQueue([str(tmp_path)], SIZE, effects)
+    again.load([(str(tmp_path / f"{start:020d}"), start) for start in (SIZE, 2 * SIZE)], SIZE + 100)
+    again.check_invariants()
+    again.close()
+
+
+def _gap(queue: MappedFileQueue) -> None:
+    queue.files = (queue.files[0], queue.files[2])
+
+
+def _order(queue: MappedFileQueue) -> None:
+    queue.files = (queue.files[1], queue.files[0], queue.files[2])
+
+
+def _room_before_the_last(queue: MappedFileQueue) -> None:
+    queue.files[0].wrote = SIZE - 1
+
+
+def _never_flushed(queue: MappedFileQueue) -> None:
+    queue.flushed_where = SIZE + 1
+
+
+def _behind_the_last(queue: MappedFileQueue) -> None:
+    for file in queue.files:
+        file.wrote = file.flushed = SIZE
+    queue.flushed_where = 3 * SIZE + 1
+
+
+def _other_name(queue: MappedFileQueue) -> None:
+    queue.files[1].path = f"{5 * SIZE:020d}"
+
+
+def _other_size(queue: MappedFileQueue) -> None:
+    queue.file_size = 2 * SIZE
+
+
+def _unmapped(queue: MappedFileQueue) -> None:
+    queue.files[1].close()
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [_gap, _order, _room_before_the_last, _never_flushed, _behind_the_last, _other_name, _other_size, _unmapped],
+)
+def test_the_invariants_notice_a_broken_queue(tmp_path: Path, spoil: Callable[[MappedFileQueue], None]):
+    queue = queue_of(tmp_path, 3)
+    queue.check_invariants()
+    spoil(queue)
+    with pytest.raises(AssertionError):
+        queue.check_invariants()
+
+
+def test_a_gap_is_refused_where_it_would_arise(tmp_path: Path):
+    queue = queue_of(tmp_path, 2)
+    with pytest.raises(AssertionError, match="gap"):
+        queue.append_file(3 * SIZE)
+    queue.drop_first()
+    with pytest.raises(AssertionError, match="last file"):
+        queue.drop_first()
+    queue.flush(SIZE + 10)
+    with pytest.raises(AssertionError):
+        queue.flush(SIZE + 9)
     queue.close()

@@ -122,3 +122,33 @@ def test_close_frees_idle_buffers():
     buffer.give_back()
     pool.close()
     assert buffer.memory.closed and pool.available == 2
+
+
+def test_a_buffer_that_comes_back_twice_would_be_lent_to_two_files():
+    pool, other = TransientStorePool(2, SIZE, Faulty()), TransientStorePool(2, SIZE, Faulty())
+    buffer = pool.borrow()
+    assert buffer is not None
+    with pytest.raises(AssertionError):
+        other.give_back(buffer)
+    buffer.give_back()
+    with pytest.raises(AssertionError):
+        buffer.give_back()
+    assert pool.available == 2
+
+
+def test_a_file_borrows_before_its_first_byte_and_once(tmp_path: Path):
+    effects = Faulty()
+    pool = TransientStorePool(2, SIZE, effects)
+    file = file_with_buffer(tmp_path, pool, effects)
+    buffer = pool.borrow()
+    assert buffer is not None
+    with pytest.raises(AssertionError):
+        file.borrow(buffer)
+    store(file, b"hello")
+    with pytest.raises(AssertionError):
+        file.commit(6)
+    file.commit(5)
+    file.check_invariants()
+    with pytest.raises(AssertionError):
+        file.flush(6)
+    file.close()

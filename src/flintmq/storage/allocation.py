@@ -139,6 +139,7 @@ class AllocationService:
         return self.pool.available - len(self._queue)
 
     def _submit(self, start: int, window: int | None) -> AllocateRequest:
+        assert start not in self._table, "a second request would remove the file of the first"
         request = self._table[start] = AllocateRequest(start, window)
         heapq.heappush(self._queue, start)
         return request
@@ -223,6 +224,7 @@ class AllocationService:
 
     def start(self) -> None:
         """Start the thread. Without it `file_at` makes files itself."""
+        assert self._thread is None, "two threads could make a later file before an earlier one"
         self._thread = threading.Thread(target=self._run, name="flintmq-allocation", daemon=True)
         self._thread.start()
 

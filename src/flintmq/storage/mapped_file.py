@@ -37,6 +37,7 @@ class MappedFile(AppendTarget):
     def __init__(self, path: str, start: int, size: int, fd: int, effects: Effects = REAL) -> None:
         """Use `create` or `open`."""
         self.path, self.start, self.size, self.effects, self.fd = path, start, size, effects, fd
+        assert start >= 0 < size
         self.map = effects.map_write(fd, size)
         self.view = self.buffer = memoryview(self.map)
         self.wrote = self.flushed = 0
@@ -86,6 +87,7 @@ class MappedFile(AppendTarget):
         Raises:
             OSError: it cannot be opened.
         """
+        assert 0 <= wrote <= size
         fd = effects.open_write(path)
         try:
             file = MappedFile(path, start, size, fd, effects)
@@ -114,6 +116,7 @@ class MappedFile(AppendTarget):
 
         Thread: the one that holds the put lock.
         """
+        assert position <= self.size  # else this would never end
         while self.allocated < position:
             self.allocate(self.allocated + 1)
         self.reserved = min(self.allocated, position + ASK)
@@ -136,6 +139,8 @@ class MappedFile(AppendTarget):
 
     def borrow(self, buffer: PoolBuffer) -> None:
         """Store records into this buffer from now on. Only for a file that is empty."""
+        assert self._borrowed is None and self.wrote == 0, "what the file has would be hidden by the buffer"
+        assert len(buffer.view) == self.size
         self._borrowed, self.buffer = buffer, buffer.view
         self.attach(self.buffer)
 
@@ -150,6 +155,7 @@ class MappedFile(AppendTarget):
         borrowed = self._borrowed
         if borrowed is None or target <= self._committed:
             return
+        assert target <= self.wrote, "the rest of the buffer may be an earlier loan's"
         with borrowed.view[self._committed : target] as piece:
             self.effects.pwrite(self.fd, piece, self._committed)
         self._committed = target
@@ -174,6 +180,7 @@ class MappedFile(AppendTarget):
         Thread: one at a time. Durability: on return.
         """
         if target > self.flushed:
+            assert target <= self.committed, "the file does not have yet what would be called durable"
             self.effects.sync(self.fd)
             self.flushed = target
 
@@ -193,6 +200,7 @@ class MappedFile(AppendTarget):
     def release(self) -> None:
         """Give up a hold; the last one unmaps."""
         with self._lock:
+            assert self._holders > 0, "released more often than held"
             self._holders -= 1
             last = self._holders == 0
         if last:
@@ -202,6 +210,26 @@ class MappedFile(AppendTarget):
             self.effects.close(self.fd)
             if self._borrowed is not None:
                 self._borrowed.give_back()
+
+    def check_invariants(self) -> None:
+        """Assert what holds between two calls: flushed <= committed <= wrote <= reserved <= allocated <= size.
+
+        A full file was not asked for room up to its end, so its `wrote` may be larger than `reserved`.
+
+        Thread: the one that holds the put lock, or nobody writes. Others may flush, commit and allocate meanwhile,
+        which only moves a position up: of two positions the lower one is read first.
+        """
+        flushed = self.flushed
+        committed = self.committed
+        wrote, reserved = self.wrote, self.reserved
+        told = f"{self.path}: flushed {flushed}, committed {committed}, wrote {wrote}, reserved {reserved}"
+        assert 0 <= flushed <= committed <= wrote <= self.size, told
+        assert wrote <= reserved or wrote == self.size, told
+        assert reserved <= self.allocated <= self.size, f"{told}, allocated {self.allocated}, size {self.size}"
+        assert self._holders > 0, f"{self.path}: in use and unmapped"
+        assert self._borrowed is not None or self.buffer is self.view, (
+            f"{self.path}: records go into a buffer given back"
+        )
 
     def close(self) -> None:
         """Give up the owner's hold. Readers that hold the file keep it mapped."""

@@ -75,7 +75,9 @@ class MappedFileQueue:
         Raises:
             OSError: one cannot be opened.
         """
+        assert not self.files, "a queue is loaded once"
         for path, start in paths:
+            assert start == (self.files[-1].start + self.file_size if self.files else start), "recovery let a gap pass"
             wrote = min(max(end - start, 0), self.file_size)
             file = self._ready(MappedFile.open(path, start, self.file_size, wrote, self.effects))
             self.files = (*self.files, file)  # each at once, so that `close` knows it if the next one cannot be opened
@@ -99,6 +101,9 @@ class MappedFileQueue:
 
         Durability: the file exists after power loss, before a record is put into it.
         """
+        assert self.last is None or start == self.last.start + self.file_size, (
+            "a gap between files is damage to the next start"
+        )
         path = self._path(start)
         if not self.files:  # and never in the thread that makes files: one that goes while it is written stays away
             self.effects.make_folder(os.path.dirname(path))
@@ -174,6 +179,7 @@ class MappedFileQueue:
 
         Thread: the one that holds the put lock.
         """
+        assert len(self.files) > 1, "the last file is the writer's"
         first, *rest = self.files
         self.files = tuple(rest)
         first.close()
@@ -204,6 +210,7 @@ class MappedFileQueue:
 
         Thread: one at a time.
         """
+        assert target >= self.flushed_where  # a smaller one would take back what was promised
         for file in self.files:
             if file.start + self.file_size <= self.flushed_where:
                 continue
@@ -234,6 +241,24 @@ class MappedFileQueue:
         """Do not remove files made ahead at the end: they may be another's by now."""
         if self.allocation is not None:
             self.allocation.leaves_spares = True
+
+    def check_invariants(self) -> None:
+        """Assert what holds between two calls: files are contiguous, only the last has room, and what is called durable
+        was flushed.
+
+        Thread: the one that holds the put lock, or nobody writes.
+        """
+        flushed, files = self.flushed_where, self.files  # in this order: a flush on the way only adds to the files
+        assert len({file.fd for file in files}) == len(files)
+        full = True
+        for number, file in enumerate(files):
+            file.check_invariants()
+            assert file.size == self.file_size and os.path.basename(file.path) == f"{file.start:020d}", file.path
+            assert file.start == files[0].start + number * self.file_size, f"{file.path}: a gap before it"
+            assert full or file.wrote == 0, f"{file.path}: written before the file that precedes it was full"
+            assert file.flushed >= min(flushed - file.start, file.size), f"{file.path}: said to be on disk, and is not"
+            full = file.wrote == file.size
+        assert not files or flushed <= files[-1].start + self.file_size, "said to be on disk, behind the last file"
 
     def close(self) -> None:
         """Close every file, and remove those that were made ahead and never used."""

@@ -66,6 +66,7 @@ class TransientStorePool:
                 buffer = self._make()
             else:
                 return None
+            assert 0 <= self.available < self.count
             free = self.available
         if free < self.count * LOW:
             log.warning("only %d of %d buffers of the transient pool are free", free, self.count)
@@ -74,6 +75,7 @@ class TransientStorePool:
     def give_back(self, buffer: PoolBuffer) -> None:
         """Take a buffer back."""
         with self._lock:
+            assert buffer.pool is self and buffer not in self._idle, "two files would share it"
             self._idle.appendleft(buffer)
 
     def close(self) -> None:

@@ -148,6 +148,7 @@ class Ahead:
         )  # any byte, once reopened
         if begin >= min(self._goal, allocated):
             return False
+        assert begin % PAGE == 0  # or the kernel refuses, and nothing is populated any more
         count = min(STEP, allocated - begin)
         try:
             self.effects.populate(file.map, begin, count)
