@@ -6,18 +6,21 @@ import shutil
 import threading
 from array import array
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
 from flintmq.config.keys import StoreConfig
+from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.commitlog.report import Report
+from flintmq.store.consumequeue.live_queue import RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
-from flintmq.store.layout.queue_name import PLAIN, Queue
+from flintmq.store.layout.queue_name import PLAIN, Queue, QueueName
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import open_small
 from tests.support.faults import Faulty
@@ -67,12 +70,15 @@ class Setup:
 
     def take(self, *offsets: int) -> None:
         self.queues.take(self.block(*offsets), self.dispatcher)
+        self.queues.check_invariants()
 
     def replay(self, *offsets: int) -> None:
         """As recovery does it."""
         block = self.block(*offsets)
         self.queues.replay_from(block, self.dispatcher)
+        self.queues.check_invariants()
         self.queues.take(block, self.dispatcher)
+        self.queues.check_invariants()
 
 
 def files(root: Path) -> dict[int, list[Unit]]:
@@ -139,6 +145,7 @@ def test_d12_an_empty_last_file_makes_no_phantom_unit(tmp_path: Path):
     write(tmp_path, [unit(n) for n in range(5)], [])
     s = Setup(tmp_path)
     s.queues.load(0, END, stands)
+    s.queues.check_invariants()
     assert s.queues.next_offsets() == {PLACE: 5}
     s.take(5)
     s.queues.close()
@@ -149,6 +156,7 @@ def test_d12_a_queue_of_one_empty_file_begins_at_zero(tmp_path: Path):
     write(tmp_path, [])
     s = Setup(tmp_path)
     s.queues.load(0, END, stands)
+    s.queues.check_invariants()
     assert s.queues.next_offsets().get(PLACE, 0) == 0
     s.take(0)
     assert s.queues.find(*PLACE).units(0, 5) == [unit(0)]
@@ -161,6 +169,7 @@ def test_a_kill_amid_the_creation_of_a_file_leaves_one_that_gets_its_size(tmp_pa
     (tmp_path / "consumequeue" / "T" / "0" / f"{100:020d}").touch()
     s = Setup(tmp_path)
     s.queues.load(0, END, stands)
+    s.queues.check_invariants()
     s.take(5)
     s.queues.close()
     assert files(tmp_path)[5] == [unit(5), EMPTY, EMPTY, EMPTY, EMPTY]
@@ -174,6 +183,7 @@ def test_d6_the_min_of_a_queue_that_began_late_survives_a_restart(tmp_path: Path
     assert files(tmp_path) == {10: [PRE_BLANK, PRE_BLANK, unit(12), unit(13), EMPTY]}
     s = Setup(tmp_path)
     s.queues.load(0, END, stands)
+    s.queues.check_invariants()
     queue = s.queues.find(*PLACE)
     assert (queue.min_offset, queue.max_offset) == (12, 14)
     s.queues.close()
@@ -214,6 +224,7 @@ def test_d5_a_hole_is_filled_by_what_recovery_dispatches_again(tmp_path: Path):
     write(tmp_path, [unit(0), unit(1), EMPTY, EMPTY, unit(4)])
     s = Setup(tmp_path)
     s.queues.load(0, END, stands)
+    s.queues.check_invariants()
     s.replay(*range(7))
     assert s.queues.next_offsets() == {PLACE: 7}
     s.queues.close()
@@ -247,6 +258,7 @@ def test_replaying_gives_the_same_bytes(tmp_path: Path):
     before = files(tmp_path)
     s = Setup(tmp_path)
     s.queues.load(0, END, stands)
+    s.queues.check_invariants()
     s.replay(*range(3, 12))
     assert s.queues.next_offsets() == {PLACE: 12}
     s.queues.close()
@@ -313,3 +325,68 @@ def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
     with open_small(root, **keys) as store:
         assert {p: q.max_offset for p, q in store._queues.plain.items() if q} == counts
         assert [note for note in store._report.notes if note.code == "denied"] == []
+
+
+@pytest.mark.parametrize("offsets", [(-5,), (-5, 0, 1), (100, 0, 1)], ids=str)
+def test_a_queue_does_not_begin_at_an_offset_that_got_no_unit(tmp_path: Path, offsets: tuple[int, ...]):
+    """Damaged records without a place, and a queue that is begun again before anybody saw it."""
+    s = Setup(tmp_path)
+    s.take(*offsets)
+    queue = s.queues.find(*PLACE)
+    assert (queue.min_offset, queue.max_offset) == ((0, 2) if len(offsets) == 3 else (0, 0))
+    s.take(2) if len(offsets) == 3 else s.take(0)
+    assert queue.min_offset == 0
+    s.queues.close()
+
+
+def broken(queue: RunningQueue, **values: object) -> None:
+    for name, value in values.items():
+        setattr(queue, name, value)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        lambda s, q: broken(q, min_offset=8),
+        lambda s, q: broken(q, min_offset=-1),
+        lambda s, q: broken(q.writer, next=8),
+        lambda s, q: broken(q.writer, next=-2),
+        lambda s, q: broken(q.writer, file_size=110),
+        lambda s, q: broken(q, _block=(3, bytes(100))),
+        lambda s, q: broken(q, _block=(3, bytes(41))),
+        lambda s, q: broken(q, _block=(3, bytes(60))),
+        lambda s, q: broken(q, name=QueueName("T", 1)),
+        lambda s, q: s.queues.plain.update({(b"T", 1): q}),
+        lambda s, q: s.queues._rewritten.update({"elsewhere": RunningQueue.__new__(RunningQueue)}),
+        lambda s, q: s.queues.kept.keep(q.folder, 0, bytes(41)),
+        lambda s, q: [s.queues.kept._blocks.update({("", n): b""}) for n in range(300)],
+        lambda s, q: broken(s.queues.files, most=1),
+        lambda s, q: s.queues.files.open.update({"again": next(iter(s.queues.files.open.values()))}),
+    ],
+    ids=range(15),
+)  # fmt: skip
+def test_the_invariants_notice_broken_queues(tmp_path: Path, spoil: Callable[[Setup, RunningQueue], None]):
+    s = Setup(tmp_path)
+    s.take(*range(7))
+    queue = s.queues.find(*PLACE)
+    assert queue.units(0, 5)
+    s.queues.check_invariants()
+    spoil(s, queue)
+    with pytest.raises(AssertionError):
+        s.queues.check_invariants()
+
+
+def test_the_invariants_notice_a_broken_batch_queue(tmp_path: Path):
+    queues = ConsumeQueues(str(tmp_path), CONFIG, Faulty(), Report())
+    queue = queues._open_batch(b"B", 0)
+    queue.writer.put(BatchUnit(0, 50, 0, 1, 0, 3))
+    queue.writer.next = 3
+    queues.check_invariants()
+    queue.writer.position += 1
+    with pytest.raises(AssertionError):
+        queues.check_invariants()
+    queue.writer.position -= 1
+    queue.writer.next = -1
+    with pytest.raises(AssertionError):
+        queues.check_invariants()
+    queues.close()

@@ -54,6 +54,15 @@ class KeptUnits:
             if len(self._blocks) > BLOCKS_KEPT:
                 self._blocks.popitem(last=False)
 
+    def check_invariants(self) -> None:
+        """Assert that so few blocks are kept as was promised, each of whole units.
+
+        Thread: any.
+        """
+        with self._lock:
+            assert len(self._blocks) <= BLOCKS_KEPT
+            assert all(len(block) % UNIT_SIZE == 0 for block in self._blocks.values())
+
     def forget(self, folder: str) -> None:
         """Those of one queue change."""
         with self._lock:
@@ -127,6 +136,19 @@ class RunningQueue:
         self._block = 0, b""
         self.kept.forget(self.folder)
 
+    def check_invariants(self) -> None:
+        """Assert what holds between two blocks of dispatch: the bounds are ordered, and kept units lie in them.
+
+        Thread: the dispatcher's, or nobody dispatches.
+        """
+        low, high, following = self.min_offset, self.max_offset, self.writer.next
+        assert 0 <= low <= high, f"{self.folder}: begins at {low} and ends at {high}"
+        assert -1 <= following <= high, f"{self.folder}: readers see up to {high}, and {following} is the next unit"
+        assert self.writer.file_size % UNIT_SIZE == 0, f"{self.folder}: a unit would lie in two files"
+        (first, block), count = self._block, len(self._block[1]) // UNIT_SIZE
+        assert len(block) % UNIT_SIZE == 0 and first + count <= high, f"{self.folder}: keeps units that are not there"
+        assert count == 0 or first + count <= self.next_file(first), f"{self.folder}: keeps units of two files at once"
+
     def next_file(self, offset: int) -> int:
         """First queue offset of the file behind the one that this offset belongs to."""
         per_file = self.writer.file_size // UNIT_SIZE
@@ -163,6 +185,15 @@ class RunningBatchQueue:
             if not isinstance(unit, BatchUnit) or unit.base_offset - offset >= count:
                 return
             yield Unit(unit.physical_offset, unit.size, unit.tags_code), unit.base_offset, unit.messages
+
+    def check_invariants(self) -> None:
+        """Assert what holds between two blocks of dispatch: whole units, and none without a message.
+
+        Thread: the dispatcher's, or nobody dispatches.
+        """
+        size, position = self.writer.units.file_size, self.writer.position
+        assert position % size % BATCH_UNIT_SIZE == 0, f"{self.name}: the next unit begins amid another, at {position}"
+        assert self.writer.next >= 0, f"{self.name}: the next queue offset is {self.writer.next}"
 
     def next_file(self, offset: int) -> int:
         """Where to go on when the file of this offset is missing: at the first unit that there is."""

@@ -264,9 +264,9 @@ class ConsumeQueues:
             if queue is not None and first < end:
                 begun = queue.writer.next < 0
                 first += begun and offset_is_implausible(block.offsets, first, end, -1)
-                queue.writer.place(block.offsets, block.times, block.units, first, end)
-                if begun:
-                    queue.min_offset = block.offsets[first]
+                least = queue.writer.place(block.offsets, block.times, block.units, first, end)
+                if begun and least >= 0:
+                    queue.min_offset = least
                 if block.offsets[first] < queue.max_offset:
                     queue.forget()
                 queue.max_offset = max(queue.writer.next, queue.max_offset)
@@ -314,6 +314,22 @@ class ConsumeQueues:
             OSError: the disk refused.
         """
         self.files.flush()
+
+    def check_invariants(self) -> None:
+        """Assert what holds between two blocks of dispatch: of the queues, of the files that are open, of what is kept.
+
+        Thread: the dispatcher's, or nobody dispatches. Retention may raise smallest offsets meanwhile.
+        """
+        self.files.check_invariants()
+        self.kept.check_invariants()
+        plain = [queue for queue in self.plain.values() if queue is not None]
+        assert len({queue.folder for queue in plain}) == len(plain), "two queues write the same files"
+        for kind in (self.plain, self.batch):
+            for (topic, queue_id), queue in list(kind.items()):
+                if queue is not None:
+                    assert (os.fsencode(queue.name.topic), queue.name.queue_id) == (topic, queue_id), queue.name
+                    queue.check_invariants()
+        assert all(queue in plain for queue in self._rewritten.values())
 
     def close(self) -> None:
         """Close every file."""

@@ -163,6 +163,15 @@ class OpenFiles:
                 self.effects.close(fd)
             self.dirty.discard(path)
 
+    def check_invariants(self) -> None:
+        """Assert that no descriptor is listed twice and no more are open than may be.
+
+        Thread: any.
+        """
+        with self._lock:
+            assert len(self.open) <= self.most, f"{len(self.open)} files are open, and {self.most} may be"
+            assert len(set(self.open.values())) == len(self.open) and min(self.open.values(), default=0) >= 0
+
     def close(self) -> None:
         """Close all. Nothing is synced: who makes a whole tree syncs it once, at its end."""
         with self._lock:
@@ -254,7 +263,7 @@ class QueueWriter:
         if self.ext is not None:
             self.ext.position = state.ext
 
-    def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> None:
+    def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> int:
         """Write units [first, end) of a block, in log order.
 
         Args:
@@ -262,7 +271,11 @@ class QueueWriter:
             times: store time in ms of each unit's record.
             units: 20 bytes a unit.
             first, end: the range that belongs to this queue.
+
+        Returns:
+            The least queue offset that got a unit; -1 if none did.
         """
+        least = -1
         while first < end:
             offset = offsets[first]
             if offset < 0:
@@ -290,7 +303,9 @@ class QueueWriter:
             data = units[20 * first : 20 * (first + run)]
             self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))
             self.next = offset + run
+            least = offset if least < 0 else min(least, offset)
             first += run
+        return least
 
     def _deny(self, offset: int, physical_offset: int) -> None:
         """The next records tell that this one, at that log offset, lies about its place."""
