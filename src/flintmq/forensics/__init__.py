@@ -1,12 +1,14 @@
-"""Inspect, verify, rebuild, copy and salvage: lenient, offline. The engine in store/ never imports this.
+"""Offline tools over a store: inspect, verify, explain, rebuild, copy, salvage.
 
-verify     everything in a store against everything else
-salvage    what is left of a damaged store, in a store that a broker starts on
-explain    one file, byte by byte
+They read damaged stores, and the engine in store/ never imports them.
 
-inspect         tells what a store holds, at one glance
-rebuild         makes queues and index anew from the log
+verify     checks everything in a store against everything else
+salvage    recovers the intact messages of a damaged store, into a new store or in place
+explain    describes one file, byte by byte
+
+inspect         summarizes a store's content without reading all of it
+rebuild         rebuilds queues and index from the log
 copy            copies a store, also a live one, whole or in part
-retention_plan  tells what retention would delete
+retention_plan  lists what retention would delete
 topic_tail      reads the end of a topic
 """

@@ -1,13 +1,13 @@
-"""Copies of a store, also of one that a broker writes meanwhile: whole, or of some messages.
+"""Copies of a store, whole or filtered, also of a store that a broker is writing.
 
-A whole copy has the same bytes up to one point of the log. What it relies on is what a store has after a power cut, and
-the order in which files are read: first the small files, whose checkpoint says what is on disk and whose consumer
-offsets are of messages that are in the log; then the log up to where it ends at that moment, whose bytes never change
-again; then queues and index, which may be behind that point, ahead of it, or half written. Where a writer was at work
-(or had died) the copy then recovers as the engine does after a power cut: units beyond the point go, missing ones are
-made from the log, index files that were not synced are made anew.
+A whole copy has the same bytes as the store up to one point of the log. The order of reading makes it safe, for the
+copy then looks like a store after a power cut. First come the small files: the checkpoint names only data that is on
+disk, and the consumer offsets name only messages that are in the log. Then comes the log up to its end at that moment;
+these bytes never change again. Queues and index come last; they may end before that point, after it, or be half
+written. If a writer was at work (or had died), the copy then recovers as the engine does after a power cut: it drops
+units beyond the end of the log, makes missing ones from the log, and rebuilds index files that were not synced.
 
-A filtered copy is a salvage of the wanted messages: a new, dense store, with offsets of its own.
+A filtered copy is a salvage of the wanted messages: a new, dense store with offsets of its own.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ REPORT = "copy.jsonl"
 CHUNK = 1 << 20
 DERIVED = (directories.QUEUES, directories.EXT_QUEUES, directories.BATCH_QUEUES, directories.INDEX)
 NOT_OURS = ("lock", "abort", "quarantine")
-"""What belongs to the process that has the store, or is no part of what a broker reads."""
+"""Files of the process that has the store open, and files that a broker never reads."""
 
 
 @dataclass
 class Copied:
-    """What a whole copy has.
+    """The result of a whole copy.
 
     Attributes:
         into: the new store.
-        begin, end: log offsets of its first byte and behind its last record.
-        files: how many files.
+        begin, end: log offsets of its first byte and after its last record.
+        files: number of files.
         data_bytes: bytes that were copied; the rest of the files are holes.
-        live: whether the store was being written, or had stopped uncleanly: then queues and index were settled.
-        left_out: what was not copied: links, what is no regular file or not the log's, files that went away meanwhile.
-        damages: where the log lacks something, as far as names and sizes of its files and its end tell; the copy too.
+        live: whether the store was being written or had stopped uncleanly, so that queues and index were recovered.
+        left_out: paths that were not copied: links, anything but regular files, files that are not the log's, and files
+            that vanished meanwhile.
+        damages: gaps in the log, as far as names and sizes of its files and its end show them; the copy has them too.
     """
 
     into: str
@@ -68,7 +69,7 @@ class Copied:
     damages: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -79,20 +80,21 @@ def copy_whole(
     peer: str = PEER_533,
     progress: Progress | None = None,
 ) -> Copied:
-    """Copy a store, at rest or live, up to where its log ends now.
+    """Copy a store, at rest or live, up to the present end of its log.
 
     Args:
         root: the store; only read, and no lock is taken.
         into: the copy's directory; it must be missing or empty.
-        config: RocketMQ's keys for what the files do not tell.
-        peer: whose habits are followed where queues and index are settled: "5.3.3", "5.4.0" or "5.5.0".
+        config: RocketMQ's keys for settings that the files do not record.
+        peer: the RocketMQ version whose habits queues and index follow when they are recovered: "5.3.3", "5.4.0" or
+            "5.5.0".
         progress: called now and then with bytes of log done and in all.
 
     Raises:
         NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
-        UsageError: `into` is taken, or lies in the store.
+        UsageError: `into` is taken, or is inside the store.
         CorruptStoreError: the store is live or stopped uncleanly, and is damaged.
-        StoreError: a log file went away while it was copied, or the copy took a message while it was settled.
+        StoreError: a log file vanished during the copy, or the copy took a message while it recovered.
         OSError: the disk is full or fails; nothing is at `into` then.
 
     Durability: on return.
@@ -116,16 +118,19 @@ def copy_some(
 ) -> Salvaged:
     """Copy the wanted messages of a store, at rest or live, into a new and dense store.
 
-    Physical and queue offsets begin at 0; times, hosts and message ids stay; configuration and committed offsets
-    follow. `copy.jsonl` in the copy maps old to new.
+    Physical and queue offsets begin at 0; times, hosts and message ids stay the same; configuration and committed
+    offsets are translated. `copy.jsonl` in the copy maps old offsets to new ones.
 
     Args:
         root, into, config, peer, progress: as for copy_whole.
-        predicate: which records are wanted.
-        strict: damage is an error; otherwise it is passed over and told.
+        predicate: selects the wanted records.
+        strict: treat damage as an error; otherwise skip and report it.
 
     Raises:
-        As copy_whole; UsageError also for an unknown peer, CorruptStoreError (strict) at damage.
+        NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
+        UsageError: an unknown peer, or `into` is taken or is inside the store.
+        CorruptStoreError: the store is damaged, and `strict` is set.
+        OSError: the disk is full or fails; nothing is at `into` then.
 
     Durability: on return.
     """
@@ -140,7 +145,7 @@ def copy_some(
 
 
 def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]:
-    """Where the copy goes, absolute, and the store's root; both looked at."""
+    """Check both places, and return the copy's absolute path and the store's root."""
     into = os.path.normpath(os.path.abspath(local_only(into)))
     config = config or StoreConfig()
     root = directories.open_root(root, config, effects_for(root, config.s3))
@@ -151,14 +156,14 @@ def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]
 
 
 def _holes(log: LogFiles, end: int) -> Iterator[str]:
-    """Where the log's files do not go on without a gap up to its end: what nobody has to read a record for."""
+    """Yield each gap between the log's files up to its end, without reading records."""
     for file, following in zip(log.files, [*(file.start for file in log.files[1:]), end], strict=False):  # or no file
         if file.start + file.size < following:
             yield f"{file.path}: nothing is there from log offset {file.start + file.size} to {following}"
 
 
 class _Whole:
-    """One whole copy into the directory `out`."""
+    """Makes one whole copy in the directory `out`."""
 
     def __init__(self, root: str, out: str, config: StoreConfig, peer: str, progress: Progress | None) -> None:
         self.root, self.out, self.config, self.peer, self.progress = root, out, config, peer, progress
@@ -166,7 +171,7 @@ class _Whole:
         self.done = Copied(out)
 
     def run(self) -> Copied:
-        """Small files, log, queues and index, in this order; then the copy is settled if that is needed."""
+        """Copy small files, log, queues and index in this order, then recover the copy if needed."""
         before = read_facts(self.root, self.effects)
         os.makedirs(os.path.join(self.out, directories.LOG))
         log = list_log(self.root, self.config, self.effects)
@@ -184,11 +189,11 @@ class _Whole:
         return self.done
 
     def _moved(self, before: StopFacts, after: StopFacts) -> bool:
-        """Whether somebody opened and closed the store in between."""
+        """Return whether the store was opened and closed between the two readings."""
         return (before.physic_time, before.latest, before.mark) != (after.physic_time, after.latest, after.mark)
 
     def _log(self) -> None:
-        """The log's files up to where it ends now, in one directory."""
+        """Copy the log's files up to the present end of the log, into one directory."""
         log = list_log(self.root, self.config, self.effects)
         facts, report = read_facts(self.root, self.effects), Report()
         found = find_end(log, facts, report)
@@ -202,23 +207,23 @@ class _Whole:
             if count <= 0:
                 continue
             target = os.path.join(self.out, directories.LOG, os.path.basename(file.path))
-            told = self._progress(file.start - log.min_offset, end - log.min_offset)
-            if not self._file(file.path, target, count, file.size, told):
+            report_bytes = self._progress(file.start - log.min_offset, end - log.min_offset)
+            if not self._file(file.path, target, count, file.size, report_bytes):
                 raise StoreError(f"{file.path}: it went away while it was copied (retention); copy again")
         known = {file.path for file in log.files}
         for folder in sorted({os.path.dirname(path) for path in known}):
             for path in (os.path.join(folder, name) for name in self.effects.listdir(folder)):
                 no_log = file_start(os.path.basename(path)) is None or self.effects.size(path) is None
-                if path not in known and no_log:  # else a file that was made meanwhile
+                if path not in known and no_log:  # other files of the log were created meanwhile
                     self.done.left_out.append(os.path.relpath(path, self.root))
 
     def _tree(self, inside: str, skip: set[str] | frozenset[str] = frozenset()) -> None:
-        """A directory of the store with all below it; `skip` are names in it."""
+        """Copy a directory of the store and all below it, without the names in `skip`."""
         folder, target = os.path.join(self.root, inside), os.path.join(self.out, inside)
         os.makedirs(target, exist_ok=True)
         for name in sorted(set(self.effects.listdir(folder)) - skip):
             path = os.path.join(folder, name)
-            if not inside and name.startswith(".flintmq"):  # a job's work that was not finished
+            if not inside and name.startswith(".flintmq"):  # unfinished work of a job
                 continue
             if self._leads_out(inside, name):
                 self.done.left_out.append(os.path.join(inside, name))
@@ -228,14 +233,17 @@ class _Whole:
                 self.done.left_out.append(os.path.join(inside, name))
 
     def _leads_out(self, inside: str, name: str) -> bool:
-        """Whether this is a link that is not followed: any but a known directory of the root, such as one on another
-        disk. A store may come from anywhere, and what its links name is no part of it."""
+        """Return whether this is a link that is not followed.
+
+        Only a known directory of the root may be a link, for example to another disk. A store may come from anywhere,
+        and the targets of its other links do not belong to it.
+        """
         if is_remote(self.root) or (not inside and name in ROOT_NAMES):
             return False
         return os.path.islink(os.path.join(self.root, inside, name))
 
     def _progress(self, before: int, total: int) -> Callable[[int], None] | None:
-        """What is told of each byte count of a file, behind so many bytes of other files."""
+        """Return a progress callback for one file, after `before` bytes of other files."""
         progress = self.progress
         return None if progress is None else lambda done: progress(before + done, total)
 
@@ -245,15 +253,15 @@ class _Whole:
         target: str,
         count: int | None = None,
         size: int | None = None,
-        told: Callable[[int], None] | None = None,
+        report_bytes: Callable[[int], None] | None = None,
     ) -> bool:
-        """A file's first `count` bytes (all of them if None) in one of `size` bytes; False if it cannot be had."""
+        """Copy the first `count` bytes of a file (None: all); return False if it cannot be read."""
         try:
             with self.effects.reading(path) as fd:
                 size = self.effects.size_of(fd) if size is None else size
                 count = size if count is None else count
                 with open(target, "xb") as file:
-                    self._bytes(fd, file.fileno(), count, told)
+                    self._bytes(fd, file.fileno(), count, report_bytes)
                     file.truncate(size)
                     os.fsync(file.fileno())
         except FileNotFoundError:
@@ -261,15 +269,15 @@ class _Whole:
         except StoreAccessError:
             if is_remote(self.root) or (os.path.isfile(path) and not os.path.islink(path)):
                 raise
-            return False  # a link, a directory's like, a device: nothing of a store
+            return False  # a link, something like a directory, or a device: no part of a store
         self.done.files += 1
         return True
 
-    def _bytes(self, fd: int, target: int, count: int, told: Callable[[int], None] | None = None) -> None:
+    def _bytes(self, fd: int, target: int, count: int, report_bytes: Callable[[int], None] | None = None) -> None:
         at = 0
         while at < count:
-            if told is not None:
-                told(at)
+            if report_bytes is not None:
+                report_bytes(at)
             data_at = self.effects.next_data(fd, at)
             if data_at is None or data_at >= count:
                 return
@@ -281,18 +289,18 @@ class _Whole:
                 REAL.pwrite(target, data, at)
                 self.done.data_bytes += len(data)
             at += len(data)
-        if told is not None:
-            told(count)
+        if report_bytes is not None:
+            report_bytes(count)
 
     def _settle(self) -> None:
         """Recover the copy as after a power cut, and stop it cleanly."""
         with open(os.path.join(self.out, "abort"), "wb"):
-            pass  # it names no boot of this machine: unsynced pages are not believed
+            pass  # an empty abort file names no boot of this machine, so recovery does not trust unsynced pages
         keys = {"storePathCommitLog": "", "readOnlyCommitLogStorePaths": ""}
         own = self.config.with_keys({key: value for key, value in keys.items() if key in self.config.given})
         with MessageStore(self.out, own, peer=self.peer) as store:
             end = store.recovered.state.end
-        if not end == self.done.end == self._end_now():  # such as a delayed message that came due just then
+        if not end == self.done.end == self._end_now():  # for example a delayed message came due just then
             raise StoreError(f"{self.root}: the copy does not end at log offset {self.done.end} any more; copy again")
 
     def _end_now(self) -> int:

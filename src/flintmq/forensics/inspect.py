@@ -1,11 +1,11 @@
-"""Inspect a store: what it holds, at one glance and without reading all of it.
+"""Summarizes the content of a store without reading all of it.
 
-Files and their sizes, topics and queues with their offsets, consumer groups and how far behind they are, the range of
-times, the last shutdown. Queues are asked through the same lookup as `open_store`, so a count is what a reader gets.
-Of the log only the first record and the last file are read, and what the queues do not know yet; for a store that is
-nothing but a log this is all of it.
+The summary has files and their sizes, topics and queues with their offsets, consumer groups and their lag, the range of
+times, and the last shutdown. Queues are read by the same lookup as `open_store`, so a count is what a reader gets. Of
+the log only the first record, the last file and the records after the queues' end are read; for a store that is nothing
+but a log this is all of it.
 
-Odd bytes in derived files give a note, never an error. Whether the files agree with each other is verify's question.
+Odd bytes in derived files give a note, never an error. `verify` checks whether the files agree with each other.
 """
 
 from __future__ import annotations
@@ -40,9 +40,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files of one kind: how many, their bytes (sparse ones count in full), and those that the disk keeps for them.
+    """The files of one kind.
 
-    `on_disk` is None on object storage.
+    Attributes:
+        files: number of files.
+        bytes: their sizes; sparse files count in full.
+        on_disk: bytes that the disk allocates for them; None on object storage.
     """
 
     kind: str
@@ -56,10 +59,11 @@ class LogSummary:
     """The commit log.
 
     Attributes:
-        directories: where its files lie.
-        files: how many; file_size: bytes of one.
-        begin, end: log offsets of the first byte and behind the last record.
-        ending: what stands at the end (the names of end_of_log.Verdict, in lower case).
+        directories: the directories of its files.
+        files: number of files.
+        file_size: bytes of one.
+        begin, end: log offsets of the first byte and after the last record.
+        ending: the reason why the log ends there (the names of end_of_log.Verdict, in lower case).
         first_time, last_time: store time in ms of the first and the last record; None without records.
     """
 
@@ -75,7 +79,7 @@ class LogSummary:
 
 @dataclass(frozen=True, slots=True)
 class QueueSummary:
-    """One queue: offsets [min_offset, max_offset) may be read, so many messages."""
+    """One queue, whose `messages` offsets [min_offset, max_offset) can be read."""
 
     queue_id: int
     min_offset: int
@@ -89,9 +93,9 @@ class TopicSummary:
 
     Attributes:
         type: SimpleCQ or BatchCQ.
-        configured: whether topics.json has it; None where there is no topics.json.
-        messages: over all queues.
-        queues: by queue id.
+        configured: whether topics.json has it; None if there is no topics.json.
+        messages: messages of all queues.
+        queues: ordered by queue id.
     """
 
     name: str
@@ -103,11 +107,11 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True)
 class OffsetSummary:
-    """How far a group, or the delivery of a delay level, has come in one queue.
+    """Progress of a group, or of the delivery of a delay level, in one queue.
 
     Attributes:
         offset: next queue offset to consume.
-        max_offset: behind the queue's last message.
+        max_offset: queue offset after the last message.
         lag: messages still to consume.
     """
 
@@ -130,7 +134,7 @@ class GroupSummary:
 
 @dataclass(frozen=True, slots=True)
 class IndexSummary:
-    """One index file, by its header: items, the times in ms and log offsets of its first and last record."""
+    """One index file by its header: item count, times in ms and log offsets of its range."""
 
     name: str
     bytes: int
@@ -143,7 +147,14 @@ class IndexSummary:
 
 @dataclass(frozen=True, slots=True)
 class TimerSummary:
-    """The timer store: bytes of its log that are on disk, up to when it has delivered, next offset of its topic."""
+    """The state of the timer store.
+
+    Attributes:
+        log_files: number of files of the timer log.
+        log_flushed_position: bytes of the timer log that are on disk.
+        last_read_time: time in ms up to which messages were delivered.
+        queue_offset: next queue offset to read of the timer topic.
+    """
 
     log_files: int
     log_flushed_position: int
@@ -153,7 +164,7 @@ class TimerSummary:
 
 @dataclass(frozen=True, slots=True)
 class InspectNote:
-    """Something odd. `code` is stable, `text` is for people."""
+    """One oddity: `code` is stable, `text` is for people."""
 
     code: str
     text: str
@@ -161,14 +172,15 @@ class InspectNote:
 
 @dataclass
 class Inspection:
-    """What a store holds.
+    """The result of an inspection.
 
     Attributes:
-        clean: it stopped cleanly (no `abort`); live: somebody writes it now.
+        clean: whether the store stopped cleanly (no `abort`).
+        live: whether a process is writing it now.
         folders: files by kind.
-        messages: over all topics.
-        delays: delay levels with what still waits to be delivered; `queue_id` is the level - 1.
-        checkpoint: its six numbers, None without a usable file.
+        messages: messages of all topics.
+        delays: delay levels and the messages still to be delivered; `queue_id` is the level - 1.
+        checkpoint: its six numbers; None without a usable file.
         timer: None without a timer store.
     """
 
@@ -190,16 +202,16 @@ class Inspection:
 def inspect(
     root: str | os.PathLike[str], config: StoreConfig | None = None, *, effects: Effects | None = None
 ) -> Inspection:
-    """Look at a store.
+    """Summarize the content of a store.
 
     Args:
         root: the store's directory.
-        config: RocketMQ's keys for what the files do not tell.
-        effects: the disk; None for what the path means.
+        config: RocketMQ's keys for settings that the files do not record.
+        effects: the disk; None chooses it by the path.
 
     Raises:
         NotAStoreError: root is no store.
-        UnsupportedFormatError: a DLedger log.
+        UnsupportedFormatError: the log is a DLedger log.
         StoreAccessError: the root, a directory or a file of the log may not be read.
     """
     config = config or StoreConfig()
@@ -208,7 +220,7 @@ def inspect(
 
 
 class _Inspector:
-    """One look at one store."""
+    """Inspects one store once."""
 
     def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
         self.root, self.config, self.effects = root, config, effects
@@ -218,7 +230,7 @@ class _Inspector:
         self.notes: list[InspectNote] = []
 
     def run(self) -> Inspection:
-        """Everything, in an order that reads each file once."""
+        """Collect everything, in an order that reads each file once."""
         facts = self.snapshot.facts
         topics = self._topics(self.snapshot.broker)
         found = Inspection(
@@ -290,7 +302,7 @@ class _Inspector:
         return Folder(kind, len(sizes), sum(size for _, size in sizes), on_disk)
 
     def _sizes(self, folder: str, depth: int) -> Iterator[tuple[str, int]]:
-        """Path and bytes of every file in a folder and the folders in it, `depth` levels down."""
+        """Yield path and bytes of every file in a folder and in its folders, `depth` levels down."""
         for name in self._asked("folder", folder, lambda: self.effects.listdir(folder)) or []:
             path = os.path.join(folder, name)
             size = self.effects.size(path)
@@ -300,7 +312,7 @@ class _Inspector:
                 yield from self._sizes(path, depth - 1)
 
     def _asked(self, code: str, path: str, ask: Callable[[], T]) -> T | None:
-        """The answer to `ask`, or a note and None where a derived file is odd or cannot be read."""
+        """Return the answer of `ask`; note an odd or unreadable derived file and return None."""
         try:
             return ask()
         except (StoreAccessError, CorruptStoreError, FormatError, OSError) as error:
@@ -404,7 +416,7 @@ class _Inspector:
 
 
 def _on_disk(path: str) -> int:
-    """Bytes that a file takes on the disk; 0 where it went away."""
+    """Return the bytes that a file takes on the disk; 0 if it vanished."""
     try:
         return os.stat(path, follow_symlinks=False).st_blocks * 512
     except OSError:

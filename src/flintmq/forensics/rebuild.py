@@ -1,8 +1,8 @@
-"""Make queues and index anew from the commit log alone, as RocketMQ's dispatch would have made them.
+"""Rebuilds queues and index from the commit log alone, as RocketMQ dispatches them.
 
-`rebuild` does it in one pass and one process; `flintmq.spark.jobs.rebuild` does the same on a cluster, with the same
-functions, and gives the same bytes. The result is written beside its place first and renamed at the end: either all of
-it is there or none.
+`rebuild` works in one pass and one process; `flintmq.spark.jobs.rebuild` does the same on a cluster with the same
+functions, and writes the same bytes. The result is first written to a staging directory and renamed at the end, so that
+either all of it appears or nothing.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
 @dataclass
 class Rebuilt:
-    """What a rebuild made.
+    """The result of a rebuild.
 
     Attributes:
         records, units, keys: records read, queue units and index items written.
-        queues: how many queues.
-        index_files: how many index files.
+        queues: number of queues.
+        index_files: number of index files.
         log_bytes: bytes of log read.
-        notes: code -> how often (repeats, holes, queues begun again, tails).
+        notes: counts by code (repeats, holes, queues begun again, tails).
     """
 
     records: int = 0
@@ -61,21 +61,21 @@ class Rebuilt:
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary, for JSON."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
 class RebuildPlan:
-    """All that a rebuild needs to know, picklable for workers.
+    """The input of a rebuild, picklable for workers.
 
     Attributes:
         root: the store.
-        into: where the result goes.
+        into: directory of the result.
         log: its log files.
-        facts: of its last stop.
+        facts: state of the last stop.
         rules: how records become units and keys.
-        queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues.
+        queue_file, ext_file, batch_file: bytes of one file of each kind; ext_file is 0 without ext queues.
         slots, items: geometry of index files.
     """
 
@@ -92,27 +92,27 @@ class RebuildPlan:
 
     @property
     def disk(self) -> Effects:
-        """What the result is written to; the store itself may be on object storage."""
+        """The disk that the result is written to; the store itself may be on object storage."""
         return REAL if self.log.effects.remote else self.log.effects
 
     @property
     def staging(self) -> str:
-        """Where the result is made before it is renamed."""
+        """The directory where the result is made before it is renamed."""
         return os.path.join(self.into, STAGING)
 
 
 def plan_rebuild(
     root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects | None = None
 ) -> RebuildPlan:
-    """Check that a rebuild can be done, and everything it needs.
+    """Check that a rebuild is possible and collect its input.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: root is no store that can be read.
-        UsageError: an unknown peer, or `into` lies below the store's root or already has what would be made.
-        ConfigError: a geometry that cannot be.
+        UsageError: an unknown peer, or `into` is below the store's root or already has queues or an index.
+        ConfigError: an impossible geometry.
     """
     plan = plan_of(root, into, config, peer, effects)
-    outside_store(into, root, config, root_itself=True)  # whoever makes a store makes its queues in place
+    outside_store(into, root, config, root_itself=True)  # the root itself is allowed: a bulk writer rebuilds in place
     into, disk = plan.into, plan.disk
     taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:
@@ -125,10 +125,12 @@ def plan_rebuild(
 def plan_of(
     root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects | None = None
 ) -> RebuildPlan:
-    """The same, whatever stands in `into`.
+    """Collect the input of a rebuild, whatever `into` holds already.
 
     Raises:
-        As plan_rebuild, but for `into`.
+        NotAStoreError, UnsupportedFormatError: root is no store that can be read.
+        UsageError: an unknown peer.
+        ConfigError: an impossible geometry.
     """
     config = config or StoreConfig()
     checked_peer(peer)
@@ -158,7 +160,7 @@ _SIZE_KEYS = {
 
 
 def _file_size(root: str, kind: str, config: StoreConfig, effects: Effects) -> int:
-    """Bytes of a file of this kind: the key if it was given, else what the store's own files have, else the default."""
+    """Return the file size of a kind: given key, else the store's files, else the default."""
     size = int(str(config.key(_SIZE_KEYS[kind])))
     if _SIZE_KEYS[kind] not in config.given:
         size = queue_file_size(root, kind, size, effects)
@@ -170,8 +172,10 @@ def _has_ext(root: str, config: StoreConfig, effects: Effects) -> bool:
 
 
 def _index_geometry(root: str, config: StoreConfig, effects: Effects) -> tuple[int, int]:
-    """Slots and items: the keys where given, else as the first of the store's own index files that tells, else the
-    defaults."""
+    """Return the slots and items of an index file.
+
+    Given keys come first, then the first of the store's own index files that shows its geometry, then the defaults.
+    """
     files = reader.discover(root, config, effects)
     if not files or {"maxHashSlotNum", "maxIndexNum"} <= config.given:
         return config.max_hash_slot_num, config.max_index_num
@@ -196,28 +200,33 @@ def rebuild(
     progress: Progress | None = None,
     access: str = "pread",
 ) -> Rebuilt:
-    """Write `consumequeue/`, `consumequeue_ext/`, `batchconsumequeue/` and `index/` into a directory, from the log.
+    """Write consume queues, extensions, batch queues and index into a directory, from the log.
+
+    The directories are `consumequeue/`, `consumequeue_ext/`, `batchconsumequeue/` and `index/`.
 
     Args:
-        root: the store; its `config/topics.json` tells queue types, its own queues and index are not read but for
-            the sizes of their files.
-        into: takes the result: a directory outside the store, or its root if that has none of these directories.
-        config: RocketMQ's keys for what the files do not tell.
-        peer: whose habits to follow, "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
+        root: the store. Its `config/topics.json` gives the queue types; of its own queues and index only the file sizes
+            are used.
+        into: directory of the result, outside the store; or the store's root if it has none of these directories.
+        config: RocketMQ's keys for settings that the files do not record.
+        peer: the RocketMQ version whose habits to follow: "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
         progress: called now and then with bytes of log done and in all.
         access: "pread" or "map".
 
     Raises:
-        As plan_rebuild; CorruptStoreError at damage in the log.
+        NotAStoreError, UnsupportedFormatError: root is no store that can be read.
+        UsageError: an unknown peer, or `into` is below the store's root or already has queues or an index.
+        ConfigError: an impossible geometry.
+        CorruptStoreError: the log is damaged.
     """
     return run(plan_rebuild(root, into, config, peer), progress, access)
 
 
 def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "pread") -> Rebuilt:
-    """The same by a plan.
+    """Rebuild queues and index by a plan.
 
     Raises:
-        CorruptStoreError: damage in the log.
+        CorruptStoreError: the log is damaged.
     """
     report = Report()
     with making(plan):
@@ -252,7 +261,7 @@ def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "prea
 
 
 class Builder:
-    """Writes blocks into queue files and index files."""
+    """Writes blocks of units and keys into queue files and index files."""
 
     def __init__(self, plan: RebuildPlan, report: Report) -> None:
         self.plan, self.report = plan, report
@@ -284,8 +293,8 @@ class Builder:
     def _plain(self, number: int, dispatcher: Dispatcher) -> QueueWriter | None:
         if number not in self.plain:
             queue = dispatcher.queues.keys[number]
-            light = number in dispatcher.lmq_numbers
-            self.plain[number] = queue_writer(self.plan, self.files, queue.path, light, self.report)
+            is_light = number in dispatcher.lmq_numbers
+            self.plain[number] = queue_writer(self.plan, self.files, queue.path, is_light, self.report)
             if queue.path is None:
                 self._refused(queue.topic)
         return self.plain[number]
@@ -307,31 +316,34 @@ class Builder:
         )
 
     def finish(self, last_offset: int, last_time: int) -> None:
-        """Close everything, after the log's last record."""
+        """Close all files after the log's last record."""
         self.files.close()
         if self.index is not None:
             self.index.finish(last_offset, last_time)
 
     def counts(self) -> tuple[int, int, int, int]:
-        """(units, keys, queues, index files)."""
+        """Return (units, keys, queues, index files)."""
         queues = sum(w is not None for w in (*self.plain.values(), *self.batch.values()))
         return self.units, self.keys, queues, len(self.index.names) if self.index else 0
 
 
 def queue_writer(
-    plan: RebuildPlan, files: OpenFiles, path: str | None, light: bool, report: Report
+    plan: RebuildPlan, files: OpenFiles, path: str | None, is_light: bool, report: Report
 ) -> QueueWriter | None:
-    """The writer of one plain queue; None for a topic that cannot be a directory. Light queues have no ext queue."""
+    """Return the writer of one plain queue, or None if the topic cannot be a directory name.
+
+    A light queue has no ext queue.
+    """
     if path is None:
         return None
-    return QueueWriter(files, plan.staging, path, plan.queue_file, 0 if light else plan.ext_file, report)
+    return QueueWriter(files, plan.staging, path, plan.queue_file, 0 if is_light else plan.ext_file, report)
 
 
 @contextmanager
 def making(plan: RebuildPlan) -> Iterator[None]:
-    """An empty staging directory for the block; what a killed rebuild left there goes before.
+    """Provide an empty staging directory for the block, without the rest of a killed rebuild.
 
-    If the block fails or is interrupted nothing is left of it, nor of the target if it was not there before.
+    If the block fails or is interrupted, staging is removed, and so is the target if it was not there before.
     """
     shutil.rmtree(plan.staging, ignore_errors=True)
     there = plan.disk.is_dir(plan.into)
@@ -348,7 +360,7 @@ def making(plan: RebuildPlan) -> Iterator[None]:
 
 
 def publish(plan: RebuildPlan) -> None:
-    """Make the staged files durable and give them their names; an empty batchconsumequeue/ is dropped."""
+    """Sync the staged files and rename them into place; drop an empty batchconsumequeue/."""
     effects = plan.disk
     for folder, _, names in walk_tree(plan.staging):
         for name in names:
@@ -367,7 +379,10 @@ def publish(plan: RebuildPlan) -> None:
 
 
 def indexed_time(root: str, items: int, flushed: int) -> int:
-    """The checkpoint's time of the index in ms, for index files that were just made: how far those go that are full."""
+    """Return the checkpoint's index time in ms for index files that were just made.
+
+    It is the end time of the last full index file, at most `flushed`.
+    """
     folder = os.path.join(root, "index")
     full = 0
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():

@@ -1,4 +1,4 @@
-"""What retention would delete: which files, when and by which rule, and who has not read what is in them.
+"""Lists the files that retention would delete, with times, rules and unread messages.
 
 The rules are the engine's own (store/services/retention_rules.py, store/services/expire_derived.py). Nothing is deleted
 here.
@@ -28,20 +28,20 @@ from flintmq.store.services.retention_rules import HOUR_MS, RetentionRules, Rete
 LAST = "stays: the log's last file is never deleted"
 NEEDED = "stays: not yet on disk or dispatched as a whole"
 NEVER = "stays: no hour in deleteWhen; only a full disk deletes it"
-DELIVERY = "(delayed delivery)"  # which consumes the schedule topic, as config/delayOffset.json tells
+DELIVERY = "(delayed delivery)"  # consumes the schedule topic; config/delayOffset.json has its offsets
 BEHIND = "waits for the file before it"
 
 
 @dataclass(frozen=True)
 class FileFate:
-    """A file of the log.
+    """A log file, and when retention deletes it.
 
     Attributes:
         file: its path.
         start, size: log offset of its first byte; bytes.
-        written: when it was last written (ms); None if it vanished meanwhile.
-        when: when it goes (ms); None: never, by what is known now.
-        rule: why, or why not.
+        written: time of its last write (ms); None if it vanished meanwhile.
+        when: time of its deletion (ms); None if nothing known now deletes it.
+        rule: the reason for deleting or keeping it.
     """
 
     file: str
@@ -54,14 +54,14 @@ class FileFate:
 
 @dataclass(frozen=True)
 class Unread:
-    """Messages of a queue that go with the next deletion.
+    """Messages of a queue that the next deletion removes.
 
     Attributes:
-        topic, queue_id: of what.
-        messages: that go.
-        group: who consumes the topic; None: no group does, and then `unread` is all of them.
-        committed: the next offset that the group wants; None if it has none in this queue.
-        unread: how many of `messages` it has not consumed.
+        topic, queue_id: the queue.
+        messages: number of messages removed.
+        group: consumer group of the topic; None if it has no group, and then `unread` counts all of them.
+        committed: next offset that the group will consume; None if it has none in this queue.
+        unread: number of `messages` that the group has not consumed.
     """
 
     topic: str
@@ -74,20 +74,20 @@ class Unread:
 
 @dataclass(frozen=True)
 class RetentionPlan:
-    """What would be deleted.
+    """The deletions that retention would make.
 
     Attributes:
         root: of the store.
-        at: the moment that this is about (ms).
-        rules: what the configuration says, by name.
-        used: percent of the fuller disk, of the log's and the queues'.
-        refuses_puts: whether puts are refused by that.
-        now: why files are deleted at `at`; empty: no file is looked at.
-        files: of the log, oldest first.
-        next_when: when the next deletion is (ms); None if nothing is due.
-        next_files, next_bytes: what of the log goes then.
+        at: the moment that the plan is for (ms).
+        rules: the settings in force, by name.
+        used: percent used of the fuller disk, of the log's and the queues'.
+        refuses_puts: whether puts are refused because of `used`.
+        now: reason for deleting files at `at`; empty if retention does not run then.
+        files: the log's files, oldest first.
+        next_when: time of the next deletion (ms); None if nothing is due.
+        next_files, next_bytes: log files and bytes deleted then.
         log_begin: log offset where the log begins afterwards.
-        queue_files, index_files: how many files of queues and index follow.
+        queue_files, index_files: numbers of queue and index files deleted after them.
         unread: queues that lose messages then, by group.
     """
 
@@ -111,17 +111,17 @@ def explain(
     path: str | os.PathLike[str], config: StoreConfig, at_ms: int | None = None, used: int | None = None,
     effects: Effects = REAL,
 ) -> RetentionPlan:  # fmt: skip
-    """What retention would do with a store.
+    """Compute which files of a store retention would delete.
 
     Args:
-        path: of the store, which may be in use.
-        config: the broker's keys: its retention is not in the store's files.
+        path: the store, which may be in use.
+        config: the broker's keys, because its retention is not recorded in the store's files.
         at_ms: the moment (Unix milliseconds); None for now.
-        used: percent of the disk that is used; None: as it is.
+        used: percent of the disk in use; None for the measured value.
         effects: the disk and the clock.
 
     Raises:
-        UsageError: a store on object storage, which nobody deletes from.
+        UsageError: the store is on object storage, where retention does not delete.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: as for open_store.
     """
     root = directories.open_root(local_only(path), config, effects)
@@ -158,9 +158,9 @@ def explain(
 def _fates(
     snapshot: Snapshot, rules: RetentionRules, verdict: RetentionVerdict, at: int, effects: Effects
 ) -> Iterator[FileFate]:
-    """Each file that the log has, as the engine goes through them: one that stays keeps all behind it."""
+    """Yield each log file's fate in the engine's order: a file that stays keeps all after it."""
     end, files = snapshot.end, list(snapshot.log.files)
-    files = [file for n, file in enumerate(files) if n == 0 or file.start < end]  # without those made ahead
+    files = [file for n, file in enumerate(files) if n == 0 or file.start < end]  # without files allocated ahead
     earliest: int | None = at
     for number, file in enumerate(files):
         written = effects.modified_ms(file.path)
@@ -177,7 +177,7 @@ def _fates(
 def _fate(
     left: int, file: LogFile, end: int, written: int | None, rules: RetentionRules, verdict: RetentionVerdict, at: int
 ) -> tuple[int | None, str]:
-    """(when, rule) of the first of so many files."""
+    """Return (when, rule) for the oldest of `left` remaining files."""
     if not may_go(left, file.start + file.size, end):
         return None, LAST if left == 1 else NEEDED
     if verdict.forced:
@@ -192,7 +192,7 @@ def _fate(
 
 
 def _unread(lookup: QueueLookup, queues: list[QueueName], begin: int) -> Iterator[Unread]:
-    """What goes of each queue once the log begins at `begin`, for each group that consumes its topic."""
+    """Yield the messages each queue loses once the log begins at `begin`, by consumer group."""
     broker = lookup.snapshot.broker
     groups: dict[str, list[tuple[str, dict[int, int]]]] = {}
     for (topic, group), offsets in broker.consumer_offsets.items():
@@ -213,7 +213,7 @@ def _unread(lookup: QueueLookup, queues: list[QueueName], begin: int) -> Iterato
 
 
 def _first_offset(units: UnitQueue, begin: int, stop: int) -> int:
-    """The first queue offset whose record stands at log offset `begin` or later; `stop` if none does."""
+    """Return the first queue offset whose record is at log offset `begin` or later, else `stop`."""
     number = units.first_kept(begin, units.end())
     unit = units.unit(number)
     return units.span(number, unit)[0] if unit is not None and units.points_to_record(unit) else stop

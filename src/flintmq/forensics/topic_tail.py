@@ -1,7 +1,7 @@
-"""The end of a topic: its newest messages, those since a time, and those that are still to come.
+"""The end of a topic: its newest messages, those since a time, and those still to come.
 
-What is there is read through the queues, so only messages of the topic are touched; what comes is read off the log.
-Both are given in the order of the log, the second from where the first ends.
+Stored messages are read through the queues, so only messages of the topic are touched; later ones are read from the log
+as they arrive. Both come in log order, the second from the end of the first.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.view import QueueInfo, StoreView
 
 AT_ONCE = 256  # messages of a queue that are read at a time
-LOOKED_BACK = 100_000  # messages that `last` looks at for those that are wanted, in all queues together
+LOOKED_BACK = 100_000  # most messages that `last` reads in all queues together
 NAMES_SHOWN = 8
 
 
 def no_such_topic(topics: Collection[str]) -> str:
-    """What is to be told where a topic is asked for that is not among these."""
+    """Return the error text for a topic that is not among these."""
     names = [short(name)[1:-1] for name in topics]
     more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return f"there is no such topic; topics are {', '.join(names[:NAMES_SHOWN]) or 'none'}{more}"
 
 
 def must_have(view: StoreView, topics: Iterable[str]) -> None:
-    """Look whether a store has topics that were asked for by name.
+    """Check that a store has all topics that the user named.
 
     Raises:
-        MessageNotFoundError: it has not: neither queues of it nor a configuration.
+        MessageNotFoundError: a topic has neither queues nor a configuration.
     """
     known = view.topics()
     for topic in topics:
@@ -41,17 +41,17 @@ def must_have(view: StoreView, topics: Iterable[str]) -> None:
 
 
 class TopicTail:
-    """The end of one topic.
+    """Reads the end of one topic.
 
     Args:
         view: the store, as it is now.
         topic: its name.
         queues: only these; None for all.
         tags: only messages with one of these; None for all.
-        expected: whether the topic may be missing, because it may still come.
+        expected: allow a missing topic, because it may be created later.
 
     Attributes:
-        complete: whether `last` found as many as it was asked for, or saw all there are.
+        complete: whether `last` found as many messages as asked for, or read all there are.
 
     Raises:
         MessageNotFoundError: the store has no such topic, or not these queues.
@@ -80,7 +80,7 @@ class TopicTail:
         return no_such_topic(self.view.topics())
 
     def last(self, count: int) -> list[StoredMessage]:
-        """The newest messages, at most so many. Fewer than there are if nobody can find them in LOOKED_BACK."""
+        """Return the newest `count` messages, or fewer if LOOKED_BACK messages do not hold as many."""
         found: list[StoredMessage] = []
         budget = LOOKED_BACK // max(len(self.queues), 1)
         for info in self.queues if count else ():
@@ -88,7 +88,7 @@ class TopicTail:
         return sorted(found, key=_place)[-count:]
 
     def _last_of(self, info: QueueInfo, count: int, budget: int) -> list[StoredMessage]:
-        """The newest of one queue, looked for in ever larger steps back."""
+        """Return the newest messages of one queue, searching backwards in growing steps."""
         found: list[StoredMessage] = []
         end, step = info.max_offset, count
         while end > info.min_offset and len(found) < count:
@@ -101,7 +101,7 @@ class TopicTail:
         return found[-count:]
 
     def since(self, ms: int, until: int | None = None) -> Iterator[StoredMessage]:
-        """Everything that was stored at a time (Unix milliseconds) or later, and before `until` if that is given."""
+        """Return the messages stored at `ms` (Unix milliseconds) or later, and before `until`."""
         begins = [(info, self.view.offset_at_time(self.topic, info.queue_id, ms)) for info in self.queues]
         found = heapq.merge(*(self._read(info, begin, info.max_offset) for info, begin in begins), key=_place)
         return (message for message in found if until is None or message.store_timestamp < until)
@@ -115,10 +115,10 @@ class TopicTail:
             begin = batch.next_offset
 
     def coming(self, stop: threading.Event, poll_ms: int = 200) -> Iterator[StoredMessage]:
-        """What is stored behind what the view shows, as it comes, until `stop` is set.
+        """Yield the messages stored after the view's end as they arrive, until `stop` is set.
 
         Raises:
-            CorruptStoreError: damage, or the log was cut below what was given.
+            CorruptStoreError: the log is damaged, or was truncated below a message already returned.
         """
         for message in self.view.follow(self.view.max_physical_offset, poll_ms, stop):
             if self._is_here(message) and self._has_tag(message):
