@@ -1,4 +1,4 @@
-"""Which kind of file it is: by its path within a store, else by its name, else by its content."""
+"""Finds the kind of a file: by its path within a store, else its name, else its content."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ KINDS: Final = {
     TEXT: "text",
     OTHER: "no file that FlintMQ reads",
 }
-"""Kind (a word for --as) -> what it is called."""
+"""Kind (a word for --as) -> its name for people."""
 
 _UNIT_FOLDERS: Final = {
     directories.QUEUES: QUEUE,
@@ -70,19 +70,19 @@ _NAMES: Final = {
     "journal.json": TEXT,
 }
 _FOREIGN: Final = {"rocksdbstore": "RocksDB", "kvStore": "RocksDB"}
-_SWAPPED: Final = re.compile(r"/quarantine/salvage-[^/]+/(?:old|new)/")  # whole files, below it as in the store
+_SWAPPED: Final = re.compile(r"/quarantine/salvage-[^/]+/(?:old|new)/")  # whole files, in folders as in the store
 _QUARANTINED: Final = re.compile(r"([0-9]{20})(?:-[0-9]+)?(?:\.record|\.excess)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """What a file is, and what its path tells.
+    """The kind of a file and the facts that its path gives.
 
     Attributes:
         kind: one of KINDS.
-        how: how that is known, for people.
-        root: directory of the store; None if the path does not tell.
-        start: what the file's name says: the offset of its first byte in its queue of files.
+        how: how the kind was found, for people.
+        root: directory of the store; None if the path does not show it.
+        start: offset of its first byte in its queue of files, by its name.
         topic, queue_id: of a queue's file.
     """
 
@@ -95,7 +95,7 @@ class FilePlace:
 
 
 def by_path(path: str) -> FilePlace | None:
-    """What the path tells; None where it tells nothing. `path` is absolute, or a URL."""
+    """Find the kind by an absolute path or a URL; return None if it shows none."""
     *folders, name = _SWAPPED.sub("/", path).split("/")
     start = file_start(name)
     # Topics may have any name, so the folders of queues are looked for first.
@@ -110,7 +110,7 @@ def by_path(path: str) -> FilePlace | None:
 
 
 def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> FilePlace | None:
-    """What a file of a queue is; `folder` holds all queues of a kind, `below` are the folders between."""
+    """Find the kind of a queue's file in `folder`, which holds all queues of one kind."""
     how = f"by its place, in {folder}/"
     if folder in _UNIT_FOLDERS and start is not None and len(below) >= 2:
         queue = below[1]
@@ -120,7 +120,7 @@ def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> Fi
 
 
 def _below(folder: str, below: list[str], name: str, start: int | None) -> FilePlace | None:
-    """What a file is that lies in `folder` of a store, with the folders `below` between."""
+    """Find the kind of a file of a store by its `folder` and the folders `below` it."""
     how = f"by its place, in {folder}/"
     if folder == "quarantine":
         return _quarantined(below, name, how)
@@ -142,7 +142,7 @@ def _below(folder: str, below: list[str], name: str, start: int | None) -> FileP
 
 
 def _quarantined(below: list[str], name: str, how: str) -> FilePlace | None:
-    """Pieces of a log that recovery and salvage keep."""
+    """Find the kind of a file that recovery or salvage keeps."""
     match = _QUARANTINED.fullmatch(name)
     if match is None:
         return None
@@ -164,7 +164,7 @@ def _small(name: str) -> str | None:
 
 
 def by_content(head: bytes, size: int) -> FilePlace | None:
-    """What the first bytes (4 KiB are enough) of a file of `size` bytes tell; None if nothing is sure."""
+    """Find the kind by the first bytes (4 KiB suffice) and the size; return None in doubt."""
     how = "by its content"
     word = int.from_bytes(head[4:8], "big") if len(head) >= 8 else 0
     if word in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) and int.from_bytes(head[:4], "big") >= 8:
@@ -184,7 +184,7 @@ def by_content(head: bytes, size: int) -> FilePlace | None:
         sizes = all(MIN_SIZE <= unit[1] <= 1 << 30 for unit in units)
         if units and size % layout.size == 0 and sizes and offsets == sorted(offsets) and offsets[0] >= 0:
             return FilePlace(kind, how)
-    # A checkpoint or timer checkpoint has 4,096 bytes, and could pass for an index; which of them it is is not told.
+    # Checkpoint and timer checkpoint both have 4,096 bytes, and could pass for an index: no answer for that size.
     if (
         size != checkpoint.FILE_SIZE
         and size > index.HEADER.size
@@ -203,5 +203,5 @@ def by_content(head: bytes, size: int) -> FilePlace | None:
 
 
 def words() -> str:
-    """The words that --as takes, for people."""
+    """Return the words that --as takes, for people."""
     return ", ".join(KINDS)

@@ -1,4 +1,4 @@
-"""Index files: header, slots, items; an item with the record and the key that it stands for, and its chain."""
+"""Explains index files: header, slots, and items with their records, keys and chains."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flintmq.format import index
 from flintmq.format.text import iso
 from flintmq.store.layout.directories import IndexGeometry, index_geometry
 
-MOST_OF_A_CHAIN: Final = 8  # items of a chain that are told
+MOST_OF_A_CHAIN: Final = 8  # items shown of a chain
 
 
 class IndexSlots(Plain):
@@ -26,7 +26,6 @@ class IndexSlots(Plain):
         self.file = file
 
     def meaning(self, sort: str) -> str:
-        """See unit_table.Units."""
         return "slots without an item" if sort == ZEROS else "slots that lead to items"
 
     def _remark(self, data: bytes) -> Remark:
@@ -38,16 +37,14 @@ class IndexSlots(Plain):
         return Remark(f"item {item}, position {self.file.position(item)}")
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See unit_table.Units."""
         item, remark = index.SLOT.unpack(data).item, self._remark(data)
         text = remark.text or f"item {item}"
         meaning = f"keys whose hash modulo {self.file.shape.slots} is {number}"
         return Line(position, self.width, f"slot {number}", "slot", item, text, meaning, remark.problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See unit_table.Units."""
         yield from field_lines(index.SLOT, data, position, f"slot {number}", {"item": self._remark(data)})
-        self.file.tell_chain(index.SLOT.unpack(data).item)
+        self.file.report_chain(index.SLOT.unpack(data).item)
 
 
 class Items(Plain):
@@ -59,11 +56,9 @@ class Items(Plain):
         self.file = file
 
     def meaning(self, sort: str) -> str:
-        """See unit_table.Units."""
         return "places without an item" if sort == ZEROS else "keys of records, in the order of the log"
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See unit_table.Units."""
         item = index.ITEM.unpack(data)
         if not 0 < number < self.file.header.next_item:
             why = "item 0 is never used" if not number else "behind the count: no item, whatever stands there"
@@ -76,7 +71,6 @@ class Items(Plain):
         return Line(position, self.width, f"item {number}", "item", item.physical_offset, text, meaning, problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See unit_table.Units."""
         item = index.ITEM.unpack(data)
         used = 0 < number < self.file.header.next_item
         remarks = self._remarks(number, item) if used else {}
@@ -84,7 +78,7 @@ class Items(Plain):
         if not used:
             self.file.look.found.append(("item", self.line(number, data, position).text))
             return
-        self.file.tell_chain(number)
+        self.file.report_chain(number)
         found = self.file.look.around.log and self.file.look.around.log.find(item.physical_offset)
         if found:
             self.file.look.step("explain", found.path, "--at", item.physical_offset - found.start)
@@ -117,11 +111,11 @@ class Items(Plain):
 
 
 class DividedIndexFile:
-    """One index file, divided.
+    """One index file with its division into slots and items.
 
     Attributes:
         header: its header.
-        shape: how it is divided.
+        shape: numbers of slots and items.
     """
 
     def __init__(self, look: FileLook, shape: IndexGeometry) -> None:
@@ -130,11 +124,11 @@ class DividedIndexFile:
         self.slots_end = min(index.slot_position(shape.slots), look.source.size)
 
     def position(self, item: int) -> int:
-        """Where an item stands in the file."""
+        """Return the position of an item in the file."""
         return index.item_position(item, self.shape.slots)
 
     def lines(self) -> Iterator[Line]:
-        """Every byte."""
+        """Yield lines for every byte."""
         look, head = self.look, index.HEADER.size
         slots = UnitTable(look, IndexSlots(self), head, self.slots_end, 1)
         items = UnitTable(look, Items(self), self.slots_end, min(look.source.size, self.position(self.shape.items)))
@@ -171,8 +165,8 @@ class DividedIndexFile:
             remarks["index_count"] = Remark("", f"the file has places up to item {self.shape.items - 1}")
         yield from field_lines(index.HEADER, data, 0, "header", remarks)
 
-    def tell_chain(self, item: int) -> None:
-        """Tell the items that one leads to, it first."""
+    def report_chain(self, item: int) -> None:
+        """Report the chain of items that begins with this one."""
         steps: list[str] = []
         number = item
         while 0 < number < min(self.header.next_item, self.shape.items) and len(steps) < MOST_OF_A_CHAIN:
@@ -187,7 +181,7 @@ class DividedIndexFile:
 
 
 def lines(look: FileLook) -> Iterator[Line]:
-    """Every byte of an index file; where its division cannot be told, the header and the rest."""
+    """Yield lines for every byte; without a known division for the header and the rest."""
     source, head = look.source, index.HEADER.size
     try:
         if source.size < head:

@@ -1,4 +1,4 @@
-"""Configuration files: each key with its path, its bytes and its value, also where the text breaks off."""
+"""Explains configuration files: each key's path, bytes and value, up to a syntax error."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ class _Chosen:
 
     Attributes:
         kept: those members.
-        before: members in front of the first one that is kept.
-        end: where the first member behind the kept ones begins; None if there is none.
-        total: of all members.
+        before: number of members before the first one kept.
+        end: position of the first member after the kept ones; None if there is none.
+        total: number of all members.
     """
 
     def __init__(self, look: FileLook) -> None:
@@ -29,11 +29,11 @@ class _Chosen:
         self.end: int | None = None
 
     def take(self, member: JsonMember) -> None:
-        """A member begins."""
+        """Keep or count a member that begins."""
         self.total += 1
         if self.at is not None and member.begin <= self.at:
             self.before += len(self.kept[:-1])
-            self.kept = [*self.kept[-1:], member]  # the one asked for, if none begins behind it, and its neighbour
+            self.kept = [*self.kept[-1:], member]  # the last member that begins before `at`, and its neighbour
         elif self.end is None and len(self.kept) < self.limit + (2 if self.at is not None else 0):
             self.kept.append(member)
         elif self.end is None:
@@ -41,7 +41,7 @@ class _Chosen:
 
 
 def lines(look: FileLook) -> Iterator[Line]:
-    """Every byte of a configuration file. A member reaches up to where the next one begins."""
+    """Yield lines for every byte. A member extends to the beginning of the next one."""
     source = look.source
     name = os.path.basename(source.path).removesuffix(".bak")
     if name in config_names.FILES:
@@ -79,8 +79,8 @@ def _lines(look: FileLook, data: bytes, chosen: _Chosen, stop: int) -> Iterator[
         if member.begin < min(end, stop):
             yield _line(look, data, member, min(end, stop))
     if chosen.kept and kept_end < stop:
-        behind = chosen.total - chosen.before - len(chosen.kept)
-        yield look.range(kept_end, stop, "rest", behind, f"{behind} keys and elements", "not shown")
+        after = chosen.total - chosen.before - len(chosen.kept)
+        yield look.range(kept_end, stop, "rest", after, f"{after} keys and elements", "not shown")
 
 
 def _line(look: FileLook, data: bytes, member: JsonMember, end: int) -> Line:
@@ -99,5 +99,5 @@ def _line(look: FileLook, data: bytes, member: JsonMember, end: int) -> Line:
 
 
 def problem_of_end(look: FileLook) -> str | None:
-    """Why the file is broken although every byte was read, None if it is not."""
+    """Return why the file is broken although every byte was read; None if it is not."""
     return next((text for name, text in look.found if name == "broken"), None)

@@ -1,7 +1,7 @@
-"""Lines: what explain says of a range of bytes. A field of a layout, a whole unit, or many units in one.
+"""The lines of explain: a field of a layout, a whole unit, or many units in one line.
 
-The lines of one file follow each other without a gap and without an overlap, from its first byte to its last. Names,
-meanings and the way in which values are shown come from the declarations in `format/`.
+The lines of one file follow each other without gap or overlap, from its first byte to its last. Names, meanings and the
+formatting of values come from the declarations in `format/`.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from flintmq.format.layout import HEX, HOST, TIME, FieldPiece, Layout, Values, b
 from flintmq.format.message_id import host_text
 from flintmq.format.text import iso, java_decode
 
-SHOWN_BYTES: Final = 32  # a line carries so many of its first bytes
+SHOWN_BYTES: Final = 32  # bytes of its range that a line carries
 TEXT_CHARS: Final = 200  # of a text in the file
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """What stands in a range of bytes of the file.
+    """A range of bytes of the file, with its meaning.
 
     Attributes:
         offset: position in the file.
         length: bytes.
-        unit: what it is a part of, such as `record at 1234`; empty where the file has no units.
-        name: of the field, or what the range is: `record`, `zeros`.
+        unit: the unit it belongs to, such as `record at 1234`; empty if the file has no units.
+        name: name of the field or of the range: `record`, `zeros`.
         value: for programs: number, text, or None.
-        text: the value for people; may go on about where it leads and whether that is right.
-        meaning: what such a field means.
-        problem: what is wrong with it, None if nothing is.
-        data: its first bytes, 32 at most; more that are given are left out.
+        text: the value for people, with notes on its target and correctness.
+        meaning: meaning of such a field.
+        problem: the error in it, None if there is none.
+        data: its first bytes, cut to 32.
     """
 
     offset: int
@@ -51,11 +51,11 @@ class Line:
 
 
 class Remark(NamedTuple):
-    """What is said of a field besides its value.
+    """A note on a field besides its value.
 
     Attributes:
-        text: joined to the value.
-        problem: what is wrong.
+        text: appended to the value.
+        problem: the error in the field.
     """
 
     text: str = ""
@@ -66,13 +66,13 @@ NOTHING: Final = Remark()
 
 
 def text_of(data: bytes) -> str:
-    """The text in some bytes, cut where it is long."""
+    """Return bytes as text, shortened if it is long."""
     text = java_decode(data[: 4 * TEXT_CHARS])
     return text if len(data) <= 4 * TEXT_CHARS and len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "…"
 
 
 def shown(piece: FieldPiece) -> tuple[int | str | None, str]:
-    """(value for programs, value for people) of a field."""
+    """Return (value for programs, value for people) of a field."""
     value = piece.value
     if value is None:
         return None, "cut"
@@ -102,9 +102,15 @@ def field_lines(
     remarks: Mapping[str, Remark] | None = None,
     given: Values | None = None,
 ) -> Iterator[Line]:
-    """The fields of whatever stands in `data`, which begins at position `base` of the file; all of `data`.
+    """Yield lines for all of `data`: its fields, then a line `rest` for other bytes.
 
-    What stands behind the last field that can be told apart is one line `rest`.
+    Args:
+        layout: the layout of the fields.
+        data: the bytes.
+        base: position of `data` in the file.
+        unit: name of the unit.
+        remarks: notes by field name.
+        given: values that the layout needs from outside.
     """
     at, error = 0, ""
     for piece in layout.pieces(data, given=given):
@@ -119,7 +125,7 @@ def field_lines(
 
 
 def field_line(piece: FieldPiece, data: bytes, base: int, unit: str, remark: Remark = NOTHING) -> Line:
-    """One field as a line; `data` is the buffer that it was found in, `base` the position of that in the file."""
+    """Return a field's line; `data` is the buffer it was found in, `base` its position."""
     value, text = shown(piece)
     if remark.text:
         text = f"{text}: {remark.text}" if text else remark.text
@@ -129,10 +135,10 @@ def field_line(piece: FieldPiece, data: bytes, base: int, unit: str, remark: Rem
 
 
 def blame(lines: list[Line], position: int, problem: str) -> list[Line]:
-    """The lines, with a problem told at the one that covers a position of the file; at the first one if none does."""
+    """Add a problem to the line that covers a position of the file, or to the first line."""
     if not lines:
         return lines
     number = next((n for n, line in enumerate(lines) if line.offset <= position < line.offset + line.length), 0)
     before = lines[number].problem
-    told = f"{before}; {problem}" if before and not problem.startswith(before) else problem
-    return [*lines[:number], replace(lines[number], problem=told), *lines[number + 1 :]]
+    joined = f"{before}; {problem}" if before and not problem.startswith(before) else problem
+    return [*lines[:number], replace(lines[number], problem=joined), *lines[number + 1 :]]

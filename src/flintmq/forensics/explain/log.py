@@ -1,8 +1,7 @@
-"""Commit log files, compaction log files, and the pieces of a log that recovery and salvage keep.
+"""Explains commit log files, compaction log files, and log pieces in quarantine.
 
-The walk is that of every reader (`store/commitlog/walk.py`): it gives the records that count, and what lies between
-them is a gap. What a gap is (a blank, zeros, or bytes that are no record) is told by the reference in
-`format/record.py`.
+The walk is that of every reader (`store/commitlog/walk.py`): it finds the intact records, and the ranges between them
+are gaps. The reference checks in `format/record.py` classify a gap: a blank, zeros, or bytes that are no record.
 """
 
 from __future__ import annotations
@@ -24,28 +23,28 @@ from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LARGEST_OFFSET, MAX_RECORD, RECORD_OVERHEAD, LogFile, LogFiles
 from flintmq.store.commitlog.walk import LogWalk
 
-MOST_GAPS: Final = 20  # gaps that an overview tells one by one
+MOST_GAPS: Final = 20  # gaps that an overview lists one by one
 
 
 @dataclass(frozen=True, slots=True)
 class RecordRun:
-    """A part of the file: records back to back, or (without `positions`) a gap. All in positions of the file."""
+    """A part of the file: records back to back, or (without `positions`) a gap."""
 
     begin: int
     end: int
     positions: Sequence[int] = ()
 
     def ends(self, number: int) -> int:
-        """Where the record of this number in the run ends."""
+        """Return where the record of this number in the run ends."""
         return self.positions[number + 1] if number + 1 < len(self.positions) else self.end
 
     def single(self, number: int) -> RecordRun:
-        """One record of the run."""
+        """Return one record of the run, as a run."""
         return RecordRun(self.positions[number], self.ends(number), self.positions[number : number + 1])
 
 
 class LogFileLines:
-    """The lines of one file.
+    """Makes the lines of one file.
 
     Attributes:
         start: log offset of its first byte.
@@ -64,7 +63,7 @@ class LogFileLines:
         self.last: int | None = None
 
     def lines(self) -> Iterator[Line]:
-        """Every byte of the file."""
+        """Yield lines for every byte of the file."""
         if self.look.at is None:
             yield from self._overview()
         else:
@@ -76,7 +75,7 @@ class LogFileLines:
         size, start = self.source.size, self.start
         file = LogFile(self.source.path, start, size)
         log = LogFiles((file,), size, self.max_record, (), self.source.effects)
-        # As of a store that somebody writes: a bad place is read twice before it is one.
+        # As for a live store: a bad place is read twice before it counts as bad.
         walk = LogWalk(log, StopFacts(clean=False, live=True), start, start + size, strict=False)
         at = 0
         for piece in walk:
@@ -93,7 +92,7 @@ class LogFileLines:
 
     def _overview(self) -> Iterator[Line]:
         shown, waiting = 0, 0
-        begin, end = 0, 0  # of the records that wait to be told in one line
+        begin, end = 0, 0  # of the records that wait for a common line
         for run in self._runs():
             if self.gaps >= MOST_GAPS:
                 break
@@ -150,7 +149,7 @@ class LogFileLines:
 
     def _at(self, at: int) -> Iterator[Line]:
         runs, before = self._runs(), 0
-        neighbour: RecordRun | None = None  # in front: one record, or a gap
+        neighbour: RecordRun | None = None  # the one before: one record, or a gap
         here = next(runs)
         while here.end <= at:
             self._count(here)
@@ -161,13 +160,13 @@ class LogFileLines:
         if number:
             before, neighbour = before + number, here.single(number - 1)
         if here.positions:
-            here, behind = here.single(number), self._behind(here, number + 1, runs)
+            here, following = here.single(number), self._following(here, number + 1, runs)
         else:
-            behind = self._behind(here, 0, runs)
+            following = self._following(here, 0, runs)
         yield from self._in_front(before, neighbour)
         yield from self._focus(here, neighbour)
         end = here.end
-        for unit in islice(behind, self.look.limit):
+        for unit in islice(following, self.look.limit):
             yield from self._unit(unit)
             end = unit.end
         if end < self.source.size:
@@ -175,8 +174,8 @@ class LogFileLines:
             yield self.look.range(end, end + left, "behind", None, f"{left} bytes", "not looked at")
 
     @staticmethod
-    def _behind(here: RecordRun, number: int, runs: Iterator[RecordRun]) -> Iterator[RecordRun]:
-        """Single records and gaps behind a record; they are walked only as they are taken."""
+    def _following(here: RecordRun, number: int, runs: Iterator[RecordRun]) -> Iterator[RecordRun]:
+        """Yield single records and gaps after a record, walking only as far as they are taken."""
         yield from map(here.single, range(number, len(here.positions)))
         for run in runs:
             yield from map(run.single, range(len(run.positions))) if run.positions else [run]
@@ -215,7 +214,7 @@ class LogFileLines:
         return self.look.range(begin, end, "record", offset, text, f"log offset {offset}", unit=f"record at {begin}")
 
     def _data(self, begin: int, end: int) -> bytes | None:
-        """The bytes of a record that the walk found; None if it counts no more, for it may have been cut meanwhile."""
+        """Return the bytes of a record that the walk found; None if it was truncated meanwhile."""
         for _ in range(2):
             data = self.source.read(end - begin, begin)
             if not record_fields.why_not(data, self.start + begin, self.source.size - begin, self.max_record):
@@ -235,7 +234,7 @@ class LogFileLines:
     _gap_end = 0
 
     def _gap(self, run: RecordRun, in_full: bool = False) -> Iterator[Line]:
-        """What stands in a gap: a blank with what fills it, zeros, or bytes that are no record."""
+        """Yield lines for a gap: a blank with its filler, zeros, or bytes that are no record."""
         begin, end = run.begin, run.end
         self.gaps, self._gap_end = self.gaps + 1, end
         head = self.source.read(record.BLANK_SIZE, begin)
@@ -245,8 +244,8 @@ class LogFileLines:
         zeros = self.source.zeros_until(begin, end)
         follows = end < self.source.size
         if zeros == end or zeros - begin >= record.BLANK_SIZE:
-            told = f"zeros, and records follow at position {end}: lost, or never written" if follows else None
-            yield self._zeros(begin, zeros, told if zeros == end else "zeros, and something follows")
+            problem = f"zeros, and records follow at position {end}: lost, or never written" if follows else None
+            yield self._zeros(begin, zeros, problem if zeros == end else "zeros, and something follows")
             begin = zeros
         if begin < end:
             yield from self._no_record(begin, end, follows, in_full)
@@ -258,7 +257,7 @@ class LogFileLines:
         return self.look.range(begin, end, "zeros", end - begin, text, "nothing was written here", problem)
 
     def _blank(self, begin: int, end: int) -> Iterator[Line]:
-        """A blank record ends the file, whatever follows it there."""
+        """Yield lines for a blank record, which ends the file whatever comes after it."""
         head = self.source.read(record.BLANK_SIZE, begin)
         size = record.BLANK.unpack(head).size
         left = self.source.size - begin
@@ -276,32 +275,32 @@ class LogFileLines:
         left = self.source.size - begin
         data = self.source.read(size if record.MIN_SIZE <= size <= self.max_record else record.BLANK_SIZE, begin)
         position, why = record_fields.first_wrong(data, self.start + begin, left, self.max_record)
-        behind = f"records go on at position {end}" if follows else "nothing that counts follows in this file"
+        then = f"records go on at position {end}" if follows else "nothing that counts follows in this file"
         if follows and self._steps_back(end):
-            behind = f"older records stand from position {end} on: a stale tail if the store stopped cleanly"
+            then = f"older records stand from position {end} on: a stale tail if the store stopped cleanly"
         used = self.source.used_until(begin, end)
         if in_full:
             known = self.source.read(min(used - begin, self.max_record), begin)
             lines = record_fields.loose(self.look, self.start, begin, known)
-            yield from blame(lines, begin + position, f"{why}; {behind}")
+            yield from blame(lines, begin + position, f"{why}; {then}")
             if begin + len(known) < used:
                 yield self.look.range(
-                    begin + len(known), used, "rest", None, f"{used - begin - len(known)} bytes", behind
+                    begin + len(known), used, "rest", None, f"{used - begin - len(known)} bytes", then
                 )
         else:
-            # Where nothing follows the log may end; whether that is damage is for verify, which knows the last stop.
+            # If nothing follows, the log may end here; only verify can call it damage, for it knows the last stop.
             wrong = follows or begin == 0
             text = f"{used - begin} bytes" + ("" if wrong else f"; {why}")
-            yield self.look.range(begin, used, "no record", None, f"{text}; {behind}", "bytes of no record that counts",
+            yield self.look.range(begin, used, "no record", None, f"{text}; {then}", "bytes of no record that counts",
                                   why if wrong else None)  # fmt: skip
         self._damage(begin, why)
         if used < end:
             yield self.look.range(used, end, "zeros", end - used, f"{end - used} bytes", "zeros behind it")
 
     def _steps_back(self, position: int) -> bool:
-        """Whether the record at a position is older than the last one in front of it."""
-        before, behind = None if self.last is None else self._message(self.last), self._message(position)
-        return before is not None and behind is not None and behind.store_timestamp < before.store_timestamp
+        """Return whether the record at a position is older than the last one before it."""
+        before, after = None if self.last is None else self._message(self.last), self._message(position)
+        return before is not None and after is not None and after.store_timestamp < before.store_timestamp
 
     def _damage(self, position: int, why: str) -> None:
         self.damaged += 1
@@ -310,5 +309,5 @@ class LogFileLines:
 
 
 def lines(look: FileLook) -> Iterator[Line]:
-    """Every byte of a log file."""
+    """Yield lines for every byte of a log file."""
     return LogFileLines(look).lines()

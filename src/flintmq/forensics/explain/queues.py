@@ -1,4 +1,4 @@
-"""Consume queues, batch queues (of the compaction log too), and the extension of consume queues."""
+"""Explains consume queues, batch queues (also compaction logs'), and extensions."""
 
 from __future__ import annotations
 
@@ -31,7 +31,6 @@ class QueueUnits:
         self.first = (look.place.start or 0) // self.width
 
     def sort(self, data: bytes) -> str:
-        """See unit_table.Units."""
         if not any(data):
             return ZEROS
         unit = consume_queue.UNIT.unpack(data)
@@ -40,7 +39,6 @@ class QueueUnits:
         return UNITS if unit.is_written else ODD
 
     def meaning(self, sort: str) -> str:
-        """See unit_table.Units."""
         return {
             ZEROS: "nothing was written here",
             PRE_FILLED: "fills the queue's first file in front of its first unit; leads nowhere",
@@ -48,7 +46,6 @@ class QueueUnits:
         }.get(sort, "messages of the queue, in their order")
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See unit_table.Units."""
         unit = consume_queue.UNIT.unpack(data)
         if self.sort(data) == ODD:
             text, problem = f"offset {unit.physical_offset}, size {unit.size}", "no unit has such values"
@@ -63,7 +60,6 @@ class QueueUnits:
         return Line(position, self.width, f"unit {number}", "unit", unit.physical_offset, text, meaning, problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See unit_table.Units."""
         unit, sort = consume_queue.UNIT.unpack(data), self.sort(data)
         if sort == ZEROS:
             yield Line(position, self.width, f"unit {number}", ZEROS, 0, "zeros", self.meaning(ZEROS), None, data)
@@ -74,9 +70,9 @@ class QueueUnits:
         lines = list(field_lines(consume_queue.UNIT, data, position, f"unit {number}", remarks))
         yield from lines if sort != ODD else blame(lines, position, "no unit: an offset below 0, or no size")
         if sort == UNITS:
-            place, leads = self.look.place, self.look.around.log and self.look.around.log.find(unit.physical_offset)
-            if leads:
-                self.look.step("explain", leads.path, "--at", unit.physical_offset - leads.start)
+            place, target = self.look.place, self.look.around.log and self.look.around.log.find(unit.physical_offset)
+            if target:
+                self.look.step("explain", target.path, "--at", unit.physical_offset - target.start)
             if place.root is not None and place.topic is not None and place.queue_id is not None:
                 self.look.step("get", place.root, place.topic, place.queue_id, number)
 
@@ -119,7 +115,7 @@ class QueueUnits:
 
 
 def _why(message: StoredMessage) -> str:
-    """Where the tags code of a record comes from."""
+    """Return the source of a record's tags code."""
     if message.topic == consume_queue.SCHEDULE_TOPIC:
         return "the time of delivery (messageDelayLevel)"
     return f"the hash of tags {message.tags}" if message.tags else "that of a record without tags"
@@ -139,11 +135,10 @@ class BatchUnits:
 
     def __init__(self, look: FileLook) -> None:
         self.look = look
-        # The place of a unit says nothing of queue offsets; files of a compaction queue are not even named by units.
+        # A unit's place does not give its queue offset; files of a compaction queue are not even named by unit numbers.
         self.first = (look.place.start or 0) // self.width if look.place.kind == BATCH else 0
 
     def sort(self, data: bytes) -> str:
-        """See unit_table.Units."""
         if not any(data):
             return ZEROS
         unit = batch_queue.BATCH_UNIT.unpack(data)
@@ -152,7 +147,6 @@ class BatchUnits:
         return UNITS if unit.is_written else ODD
 
     def meaning(self, sort: str) -> str:
-        """See unit_table.Units."""
         return {
             ZEROS: "nothing was written here",
             END_UNITS: "closes a file of the compaction queue",
@@ -160,7 +154,6 @@ class BatchUnits:
         }.get(sort, "records of the queue, in their order")
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See unit_table.Units."""
         unit, sort = batch_queue.BATCH_UNIT.unpack(data), self.sort(data)
         text, problem = f"log offset {unit.physical_offset}, {unit.size} bytes", None
         if sort == UNITS:
@@ -174,7 +167,6 @@ class BatchUnits:
         return Line(position, self.width, f"unit {number}", "unit", unit.physical_offset, text, meaning, problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See unit_table.Units."""
         unit, sort = batch_queue.BATCH_UNIT.unpack(data), self.sort(data)
         remarks = self._remarks(unit) if sort == UNITS else {}
         lines = list(field_lines(batch_queue.BATCH_UNIT, data, position, f"unit {number}", remarks))
@@ -200,7 +192,7 @@ class BatchUnits:
 
 
 def lines(look: FileLook) -> Iterator[Line]:
-    """Every byte of a consume queue or batch queue file."""
+    """Yield lines for every byte of a consume queue or batch queue file."""
     units = QueueUnits(look) if look.place.kind == QUEUE else BatchUnits(look)
     table = UnitTable(look, units, 0, look.source.size)
     if look.at is not None:
@@ -212,10 +204,10 @@ def lines(look: FileLook) -> Iterator[Line]:
 
 
 def ext_lines(look: FileLook) -> Iterator[Line]:
-    """Every byte of a file of a queue's extension."""
+    """Yield lines for every byte of a file of a queue's extension."""
     at = count = 0
-    first_uncounted: tuple[int, int] | None = None  # where a run of units that are only counted begins, their number
-    shown_behind = 0
+    first_uncounted: tuple[int, int] | None = None  # position and number of a run of units that share a line
+    shown_after = 0
     size = look.source.size
     previous: tuple[int, int, int] | None = None
     while at < size:
@@ -223,10 +215,10 @@ def ext_lines(look: FileLook) -> Iterator[Line]:
         if not length:
             break
         focus = look.at is not None and at <= look.at < at + length
-        behind = look.at is not None and at > look.at and shown_behind < look.limit
-        own = focus or behind or (look.at is None and count < look.limit)
+        after = look.at is not None and at > look.at and shown_after < look.limit
+        own = focus or after or (look.at is None and count < look.limit)
         if own and focus and previous is not None:
-            # The neighbour in front gets a line of its own, too.
+            # The neighbour before it gets a line of its own, too.
             if first_uncounted is not None and first_uncounted[0] < previous[0]:
                 yield _ext_run(look, first_uncounted[0], previous[0], first_uncounted[1] - 1)
             yield _ext_line(look, previous[2], previous[0], previous[1])
@@ -238,7 +230,7 @@ def ext_lines(look: FileLook) -> Iterator[Line]:
             data = look.source.read(length, at)
             yield from field_lines(consume_queue_ext.EXT_UNIT, data, at, f"unit {count}", _ext_remarks(look, at))
         elif own:
-            shown_behind += behind
+            shown_after += after
             yield _ext_line(look, count, at, length)
         else:
             first_uncounted = (first_uncounted or (at, 0))[0], (first_uncounted or (at, 0))[1] + 1
@@ -250,7 +242,7 @@ def ext_lines(look: FileLook) -> Iterator[Line]:
 
 
 def _ext_length(look: FileLook, at: int) -> tuple[int, str]:
-    """(bytes of the unit at a position, why there is none): the bytes are 0 without a unit."""
+    """Return (bytes of the unit at a position, problem); the bytes are 0 without a unit."""
     try:
         data = look.source.read(max(int.from_bytes(look.source.read(2, at), "big", signed=True), 2), at)
         unit = consume_queue_ext.decode(data)
@@ -276,7 +268,7 @@ def _ext_run(look: FileLook, begin: int, end: int, count: int) -> Line:
 
 
 def _ext_end(look: FileLook, at: int) -> Iterator[Line]:
-    """What stands behind the last unit: an end mark, zeros, or what is no unit."""
+    """Yield lines for the bytes after the last unit: an end mark, zeros, or no unit."""
     size = look.source.size
     if at < size and look.source.read(2, at) == consume_queue_ext.FILE_END:
         yield look.range(at, at + 2, "file end", -1, "-1", "the next unit begins the next file")
@@ -287,6 +279,6 @@ def _ext_end(look: FileLook, at: int) -> Iterator[Line]:
     if zeros == size:
         yield look.range(at, size, ZEROS, size - at, f"{size - at} bytes", "nothing was written here")
         return
-    _, problem = _ext_length(look, at)
-    told = f"no unit: {problem or 'no size'}" if problem or zeros == at else None
-    yield look.range(at, size, "bytes", None, f"{size - at} bytes", "belong to no unit", told)
+    _, why = _ext_length(look, at)
+    problem = f"no unit: {why or 'no size'}" if why or zeros == at else None
+    yield look.range(at, size, "bytes", None, f"{size - at} bytes", "belong to no unit", problem)

@@ -1,4 +1,4 @@
-"""One record of a log, field by field: flags and hosts by name, properties one by one, checksums compared."""
+"""Explains one record field by field, its flags, hosts, properties and checksums too."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from flintmq.message import StoredMessage
 
 
 def first_wrong(data: bytes, offset: int, file_left: int, max_size: int) -> tuple[int, str]:
-    """(position in data, reason) of the first thing for which no record counts at data[0]; ("" if one does).
+    """Return (position in data, reason) of the first error in a record at data[0], or (0, "").
 
     Args:
-        data: bytes from there on, as many as the size field says if that can be.
+        data: bytes from there on, as many as a plausible size field asks for.
         offset: log offset of data[0].
         file_left: bytes of the file from there on.
-        max_size: bytes of the largest record that is believed.
+        max_size: largest plausible size of a record.
     """
     try:
         record.check(data, 0, offset, len(data), file_left, max_size)
@@ -31,19 +31,19 @@ def first_wrong(data: bytes, offset: int, file_left: int, max_size: int) -> tupl
 
 
 def why_not(data: bytes, offset: int, file_left: int, max_size: int) -> str:
-    """The reason of first_wrong."""
+    """Return the reason found by first_wrong."""
     return first_wrong(data, offset, file_left, max_size)[1]
 
 
 def lines(look: FileLook, start: int, position: int, data: bytes, before: StoredMessage | None) -> Iterator[Line]:
-    """The lines of a record that counts.
+    """Yield the lines of an intact record.
 
     Args:
-        look: takes what is told besides.
+        look: takes the findings besides the lines.
         start: log offset of the file's first byte.
         position: of the record in the file.
         data: the record.
-        before: the record in front of it, if it is known.
+        before: the record before it, if it is known.
     """
     message = StoredMessage(data)
     yield from _fields(look, position, data, _remarks(look, start, position, data, before))
@@ -57,7 +57,7 @@ def lines(look: FileLook, start: int, position: int, data: bytes, before: Stored
 
 
 def loose(look: FileLook, start: int, position: int, data: bytes) -> list[Line]:
-    """The lines of what should be a record and is none, as far as fields can be told apart; all of `data`."""
+    """Return lines for all of `data`, a damaged record, as far as its fields can be parsed."""
     magic = int.from_bytes(data[4:8], "big")
     if len(data) >= record.BLANK_SIZE and magic not in (record.MAGIC_V1, record.MAGIC_V2):
         head = record.BLANK_SIZE
@@ -134,7 +134,7 @@ def _body(piece: FieldPiece, data: bytes, base: int, unit: str, sys_flag: object
 
 
 def _entries(body: bytes, base: int, unit: str, meaning: str) -> Iterator[Line]:
-    """The messages of an inner batch, a line each; none if the body is not made of them."""
+    """Yield a line for each message of an inner batch; none if the body has another form."""
     at = 0
     try:
         found = list(inner_batch.iterate(body))
@@ -153,7 +153,7 @@ def _entries(body: bytes, base: int, unit: str, meaning: str) -> Iterator[Line]:
 
 
 def _properties(look: FileLook, piece: FieldPiece, base: int, unit: str, data: bytes) -> Iterator[Line]:
-    """The pairs one by one, each with the separator behind it."""
+    """Yield a line for each property, with the separator after it."""
     assert isinstance(piece.value, bytes)
     text, kept = piece.value, properties.parse_bytes(piece.value)
     at = 0
@@ -162,15 +162,15 @@ def _properties(look: FileLook, piece: FieldPiece, base: int, unit: str, data: b
         end = len(text) if end < 0 else end + 1
         raw = text[at:end]
         name, value = _pair(raw)
-        told, meaning, problem = "dropped by readers", "no name or no value", None
+        shown, meaning, problem = "dropped by readers", "no name or no value", None
         if name is not None and value is not None:
             last = kept.get(name) == value
-            told = _value(look, name, value, data) + ("" if last else ": a later pair of this name wins")
+            shown = _value(look, name, value, data) + ("" if last else ": a later pair of this name wins")
             meaning = properties.MEANINGS.get(name, "carried as the sender gave it")
         if end == len(text):
             problem = piece.error or None
         label = f"property {name}" if name is not None else "property"
-        yield Line(base + piece.at + at, len(raw), unit, label, value if value is None else _cut(value), told, meaning,
+        yield Line(base + piece.at + at, len(raw), unit, label, value if value is None else _cut(value), shown, meaning,
                    problem, raw[:SHOWN_BYTES])  # fmt: skip
         at = end
 
@@ -185,7 +185,7 @@ def _cut(text: str) -> str:
 
 
 def _value(look: FileLook, name: str, value: str, data: bytes) -> str:
-    """A property's value, with what follows from it."""
+    """Return a property's value for people, with its consequences."""
     text = _cut(value)
     if name == properties.TAGS:
         return f"{text}: tags code {java_hash(value)}"

@@ -1,4 +1,4 @@
-"""Explain a file: open it, find out what it is, give its lines. Reads only, with pread, a bounded part at a time."""
+"""Explains a file: opens it, finds its kind, makes its lines. Reads bounded parts only."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import absolute, effects_for
 
 UNITS_SHOWN: Final = 10  # units that get a line of their own in an overview
-NEIGHBOURS: Final = 2  # units told behind the one that is asked for
+NEIGHBOURS: Final = 2  # units shown after the one asked for
 SMALL_FILE: Final = 200  # lines of a file of names or texts
 
 _LINES: Final[dict[str, Callable[[FileLook], Iterator[Line]]]] = {
@@ -43,17 +43,17 @@ _LINES: Final[dict[str, Callable[[FileLook], Iterator[Line]]]] = {
 
 @dataclass
 class Explained:
-    """What a file is, and its lines.
+    """The kind of a file, and its lines.
 
     Attributes:
         path: as given.
-        place: its kind, and how that is known.
+        place: its kind, and how that was found.
         size: bytes it had when it was opened.
-        lines: every byte once, in order; taken once. What follows is complete when they are.
-        found: (name, text): what the file holds, what stands around the place that was asked for.
-        steps: commands that lead on.
-        problems: lines that tell a problem.
-        first: (position, text) of the first of them.
+        lines: every byte once, in order. Iterate once; the attributes below are complete afterwards.
+        found: (name, text): content of the file, or context of the place asked for.
+        steps: commands to go on with.
+        problems: number of lines with a problem.
+        first: (position, text) of the first problem.
     """
 
     path: str
@@ -79,16 +79,17 @@ def explain(
     """Explain a file, for as long as a `with` block lasts.
 
     Args:
-        path: the file; one of a running store, too.
-        at: position in the file whose unit is told field by field; None for an overview.
-        kind: one of file_kinds.KINDS; None to find out.
-        limit: units (in texts lines, in JSON keys) with a line of their own; with `at` those behind it. None: few.
-        config: RocketMQ's keys for what the files do not tell.
-        effects: the disk; None for what the path means.
+        path: the file, which may belong to a running store.
+        at: position whose unit is explained field by field; None for an overview.
+        kind: one of file_kinds.KINDS; None to find it.
+        limit: number of units (in texts lines, in JSON keys) with a line of their own; with `at` of those after it.
+            None: few.
+        config: RocketMQ's keys for settings that the files do not record.
+        effects: the disk; None chooses it by the path.
 
     Raises:
-        UsageError: a directory, a kind that is none or cannot be told, or a position outside the file.
-        StoreAccessError: the file is not there, is no regular file, or may not be read.
+        UsageError: a directory, an unknown kind, a file whose kind cannot be found, or a position outside the file.
+        StoreAccessError: the file does not exist, is no regular file, or may not be read.
     """
     config = config or StoreConfig()
     effects = effects or effects_for(path, config.s3)
@@ -147,7 +148,7 @@ def _check(named: str, at: int, size: int, place: FilePlace) -> None:
 
 
 def _watched(explained: Explained, look: FileLook) -> Iterator[Line]:
-    """The lines, counting what is wrong."""
+    """Yield the lines and count the problems."""
     for line in _LINES[look.place.kind](look):
         if line.problem is not None:
             explained.problems += 1

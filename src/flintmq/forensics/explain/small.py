@@ -1,4 +1,4 @@
-"""Small files: checkpoint, timer checkpoint, FlintMQ's mark, texts; and files that FlintMQ does not read."""
+"""Explains checkpoints, FlintMQ's mark, texts, and files that FlintMQ does not read."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from flintmq.forensics.explain.source import FileLook
 from flintmq.format import checkpoint, flintmq_mark, timer
 from flintmq.format.layout import Layout
 
-MOST_TEXT: Final = 1 << 16  # bytes of one line of a text that are looked at
+MOST_TEXT: Final = 1 << 16  # bytes read of one line of a text
 _TEXTS: Final = {
     "abort": "there while a store runs: process, boot of the machine, mounting; left behind, the stop was not clean",
     "abort.bak": "the content of an earlier abort; nobody reads it",
@@ -30,7 +30,7 @@ _TEXTS: Final = {
 
 
 def page(look: FileLook) -> Iterator[Line]:
-    """A checkpoint or timer checkpoint: numbers, and zeros up to the end of the page."""
+    """Yield lines for a checkpoint or timer checkpoint: its numbers, and zeros after them."""
     own = look.place.kind == CHECKPOINT
     layout: Layout[Any] = checkpoint.CHECKPOINT if own else timer.TIMER_CHECK
     due = checkpoint.FILE_SIZE if own else timer.TIMER_CHECK_SIZE
@@ -54,7 +54,7 @@ def page(look: FileLook) -> Iterator[Line]:
 
 
 def mark(look: FileLook) -> Iterator[Line]:
-    """FlintMQ's durable mark, its checksum compared, and whether the checkpoint beside it lets it count."""
+    """Yield lines for FlintMQ's durable mark, and check it against the checkpoint."""
     data = look.source.read(flintmq_mark.MARK.size, 0)
     remarks = {}
     if len(data) == flintmq_mark.MARK.size:
@@ -90,7 +90,7 @@ def _counts(look: FileLook, found: flintmq_mark.Mark) -> str:
 
 
 def text(look: FileLook) -> Iterator[Line]:
-    """A text, line by line."""
+    """Yield a line for each line of a text."""
     name = os.path.basename(look.source.path)
     if name in _TEXTS:
         look.found.append(("meaning", _TEXTS[name]))
@@ -123,7 +123,7 @@ def text(look: FileLook) -> Iterator[Line]:
 
 
 def other(look: FileLook) -> Iterator[Line]:
-    """A file that FlintMQ does not read."""
+    """Yield a line for a file that FlintMQ does not read."""
     if look.source.size:
         what = look.place.how.rpartition(": ")[2] if ": " in look.place.how else "another program"
         meaning = f"a file of {what}, which FlintMQ does not read"
@@ -131,5 +131,5 @@ def other(look: FileLook) -> Iterator[Line]:
 
 
 def of(look: FileLook) -> Iterator[Line]:
-    """A checkpoint, timer checkpoint or mark."""
+    """Yield lines for a checkpoint, timer checkpoint or mark."""
     return mark(look) if look.place.kind == MARK else page(look)

@@ -1,4 +1,4 @@
-"""The open file that is explained, and what one look at it needs to know."""
+"""The open file that is explained, and the parameters of one look at it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from flintmq.forensics.explain.lines import SHOWN_BYTES, Line
 from flintmq.forensics.explain.store_context import Around
 from flintmq.storage.filesystem import Effects
 
-BLOCK: Final = 1 << 18  # bytes that are read at once where little is asked for
+BLOCK: Final = 1 << 18  # bytes read at once for a small request
 SMALL: Final = 1 << 16
 
 
 class FileSource:
-    """An open file. It is read with pread; its size is the one it had when it was opened.
+    """An open file, read with pread; its size is the one it had when it was opened.
 
-    A file that shrinks meanwhile reads as zeros behind its new end.
+    If it shrinks meanwhile, bytes after its new end read as zeros.
     """
 
     def __init__(self, path: str, fd: int, effects: Effects) -> None:
@@ -28,7 +28,7 @@ class FileSource:
         self._cache, self._cache_at = b"", 0
 
     def read(self, count: int, position: int) -> bytes:
-        """Bytes of the file; fewer only behind its size."""
+        """Return bytes of the file; fewer only at its end."""
         count = max(min(count, self.size - position), 0)
         if count > SMALL:
             return self.effects.pread(self.fd, count, position).ljust(count, b"\0")
@@ -39,11 +39,11 @@ class FileSource:
         return self._cache[at : at + count].ljust(count, b"\0")
 
     def forget(self) -> None:
-        """Read anew what was read before: somebody may have written meanwhile."""
+        """Drop the cache, because the file may have been written meanwhile."""
         self._cache = b""
 
     def zeros_until(self, position: int, stop: int) -> int:
-        """Where the first byte that is not zero stands in [position, stop), else `stop`. Holes cost nothing."""
+        """Return the position of the first nonzero byte in [position, stop), else `stop`."""
         while position < stop:
             data = self.effects.next_data(self.fd, position)
             if data is None or data >= stop:
@@ -57,7 +57,7 @@ class FileSource:
         return stop
 
     def used_until(self, position: int, stop: int) -> int:
-        """Behind the last byte that is not zero in [position, stop); `position` if there is none."""
+        """Return the position after the last nonzero byte in [position, stop), else `position`."""
         used = position
         while (begin := self.zeros_until(position, stop)) < stop:
             block = self.read(min(BLOCK, stop - begin), begin)
@@ -71,13 +71,13 @@ class FileLook:
 
     Attributes:
         source: the file.
-        place: its kind, and what its path tells.
-        at: position that is asked for; None for an overview.
-        limit: most units that get a line of their own (behind the one asked for).
-        around: the store that it lies in.
+        place: its kind, and the facts that its path gives.
+        at: position asked for; None for an overview.
+        limit: most units that get a line of their own (with `at`: after the one asked for).
+        around: its store.
         config: RocketMQ's keys.
-        found: (name, text) that is told behind the lines.
-        steps: commands that lead on.
+        found: (name, text) to print after the lines.
+        steps: commands to go on with.
     """
 
     source: FileSource
@@ -90,11 +90,11 @@ class FileLook:
     steps: list[str] = field(default_factory=list)
 
     def step(self, *words: object) -> None:
-        """Take a command of flintmq that leads on."""
+        """Add a flintmq command to go on with."""
         self.steps.append(shlex.join(["flintmq", *map(str, words)]))
 
     def range(self, begin: int, end: int, name: str, value: int | str | None, text: str, meaning: str,
               problem: str | None = None, unit: str = "") -> Line:  # fmt: skip
-        """A line about a range of the file, with its first bytes."""
+        """Return a line about a range of the file, with its first bytes."""
         data = self.source.read(min(SHOWN_BYTES, end - begin), begin)
         return Line(begin, end - begin, unit, name, value, text, meaning, problem, data)

@@ -1,4 +1,4 @@
-"""The store around a file: the records that units point at, and what they should say."""
+"""The store around a file: the records that its units point to."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from flintmq.store.layout import directories
 
 
 class Found(NamedTuple):
-    """What stands at a log offset.
+    """The record at a log offset, or the reason why there is none.
 
     Attributes:
-        message: the record that counts there, None if none does.
-        text: what stands there, or why nothing does.
-        problem: whether that is wrong: the log has that place, and no record counts there.
+        message: the intact record there, None if there is none.
+        text: the record in a few words, or why there is none.
+        problem: whether that is wrong: the log has that place, and no intact record is there.
     """
 
     message: StoredMessage | None
@@ -35,10 +35,10 @@ class Found(NamedTuple):
 
 
 class Around:
-    """The store that a file lies in, as far as it is there. Reads only, and only what it is asked for.
+    """The store that a file is in, as far as it exists. Reads only on request.
 
     Args:
-        place: tells the root, if anything does.
+        place: gives the root, if known.
         config: RocketMQ's keys.
         effects: the disk.
     """
@@ -48,7 +48,7 @@ class Around:
 
     @cached_property
     def log(self) -> LogFiles | None:
-        """The log that units of this file point into; None if it is not there."""
+        """The log that units of this file point into; None if there is none."""
         root = self.place.root
         if root is None:
             return None
@@ -70,7 +70,7 @@ class Around:
         return log if log.files else None
 
     def record(self, offset: int) -> Found:
-        """What stands at a log offset."""
+        """Find the record at a log offset."""
         log = self.log
         if log is None:
             return Found(None, "no log lies beside this file")
@@ -100,7 +100,7 @@ class Around:
         return why_not(data, offset, file.size - at) or "somebody writes it now"
 
     def ext(self, position: int) -> ExtUnit | str:
-        """The unit at a byte of the extension of this queue, or why there is none."""
+        """Return the unit at a byte of this queue's extension, or why there is none."""
         root, topic, queue_id = self.place.root, self.place.topic, self.place.queue_id
         if root is None or topic is None or queue_id is None:
             return "no extension lies beside this file"
@@ -121,7 +121,7 @@ class Around:
         return "no file of the extension has that place"
 
     def queue_unit(self, message: StoredMessage) -> str:
-        """Where the unit of a record in its own consume queue stands and whether it leads here; empty if not known."""
+        """Describe a record's unit in its consume queue and its target; empty if not known."""
         if self.place.root is None or message.sys_flag & record.TRANSACTION_MASK in (
             record.TRANSACTION_PREPARED,
             record.TRANSACTION_ROLLBACK,
@@ -150,7 +150,7 @@ class Around:
         return ""
 
     def tags_code(self, message: StoredMessage) -> int:
-        """What the third field of a record's unit should be."""
+        """Compute the tags code that a record's unit should have."""
         delay = message.properties.get(properties.DELAY)
         return consume_queue.tags_code(
             message.tags, message.topic, message.store_timestamp, delay, self.config.delay_ms
@@ -158,7 +158,7 @@ class Around:
 
 
 def why_not(data: bytes, offset: int, file_left: int, max_size: int = record.DEFAULT_MAX_SIZE) -> str:
-    """Why no record counts at data[0], which is log offset `offset`; empty if one does."""
+    """Return why no intact record is at data[0], log offset `offset`; empty if one is."""
     try:
         record.check(data, 0, offset, len(data), file_left, max_size)
     except record.RecordError as error:
@@ -167,7 +167,7 @@ def why_not(data: bytes, offset: int, file_left: int, max_size: int = record.DEF
 
 
 def describe(message: StoredMessage) -> str:
-    """A record in a few words: queue and offset, bytes, when, tags and keys."""
+    """Describe a record in a few words: queue and offset, bytes, time, tags and keys."""
     parts = [f"{message.topic}/{message.queue_id}/{message.queue_offset}", f"{message.size} bytes"]
     parts.append(iso(message.store_timestamp))
     parts += [f"tags {_cut(message.tags)}"] if message.tags else []
@@ -180,6 +180,6 @@ def _cut(text: str) -> str:
 
 
 def key_of(message: StoredMessage, hashed: int) -> str | None:
-    """The key of a record that has this hash, None if none has."""
+    """Return the key of a record that has this hash, None if none has."""
     keys = keys_of(message.properties, record.TRANSACTION_NONE, PEER_540)
     return next((key for key in keys if key_hash(message.topic, key) == hashed), None)

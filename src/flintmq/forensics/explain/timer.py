@@ -1,4 +1,4 @@
-"""The timer store: log units with the messages that they stand for, and the wheel's slots."""
+"""Explains the timer store: log units with their messages, and the wheel's slots."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class LogUnits:
         self.look = look
 
     def sort(self, data: bytes) -> str:
-        """See unit_table.Units."""
         if not any(data):
             return ZEROS
         try:
@@ -33,13 +32,11 @@ class LogUnits:
             return OTHERS
 
     def meaning(self, sort: str) -> str:
-        """See unit_table.Units."""
         return {ZEROS: "nothing was written here", UNITS: "timer messages, in the order of their coming"}.get(
             sort, "a size other than 52, or bits that no unit has: the timer log ends here"
         )
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See unit_table.Units."""
         unit, name, meaning = timer.LOG_UNIT.unpack(data), f"unit {number}", self._meaning(position)
         if self.sort(data) == OTHERS:
             problem = self.meaning(OTHERS)
@@ -50,7 +47,6 @@ class LogUnits:
         return Line(position, self.width, name, "unit", unit.physical_offset, text, meaning, wrong, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See unit_table.Units."""
         unit, sort = timer.LOG_UNIT.unpack(data), self.sort(data)
         if sort == ZEROS:
             text = self.meaning(ZEROS)
@@ -59,9 +55,9 @@ class LogUnits:
         remarks = self._remarks(unit) if sort == UNITS else {"size": Remark("", self.meaning(OTHERS))}
         yield from field_lines(timer.LOG_UNIT, data, position, f"unit {number}", remarks)
         if sort == UNITS:
-            leads = self.look.around.log and self.look.around.log.find(unit.physical_offset)
-            if leads:
-                self.look.step("explain", leads.path, "--at", unit.physical_offset - leads.start)
+            target = self.look.around.log and self.look.around.log.find(unit.physical_offset)
+            if target:
+                self.look.step("explain", target.path, "--at", unit.physical_offset - target.start)
 
     def _meaning(self, position: int) -> str:
         return f"timer log position {(self.look.place.start or 0) + position}"
@@ -99,7 +95,6 @@ class WheelSlots(Plain):
         self.look = look
 
     def meaning(self, sort: str) -> str:
-        """See unit_table.Units."""
         return "moments for which nothing ever waited" if sort == ZEROS else "moments; delivered ones are not cleared"
 
     def _moment(self, number: int, slot: timer.WheelSlot) -> Remark:
@@ -108,7 +103,6 @@ class WheelSlots(Plain):
         return Remark(when, None if place == number else f"such a moment belongs into slot {place}")
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """See unit_table.Units."""
         slot = timer.WHEEL_SLOT.unpack(data)
         moment = self._moment(number, slot)
         text = f"{moment.text}, {slot.messages} messages, newest at timer log position {slot.last_position}"
@@ -116,7 +110,6 @@ class WheelSlots(Plain):
         return Line(position, self.width, f"slot {number}", "slot", slot.moment, text, meaning, moment.problem, data)
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """See unit_table.Units."""
         remarks = {}
         if any(data):
             remarks = {"moment": self._moment(number, timer.WHEEL_SLOT.unpack(data))}
@@ -124,7 +117,7 @@ class WheelSlots(Plain):
 
 
 def wheel(look: FileLook) -> Iterator[Line]:
-    """Every byte of a timer wheel."""
+    """Yield lines for every byte of a timer wheel."""
     if look.source.size != timer.WHEEL_SIZE:
         look.found.append(("size", f"{look.source.size} bytes where a wheel has {timer.WHEEL_SIZE}: brokers refuse it"))
     table = UnitTable(look, WheelSlots(look), 0, look.source.size)
@@ -134,7 +127,7 @@ def wheel(look: FileLook) -> Iterator[Line]:
 
 
 def log(look: FileLook) -> Iterator[Line]:
-    """Every byte of a timer log file: units, its end, what stands behind."""
+    """Yield lines for every byte of a timer log file: units, its end, the bytes after it."""
     size, width = look.source.size, timer.LOG_UNIT.size
     end = _end_of_file(look)
     table = UnitTable(look, LogUnits(look), 0, size if end is None else end)
@@ -154,16 +147,16 @@ def log(look: FileLook) -> Iterator[Line]:
         return
     head = look.source.read(timer.LOG_END.size, units_end)
     left = size - units_end
-    told = timer.LOG_END.unpack(head).size
-    remark = Remark("", f"{told} where {left} bytes are left") if told != left else Remark("as many as are left")
+    named = timer.LOG_END.unpack(head).size
+    remark = Remark("", f"{named} where {left} bytes are left") if named != left else Remark("as many as are left")
     yield from field_lines(timer.LOG_END, head, units_end, "file end", {"size": remark})
     if units_end + len(head) < size:
-        behind = units_end + len(head)
-        yield look.range(behind, size, "filler", None, f"{size - behind} bytes", "behind the end; nobody reads it")
+        rest = units_end + len(head)
+        yield look.range(rest, size, "filler", None, f"{size - rest} bytes", "behind the end; nobody reads it")
 
 
 def _end_of_file(look: FileLook) -> int | None:
-    """Where the file is closed; None if it is not."""
+    """Return the position where the file is closed; None if it is not."""
     width, size = timer.LOG_UNIT.size, look.source.size
     at = 0
     while at < size:

@@ -1,7 +1,7 @@
-"""Files of equal units: consume queues, batch queues, timer wheels, slots and items of an index.
+"""Explains files of equal units: queues, timer wheels, slots and items of an index.
 
-An overview gives the first units a line each and counts the rest in runs of one sort. Asked for a position, the unit
-there is given field by field, its neighbours in a line each.
+An overview gives the first units a line each and counts the rest in runs of one sort. For a position, the unit there is
+explained field by field, and its neighbours get a line each.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from flintmq.forensics.explain.lines import Line
 from flintmq.forensics.explain.source import FileLook
 
 BLOCK: Final = 1 << 16
-MOST_RUNS: Final = 20  # lines about runs; what comes behind is one line
+MOST_RUNS: Final = 20  # lines about runs; later runs share one line
 ZEROS: Final = "zeros"
 UNITS: Final = "units"
 SEVERAL: Final = "several"
 
 
 class Units(Protocol):
-    """What one kind of unit is like.
+    """Explains the units of one kind of file.
 
     Attributes:
         noun: `unit`, `slot`; plural: `units`, `slots`.
         width: bytes.
         first: number of the first one.
-        plain: there are only ZEROS and UNITS.
+        plain: there are only the sorts ZEROS and UNITS.
     """
 
     noun: str
@@ -36,25 +36,25 @@ class Units(Protocol):
     plain: bool
 
     def sort(self, data: bytes) -> str:
-        """ZEROS, UNITS, or another sort, whose name then stands for its runs."""
+        """Classify a unit: ZEROS, UNITS, or another sort, which also names its runs."""
 
     def meaning(self, sort: str) -> str:
-        """What a run of this sort means."""
+        """Return the meaning of a run of this sort."""
 
     def line(self, number: int, data: bytes, position: int) -> Line:
-        """One unit in a line."""
+        """Return one unit in a line."""
 
     def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """One unit field by field; what is to be told besides goes to the look."""
+        """Yield one unit field by field; findings besides the lines go to the look."""
 
 
 class Plain:
-    """What is common to units that are either used or zeros."""
+    """Base of units that are either used or zeros."""
 
     plain = True
 
     def sort(self, data: bytes) -> str:
-        """See Units."""
+        """Classify a unit as UNITS or ZEROS."""
         return UNITS if any(data) else ZEROS
 
 
@@ -62,7 +62,7 @@ class UnitTable:
     """The units in [begin, end) of the file.
 
     Attributes:
-        counts: sort -> units of it, once the overview is done.
+        counts: sort -> number of units, after the overview.
     """
 
     def __init__(self, look: FileLook, units: Units, begin: int, end: int, most_runs: int = MOST_RUNS) -> None:
@@ -72,7 +72,7 @@ class UnitTable:
         self._shown = 0  # units that got a line of their own
 
     def overview(self) -> Iterator[Line]:
-        """Every byte: the first units, and runs of the rest."""
+        """Yield lines for every byte: the first units, and runs of the rest."""
         runs = 0
         run: tuple[int, str, int] | None = None  # begin, sort, units
         for position, count, sort, data in self._sorted():
@@ -95,7 +95,7 @@ class UnitTable:
         yield from self.rest()
 
     def at(self, position: int) -> Iterator[Line]:
-        """Every byte: the unit that covers `position` field by field, neighbours, and the rest in one line each."""
+        """Yield the fields of the unit at `position`, its neighbours, and a line for the rest."""
         if position >= self.stop:
             yield from self._uncounted(self.begin, self.stop)
             yield from self.rest()
@@ -107,10 +107,10 @@ class UnitTable:
         if before < here:
             yield self._one(before)
         yield from self.units.fields(self._number(here), self.look.source.read(width, here), here)
-        behind = min(here + width * (1 + self.look.limit), self.stop)
-        for next_ in range(here + width, behind, width):
+        after = min(here + width * (1 + self.look.limit), self.stop)
+        for next_ in range(here + width, after, width):
             yield self._one(next_)
-        yield from self._uncounted(behind, self.stop)
+        yield from self._uncounted(after, self.stop)
         yield from self.rest()
 
     def _number(self, position: int) -> int:
@@ -147,7 +147,7 @@ class UnitTable:
             )
 
     def rest(self) -> Iterator[Line]:
-        """What is too short for a unit, at the end."""
+        """Yield a line for the bytes at the end that are too short for a unit."""
         if self.stop < self.end:
             yield self.look.range(
                 self.stop, self.end, "rest", None, f"{self.end - self.stop} bytes",
@@ -155,7 +155,7 @@ class UnitTable:
             )  # fmt: skip
 
     def _sorted(self) -> Iterator[tuple[int, int, str, bytes]]:
-        """(position, units, sort, bytes of the unit): zeros many at a time, others one by one."""
+        """Yield (position, units, sort, bytes of the unit), with zeros as one entry."""
         width, source, position = self.units.width, self.look.source, self.begin
         size = BLOCK // width * width
         while position < self.stop:

@@ -1,13 +1,13 @@
-"""Salvage: into a new store, or in place.
+"""Salvages damaged stores, into a new store or in place.
 
-into       writes every record that counts into a new store
-records    makes one record anew for another place
+into       writes every intact record into a new store
+records    rewrites one record for another place
 queues     maps old queue offsets to new ones
-config     carries over what still holds of config/
+config     carries over the usable parts of config/
 in_place   plans and makes the least change to a store
-derived    replaces queues and index that do not hold
+derived    replaces damaged queues, index and small files
 journal    journals changes, so that they can be finished or undone
 filler     makes filler records over damaged ranges
-misplaced  finds records whose queue offset cannot be
+misplaced  finds records with an implausible queue offset
 holes      fills the queue offsets of lost messages
 """

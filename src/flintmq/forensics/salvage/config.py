@@ -1,4 +1,4 @@
-"""config/ of a salvaged store: what still holds is carried over, offsets are translated, the rest is left out."""
+"""Carries over the usable parts of config/ into a salvaged store, with translated offsets."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from flintmq.store.layout.small_files import replace_file
 from flintmq.store.services.consumer_offsets import LIGHT_OFFSETS, OFFSETS
 
 Translate = Callable[[str, int, int], int]
-"""(topic, queue id, old queue offset) -> new one."""
+"""(topic, queue id, old queue offset) -> new queue offset."""
 
-# Files that name offsets which have no meaning in the new store, and what happens without them.
+# Files whose offsets have no meaning in the new store, with the consequence of leaving each out.
 LEFT_OUT = {
     "consumerOrderInfo.json": "names messages in the hands of ordered consumers; they get them again",
     "timercheck": "says how far the old timer log was read; RocketMQ makes wheel and log anew from the timer topic",
@@ -32,10 +32,10 @@ def carry_config(root: str, into: str, translate: Translate, peer: str, effects:
 
     Args:
         root, into: the old store and the new one.
-        translate: of queue offsets.
-        peer: whose layout translated files get.
+        translate: translates queue offsets.
+        peer: the RocketMQ version whose layout translated files get.
         effects: the disk of the old store.
-        emit: gets a line for each file and each offset that changed.
+        emit: takes a line for each file and each offset that changed.
 
     Raises:
         OSError: the disk is full or fails.
@@ -61,8 +61,10 @@ def carry_config(root: str, into: str, translate: Translate, peer: str, effects:
 
 
 def usable(folder: str, name: str, effects: Effects) -> tuple[JsonObject | None, str]:
-    """What a configuration file holds, and the name it was read from: its own, or its `.bak`'s; None if neither can be
-    used."""
+    """Return a configuration file's content and its source: the file itself or its `.bak`.
+
+    The content is None if neither can be used.
+    """
     for source in (name, f"{name}.bak"):
         reader = ConfigReader(folder, effects)
         value, _ = reader.parse(source)
@@ -82,26 +84,26 @@ def _topics_are_objects(name: str, value: JsonObject) -> bool:
 
 
 def translate_offsets(name: str, value: JsonObject, translate: Translate, emit: Emit) -> bool:
-    """Put new queue offsets into a file's tables, in place; whether any changed."""
+    """Translate the queue offsets in a file's tables, in place; return whether any changed."""
     changed = False
 
-    def put(table: JsonObject, key: str | int, who: str, topic: str, queue_id: int) -> None:
+    def put(table: JsonObject, key: str | int, owner: str, topic: str, queue_id: int) -> None:
         nonlocal changed
         old = config_json.integer(table[key])
         new = 0 if old is None else translate(topic, queue_id, old)
         if new != old:
             changed = True
             table[key] = new
-            emit({"kind": "offset", "of": who, "topic": topic, "queue_id": queue_id, "old": old, "new": new})
+            emit({"kind": "offset", "of": owner, "topic": topic, "queue_id": queue_id, "old": old, "new": new})
 
     if name in (config_reader.OFFSETS, config_reader.LMQ_OFFSETS):
         for key, queues in _tables(value.get(OFFSETS)):
             for queue_id in list(queues):
                 if (number := config_json.integer(queue_id)) is not None:
                     put(queues, queue_id, _group(key), _topic(key), number)
-        light = _table(value.get(LIGHT_OFFSETS))
-        for pair in list(light):
-            put(light, pair, _group(str(pair)), _topic(str(pair)), 0)
+        light_offsets = _table(value.get(LIGHT_OFFSETS))
+        for pair in list(light_offsets):
+            put(light_offsets, pair, _group(str(pair)), _topic(str(pair)), 0)
     elif name == config_reader.DELAYS:
         levels = _table(value.get(OFFSETS))
         for level in list(levels):

@@ -1,8 +1,8 @@
-"""Salvage in place, behind the log: verify says what does not hold, and each such part is replaced.
+"""Salvages in place all files but the log: replaces every part that verify reports.
 
-Queues and index come from the mended log by `rebuild`; of queues only those that verify complains of, or that led to a
-message that is lost. Checkpoint and configuration keep what still holds. The timer's files go as a whole: RocketMQ
-makes them anew from the timer topic, as it does with a first start.
+`rebuild` makes queues and index from the mended log. Only those queues are replaced that verify reports, or that
+pointed to a lost message. Checkpoint and configuration keep their plausible values. All files of the timer are removed:
+RocketMQ makes them again from the timer topic, as on a first start.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import BATCH, PLAIN, QueueName
 
 Write = Callable[[str, int, bytes], None]
-"""Plans to put bytes into a file: (path, position, bytes)."""
+"""Plans to write bytes into a file: (path, position, bytes)."""
 
 TURNS = 5
 KINDS = (PLAIN, directories.EXT_QUEUES, BATCH)
@@ -40,24 +40,24 @@ LOG_CODES = ("record-damaged", "log-unordered")
 
 
 class KeepingVerification(VerifyRun):
-    """A verification that keeps what it saw."""
+    """A verification that keeps the state of its pass."""
 
     seen: VerifyResult
 
     def look(self, progress: rebuild.Progress | None, access: str) -> VerifyResult:
-        """As VerifyRun.look."""
+        """Verify as VerifyRun.look does, and keep the result."""
         self.seen = super().look(progress, access)
         return self.seen
 
 
 class Derived:
-    """Plans everything but the log.
+    """Plans the changes of everything but the log.
 
     Args:
-        root, config, peer: the store, its keys, whose habits queues and index follow.
-        overlay: the store as it would be; grows.
+        root, config, peer: the store, its keys, and the RocketMQ version whose habits queues and index follow.
+        overlay: the store as it would be; it grows with the plan.
         journal: takes the changes.
-        tell: gets a line for each.
+        emit: takes a line for each change.
         write: plans a change inside a log file.
     """
 
@@ -68,22 +68,22 @@ class Derived:
         peer: str,
         overlay: Overlay,
         journal: SalvageJournal,
-        tell: Emit,
+        emit: Emit,
         write: Write,
     ) -> None:
         self.root, self.config, self.peer, self.overlay, self.journal = root, config, peer, overlay, journal
-        self.tell, self.write = tell, write
+        self.emit, self.write = emit, write
         self.made = os.path.join(journal.folder, SCRATCH, "made")
         self._plan: rebuild.RebuildPlan | None = None
         self._swapped: set[str] = set()
         self._lost = Ranges()
 
     def mend(self, damaged: Sequence[Range], lost_end: bool = False) -> dict[str, int]:
-        """Plan until verify finds nothing more that can be mended; gives what is left, by code.
+        """Plan until verify finds nothing more to mend; return the defects left, by code.
 
         Args:
-            damaged: ranges of the log that are covered.
-            lost_end: files of the log are missing at its end, so that queues and index go on behind it.
+            damaged: ranges of the log that fillers cover.
+            lost_end: files are missing at the end of the log, so that queues and index continue after it.
         """
         wanted = {*self._all_queues(), directories.INDEX} if lost_end else set()
         if lost_end:
@@ -109,7 +109,10 @@ class Derived:
             disk.close()
 
     def _that_led_to_lost(self) -> set[str]:
-        """Queues and index that have units and items of lost messages: before the log is mended, verify notes them."""
+        """Return the queues and index that have units and items of lost messages.
+
+        Verify notes them only before the log is mended, so it looks at the store without the overlay.
+        """
         _, found = self._look(Overlay())
         places = {note.file for note in found.notes if note.code == "units-lost" and note.file is not None}
         wanted = {self._inside(place) for place in places}
@@ -129,7 +132,7 @@ class Derived:
         }
 
     def _turn(self, look: KeepingVerification, found: Verification, wanted: set[str]) -> None:
-        """Plan what one look found."""
+        """Plan the changes for the findings of one verification."""
         codes = set(found.defect_counts)
         if codes & {*LOG_CODES, "mark-bad"} and self.overlay.size(self._at(flintmq_mark.FILE_NAME)) is not None:
             self._out(flintmq_mark.FILE_NAME, "it names an end that the log does not have, or cannot be read")
@@ -142,7 +145,7 @@ class Derived:
                 wanted.add(directories.INDEX)
             elif defect.code == "blank-size" and defect.position is not None:
                 self.write(defect.file, defect.position, encode_blank(look.log.file_size - defect.position))
-                self.tell({"what": "write", "file": defect.file, "why": "its end-of-file record tells a wrong size"})
+                self.emit({"what": "write", "file": defect.file, "why": "its end-of-file record tells a wrong size"})
             elif defect.code == "config-bad":
                 self._config(inside)
             elif defect.code.startswith("timer-"):
@@ -159,7 +162,7 @@ class Derived:
     # -- queues and index ---------------------------------------------------------------------------------------------
 
     def _replace(self, wanted: Iterable[str]) -> None:
-        """Plan to put what rebuild makes in the place of queues and index."""
+        """Plan to replace queues and index by rebuilt ones."""
         for inside in sorted(set(wanted) - self._swapped):
             kind, _, name = inside.partition("/")
             if kind == directories.EXT_QUEUES:
@@ -182,7 +185,7 @@ class Derived:
                 self._out(known_ends.FILE_NAME, "it tells of the queues as they were")
 
     def _rebuilt(self) -> rebuild.RebuildPlan:
-        """Queues and index, made once from the mended log."""
+        """Rebuild queues and index from the mended log, once."""
         if self._plan is None:
             self._plan = rebuild.plan_of(self.root, self.made, self.config, self.peer, self.overlay)
             os.makedirs(self.made, exist_ok=True)
@@ -190,7 +193,7 @@ class Derived:
         return self._plan
 
     def _swap(self, inside: str, why: str) -> None:
-        """Plan to put what was made, or nothing, in the place of a file or directory."""
+        """Plan to replace a file or directory by the rebuilt one, or to remove it if there is none."""
         made, new = os.path.join(self.made, inside), os.path.join(self.journal.folder, NEW, inside)
         old, there = os.path.lexists(self._at(inside)), os.path.lexists(made)
         if not (old or there):
@@ -200,13 +203,13 @@ class Derived:
             os.rename(made, new)
         self.overlay.places[self._at(inside)] = new if there else None
         self.journal.changes.append({"op": "swap", "file": inside, "old": old, "new": there})
-        self.tell({"what": "replace" if there else "remove", "file": self._at(inside), "why": why})
+        self.emit({"what": "replace" if there else "remove", "file": self._at(inside), "why": why})
 
     def _at(self, inside: str) -> str:
         return os.path.join(self.root, inside)
 
     def _out(self, inside: str, why: str) -> None:
-        """Plan to move a file or directory away."""
+        """Plan to remove a file or directory."""
         if inside not in self._swapped and os.path.lexists(self._at(inside)):
             self._swapped.add(inside)
             self._swap(inside, why)
@@ -224,7 +227,10 @@ class Derived:
     # -- small files --------------------------------------------------------------------------------------------------
 
     def _checkpoint(self, look: KeepingVerification) -> None:
-        """No number may be ahead of the log. One that cannot be read says nothing: RocketMQ then replays the log."""
+        """Plan a checkpoint with no number after the end of the log.
+
+        An unreadable one becomes zeros: RocketMQ then replays the whole log.
+        """
         data = self.overlay.read_file(self._at("checkpoint"), checkpoint.FILE_SIZE) or b""
         try:
             known, why = checkpoint.decode(data), "it told of records that the log does not have"
@@ -245,7 +251,7 @@ class Derived:
             self._put(inside, data, f"it cannot be read; {source} can")
 
     def _offsets(self, look: KeepingVerification) -> None:
-        """Committed offsets beyond the end of their queue come back to it."""
+        """Plan to bring committed offsets beyond the end of their queue back to it."""
 
         def within(topic: str, queue_id: int, offset: int) -> int:
             end = look.seen.end_of(topic, queue_id) or 0
@@ -253,7 +259,7 @@ class Derived:
 
         for name in (config_reader.OFFSETS, config_reader.LMQ_OFFSETS, config_reader.DELAYS):
             value, _ = usable(self._at(directories.CONFIG), name, self.overlay)
-            if value is not None and translate_offsets(name, value, within, self.tell):
+            if value is not None and translate_offsets(name, value, within, self.emit):
                 data = config_json.write(value, self.peer)
                 self._put(f"{directories.CONFIG}/{name}", data, "it had offsets beyond the end of their queue")
 

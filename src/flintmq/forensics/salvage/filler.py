@@ -1,11 +1,11 @@
-"""What is put over damaged ranges of a log, so that it can be walked again from record to record.
+"""Filler records for damaged ranges, so that the log can be walked again record by record.
 
-Inside a file a range is covered by one record of its exact length (by several where it is longer than a record should
-be) in a topic of its own. Where a range reaches the end of a file, a blank record covers it, behind one small record if
-it begins with the file: files begin with records.
+A range inside a file is covered by one filler record of its exact length (by several if it is longer than a record
+should be) in a topic of its own. A range that reaches the end of a file is covered by a blank record. If it also begins
+with the file, one small filler record comes before the blank, because files begin with records.
 
-The records carry the transaction bits of a rolled-back message. Neither RocketMQ nor FlintMQ puts such a record into a
-queue or the index: there are no queue offsets to invent, and none to clash with a later salvage.
+Filler records carry the transaction bits of a rolled-back message. Neither RocketMQ nor FlintMQ puts such a record into
+a queue or the index, so no queue offsets have to be invented, and none can collide in a later salvage.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ from dataclasses import dataclass
 from flintmq.format.record import BLANK_SIZE, MIN_SIZE, TRANSACTION_ROLLBACK, Record, crc, encode, encode_blank
 
 TOPIC = b"FLINTMQ_QUARANTINE"
-LARGEST = 1 << 20  # bytes of one cover
-LEAST = MIN_SIZE + 1  # with a topic of one letter
-SMALL = 512  # of the record at the beginning of a file that has no other
+LARGEST = 1 << 20  # bytes of one filler record
+LEAST = MIN_SIZE + 1  # bytes: a topic of one letter
+SMALL = 512  # bytes of the record at the beginning of a file that has no other
 
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Log offsets [begin, end) of one file without a record that counts.
+    """Log offsets [begin, end) of one file without an intact record.
 
     Attributes:
         file: path.
         start: log offset of the file's first byte.
         begin, end: log offsets.
-        file_end: log offset behind the file.
-        why: what does not hold.
-        time: store time in ms for what covers it: of the record before.
+        file_end: log offset after the file.
+        why: kind of damage.
+        time: store time in ms of the record before the range; the filler gets it.
     """
 
     file: str
@@ -45,7 +45,7 @@ class Range:
 
 
 def filler_records(damaged: Range) -> Iterator[tuple[int, bytes]]:
-    """(log offset, bytes) of what covers a range: records, or a blank at its end."""
+    """Yield (log offset, bytes) of the fillers of a range: records, or a blank at its end."""
     at, end = damaged.begin, damaged.end
     if end == damaged.file_end:
         if at == damaged.start:
@@ -62,10 +62,10 @@ def filler_records(damaged: Range) -> Iterator[tuple[int, bytes]]:
 
 
 def filler_record(damaged: Range, offset: int, size: int) -> bytes:
-    """A record of exactly `size` bytes, which counts at `offset`."""
+    """Return a filler record of exactly `size` bytes for log offset `offset`."""
     topic = TOPIC[: max(size - MIN_SIZE, 0)]
-    told = {"quarantined": [damaged.begin, damaged.end], "why": damaged.why}
-    text = json.dumps(told).encode("ascii") + b"\n"
+    note = {"quarantined": [damaged.begin, damaged.end], "why": damaged.why}
+    text = json.dumps(note).encode("ascii") + b"\n"
     room = size - MIN_SIZE - len(topic)
     body = text.ljust(room) if len(text) <= room else b" " * room
     record = Record(

@@ -1,12 +1,12 @@
-"""Queue offsets whose messages are lost: what stands there, so that brokers serve all that is left.
+"""Fills the queue offsets of lost messages, so that brokers do not skip later messages.
 
-A unit that leads nowhere makes RocketMQ pass over messages that are there: a pull that meets one goes on at the next
-log file (DefaultMessageStore.getMessage), and the search for a queue's first message takes it for an expired one. So
-the offset of a lost message leads to the message behind it in its queue (to the one before at the queue's end): a
-consumer may get that one again, which consumers must bear anyway, and every offset stays what it was.
+A unit that points to no message makes RocketMQ skip messages: a pull that meets one continues at the next log file
+(DefaultMessageStore.getMessage), and the search for a queue's first message takes it for an expired one. So the offset
+of a lost message gets the unit of the next message of its queue (of the previous one at the queue's end). A consumer
+may receive that message twice, which consumers must tolerate anyway, and every offset keeps its value.
 
-Queues of the system that look at each unit by itself (delay levels, timers, transactions) keep pre-blank units, which
-they step over; light queues too, and a queue that has lost all of its messages.
+System queues whose reader looks at each unit by itself (delay levels, timers, transactions) keep pre-blank units, which
+their readers skip. So do light queues, and a queue that has lost all of its messages.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 
 IsLost = Callable[[int], bool]
-"""Whether a log offset lies in a range that was damaged."""
+"""Returns whether a log offset is in a damaged range."""
 
 
 def fill_holes(root: str, made: str, name: QueueName, file_size: int, is_lost: IsLost, effects: Effects) -> int:
-    """Let the offsets of lost messages lead on, in a queue that was just made from the log.
+    """Point the offsets of lost messages to a neighbour, in a queue rebuilt from the log.
 
     Args:
         root: the store with the queue as it was.
-        made: where it was made anew, as `made`/consumequeue/TOPIC/ID.
+        made: parent of the rebuilt queue, `made`/consumequeue/TOPIC/ID.
         name: the queue.
         file_size: bytes of its files.
-        is_lost: of the log.
+        is_lost: returns whether a log offset is in a damaged range.
         effects: the disk.
 
     Returns:
-        How many offsets were filled.
+        Number of offsets filled.
     """
     old, new = plain_queue(root, name, effects), plain_queue(made, name, effects)
     path = os.path.join(made, directories.QUEUES, name.topic, str(name.queue_id))
-    leads = allows_light(name.topic) and not name.topic.startswith(("RMQ_SYS_", LMQ_PREFIX))
+    repeats = allows_light(name.topic) and not name.topic.startswith(("RMQ_SYS_", LMQ_PREFIX))
     files = OpenFiles(effects)
     out, filled = FileSequence(files, path, file_size), 0
     end = new.end() if new.files else old.first
@@ -58,7 +58,7 @@ def fill_holes(root: str, made: str, name: QueueName, file_size: int, is_lost: I
         if unit.is_pre_blank:
             hole.append(number)
             continue
-        for lost in hole if leads else ():
+        for lost in hole if repeats else ():
             if before is not None or was_lost(lost):
                 out.write(lost * UNIT_SIZE, UNIT.pack(unit))
                 filled += 1
@@ -67,8 +67,8 @@ def fill_holes(root: str, made: str, name: QueueName, file_size: int, is_lost: I
     stop = old.end()
     while number < stop and (
         was_lost(number) or not new.files
-    ):  # the queue keeps its end, so that no offset is given twice
-        out.write(number * UNIT_SIZE, UNIT.pack(before if leads and before is not None else PRE_BLANK))
+    ):  # the queue keeps its end, so that no offset is assigned twice
+        out.write(number * UNIT_SIZE, UNIT.pack(before if repeats and before is not None else PRE_BLANK))
         number, filled = number + 1, filled + 1
     files.close()
     return filled

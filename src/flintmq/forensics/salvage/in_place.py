@@ -1,11 +1,12 @@
-"""Salvage in place: the least change after which a broker starts and serves all that is left.
+"""Salvages a store in place: the least change after which a broker serves all that is left.
 
-1.  The log. Files get their size back, missing ones come as files without messages, and each damaged range is covered
-    (`filler.py`). All of this is planned on an Overlay: nothing is written to the store.
-2.  Everything else. Verify looks through the overlay; what it finds is replaced: queues and index by what rebuild makes
-    of the mended log, checkpoint and configuration by what still holds. It looks again until it finds nothing.
-3.  The journal (`journal.py`) holds all that, with the bytes that were there; from its commit on it is carried out,
-    after a kill too, and it can be undone.
+1.  The log. Files get their proper size, missing ones are created without messages, and each damaged range is covered
+    by fillers (`filler.py`). All of this is planned on an Overlay: nothing is written to the store.
+2.  Everything else. Verify reads through the overlay, and its findings are replaced: queues and index by those rebuilt
+    from the mended log, checkpoint and configuration by their plausible values. Verify runs again until it finds
+    nothing.
+3.  The journal (`journal.py`) holds all changes with the bytes before them. Once committed it is carried out, also
+    after a kill, and it can be undone.
 """
 
 from __future__ import annotations
@@ -50,12 +51,12 @@ _WITHOUT_LINKS = (
 
 @dataclass
 class Mended:
-    """What a salvage in place did, or would do.
+    """The result of a salvage in place, or of its dry run.
 
     Attributes:
-        journal: the directory with what was there; empty for a dry run or where nothing is to be done.
+        journal: the directory with the old bytes; empty for a dry run or if there is nothing to do.
         ranges: damaged ranges that are covered, as lines for people and programs.
-        changes: everything else that changes, one line each.
+        changes: all other changes, one line each.
         left: defects that it cannot mend, by code.
         finished: journals of killed runs that were carried out first.
     """
@@ -80,16 +81,16 @@ def plan_in_place(
     effects: Effects = REAL,
     dry_run: bool = False,
 ) -> Mending:
-    """Find out what is to be done. The store's lock is taken and held until the answer is closed.
+    """Plan a salvage; take the store's lock and hold it until the returned object is closed.
 
-    A journal that a killed run left half carried out is finished first. A dry run does not do so, takes no lock and
-    writes nothing into the store: what it plans lies in the system's temporary directory until the answer is closed.
+    If a killed run left a journal half carried out, that is finished first. A dry run does not do so, takes no lock and
+    writes nothing into the store: its plan is in the system's temporary directory until the returned object is closed.
 
     Raises:
         NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
         StoreLockedError: the store is in use.
-        UsageError: damage of a kind that has to be cleared by hand; the text says how. Of a dry run also: a killed run
-            has to be finished first.
+        UsageError: damage that must be cleared by hand; the text says how. In a dry run also: a killed run has to be
+            finished first.
         OSError: the disk refused.
     """
     config = config or StoreConfig()
@@ -115,7 +116,10 @@ def plan_in_place(
 
 
 def _refuse_links(root: str) -> None:
-    """A link is no damage, and no mending goes behind it: better to stop before anything is planned or half done."""
+    """Refuse a store with a symbolic link inside it, before anything is planned.
+
+    A link is no damage, and no repair may follow it.
+    """
     for name in _WITHOUT_LINKS:
         for folder, folders, files in walk_tree(os.path.join(root, name)):
             for path in (os.path.join(folder, inside) for inside in sorted(folders + files)):
@@ -127,7 +131,7 @@ def _refuse_links(root: str) -> None:
 
 
 def _taken(root: str, effects: Effects) -> StoreLock:
-    """The store's lock; from now on no link below the store is followed."""
+    """Take the store's lock; from now on no link below the store is followed."""
     lock = StoreLock(root)
     effects.guard(root)
     return lock
@@ -140,7 +144,7 @@ def _let_go(lock: StoreLock, root: str, effects: Effects) -> None:
 
 
 def _plan_dry(root: str, config: StoreConfig, peer: str, progress: Progress | None, effects: Effects) -> Mending:
-    """The same, and the store stays as it is."""
+    """Plan without a lock and without changing the store."""
     if is_live(root):
         raise StoreLockedError(f"{root}: another process writes this store; stop it first")
     for journal in journals.SalvageJournal.all(root, effects):
@@ -152,10 +156,13 @@ def _plan_dry(root: str, config: StoreConfig, peer: str, progress: Progress | No
 
 
 def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects = REAL) -> list[str]:
-    """Bring a store back as it was before the first salvage in place; gives the journals that were undone.
+    """Restore a store as it was before its first salvage in place; return undone journals.
 
     Raises:
-        As plan_in_place; UsageError: nothing is to be undone, or the store was written since.
+        NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
+        StoreLockedError: the store is in use.
+        UsageError: there is nothing to undo, or the store was written since.
+        OSError: the disk refused.
     """
     root = directories.open_root(local_only(root), config or StoreConfig(), effects)
     lock = _taken(root, effects)
@@ -173,13 +180,13 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
 
 
 class Mending:
-    """What is to be done to one store, and the doing of it. Close it.
+    """Plans one salvage in place and carries it out. Close it.
 
     Args:
         lock: the store's; None for a dry run.
 
     Attributes:
-        mended: what there is to tell.
+        mended: the report.
     """
 
     def __init__(
@@ -206,7 +213,7 @@ class Mending:
         self.close()
 
     def close(self) -> None:
-        """Give the lock back; what was planned and not done is forgotten."""
+        """Release the lock and drop a plan that was not carried out."""
         if self._open:
             self._open = False
             if self.journal.folder.endswith(".new"):
@@ -234,15 +241,15 @@ class Mending:
         return bool(self.journal.changes)
 
     def carry_out(self) -> Mended:
-        """Do it.
+        """Carry out the plan.
 
         Raises:
             UsageError: it was planned as a dry run.
-            OSError: the disk refused; the next run finishes it, `undo_in_place` takes it back.
+            OSError: the disk refused; the next run finishes the work, `undo_in_place` reverts it.
         """
         if self.lock is None:
             raise UsageError(f"{self.root}: this was planned as a dry run; plan again without")
-        self.journal.told = {"ranges": self.mended.ranges, "changes": self.mended.changes}
+        self.journal.planned = {"ranges": self.mended.ranges, "changes": self.mended.changes}
         self.journal.commit()
         self.mended.journal = self.journal.folder
         self.journal.apply()
@@ -259,7 +266,7 @@ class Mending:
         self.journal.changes.append({"op": op, "file": inside, **more})
 
     def _shape(self) -> LogFiles:
-        """The log's files with one size and without gaps, in the overlay."""
+        """Give the log's files one size and fill gaps between them, in the overlay."""
         log = list_log(self.root, self.config, self.effects)
         refuse_without_log(self.root, log, read_facts(self.root, self.effects))
         if log.doubled:
@@ -281,7 +288,7 @@ class Mending:
         return LogFiles(tuple(files), size, log.max_record, (), self.overlay, log.directories)
 
     def _missing(self, files: list[LogFile], start: int, size: int) -> None:
-        """Files for a gap of the log, behind those there are."""
+        """Add empty files for a gap of the log after the files there are."""
         while files[-1].start + size < start:
             begin = files[-1].start + size
             path = os.path.join(os.path.dirname(files[-1].path), f"{begin:020d}")
@@ -303,7 +310,7 @@ class Mending:
         self._add_change({"what": "resize", "file": file.path, "why": f"it has {file.size} bytes, not {size}"})
 
     def _damaged(self, log: LogFiles) -> Iterator[Range]:
-        """The damaged ranges, each within one file."""
+        """Yield the damaged ranges, each within one file."""
         facts = read_facts(self.root, self.overlay)
         report = _Ranges()
         walk = LogWalk(log, facts, strict=False, report=report)
@@ -338,8 +345,11 @@ class Mending:
                 yield Range(file.path, file.start, begin, begin + size, file.start + file.size, why, time)
 
     def _stop(self, log: LogFiles, file: LogFile, begin: int, end: int, mark: int | None) -> int:
-        """Where a range ends: as told, unless nothing follows it (`mark` is no None: then behind all that was flushed
-        and all that is not zero), or it is too short for a record (then behind the record that follows)."""
+        """Return the end of a range, usually the reported one.
+
+        If nothing follows the range (`mark` is not None) it ends after all bytes that were flushed or are not zero. If
+        it is too short for a record it ends after the record that follows.
+        """
         if mark is not None and end == log.limit:
             used = max(_last_byte(file, self.overlay) + file.start, min(mark, end))
             end = begin if used <= begin else min(max(used, begin + LEAST), end)
@@ -350,7 +360,7 @@ class Mending:
         return end
 
     def _write(self, path: str, position: int, data: bytes) -> None:
-        """Plan to put bytes into a log file."""
+        """Plan to write bytes into a log file."""
         name = f"{os.path.basename(path)}-{position}"
         before, after = f"{journals.BEFORE}/{name}", f"{journals.AFTER}/{name}"
         self._keep(path, position, len(data), before)
@@ -359,7 +369,7 @@ class Mending:
         self.overlay.patch(path, position, data)
 
     def _keep(self, path: str, position: int, length: int, name: str) -> None:
-        """Copy a range of a file, as it is now, into the journal; zeros at its end are left out."""
+        """Copy a range of a file, as it is now, into the journal, without zeros at its end."""
         os.makedirs(os.path.dirname(os.path.join(self.journal.folder, name)), exist_ok=True)
         with open(os.path.join(self.journal.folder, name), "wb") as out:
             if self.effects.size(path) is None:
@@ -396,7 +406,7 @@ class _Ranges(Report):
 
     @property
     def time(self) -> int:
-        """Store time in ms of the last record that was met."""
+        """Store time in ms of the last record before the walk's position."""
         return self._time
 
     @time.setter
@@ -404,13 +414,13 @@ class _Ranges(Report):
         self._time, self.first_time = value, self.first_time or value
 
     def damage(self, damage: Damage) -> None:
-        """Take a range."""
+        """Keep a damaged range."""
         super().damage(damage)
         self.found.append((damage, self._time))
 
 
 def _last_byte(file: LogFile, effects: Effects) -> int:
-    """Position behind the last byte of a file that is not zero."""
+    """Return the position after the last byte of a file that is not zero."""
     if not has_data(file, effects):
         return 0
     with effects.reading(file.path) as fd:

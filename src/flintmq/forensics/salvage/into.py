@@ -1,10 +1,10 @@
-"""Salvage into a new store: every record that counts, in log order, in a dense and valid store of its own.
+"""Salvages every intact record, in log order, into a new, dense and valid store.
 
-The log is walked by the lenient walker, which resynchronises behind damage. Each record gets the next physical offset
-and the next offset of its queue (`records.py`), configuration and offsets follow (`config.py`), queues and index
-are rebuilt. What became of everything stands in `salvage.jsonl` beside the result.
+The lenient walker reads the log and resyncs after damage. Each record gets the next physical offset and the next offset
+of its queue (`records.py`), configuration and offsets follow (`config.py`), queues and index are rebuilt.
+`salvage.jsonl` in the new store records the fate of every record and file.
 
-The old store is only read. The new one is made beside its place and brought in by one rename.
+The old store is only read. The new one is made in a staging directory and brought in by one rename.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from flintmq.store.layout.small_files import StoreFiles
 STAGING = "salvage"
 REPORT = "salvage.jsonl"
 PAGE = 4096
-# What stands in a store's root and names old places: how the new store comes without it.
+# Files in a store's root that refer to old offsets, with the consequence of leaving each out.
 LEFT_OUT = {
     "timerwheel": "RocketMQ makes wheel and log anew from the timer topic; messages whose time has come fire again",
     "timerlog": "as for timerwheel",
@@ -53,16 +53,16 @@ LEFT_OUT = {
 
 @dataclass
 class Salvaged:
-    """What a salvage into a new store made.
+    """The result of a salvage into a new store.
 
     Attributes:
         into: the new store.
-        records, log_bytes: written.
-        lost_ranges, lost_bytes: damaged stretches of the old log.
-        dropped: records that count and cannot be written anew.
+        records, log_bytes: records and bytes written.
+        lost_ranges, lost_bytes: damaged ranges of the old log.
+        dropped: intact records that cannot be rewritten.
         queues, units, keys, index_files: as for a rebuild.
         offsets: committed offsets that changed.
-        ending: what stood at the old log's end.
+        ending: the reason why the old log ended there.
         report: path of salvage.jsonl.
     """
 
@@ -82,7 +82,7 @@ class Salvaged:
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the fields as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -98,13 +98,14 @@ def salvage_into(
     Args:
         root: the store; only read.
         into: the new store's directory; it must be missing or empty.
-        config: RocketMQ's keys for what the files do not tell; the new store's files have the sizes of the old one's.
-        peer: whose habits queues, index and configuration follow: "5.3.3", "5.4.0" or "5.5.0".
+        config: RocketMQ's keys for settings that the files do not record; the new store's files have the sizes of the
+            old one's.
+        peer: the RocketMQ version whose habits queues, index and configuration follow: "5.3.3", "5.4.0" or "5.5.0".
         progress: called now and then with bytes of log done and in all.
 
     Raises:
         NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
-        UsageError: an unknown peer, or `into` is taken or lies in the store.
+        UsageError: an unknown peer, or `into` is taken or is inside the store.
         StoreLockedError: the store is in use.
         OSError: the disk is full or fails; nothing is at `into` then.
     """
@@ -122,10 +123,10 @@ def salvage_into(
 
 
 def check_target(into: str) -> None:
-    """Look whether a new store may be made at `into`.
+    """Check that a new store may be made at `into`.
 
     Raises:
-        UsageError: something stands there.
+        UsageError: something is there.
         OSError: it cannot be listed.
     """
     if os.path.lexists(into) and (not os.path.isdir(into) or os.listdir(into)):
@@ -133,14 +134,14 @@ def check_target(into: str) -> None:
 
 
 class Salvage:
-    """One salvage into the directory `out`. A filtered copy (forensics/copy.py) is one of the wanted records.
+    """Makes one salvage, or a filtered copy (forensics/copy.py), in the directory `out`.
 
     Args:
-        plan, config, progress: as salvage_into makes or gets them.
+        plan, config, progress: as for salvage_into.
         out: the new store's directory, missing.
-        predicate: which records are wanted; None for all.
-        strict: damage is an error.
-        report: name of the file that tells what became of everything.
+        predicate: selects the wanted records; None for all.
+        strict: treat damage as an error.
+        report: name of the report file.
     """
 
     def __init__(
@@ -161,7 +162,7 @@ class Salvage:
         self.renumber = Renumber(plan.rules, self.queues)
 
     def run(self) -> Salvaged:
-        """Log, queues and index, configuration, small files."""
+        """Write log, queues and index, configuration and small files."""
         os.makedirs(self.out)
         self.lines.open()
         try:
@@ -177,7 +178,7 @@ class Salvage:
         return self.done
 
     def _file_size(self) -> int:
-        """Bytes of a log file: as the old ones have. A lone file that was cut does not tell; then whole pages."""
+        """Return the size of a log file: the old size, in whole pages if a lone file was cut."""
         log = self.plan.log
         size = log.file_size or self.config.mapped_file_size_commit_log
         if len(log.files) == 1 and "mappedFileSizeCommitLog" not in self.config.given:
@@ -185,7 +186,7 @@ class Salvage:
         return size
 
     def _log(self, file_size: int) -> tuple[int, int]:
-        """Write the log; gives where it ends and the store time in ms of its last record."""
+        """Write the log; return its end and the store time in ms of its last record."""
         report = LostReport(self.lines)
         walk = LogWalk(self.plan.log, self.plan.facts, strict=self.strict, report=report)
         folder = os.path.join(self.out, directories.LOG)
@@ -216,7 +217,7 @@ class Salvage:
         done.notes |= made.notes
 
     def _beside(self) -> None:
-        """Configuration, and what is left out."""
+        """Carry over the configuration, and report the files left out."""
         before = self.lines.counts["offset"]
         effects = self.plan.log.effects
         carry_config(self.plan.root, self.out, self.queues.next_of, self.plan.rules.peer, effects, self.lines.emit)
@@ -226,14 +227,14 @@ class Salvage:
 
 
 class Lines:
-    """salvage.jsonl: one JSON object a line, `kind` first."""
+    """Writes salvage.jsonl: one JSON object a line, `kind` first."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.counts: Counter[str] = Counter()
 
     def open(self) -> None:
-        """Begin the file."""
+        """Create the file."""
         self._file = open(self.path, "x", encoding="ascii")  # noqa: SIM115  (closed by close)
 
     def emit(self, line: dict[str, Any]) -> None:
@@ -242,7 +243,7 @@ class Lines:
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Write the last line, and make the file durable."""
+        """Write the last line and fsync the file."""
         kept = {name: value for name, value in summary.items() if name not in ("into", "report")}
         self.emit({"kind": "summary", **kept})
         self._file.flush()
@@ -251,26 +252,26 @@ class Lines:
 
 
 class LostReport(Report):
-    """Tells salvage.jsonl of every damaged range and every note."""
+    """Writes every damaged range and every note of the walker to salvage.jsonl."""
 
     def __init__(self, lines: Lines) -> None:
         super().__init__()
         self.lines = lines
 
     def damage(self, damage: Damage) -> None:
-        """A stretch without records that count."""
+        """Report a range without intact records."""
         super().damage(damage)
         self.lines.emit({"kind": "lost", "file": os.path.basename(damage.file), "position": damage.position,
                          "offset": damage.offset, "bytes": damage.lost, "why": damage.reason})  # fmt: skip
 
     def note(self, code: str, text: str) -> None:
-        """A note of the walker, such as a tail that is no part of the log."""
+        """Report a note of the walker, such as a tail that is no part of the log."""
         super().note(code, text)
         self.lines.emit({"kind": "note", "code": code.replace("_", "-"), "text": text})
 
 
 class PieceRows:
-    """The records of a piece, as a LogWriter takes them (its kernel's arguments and answers)."""
+    """The records of a piece, with the interface of the kernel that LogWriter expects."""
 
     def __init__(self, renumber: Renumber, lines: Lines, largest: int) -> None:
         self.renumber, self.lines, self.largest = renumber, lines, largest
@@ -279,11 +280,11 @@ class PieceRows:
         self._row, self._made = -1, bytearray()
 
     def take(self, piece: Piece) -> None:
-        """The next piece."""
+        """Take the next piece."""
         self.piece, self._row = piece, -1
 
     def finish(self) -> None:
-        """The log is written."""
+        """Report the last run, after the log is written."""
         self._run.finish()
 
     def append(
@@ -299,7 +300,7 @@ class PieceRows:
         max_size: int,
         flags: int,
     ) -> tuple[int, int, int]:
-        """Put rows first..last-1 into `out` from `at` on; gives (row, position, why it ended)."""
+        """Append rows first..last-1 to `out` from `at` on; return (row, position, reason to stop)."""
         for row in range(first, last):
             data, old = self._record(row)
             size = len(data)
@@ -318,7 +319,7 @@ class PieceRows:
         return last, at, encode.DONE
 
     def _record(self, row: int) -> tuple[bytearray, int]:
-        """A row made anew, once; and its old log offset. Empty if it cannot be written."""
+        """Return a rewritten row (empty if it cannot be written) and its old log offset."""
         piece = self.piece
         at = piece.positions[row]
         if row != self._row:
@@ -342,7 +343,7 @@ def _store_time(raw: bytes) -> int:
 
 @dataclass
 class MovedRun:
-    """Records that moved by the same distance, told as one line."""
+    """A run of records that moved by the same distance, reported as one line."""
 
     lines: Lines
     old: int = -1
@@ -351,7 +352,7 @@ class MovedRun:
     records: int = 0
 
     def take(self, old: int, new: int, size: int) -> None:
-        """The next record."""
+        """Add the next record."""
         if (old, new) != (self.old + self.size, self.new + self.size):
             self.finish()
             self.old, self.new = old, new
@@ -359,7 +360,7 @@ class MovedRun:
         self.records += 1
 
     def finish(self) -> None:
-        """Tell it."""
+        """Report the run."""
         if self.records:
             self.lines.emit({"kind": "log", "old": self.old, "new": self.new, "bytes": self.size,
                              "records": self.records})  # fmt: skip

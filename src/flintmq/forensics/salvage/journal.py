@@ -1,9 +1,8 @@
-"""The journal of one salvage in place: what is changed, with the bytes before and after, so that it can be finished
-after a kill at any point, and undone.
+"""The journal of one salvage in place, which can be finished after a kill, and undone.
 
-Everything that a change needs is written and synced below `quarantine/salvage-NNNN.new` first; one rename to
-`salvage-NNNN` decides. From then on `apply` does what `journal.json` says, and may be called again after a kill: every
-step can be done twice. `undo` is the same backwards.
+All bytes before and after a change are first written and synced below `quarantine/salvage-NNNN.new`; the rename to
+`salvage-NNNN` commits them. After that `apply` carries out `journal.json`, and may be called again after a kill: every
+step can be repeated. `undo` does the same backwards.
 """
 
 from __future__ import annotations
@@ -25,8 +24,8 @@ from flintmq.store.layout.small_files import replace_file
 QUARANTINE = "quarantine"
 JOURNAL = "journal.json"
 RANGES, BEFORE, AFTER, OLD, NEW = "ranges", "before", "after", "old", "new"  # directories of a journal
-SCRATCH = "scratch"  # what only planning needs
-APPLY, DONE, UNDO, UNDONE = "apply", "done", "undo", "undone"  # its states
+SCRATCH = "scratch"  # files that only planning needs
+APPLY, DONE, UNDO, UNDONE = "apply", "done", "undo", "undone"  # states
 MOST = 64 << 20  # bytes of a journal file that are read
 _NAME = re.compile(r"salvage-[0-9]{4,}")
 _STEP = 1 << 20
@@ -37,15 +36,15 @@ class SalvageJournal:
     """One journal.
 
     Attributes:
-        root: of the store.
-        folder: where the journal lies.
+        root: the store's root.
+        folder: the journal's directory.
         effects: the disk.
-        state: see the module.
+        state: APPLY, DONE, UNDO or UNDONE.
         changes: in order; each has `op` and the path `file`, below root or absolute:
-                create (size), resize (old and new size, before: what was cut off), write (position, length, before and
-            after: the bytes), swap (old, new: whether something stood there, and shall).
-        told: what was planned, for people.
-        checkpoint: digest of the store's checkpoint when all was done.
+            create (size), resize (old and new size, before: the bytes cut off), write (position, length, before and
+                after: the bytes), swap (old, new: whether something is there before and after).
+        planned: report of the plan, for people.
+        checkpoint: digest of the store's checkpoint once all changes were made.
     """
 
     root: str
@@ -53,12 +52,12 @@ class SalvageJournal:
     effects: Effects
     state: str = APPLY
     changes: list[dict[str, Any]] = field(default_factory=list)
-    told: dict[str, Any] = field(default_factory=dict)
+    planned: dict[str, Any] = field(default_factory=dict)
     checkpoint: str = ""
 
     @staticmethod
     def all(root: str, effects: Effects) -> list[SalvageJournal]:
-        """The journals of a store, oldest first.
+        """Return the journals of a store, oldest first.
 
         Raises:
             UsageError: one cannot be read.
@@ -78,22 +77,22 @@ class SalvageJournal:
             raise UsageError(f"{folder}: its {JOURNAL} cannot be read ({error}); move the directory away") from error
 
     def _save(self) -> None:
-        value = {"state": self.state, "checkpoint": self.checkpoint, "told": self.told, "changes": self.changes}
+        value = {"state": self.state, "checkpoint": self.checkpoint, "told": self.planned, "changes": self.changes}
         replace_file(os.path.join(self.folder, JOURNAL), json.dumps(value, indent=1).encode(), self.effects)
 
     def path(self, change: dict[str, Any]) -> str:
-        """The file or directory that a change is about."""
+        """Return the path of the file or directory that a change is about."""
         return os.path.join(self.root, change["file"])
 
     def keep(self, name: str, data: bytes) -> None:
-        """Write a file of the journal; it is synced by `commit`."""
+        """Write a file of the journal; `commit` syncs it."""
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
             file.write(data)
 
     def commit(self) -> None:
-        """Make the journal durable and give it its name: from now on it will be carried out."""
+        """Sync the journal and rename it to its final name; from now on it will be carried out."""
         shutil.rmtree(os.path.join(self.folder, SCRATCH), ignore_errors=True)
         for change in self.changes:
             for part in (OLD, NEW):
@@ -114,10 +113,10 @@ class SalvageJournal:
         self.effects.sync_dir(os.path.dirname(final))
         self.effects.sync_dir(self.root)
 
-    # -- doing it -----------------------------------------------------------------------------------------------------
+    # -- carrying it out ----------------------------------------------------------------------------------------------
 
     def apply(self) -> None:
-        """Do what is left to do. The store's lock is held.
+        """Make the changes that are not made yet. The store's lock is held.
 
         Raises:
             OSError: the disk refused; call it again.
@@ -128,7 +127,7 @@ class SalvageJournal:
         self._save()
 
     def undo(self) -> None:
-        """Bring everything back as it was. The store's lock is held.
+        """Undo all changes. The store's lock is held.
 
         Raises:
             UsageError: the store was written meanwhile.
@@ -154,7 +153,7 @@ class SalvageJournal:
         there = self.effects.size(path)
         if forward and there is None:
             self.effects.close(self.effects.create(path, change["size"]))
-        elif forward and there != change["size"]:  # of a kill amid its creation
+        elif forward and there != change["size"]:  # a kill interrupted its creation
             self._set_size(path, change["size"])
         elif not forward and there is not None:
             self.effects.unlink(path)
@@ -181,7 +180,7 @@ class SalvageJournal:
         self._pour(source, self.path(change), change["position"], change["length"])
 
     def _pour(self, source: str, path: str, position: int, length: int) -> None:
-        """Put `length` bytes from a kept file into a file; where the kept file ends, zeros follow."""
+        """Write `length` bytes of a kept file into a file, padded with zeros."""
         fd = self.effects.open_write(path)
         try:
             with open(source, "rb") as file:
@@ -209,7 +208,10 @@ class SalvageJournal:
 
 
 def begin(root: str, effects: Effects, dry_run: bool = False) -> SalvageJournal:
-    """A journal that is being made; what a killed planner left goes. That of a dry run lies outside the store."""
+    """Start a new journal, and remove what a killed planner left.
+
+    The journal of a dry run is outside the store.
+    """
     if dry_run:
         return SalvageJournal(root, tempfile.mkdtemp(prefix="flintmq-salvage-", suffix=".new"), effects)
     base = os.path.join(root, QUARANTINE)
@@ -222,7 +224,7 @@ def begin(root: str, effects: Effects, dry_run: bool = False) -> SalvageJournal:
 
 
 def drop(journal: SalvageJournal) -> None:
-    """A journal that shall not be carried out."""
+    """Remove a journal that shall not be carried out."""
     shutil.rmtree(journal.folder, ignore_errors=True)
     base = os.path.dirname(journal.folder)
     if os.path.basename(base) == QUARANTINE and not os.listdir(base):

@@ -1,7 +1,7 @@
-"""Records whose queue offset cannot be: too far away, or denied by the queue's next records. Nothing but the appended
-checksum property protects that field.
+"""Finds records with an implausible queue offset: too far away, or contradicted later.
 
-The rule is that of whoever writes queues (QueueWriter): such a record gets no unit, so no broker would serve it.
+Only the appended checksum property protects that field. QueueWriter applies the same rule: such a record gets no unit,
+so that no broker would serve it.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 
 
 class _Nowhere(OpenFiles):
-    """Takes what is written and keeps nothing."""
+    """Discards the data written to it."""
 
     def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
-        """Nothing to do."""
+        """Discard the data."""
 
 
 class _Places(QueueWriter):
-    """Places units nowhere, and keeps those that have no place."""
+    """Discards units, and keeps the log offsets of those that a queue writer would skip."""
 
     far: list[int]
 
@@ -34,12 +34,12 @@ class _Places(QueueWriter):
 
     def _deny(self, offset: int, physical_offset: int) -> None:
         super()._deny(offset, physical_offset)
-        if 0 <= self.next < offset:  # one further back repeats an offset, or begins the queue again: nothing to cover
+        if 0 <= self.next < offset:  # a smaller one repeats an offset, or begins the queue again: nothing to cover
             self.far.append(physical_offset)
 
 
 class FarRecords:
-    """Finds them, block by block in log order.
+    """Finds misplaced records, block by block in log order.
 
     Attributes:
         found: log offset, size and store time in ms of each.
@@ -51,7 +51,7 @@ class FarRecords:
         self._files = _Nowhere()
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
-        """The next block of a Dispatcher."""
+        """Take the next block of a Dispatcher."""
         for number, first, end in block.queues:
             if number not in self._queues:
                 path = dispatcher.queues.keys[number].path

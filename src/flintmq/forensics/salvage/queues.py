@@ -1,4 +1,4 @@
-"""Old queue offsets and new ones: each queue begins at 0 and has no holes, whatever the log has lost."""
+"""Maps old queue offsets to new ones: each new queue begins at 0 and has no holes."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Emit = Callable[[dict[str, Any]], None]
-"""Takes one line of salvage.jsonl."""
+"""Writes one line of salvage.jsonl."""
 
 
 @dataclass
 class QueueMap:
-    """One queue: which old offsets became which new ones, as runs.
+    """The old and new offsets of one queue, as runs.
 
     Attributes:
         topic, queue_id: the queue.
-        emit: gets a line for every run and for every stretch of old offsets without a message.
+        emit: takes a line for every run and for every range of old offsets without a message.
         next: the next new offset.
     """
 
@@ -25,14 +25,14 @@ class QueueMap:
     queue_id: int
     emit: Emit
     next: int = 0
-    _old: list[int] = field(default_factory=list)  # first old offset of each run of the queue's present life, ascending
+    _old: list[int] = field(default_factory=list)  # first old offset of each run since the queue was begun, ascending
     _new: list[int] = field(default_factory=list)
-    _begin: tuple[int, int] | None = None  # (old, new) where the run that is being counted began
-    _end: int = -1  # the old offset behind it
-    _highest: int = -1  # the old offset behind all of this life
+    _begin: tuple[int, int] | None = None  # (old, new) at the beginning of the current run
+    _end: int = -1  # old offset after the current run
+    _highest: int = -1  # old offset after all runs since the queue was begun
 
     def give(self, old: int, messages: int = 1) -> int:
-        """The new offset of the message, or of the first of so many, that had this old one."""
+        """Return the new offset for an old one, and reserve as many offsets as there are messages."""
         new = self.next
         self.next += messages
         if self._begin is None or old != self._end:
@@ -44,16 +44,16 @@ class QueueMap:
 
     def _start(self, old: int, new: int) -> None:
         self._begin = old, new
-        if old == 0 and self._old:  # the queue was deleted and begun again: offsets mean its new life from here on
+        if old == 0 and self._old:  # the queue was deleted and begun again: from here on offsets are of the new queue
             self._old, self._new, self._highest = [], [], -1
         if old > self._highest >= 0:
             self._emit_change("missing", old=self._highest, count=old - self._highest)
-        if old >= self._highest:  # else a repeat: the first message with an offset is the one that is meant
+        if old >= self._highest:  # else a repeat: the first message with an offset counts
             self._old.append(old)
             self._new.append(new)
 
     def finish(self) -> None:
-        """Tell the run that is being counted."""
+        """Report the current run."""
         if self._begin is not None:
             old, new = self._begin
             self._emit_change("queue", old=old, new=new, count=self._end - old)
@@ -63,7 +63,7 @@ class QueueMap:
         self.emit({"kind": kind, "topic": self.topic, "queue_id": self.queue_id, **numbers})
 
     def new_of(self, old: int) -> int | None:
-        """The new offset of the message that had this old one; None if it was lost or never was."""
+        """Return the new offset of an old one; None if its message was lost or never existed."""
         number = bisect_right(self._old, old) - 1
         if number < 0:
             return None
@@ -71,38 +71,37 @@ class QueueMap:
         return new if new < self._run_end(number) else None
 
     def next_of(self, old: int) -> int:
-        """Where a consumer goes on that would have gone on at this old offset: at the first message that it has not
-        seen."""
+        """Return where a consumer continues from an old offset: at the first message it lacks."""
         number = bisect_right(self._old, old) - 1
         if number < 0:
             return self._new[0] if self._new else 0
         return min(self._new[number] + old - self._old[number], self._run_end(number))
 
     def _run_end(self, number: int) -> int:
-        """The new offset behind a run. Repeats lie between runs; they count to none."""
+        """Return the new offset after a run. Repeats are between runs and belong to none."""
         return self._new[number + 1] if number + 1 < len(self._new) else self.next
 
 
 class QueueMaps:
-    """All queues of a store, made when first met."""
+    """The maps of all queues of a store, made on first use."""
 
     def __init__(self, emit: Emit) -> None:
         self.emit = emit
         self.maps: dict[tuple[str, int], QueueMap] = {}
 
     def of(self, topic: str, queue_id: int) -> QueueMap:
-        """The map of a queue."""
+        """Return the map of a queue."""
         found = self.maps.get((topic, queue_id))
         if found is None:
             found = self.maps[topic, queue_id] = QueueMap(topic, queue_id, self.emit)
         return found
 
     def next_of(self, topic: str, queue_id: int, old: int) -> int:
-        """QueueMap.next_of; 0 in a queue that kept no message."""
+        """Return QueueMap.next_of of a queue; 0 in a queue that kept no message."""
         found = self.maps.get((topic, queue_id))
         return found.next_of(old) if found is not None and old >= 0 else min(old, 0)
 
     def finish(self) -> None:
-        """Tell the last run of each."""
+        """Report the last run of each queue."""
         for found in self.maps.values():
             found.finish()

@@ -1,14 +1,15 @@
-"""One record made anew for another place: what changes with the offsets, and what must not
-(docs/operations/salvage.md).
+"""Rewrites one record for another place, with new offsets (docs/operations/salvage.md).
+
+These parts change:
 
 *   physical offset and queue offset; the offset id follows from them;
-*   `INNER_BASE` of an inner batch, `INNER_MULTI_QUEUE_OFFSET` of a record that stands in light queues;
+*   `INNER_BASE` of an inner batch, `INNER_MULTI_QUEUE_OFFSET` of a record that is in light queues;
 *   of transactions: the committed record's offset of its half message, the queue offsets of half messages that an
     outcome names in its body, and `TRAN_PREPARED_QUEUE_OFFSET` of a half message that was put again;
 *   the checksum of a changed body, and the appended checksum property of the whole record.
 
-Times, hosts, ids and everything else stay: `UNIQ_KEY`, `ORIGIN_MESSAGE_ID` and their like are names by which people and
-consumers know a message, not places where somebody looks.
+Times, hosts, ids and everything else stay: `UNIQ_KEY`, `ORIGIN_MESSAGE_ID` and similar ids identify a message for
+people and consumers; no program uses them as a place in the log.
 """
 
 from __future__ import annotations
@@ -42,14 +43,14 @@ HALF_TOPIC = b"RMQ_SYS_TRANS_HALF_TOPIC"
 OUTCOME_TOPIC = b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
 FINISHED_TAG = "d"  # of an outcome whose body names half messages
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
-_PLACE = struct.Struct(">qq")  # queue offset and physical offset, which stand together
+_PLACE = struct.Struct(">qq")  # queue offset and physical offset, which are adjacent
 _AT_PLACE = RECORD.offset("queue_offset")
 assert RECORD.offset("physical_offset") == _AT_PLACE + 8
 
 
 @dataclass
 class Renumber:
-    """Makes records anew, in log order.
+    """Rewrites records in log order.
 
     Attributes:
         rules: which topics have batch queues, and whether there are light queues.
@@ -62,7 +63,7 @@ class Renumber:
     halves: dict[int, int] = field(default_factory=dict)
 
     def record(self, raw: bytes) -> bytearray:
-        """The record with its new queue offset and texts; `place` gives it its physical offset.
+        """Return the record with its new queue offset and texts; `place` sets its physical offset.
 
         Raises:
             FormatError: a text has outgrown its length.
@@ -82,7 +83,7 @@ class Renumber:
         return data
 
     def place(self, data: bytearray, old: int, new: int) -> None:
-        """Give a record that stood at log offset `old` the log offset `new`, and its checksum property."""
+        """Move a record from log offset `old` to `new`, and update its checksum property."""
         _PLACE.pack_into(data, _AT_PLACE, _PLACE.unpack_from(data, _AT_PLACE)[0], new)
         if data[-1:] == b"\x02" and data[-CRC_PROPERTY_SIZE:].startswith(CRC_PROPERTY_NAME):
             data[-CRC_PROPERTY_SIZE:] = crc_property(crc(memoryview(data)[:-CRC_PROPERTY_SIZE]))
@@ -92,7 +93,7 @@ class Renumber:
     # -- its queues ---------------------------------------------------------------------------------------------------
 
     def _queue(self, old: Record, new: Record) -> tuple[int, Record]:
-        """The record's own new queue offset, and the record with new offsets in its properties."""
+        """Return the new queue offset, and the record with new offsets in its properties."""
         topic = java_decode(old.topic)
         queue = self.queues.of(topic, old.queue_id)
         batch = b"INNER_NUM" in old.properties and old.topic in self.rules.batch_topics
@@ -140,7 +141,10 @@ class Renumber:
         return new
 
     def _outcome(self, old: Record, new: Record) -> Record:
-        """Half messages that are lost need no outcome: their offsets belong to others now."""
+        """Return the outcome without the half messages that are lost.
+
+        Their old offsets belong to other messages now, and a lost half message needs no outcome.
+        """
         if names.parse_bytes(old.properties).get(names.TAGS) != FINISHED_TAG:
             return new
         found = (self._half_of(old.queue_id, text) for text in old.body.decode("latin-1").split(","))
@@ -153,7 +157,7 @@ class Renumber:
 
 
 def _with_property(record: Record, name: str, value: str | None) -> Record:
-    """The record with another value of a property, in its place; without it for None. All else stays as it is."""
+    """Return the record with a property replaced in its place, or removed for None."""
     parts = record.properties.split(VALUE_END.encode())
     head = (name + NAME_END).encode()
     kept = []
