@@ -65,7 +65,7 @@ def test_a_copy_that_is_none(tmp_path, text):
 
 
 def test_a_death_between_writing_and_renaming_leaves_no_stranger(tmp_path):
-    (tmp_path / "export.json.new").write_text("half")
+    (tmp_path / "export.json.flintmq-new").write_text("half")
     at(tmp_path).keep(manifest(1))
     assert [path.name for path in tmp_path.iterdir()] == ["export.json"]
 

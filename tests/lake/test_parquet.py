@@ -187,7 +187,7 @@ def test_rows_in_are_rows_out(steps, open_files, pending, target):
         patched.setattr(parquet, "BATCH_COST", 100)
         patched.setattr(parquet, "ROW_GROUP_BYTES", 40_000)
         patched.setattr(parquet, "PENDING_BYTES", pending)
-        patched.setattr(parquet, "_sync", lambda path: None)
+        patched.setattr(parquet, "sync_file", lambda path: None)
         writer = PartitionedWriter(folder, SPARK_SCHEMA, target_bytes=target)
         given_rows = {}
         for number, (topic, count, size) in enumerate(steps):
@@ -232,7 +232,7 @@ def test_a_sync_that_fails_behind_the_writer_is_told(tmp_path, monkeypatch):
             failed.append(path)
             raise OSError(5, "the disk failed")
 
-    monkeypatch.setattr(parquet, "_sync", sync)
+    monkeypatch.setattr(parquet, "sync_file", sync)
     writer = PartitionedWriter(str(tmp_path), SPARK_SCHEMA)
     writer.write(batch([("T", 1000, 0, b"x")]))
     with pytest.raises(OSError, match="the disk failed"):

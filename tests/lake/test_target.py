@@ -57,7 +57,7 @@ def test_the_tenth_is_newer_than_the_ninth(tmp_path):
         assert target.last().number == 10
 
 
-@pytest.mark.parametrize("name", ["rename", "fsync", "open"])
+@pytest.mark.parametrize("name", ["rename", "replace", "fsync", "fdatasync", "open"])
 def test_a_run_that_dies_leaves_nothing_to_see(tmp_path, monkeypatch, name):
     """At every system call of the publication in turn; the next run sweeps and succeeds."""
     real = getattr(os, name)

@@ -9,10 +9,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.storage import staging as module
 from flintmq.storage.filesystem import REAL
-from flintmq.storage.staging import bring_in, new_file, staging_for, sweep
-from tests.support.faults import Faulty
+from flintmq.storage.staging import bring_in, staging_for, sweep
 
 
 def test_one_at_a_time_and_nothing_stays(tmp_path: Path) -> None:
@@ -87,39 +85,3 @@ def test_a_leftover_that_cannot_be_removed_does_not_stop_the_work(tmp_path: Path
         assert os.listdir(staging) == ["not a directory"]
         left.unlink()
     assert os.listdir(tmp_path) == []
-
-
-def test_a_new_file_gets_its_name_when_it_is_whole_and_durable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    disk = Faulty()
-    monkeypatch.setattr(module, "REAL", disk)
-    target = tmp_path / "report.html"
-    target.write_text("old")
-    with new_file(str(target)) as part:
-        Path(part).write_text("new")
-        assert target.read_text() == "old" and disk.calls == []
-    assert target.read_text() == "new" and os.listdir(tmp_path) == ["report.html"]
-    assert [name for name, _ in disk.calls] == ["sync", "sync_dir"]
-
-
-@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
-def test_a_new_file_that_is_not_finished_is_removed(tmp_path: Path, error: BaseException) -> None:
-    with pytest.raises(type(error)), new_file(str(tmp_path / "rows.csv")) as part:
-        Path(part).write_text("half")
-        raise error
-    assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("linked", [False, True])
-def test_a_new_file_writes_over_nobody_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool) -> None:
-    """Somebody else has the very name, or guessed it and planted a link to a file of the user."""
-    monkeypatch.setattr(module.secrets, "token_hex", lambda count: "0" * count)
-    precious, theirs = tmp_path / "precious", tmp_path / f"rows.csv.{'0' * 8}.part"
-    precious.write_text("precious")
-    if linked:
-        theirs.symlink_to(precious)
-    else:
-        theirs.write_text("theirs")
-    with pytest.raises(FileExistsError), new_file(str(tmp_path / "rows.csv")):
-        pass
-    assert precious.read_text() == "precious" and theirs.read_text() == ("precious" if linked else "theirs")
-    assert not (tmp_path / "rows.csv").exists()

@@ -144,7 +144,7 @@ def _check(target: str, store: str, config: StoreConfig) -> None:
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:
     """Write beside the file's place, then put it there: all of the answer or no file."""
     from flintmq.cli.sql_output import lines, write_lines, write_parquet
-    from flintmq.storage.staging import new_file
+    from flintmq.storage.whole_file import new_file
 
     with new_file(target) as part:
         if form == "parquet":

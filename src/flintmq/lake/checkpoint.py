@@ -16,8 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.lake.target import Manifest, sync_folder, write_synced
+from flintmq.lake.target import Manifest
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import local_only
+from flintmq.storage.whole_file import NEW, replace_file
 
 COPY = "export.json"
 FORMAT = 1
@@ -50,7 +52,7 @@ class ExportCheckpoint:
             raise UsageError(f"--checkpoint {folder} is within {table}; give a directory beside it")
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            strangers = [name for name in os.listdir(folder) if name.partition(".new")[0] != COPY]
+            strangers = [name for name in os.listdir(folder) if name not in (COPY, COPY + NEW)]
         except OSError as error:
             raise StoreAccessError(f"{folder}: {error.strerror}; give a directory that can be written") from error
         if strangers:
@@ -87,10 +89,8 @@ class ExportCheckpoint:
             "format": FORMAT, "table": str(self.table), "number": last.number, "end": last.end, "made": last.made,
             "offsets": last.offsets,
         }  # fmt: skip
-        new = self.folder / f"{COPY}.new"
-        write_synced(new, json.dumps(copy, ensure_ascii=False) + "\n")
-        os.rename(new, self.folder / COPY)
-        sync_folder(self.folder)
+        text = json.dumps(copy, ensure_ascii=False) + "\n"
+        replace_file(str(self.folder / COPY), text.encode(), REAL)
 
     def _read(self) -> dict[str, Any] | None:
         if self.folder is None or not (self.folder / COPY).exists():

@@ -27,8 +27,10 @@ from typing import TYPE_CHECKING, Any
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
-from flintmq.lake.target import NAMES, ExportTarget, Manifest, StagedFile, sync_folder, write_synced
+from flintmq.lake.target import NAMES, ExportTarget, Manifest, StagedFile
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.tree import walk_tree
+from flintmq.storage.whole_file import replace_file, sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -134,8 +136,7 @@ class DeltaTarget(ExportTarget):
                 table.alter.add_columns(added)
             path = self._manifest(manifest.number)
             path.parent.mkdir(exist_ok=True)
-            write_synced(path, manifest.to_json())
-            sync_folder(path.parent)
+            replace_file(str(path), manifest.to_json().encode(), REAL)
             actions = [self._bring(manifest.number, file) for file in files]
             for folder in {above for action in actions for above in (self.root / action.path).parents}:
                 if folder.is_relative_to(self.root):

@@ -19,6 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flintmq.storage.whole_file import sync_file
+
 ROW_GROUP_BYTES = 32 << 20  # of a group's rows in memory
 PENDING_BYTES = 96 << 20  # of all groups' rows in memory
 OPEN_FILES = 32
@@ -223,7 +225,7 @@ class PartitionedWriter:
             if not self._syncing.done():
                 return
             self._syncing.result()
-        self._syncing = self._syncer.submit(_sync, path)
+        self._syncing = self._syncer.submit(sync_file, path)
 
     def _finish(self, group: Values) -> None:
         """Close the file of a group, if it has one, and fsync it."""
@@ -231,17 +233,12 @@ class PartitionedWriter:
         if waiting is None or waiting.writer is None:
             return
         waiting.writer.close()
-        _sync(waiting.path)
+        sync_file(waiting.path)
         stats = statistics(waiting.footers.pop())
         self.files.append(WrittenFile(waiting.path, group, waiting.rows, os.stat(waiting.path).st_size, stats))
         waiting.writer, waiting.rows, waiting.written = None, 0, 0
         if not waiting.batches:
             del self._groups[group]
-
-
-def _sync(path: str) -> None:
-    with open(path, "rb+") as file:
-        os.fsync(file.fileno())
 
 
 def statistics(footer: Any) -> dict[str, Any]:

@@ -32,6 +32,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.parquet import folder_of
+from flintmq.storage.filesystem import REAL
+from flintmq.storage.whole_file import replace_file, sync_file, sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -179,8 +181,7 @@ class ExportTarget:
 
         path = self.staging / "tasks" / "text.parquet"
         pq.write_table(schema.empty_table(), path)
-        with path.open("rb") as file:
-            os.fsync(file.fileno())
+        sync_file(path)
         dates = [pair for file in files for pair in file.partition if pair[0] == "date"]
         known = next((pair for pair in dates if pair[1] is not None), None)
         folder = os.path.join("topic_name=~text", folder_of([known or dates[0]]) if dates else "")
@@ -243,7 +244,7 @@ class ExportTarget:
             (tree / place).parent.mkdir(parents=True, exist_ok=True)
             os.rename(written, tree / place)
             folders.update(folder for folder in (tree / place).parents if folder.is_relative_to(tree))
-        write_synced(tree / MANIFEST, manifest.to_json())
+        replace_file(str(tree / MANIFEST), manifest.to_json().encode(), REAL)
         for folder in folders:
             sync_folder(folder)
         os.rename(tree, self.root / f"export={manifest.number}")
@@ -298,28 +299,3 @@ def locked(path: str | os.PathLike[str], kind: type[ExportTarget] = ExportTarget
 def now() -> int:
     """Return the current time in Unix seconds."""
     return int(time.time())
-
-
-def write_synced(path: Path, text: str) -> None:
-    """Write a file and fsync it; its directory entry is not synced.
-
-    Raises:
-        OSError: the disk is full or fails.
-    """
-    with path.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-
-
-def sync_folder(path: Path) -> None:
-    """Fsync a directory, so that the names in it are durable.
-
-    Raises:
-        OSError: the disk fails.
-    """
-    handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

@@ -6,6 +6,7 @@ lock               takes the store's lock as RocketMQ takes it
 dispatch_lock      locks who writes queues and index beside the engine
 overlay            shows the disk with planned changes
 tree               walks a local directory tree completely, or stops
+whole_file         writes a file as a whole, durably
 staging            makes a directory beside its place, and renames it in
 mapped_file        maps one log file that is being written
 mapped_file_queue  keeps the mapped files of a log in order

@@ -1,4 +1,4 @@
-"""A directory or a file beside its place: made whole there, then brought in by one rename.
+"""A directory beside its place: made whole there, then brought in by one rename.
 
 A run that dies leaves nothing at the place itself; the next one sweeps what it left beside it.
 """
@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import fcntl
 import os
-import secrets
 import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.storage.filesystem import REAL
@@ -87,38 +86,6 @@ def bring_in(staging: str, into: str) -> None:
             raise UsageError(f"{into}: something was put there meanwhile; give another directory") from error
         raise
     REAL.sync_dir(os.path.dirname(into) or os.curdir)
-
-
-@contextmanager
-def new_file(path: str) -> Iterator[str]:
-    """Make a file under another name, in the same directory, for the length of a `with` block; then give it its name.
-
-    Nobody else has that name, and it is no link: what stands in the directory is never written over. Where the block
-    raises, the file is removed.
-
-    Args:
-        path: the file's name in the end; a file of this name is replaced.
-
-    Raises:
-        OSError: the directory takes no file, or the disk fails.
-
-    Durability: the whole file, under its name, on return.
-    """
-    part = f"{path}.{secrets.token_hex(8)}.part"
-    os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
-    try:
-        yield part
-        fd = os.open(part, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-        try:
-            REAL.sync(fd)
-        finally:
-            os.close(fd)
-        os.rename(part, path)
-    except BaseException:
-        with suppress(FileNotFoundError):
-            os.unlink(part)
-        raise
-    REAL.sync_dir(os.path.dirname(path) or os.curdir)
 
 
 def _empty(folder: str) -> None:

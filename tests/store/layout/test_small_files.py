@@ -21,36 +21,11 @@ from flintmq.store.layout.small_files import (
     page_cache_id,
     page_cache_lasted,
     power_was_cut,
-    replace_file,
     written_by_flintmq,
 )
 from tests.support.faults import Faulty
 
 KNOWN = Checkpoint(1000, 900, 800, 700, 600)
-
-
-def test_a_file_is_replaced_in_the_order_that_survives_power_loss(tmp_path: Path):
-    effects, path = Faulty(), tmp_path / "file"
-    path.write_bytes(b"old and longer")
-    replace_file(str(path), b"new", effects)
-    assert path.read_bytes() == b"new"
-    new = f"{path}.flintmq-new"
-    assert effects.calls == [
-        ("create", new), ("pwrite", new), ("sync", new), ("rename", new), ("sync_dir", str(tmp_path)),
-    ]  # fmt: skip
-    assert os.listdir(tmp_path) == ["file"]
-
-
-@pytest.mark.parametrize("call", ["create", "pwrite", "sync", "rename"])
-def test_a_refused_replacement_leaves_the_old_file_and_may_be_tried_again(tmp_path: Path, call: str):
-    effects, path = Faulty(), tmp_path / "file"
-    path.write_bytes(b"old")
-    effects.refuse(call, times=1)
-    with pytest.raises(OSError):
-        replace_file(str(path), b"new", effects)
-    assert path.read_bytes() == b"old"
-    replace_file(str(path), b"new", effects)
-    assert path.read_bytes() == b"new" and os.listdir(tmp_path) == ["file"]
 
 
 def test_checkpoint_and_mark_are_read_back_as_facts(tmp_path: Path):

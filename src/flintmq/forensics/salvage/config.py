@@ -12,9 +12,9 @@ from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.whole_file import replace_file
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import ConfigReader
-from flintmq.store.layout.small_files import replace_file
 from flintmq.store.services.consumer_offsets import LIGHT_OFFSETS, OFFSETS
 
 Translate = Callable[[str, int, int], int]

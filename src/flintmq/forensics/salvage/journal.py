@@ -19,7 +19,7 @@ from typing import Any
 from flintmq.errors import UsageError
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.tree import walk_tree
-from flintmq.store.layout.small_files import replace_file
+from flintmq.storage.whole_file import replace_file
 
 QUARANTINE = "quarantine"
 JOURNAL = "journal.json"

@@ -13,7 +13,9 @@ from typing import Any
 
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import absolute, outside_store
+from flintmq.storage.whole_file import replace_file
 
 FORM = "flintmq verify 1"
 """What the file calls itself; another form gets another number."""
@@ -78,13 +80,9 @@ class StateFile:
         Raises:
             StoreAccessError: it cannot be written.
         """
-        new = f"{self.path}.new"
+        text = json.dumps({**self._head, "state": state}, separators=(",", ":"))
         try:
-            with open(new, "w", encoding="ascii") as file:
-                json.dump({**self._head, "state": state}, file, separators=(",", ":"))
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(new, self.path)
+            replace_file(self.path, text.encode("ascii"), REAL)
         except OSError as error:
             raise StoreAccessError(f"{self.path}: {error.strerror}; name a file that can be written") from error
 

@@ -19,7 +19,6 @@ import uuid
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -27,12 +26,12 @@ import pyarrow as pa
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreAccessError, StoreError, UsageError
-from flintmq.lake.target import sync_folder
 from flintmq.message import Message
 from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail, alike, messages_of, put_all
 from flintmq.spark.jobs.replay.refusals import batches_of, why_refused
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import PREFIX, id_in, tag, take_over
+from flintmq.storage.whole_file import sync_folder
 from flintmq.store.message_store import MessageStore
 
 STAGED = "flintmq.staged"
@@ -111,7 +110,7 @@ def commit(
                 value |= {"bad": list(bad), "bad_path": options.bad_rows}
             _look(store, files)
             if files or bad:
-                sync_folder(Path(options.path, STAGED))
+                sync_folder(os.path.join(options.path, STAGED))
             work.ledger.set(giver, value)
             _put(work, giver, value, looked=True)
         _sweep(options.path, spent, giver, work.ledger)
@@ -385,7 +384,7 @@ def _publish(root: str, giver: str, value: dict[str, Any]) -> None:
                 sink.flush()
                 os.fsync(sink.fileno())
             os.replace(part, final)
-        sync_folder(Path(folder))
+        sync_folder(folder)
     except OSError as error:
         raise StoreError(
             f"{folder}: bad rows cannot be written ({error.strerror}); the messages are in the store, and the next "

@@ -14,9 +14,9 @@ from collections.abc import Mapping
 
 from flintmq.format.text import java_decode
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.whole_file import replace_file
 from flintmq.store.consumequeue.writer import LARGEST_OFFSET
 from flintmq.store.layout.queue_name import path_name
-from flintmq.store.layout.small_files import replace_file
 
 FILE_NAME = "flintmq.queues"
 LARGEST = 64 << 20  # bytes that are read

@@ -16,9 +16,9 @@ from typing import Any
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.whole_file import replace_file
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import ConfigReader
-from flintmq.store.layout.small_files import replace_file
 
 
 class ConfigFile:

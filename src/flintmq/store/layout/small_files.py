@@ -17,28 +17,7 @@ from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import Effects
-
-
-def replace_file(path: str, data: bytes, effects: Effects) -> None:
-    """Write a file as a whole: temporary file, sync, rename, sync of the directory.
-
-    Raises:
-        OSError: the old file is untouched then.
-
-    Durability: on return.
-    """
-    temporary = f"{path}.flintmq-new"
-    if effects.size(temporary) is not None:
-        effects.unlink(temporary)
-    fd = effects.create(temporary, 0)
-    try:
-        effects.pwrite(fd, data, 0)
-        effects.sync(fd)
-    finally:
-        effects.close(fd)
-    effects.rename(temporary, path)
-    effects.sync_dir(os.path.dirname(path))
-
+from flintmq.storage.whole_file import replace_file
 
 BOOT = "/proc/sys/kernel/random/boot_id"
 

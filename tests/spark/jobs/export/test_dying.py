@@ -61,7 +61,7 @@ def test_it_dies_anywhere_and_goes_on(tmp_path, monkeypatch, to, by, stream):
     monkeypatch.setattr(batch_job, "parallelism", lambda spark: 2)
     monkeypatch.setattr(stream_job, "parallelism", lambda spark: 2)
     monkeypatch.setattr(delta_module, "CHECKPOINT_INTERVAL", 3)
-    for name in ("rename", "fsync"):
+    for name in ("rename", "replace", "fsync", "fdatasync"):
         monkeypatch.setattr(target_module.os, name, dying(getattr(target_module.os, name)))
     for name in ("create_write_transaction", "create_checkpoint"):
         monkeypatch.setattr(DeltaTable, name, dying(getattr(DeltaTable, name)))

@@ -115,8 +115,8 @@ def test_a_driver_that_dies_anywhere(in_process, tmp_path, monkeypatch, seed, to
 
         return call
 
-    monkeypatch.setattr(target_module.os, "rename", dying(os.rename))
-    monkeypatch.setattr(target_module.os, "fsync", dying(os.fsync))
+    for name in ("rename", "replace", "fsync", "fdatasync"):
+        monkeypatch.setattr(target_module.os, name, dying(getattr(os, name)))
     monkeypatch.setattr(job, "publish", dying(job.publish))
     monkeypatch.setattr(DeltaTable, "create_write_transaction", dying(DeltaTable.create_write_transaction))
     deaths = 0

@@ -16,8 +16,8 @@ from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.forensics.rebuild import RebuildPlan
 from flintmq.lake.target import ExportAnchor
 from flintmq.storage.dispatch_lock import FOLDER
+from flintmq.storage.whole_file import replace_file
 from flintmq.store.consumequeue.writer import WriterState
-from flintmq.store.layout.small_files import replace_file
 
 FORMAT = 1
 STATE_BYTES_MAX = 1 << 30  # about 60 bytes a queue

@@ -20,7 +20,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from flintmq.config.keys import StoreConfig
@@ -29,7 +28,6 @@ from flintmq.forensics.rebuild import indexed_time
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.text import java_encode
 from flintmq.kernels import encode
-from flintmq.lake.target import sync_folder
 from flintmq.spark.jobs.rebuild import rebuild
 from flintmq.spark.jobs.replay.plan import ChunkCount, ReplayTask, share_out
 from flintmq.spark.jobs.replay.refusals import checked
@@ -38,6 +36,7 @@ from flintmq.spark.jobs.replay.source import Source
 from flintmq.spark.jobs.replay.tasks import run_over_rows
 from flintmq.spark.jobs.tasks import Progress
 from flintmq.storage.filesystem import REAL
+from flintmq.storage.whole_file import sync_folder
 from flintmq.store.commitlog.bulk_writer import LogWriter
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save
@@ -95,7 +94,7 @@ def load(
             )
         for name in answer["files"]:
             os.rename(os.path.join(answer["path"], name), os.path.join(log, name))
-    sync_folder(Path(log))
+    sync_folder(log)
     last = answers[-1]
     rebuild(spark, root, root, config, peer)
     queues = {name: number for chunk in counted for name, number in chunk.queues.items()}
@@ -133,7 +132,7 @@ def write_share(
         last_row = SourceRow.of(batch, -1)
     end = log.end
     log.close(full=not share.last)
-    sync_folder(Path(folder))
+    sync_folder(folder)
     names = sorted(os.listdir(folder))
     return {"rows": rows, "path": folder, "files": names, "end": end, "last_time": last, "last_row": last_row}
 

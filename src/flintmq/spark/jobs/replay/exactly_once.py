@@ -21,9 +21,9 @@ from flintmq.format import properties
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, StoredMessage, stored_message
 from flintmq.spark.jobs.replay.rows import LEAST_MS, Records
 from flintmq.storage.filesystem import REAL
+from flintmq.storage.whole_file import replace_file
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.layout.small_files import replace_file
 from flintmq.store.message_store import MessageStore
 
 FILE_NAME = "flintmq.puts"

@@ -23,8 +23,8 @@ from flintmq.spark.jobs.stats.lag import consumer_lag
 from flintmq.spark.jobs.stats.page import MARK, page, templates_page
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
-from flintmq.storage.staging import new_file
 from flintmq.storage.store_url import local_source, outside_store
+from flintmq.storage.whole_file import new_file
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
