@@ -31,6 +31,7 @@ def test_the_files_are_those_of_the_map(tmp_path: Path, keys: int) -> None:
         for first in range(0, keys, 9):
             end = min(first + 9, keys)
             writer.insert(hashes[first:end], offsets[first:end], times[first:end], end - first)
+            writer.check_invariants()
         writer.finish(300 * keys, 1_700_000_000_000 + 400 * keys)
     files = sorted((tmp_path / "map").iterdir())
     assert [file.name for file in sorted((tmp_path / "made").iterdir())] == [file.name for file in files]
@@ -48,3 +49,23 @@ def test_slots_that_were_never_used_stay_a_hole(tmp_path: Path, monkeypatch: pyt
     assert path.stat().st_size == index.file_size(1 << 20, 100)
     assert path.stat().st_blocks * 512 < 1 << 20  # of 4 MiB
     assert index.HEADER.unpack(path.read_bytes()) == index.Header(1000, 1000, 9, 9, 1, 2)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("count", 0), ("count", 102), ("_first", -1), ("_first", 4), ("items", 1), ("count", 3)]
+)
+def test_the_invariants_notice_a_broken_builder(tmp_path: Path, name: str, value: int) -> None:
+    file = IndexFileBuilder(str(tmp_path / "20260101000000000"), 16, 100)
+    file.insert(array("i", [5]), array("q", [9]), array("q", [1000]), 0, 1)
+    file.check_invariants()
+    setattr(file, name, value)
+    with pytest.raises(AssertionError):
+        file.check_invariants()
+
+
+def test_the_invariants_notice_a_window_that_overflows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = IndexFileBuilder(str(tmp_path / "20260101000000000"), 16, 100)
+    file.insert(array("i", [5] * 5), array("q", [9] * 5), array("q", [1000] * 5), 0, 5)
+    monkeypatch.setattr(builder, "WINDOW_ITEMS", 5)
+    with pytest.raises(AssertionError, match="in the window"):
+        file.check_invariants()

@@ -5,14 +5,17 @@ from __future__ import annotations
 import os
 import random
 from array import array
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format import checkpoint, index
+from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import REAL
 from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.index.writer import IndexFileWriter
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.testing import damage
 from tests.support.engine import check_derived, index_items, open_small, put_all
@@ -38,11 +41,13 @@ def keys_of(records: int, seed: int = 1) -> Keys:
 def insert(found: KeyIndex, keys: Keys) -> None:
     columns = [array(code, column) for code, column in zip("iqq", zip(*keys, strict=True), strict=True)]
     found.insert(*columns, len(keys))
+    found.check_invariants()
 
 
 def opened(root: Path, log_end: int = 1 << 60) -> KeyIndex:
     found = KeyIndex(str(root), CONFIG, REAL)
     found.recover(log_end, StoreFiles(str(root), REAL))
+    found.check_invariants()
     return found
 
 
@@ -278,3 +283,61 @@ def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, which: int, len
     if which == -1 and length < 711:  # else it goes on as it is, with a place less
         check_derived(tmp_path)
         assert sorted((tmp_path / "index").iterdir())[0].read_bytes() == whole[0]
+
+
+def with_header(found: KeyIndex, **changed: int) -> None:
+    file = found.writer.current
+    assert isinstance(file, IndexFileWriter)
+    file._write(file.header()._replace(**changed))
+
+
+def with_item(found: KeyIndex, number: int, **changed: int) -> None:
+    file = found.writer.current
+    assert isinstance(file, IndexFileWriter)
+    place = index.item_position(number, SLOTS)
+    file.map[place : place + index.ITEM.size] = index.ITEM.pack(file.item(number)._replace(**changed))
+
+
+def with_slot(found: KeyIndex, number: int) -> None:
+    """Item 4, the newest, is of the hash 5."""
+    place = index.slot_position(5)
+    found.writer.current.map[place : place + index.SLOT.size] = index.SLOT.pack(index.Slot(number))
+
+
+def with_mark(found: KeyIndex, offset: int, name: int, items: int) -> None:
+    header = found.writer.current.header()._replace(index_count=items)
+    found.mark.indexed = Indexed(offset, name or int(os.path.basename(found.writer.current.path)), header)
+
+
+BROKEN: list[tuple[str, Callable[[KeyIndex], object]]] = [
+    ("no item counts", lambda i: setattr(i.writer.current, "count", 0)),
+    ("more than fit", lambda i: setattr(i.writer.current, "count", ITEMS + 1)),
+    ("header counts one more", lambda i: with_header(i, index_count=6)),
+    ("header begins elsewhere", lambda i: with_header(i, begin_physical_offset=99)),
+    ("header ends elsewhere", lambda i: with_header(i, end_physical_offset=501)),
+    ("no blocks for the items", lambda i: setattr(i.writer.current, "reserved", 50)),
+    ("more blocks than bytes", lambda i: setattr(i.writer.current, "reserved", 1 << 20)),
+    ("an item leads to itself", lambda i: with_item(i, 4, previous=4)),
+    ("an item leads before all", lambda i: with_item(i, 4, previous=-1)),
+    ("the newest is hidden", lambda i: with_slot(i, 3)),
+    ("something behind the last", lambda i: with_item(i, 5, physical_offset=500)),
+    ("end of another record", lambda i: setattr(i.writer, "end_offset", 300)),
+    ("names out of order", lambda i: setattr(i.writer, "names", {"9": 0, **i.writer.names})),
+    ("not the newest is written", lambda i: i.writer.names.update({"9" * 17: 0})),
+    ("taken back before the log", lambda i: setattr(i, "taken_back", -1)),
+    ("known to less than nothing", lambda i: setattr(i, "known_to", -1)),
+    ("the mark names a later file", lambda i: with_mark(i, 1000, 10**17 - 1, 5)),
+    ("the mark counts more items", lambda i: with_mark(i, 1000, 0, 6)),
+    ("the mark is before its items", lambda i: with_mark(i, 400, 0, 5)),
+]
+
+
+@pytest.mark.parametrize(("what", "spoil"), BROKEN, ids=[what for what, _ in BROKEN])
+def test_the_invariants_notice_a_broken_index(tmp_path: Path, what: str, spoil: Callable[[KeyIndex], object]):
+    found = opened(tmp_path)
+    insert(found, [(number + 1, 100 * number, BEGIN) for number in range(1, 5)])
+    with_mark(found, 401, 0, 5)
+    found.check_invariants()
+    spoil(found)
+    with pytest.raises(AssertionError):
+        found.check_invariants()

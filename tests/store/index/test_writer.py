@@ -7,6 +7,8 @@ from array import array
 from datetime import datetime
 from pathlib import Path
 
+import pytest
+
 from flintmq.format.index import HEADER, Header, file_size
 from flintmq.store.index.writer import IndexFileWriter, IndexWriter, file_name
 
@@ -41,6 +43,7 @@ def test_a_clock_that_steps_back_gives_no_name_before_another() -> None:
 def insert(writer: IndexWriter, *keys: tuple[int, int, int]) -> None:
     hashes, offsets, times = (array(code, [key[n] for key in keys]) for n, code in enumerate("iqq"))
     writer.insert(hashes, offsets, times, len(keys))
+    writer.check_invariants()
 
 
 def headers(folder: Path) -> list[Header]:
@@ -86,3 +89,17 @@ def test_a_shortened_file_knows_how_many_slots_are_used(tmp_path: Path) -> None:
         assert file.header().slots_used == len({value % 5000 for value in hashes[: count - 1]})
         assert (file.header().index_count, file.header().end_physical_offset) == (count, count - 1)
     file.close()
+
+
+def test_another_file_does_not_take_the_place_of_one_that_is_open(tmp_path: Path) -> None:
+    writer = IndexWriter(str(tmp_path), 4, 4)
+    insert(writer, (1, 100, 1001))
+    other = IndexFileWriter(str(tmp_path / ("9" * 17)), 4, 4)
+    with pytest.raises(AssertionError):
+        writer.continue_with(other, 100, 1001)
+    assert isinstance(writer.current, IndexFileWriter)
+    with pytest.raises(AssertionError):
+        writer.current.shorten(3)
+    other.close()
+    writer.finish(100, 1001)
+    writer.check_invariants()

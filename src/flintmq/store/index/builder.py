@@ -64,6 +64,17 @@ class IndexFileBuilder:
                 self._write_items()
         return start
 
+    def check_invariants(self) -> None:
+        """Assert what holds between two insertions: the window holds what the file lacks, and has not overflowed.
+
+        Thread: the builder's.
+        """
+        assert 1 <= self.count <= self.items, f"{self.path}: {self.count} is the next of {self.items} items"
+        assert 0 <= self._first <= self.count, f"{self.path}: written up to {self._first}, made up to {self.count}"
+        assert self.count - self._first <= WINDOW_ITEMS, f"{self.path}: {self.count - self._first} items in the window"
+        header = index.HEADER.unpack(self.memory[: index.HEADER.size])
+        assert header.next_item == self.count, f"{self.path}: its header counts {header.next_item}, not {self.count}"
+
     def _write_items(self) -> None:
         """Write the window's items and begin another."""
         with memoryview(self.memory) as view:

@@ -129,6 +129,7 @@ class IndexMark:
             finally:
                 self.effects.close(fd)
             self.effects.sync_dir(self.folder)
+        assert before is None or name >= before.name  # an older file cannot be the newest one
         self.indexed = Indexed(position, name, header)
 
 

@@ -334,6 +334,24 @@ class KeyIndex:
             self.effects.sync(self.writer.current.fd)
             self.effects.sync_dir(self.folder)
 
+    def check_invariants(self) -> None:
+        """Assert what holds between two blocks of dispatch, once recovered: of the files, and of what the mark may say.
+
+        Thread: the dispatcher's, or nobody dispatches.
+        """
+        self.writer.check_invariants()
+        file, said = self.writer.current, self.mark.indexed
+        assert self.known_to >= 0 and (self.taken_back is None or self.taken_back >= 0)
+        if file is not None:
+            assert self.end_offset == self.writer.end_offset
+        if said is not None and file is not None:
+            header, newest = said.header, int(os.path.basename(file.path))
+            assert said.name <= newest, f"the mark names {said.name}, and {newest} is the newest file"
+            assert said.name < newest or header.next_item <= file.count, "the mark counts items that there are not"
+            assert header.next_item == 1 or said.offset > header.end_physical_offset, (
+                f"the mark is before its items: {said}"
+            )
+
     def close(self) -> None:
         """Flush and close.
 

@@ -117,6 +117,7 @@ class IndexFileWriter:
 
     def shorten(self, count: int) -> None:
         """Make `count` the next free item, after the items from there on were taken back."""
+        assert 1 <= count <= self.count  # it takes items away; only `insert` makes some
         header = self.header()
         begin = header.begin_timestamp, header.begin_physical_offset
         if count > 1:
@@ -205,6 +206,30 @@ class IndexFileWriter:
         """The header as it stands."""
         return index.HEADER.unpack(self.map[: index.HEADER.size])
 
+    def check_invariants(self) -> None:
+        """Assert what holds between two insertions: the header tells of the items that are there, and of no more.
+
+        Of a file that others began its header is taken as it is, so its times and its slots in use are not looked at.
+
+        Thread: the writer's.
+        """
+        header, count = self.header(), self.count
+        assert 1 <= count <= self.items, f"{self.path}: {count} is the next of {self.items} items"
+        assert header.next_item == count, f"{self.path}: its header counts {header.next_item}, and {count} comes next"
+        assert len(self.map) == self.size == index.file_size(self.slots, self.items)
+        end = index.item_position(min(count, self.items), self.slots)
+        assert end <= self.reserved <= self.size, f"{self.path}: items up to {end}, disk blocks up to {self.reserved}"
+        if count > 1:
+            first, last = self.item(1), self.item(count - 1)
+            begin_and_end = header.begin_physical_offset, header.end_physical_offset
+            assert (first.physical_offset, last.physical_offset) == begin_and_end, f"{self.path}: {header}"
+            assert 0 <= last.previous < count - 1, f"{self.path}: item {count - 1} leads to {last.previous}"
+            place = index.slot_position(last.key_hash % self.slots)
+            slot = index.SLOT.unpack(self.map[place : place + index.SLOT.size]).item
+            assert slot == count - 1, f"{self.path}: the newest item, {count - 1}, is hidden by item {slot}"
+        if count < self.items:
+            assert self.item(count) == (0, 0, 0, 0), f"{self.path}: behind the last item stands {self.item(count)}"
+
     def close(self) -> None:
         """Unmap and close; the data is in the page cache."""
         self.map.close()
@@ -224,6 +249,9 @@ class NewIndexFile(Protocol):
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
         """Append items for keys [start, end) while there is room; gives the first that is not in."""
+
+    def check_invariants(self) -> None:
+        """Assert what holds between two insertions."""
 
     def close(self) -> None:
         """Finish the file."""
@@ -276,6 +304,7 @@ class IndexWriter:
 
     def continue_with(self, file: NewIndexFile, end_offset: int, end_time: int) -> None:
         """Go on in an existing file, whose last item is of the record at end_offset."""
+        assert self.current in (None, file)  # another one would stay open, and never be synced
         self.current, self.end_offset, self.end_time = file, end_offset, end_time
 
     def insert_file(self, store_time: int) -> None:
@@ -295,6 +324,22 @@ class IndexWriter:
             self.current.close()
             self.full.append(self.current.path)
         self.current = made
+
+    def check_invariants(self) -> None:
+        """Assert what holds between two insertions: files in the order of their names, the newest one is written.
+
+        Thread: the writer's.
+        """
+        names = list(self.names)
+        assert names == sorted(set(names)), f"{self.directory}: names out of order, so that order of files is lost"
+        file = self.current
+        if file is None:
+            return
+        assert os.path.basename(file.path) == names[-1], f"{file.path} is written, and {names[-1]} is the newest"
+        file.check_invariants()
+        if isinstance(file, IndexFileWriter):
+            ends = file.count == 1 or file.header().end_physical_offset == self.end_offset
+            assert ends, f"{file.path}: its last item is not of the record at {self.end_offset}"
 
     def finish(self, last_offset: int, last_time: int) -> None:
         """Close, after the log's last record (its offset and store time; offset -1 for an empty log).
