@@ -203,6 +203,7 @@ def test_every_page_is_in_the_index():
 # -- prose -------------------------------------------------------------------------------------------------------------
 
 FINISHED_PROSE = [
+    "src/flintmq/arrow",
     "src/flintmq/config",
     "src/flintmq/lake",
     "examples/demo",

@@ -1,9 +1,9 @@
-"""Pieces of the log to record batches.
+"""Makes record batches from pieces of the log.
 
-Goal: batches of a size that consumers like, whatever the pieces are: many small records, few that a predicate leaves,
-one that is larger than a piece. Plan: a ColumnBlock takes rows from piece after piece until it has enough; the kernel
-does the rows, and what it notes as odd (text that is not UTF-8, doubled property names, IPv6 hosts, bodies to
-decompress) is decoded here by the slow and exact way, and put in its place when the batch is made.
+Goal: batches of a size that suits consumers, whatever the pieces are: many small records, few records that pass a
+predicate, one record that is larger than a piece. Plan: a ColumnBlock takes rows from piece after piece until it has
+enough. The kernel decodes the rows and notes unusual values (text that is not UTF-8, repeated property names, IPv6
+hosts, bodies to decompress); the slow and exact code here decodes those, and patches them in when the batch is made.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import Piece
 
-BATCH_BYTES = 8 << 20  # about: what a batch's columns take
+BATCH_BYTES = 8 << 20  # approximate size of a batch's columns
 MAX_ROWS = 65_536
-LARGEST_BATCH = 1 << 30  # of what may be asked for: offsets are 32-bit, and one body may come on top
+LARGEST_BATCH = 1 << 30  # largest size to ask for: offsets are 32-bit, and one body may exceed the size
 
 
 def record_batches(
@@ -46,25 +46,25 @@ def record_batches(
     max_rows: int = MAX_ROWS,
     rates: Rates | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the wanted columns of the wanted records, in log order.
+    """Yield batches of the wanted columns of the wanted records, in log order.
 
     Args:
-        pieces: what a LogWalk gives.
+        pieces: pieces of a LogWalk.
         schema: the columns wanted, from flintmq.arrow.schema.
-        predicate: which records; None for all.
-        decompress: give bodies as the producer gave them; up to 64 MiB each.
+        predicate: selects records; None for all.
+        decompress: return bodies as the producer gave them; up to 64 MiB each.
         strict: a body that cannot be decompressed is an error; otherwise it stays as stored, with a note.
-        report: takes these notes.
-        batch_bytes: about how many bytes the columns of a batch take.
+        report: receives these notes.
+        batch_bytes: approximate size of the columns of a batch.
         max_rows: most rows of a batch.
-        rates: what is known of such records from another call; learns more.
+        rates: sizes of such records, learned in another call; they are updated.
 
     Raises:
-        CorruptStoreError: (strict) a body that cannot be decompressed, with file and position.
+        CorruptStoreError: (strict) a body cannot be decompressed; with file and position.
         MissingExtraError: a body needs a decompressor that is not installed.
-        Whatever taking a piece raises.
+        The errors of the iterable of pieces.
 
-    Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body on top.
+    Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
     oddities = Oddities(decompress, strict, report if report is not None else Report())
@@ -77,12 +77,12 @@ def record_batches(
 
 
 def joined(parts: list[pa.RecordBatch]) -> list[pa.RecordBatch]:
-    """The same rows in one batch (in more where a column would be larger than its offsets can tell)."""
+    """Join batches into one, or into more if a column would be too large for its offsets."""
     return parts if len(parts) < 2 else pa.Table.from_batches(parts).combine_chunks().to_batches()
 
 
 class Gatherer:
-    """Fills blocks from pieces, and makes batches of them. What `record_batches` makes of one stream of pieces."""
+    """Fills blocks from pieces and makes batches of them; used by `record_batches`."""
 
     def __init__(self, schema: pa.Schema, oddities: Oddities, batch_bytes: int, max_rows: int, rates: Rates) -> None:
         self.envelope, self.oddities, self.rates = envelope_of(schema), oddities, rates
@@ -90,11 +90,11 @@ class Gatherer:
         self.layout: ColumnLayout | None = None
         self.block: ColumnBlock | None = None
         self.notes = array("q", bytes(8 * kernel.NOTES))
-        self.parts: list[pa.RecordBatch] = []  # of a batch that a full section cut in pieces
+        self.parts: list[pa.RecordBatch] = []  # of one batch, which full sections have divided
         self.part_rows = 0
 
     def take(self, piece: Piece, count: int) -> Iterator[pa.RecordBatch]:
-        """Append piece.positions[:count]; yields the batches that become full."""
+        """Append piece.positions[:count], and yield the batches that become full."""
         first = 0
         while first < count:
             block = self.block or self._new_block(piece, count)
@@ -109,13 +109,13 @@ class Gatherer:
                 yield from self._close(block, why)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
-        """What is left; more may be taken afterwards."""
+        """Yield the remaining rows; more may be appended afterwards."""
         if self.block is not None and self.block.count:
             yield from self._close(self.block, kernel.DONE)
         yield from self._join()
 
     def _new_block(self, piece: Piece, count: int) -> ColumnBlock:
-        """A block with the layout of the one before, unless that has shown to be too small or much too large."""
+        """Make a block with the last layout, unless that was too small or much too large."""
         if self.layout is None:
             if "body" not in self.rates.of:
                 self.rates.of["body"] = sum(_size_at(piece, i) for i in range(min(count, 64))) / min(count, 64)
@@ -128,7 +128,7 @@ class Gatherer:
         return min(int(self.batch_bytes / self.rates.row_bytes(self.envelope.schema)) + 1, self.max_rows)
 
     def _fits(self, layout: ColumnLayout) -> bool:
-        """Whether the layout still is about the right one for what the rates say."""
+        """Return whether the layout still has about the right size for the rates."""
         needed = layout.rows * self.rates.row_bytes(self.envelope.schema)
         return 0.8 < layout.rows / self._ideal_rows() < 1.25 and layout.size < 1.5 * needed + _SPARE
 
@@ -139,7 +139,11 @@ class Gatherer:
         self.block = self.layout = None
 
     def _mend(self, block: ColumnBlock, piece: Piece, first: int, taken: int, before: int) -> int:
-        """Decode what the kernel left. Returns how many rows stay: fewer where decompressed bodies fill the block."""
+        """Decode the values that the kernel left.
+
+        Returns:
+            How many rows stay: fewer if decompressed bodies fill the block.
+        """
         noted = sorted(
             (self.notes[at], self.notes[at + 1])
             for at in range(1, self.notes[0] + 1, 2)
@@ -167,7 +171,7 @@ class Gatherer:
             yield from self._join()
 
     def _join(self) -> Iterator[pa.RecordBatch]:
-        """Give out the parts as one batch."""
+        """Yield the parts as one batch."""
         parts, self.parts, self.part_rows = self.parts, [], 0
         yield from joined(parts)
 
@@ -177,13 +181,13 @@ _SPARE = 64 << 10
 
 
 class Oddities:
-    """Values of rows that the kernel does not decode."""
+    """Decodes the values that the kernel does not decode."""
 
     def __init__(self, decompress: bool, strict: bool, report: Report) -> None:
         self.decompress, self.strict, self.report = decompress, strict, report
 
     def values(self, piece: Piece, at: int, name: str) -> dict[str, Any]:
-        """Column -> value of the record at piece.data[at], for a column that was noted."""
+        """Return column -> value of the record at piece.data[at], for a column that was noted."""
         message = stored_message(piece.data, at)
         if name == "body":
             return {name: self._body(piece, at, message)}

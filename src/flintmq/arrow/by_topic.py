@@ -1,8 +1,8 @@
-"""Batches of one topic each, where topics are frequent: so that who writes by topic need not take batches apart.
+"""Makes batches of one topic each for frequent topics, so that no export has to split them.
 
-Taking the rows of a topic out of a batch copies every column once more, a fifth of what an export costs. Here the
-records are told apart before anything is copied. A topic that makes up a good part of a piece gets a gatherer of its
-own for good; all others share one.
+Extracting the rows of a topic from a batch copies every column once more, a fifth of the cost of an export. Here the
+records are separated before anything is copied. A topic that makes up a good part of a piece gets its own gatherer
+from then on; all other topics share one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from flintmq.store.commitlog.walk import Piece
 
 MOST_OWN = 16  # topics with a gatherer of their own
 SHARE = 16  # a topic gets one if it has this part of a piece's records
-LEAST_RECORDS = 256  # in a piece, for parts to mean something
+LEAST_RECORDS = 256  # in a piece; in smaller pieces the parts mean nothing
 
 _TOPIC = narrow(["topic"])
 
@@ -40,14 +40,16 @@ def topics_apart(
     batch_bytes: int = BATCH_BYTES,
     max_rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of `record_batches`, each topic's in log order; frequent topics come in batches of their own.
+    """Yield the rows of `record_batches`, with frequent topics in batches of their own.
+
+    The rows of each topic are in log order.
 
     Args:
         pieces, schema, predicate, decompress, strict, report, max_rows: as for record_batches.
-        batch_bytes: about how many bytes the columns of a batch of many topics take; of one topic, a quarter of it.
+        batch_bytes: approximate size of the columns of a batch of many topics; a batch of one topic has a quarter.
 
     Raises:
-        As record_batches.
+        CorruptStoreError, MissingExtraError: as record_batches; also errors of the iterable of pieces.
 
     Memory: up to 1 + MOST_OWN / 4 times that of record_batches.
     """
@@ -63,7 +65,7 @@ def topics_apart(
         for topic, records in zip(topics, numpy.bincount(codes, minlength=len(topics)), strict=True):
             frequent = records * SHARE >= count >= LEAST_RECORDS
             if frequent and topic not in own and len(own) < MOST_OWN:
-                yield from shared.finish()  # what it has of this topic comes first
+                yield from shared.finish()  # its rows of this topic are older
                 own[topic] = Gatherer(schema, oddities, max(1, batch_bytes // 4), max_rows, Rates())
         positions = numpy.frombuffer(piece.positions, numpy.int64, count)
         rest = numpy.ones(count, bool)
@@ -78,7 +80,7 @@ def topics_apart(
 
 
 def _topics(piece: Piece, count: int) -> tuple[Any, list[str]]:
-    """Which topic each record has: indexes into the topics, and these."""
+    """Return the topics of a piece, and for each record the index of its topic."""
     rows = record_batches([replace(piece, count=count)], _TOPIC, max_rows=count, batch_bytes=1 << 30)
     coded: Any = pa.chunked_array([batch.column(0) for batch in rows]).combine_chunks()
     coded = pc.dictionary_encode(coded)

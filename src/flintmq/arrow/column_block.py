@@ -1,7 +1,7 @@
-"""The memory of one batch: filled by the kernel, sealed into a record batch without a copy.
+"""Holds the memory of one batch: filled by the kernel, made a record batch without a copy.
 
-A section of text that is full ends the block before the record that did not fit, which costs a smaller batch and
-nothing else; the layout of the next one knows better.
+A full section of text ends the block before the record that did not fit. That costs nothing but a smaller batch; the
+layout of the next block has a larger section.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ class ColumnBlock:
     """Columns of up to `layout.rows` records being gathered.
 
     Args:
-        layout: where the columns lie.
+        layout: the places of the columns.
 
     Attributes:
-        count: rows there are.
+        count: rows gathered.
         patched_bytes: bytes of the values that were patched in.
     """
 
@@ -36,7 +36,7 @@ class ColumnBlock:
             self.ints[layout.sections[name].at_ints] = 0
 
     def gather(self, data: Any, positions: Any, first: int, last: int, notes: Any) -> tuple[int, int]:
-        """Append the records at positions[first:last]; what kernels.gather.gather returns."""
+        """Append the records at positions[first:last]; return the result of kernels.gather.gather."""
         taken, why = kernel.gather(
             data,
             positions,
@@ -54,30 +54,30 @@ class ColumnBlock:
         return taken, why
 
     def patch(self, row: int, values: dict[str, Any]) -> None:
-        """Values (by column) for a row that was noted; rows come in ascending order."""
+        """Set values (by column) of a row that was noted; rows come in ascending order."""
         for name in self.layout.envelope.schema.names:
             if name in values:
                 self._patches.setdefault(name, []).append((row, values[name]))
                 self.patched_bytes += len(values[name] or ())
 
     def take_back(self, count: int) -> None:
-        """Take rows back, so that `count` are left. None of the others has been patched."""
+        """Remove rows so that `count` are left. None of the removed rows has been patched."""
         self.count = count
 
     def used(self, name: str) -> int:
-        """Bytes of text (of "properties": pairs) that the rows there take."""
+        """Return the bytes of text that the rows take (of "properties": the number of pairs)."""
         rows = self.used("properties") if name in ("names", "values") else self.count
         return int(self.ints[self.layout.sections[name].at_ints + rows])
 
     def learn(self, rates: Rates, why: int) -> None:
-        """Tell the rates what the rows took; `why` is what ended the block."""
+        """Pass the sizes of the rows to the rates; `why` is the reason that ended the block."""
         full = self.layout.names[why] if why >= 0 else ""
         for name in self.layout.texts:
             is_full = name == full or (full == "properties" and name in MAP_PARTS)
             rates.learn(name, self.used(name), self.count, is_full)
 
     def finish(self) -> pa.RecordBatch:
-        """The batch of the rows there are. It holds the block's memory, so the block must not be used afterwards."""
+        """Make the batch of the rows. It holds the block's memory: do not use the block afterwards."""
         nodes: list[int] = []
         buffers: list[int] = []
         schema = self.layout.envelope.schema
@@ -137,7 +137,7 @@ class ColumnBlock:
 
 
 def _patched(column: pa.Array[Any], patches: list[tuple[int, Any]]) -> pa.Array[Any]:
-    """The column with some rows replaced: neighbouring patches become one array, what is between them a slice."""
+    """Replace some rows of a column: neighbouring patches become one array, the rest slices."""
     parts: list[pa.Array[Any]] = []
     done = at = 0
     while at < len(patches):

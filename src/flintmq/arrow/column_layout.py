@@ -1,9 +1,8 @@
-"""Where the columns of a batch lie in its memory, and how large their sections are.
+"""Lays out the columns of a batch in its memory, and sizes their sections.
 
 One allocation holds a whole batch: the header of an Arrow IPC message (see ipc_template), then a section for each
-column's numbers, offsets, bytes and validity bits, at multiples of 64 bytes. How many bytes of text a row takes is not
-known
-beforehand: Rates learns it from batch to batch.
+column's numbers, offsets, bytes and validity bits, at multiples of 64 bytes. The bytes of text in a row are not known
+beforehand: Rates estimates them from batch to batch.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from flintmq.arrow.schema import US
 from flintmq.kernels import gather as kernel
 from flintmq.kernels.record_parts import MOST_PAIRS
 
-# Column -> (kind, position in a record with two IPv4 hosts); store format 3.1.
+# Column -> (kind, position in a record with two IPv4 hosts); see docs/internals/format/commit-log.md.
 NUMBERS = {
     "queue_id": (kernel.INT32, 12),
     "queue_offset": (kernel.INT64, 20),
@@ -41,11 +40,11 @@ TEXTS = {
     "store_host": kernel.STORE_HOST,
     "magic": kernel.MAGIC,
 }
-# What the properties give, in the order of the kernel's six plan rows; "names" and "values" make up the map.
+# Columns from the properties, in the order of the kernel's six plan rows; "names" and "values" make up the map.
 MAP_PARTS = ("properties", "names", "values")
 NAMED = {"tags": kernel.TAGS, "keys": kernel.KEYS, "msg_id": kernel.UNIQ_KEY}
 
-_SPARE_BYTES = 1024  # of each section of text, over what the rate says
+_SPARE_BYTES = 1024  # of each section of text, more than the rate requires
 _SPARE_PAIRS = 64
 _LARGEST = 0x7FFFFF00 - kernel.SLACK  # bytes of one section: offsets are 32-bit numbers
 _MOST_PROPERTY_BYTES = 65_536  # of one record: their length is a 16-bit number
@@ -53,19 +52,19 @@ _MOST_PROPERTY_BYTES = 65_536  # of one record: their length is a 16-bit number
 
 @dataclass
 class Rates:
-    """What a row takes: bytes of each text, and pairs ("properties"). Learned from batch to batch.
+    """Estimated size of a row: bytes of each text, and number of pairs ("properties").
 
-    Thread: may be shared; a lost update costs nothing but room.
+    Thread: may be shared; a lost update only makes a section larger or smaller than ideal.
     """
 
     of: dict[str, float] = field(default_factory=dict)
 
     def rate(self, name: str) -> float:
-        """Bytes (or pairs) a row, so far."""
+        """Return the estimated bytes (or pairs) per row."""
         return self.of.get(name, 4.0 if name == "properties" else 40.0)
 
     def row_bytes(self, schema: pa.Schema) -> float:
-        """Bytes that all columns of a row take."""
+        """Return the estimated bytes of all columns of a row."""
         total = 8.0 * len(schema.names)
         for name in schema.names:
             if name == "properties":
@@ -75,16 +74,16 @@ class Rates:
         return total
 
     def room(self, name: str, rows: int) -> int:
-        """Bytes (or pairs) for this many rows, an eighth more than expected."""
+        """Return the bytes (or pairs) to reserve for this many rows: an eighth more than estimated."""
         spare = _SPARE_PAIRS if name == "properties" else _SPARE_BYTES
         return min(int(rows * self.rate(name) * 1.125) + spare, _LARGEST)
 
     def learn(self, name: str, used: int, rows: int, full: bool) -> None:
-        """Take what a batch needed; a section that was full gets half as much again."""
+        """Update an estimate from a batch; a section that was full gets half as much again."""
         self.of[name] = used / max(1, rows) * (1.5 if full else 1.0)
 
     def need(self, name: str, record_bytes: int, rows: int) -> None:
-        """A single record of this size did not fit among `rows` of them."""
+        """Raise an estimate after one record of this size did not fit among `rows` of them."""
         if name == "properties":
             amount = MOST_PAIRS
         else:
@@ -93,7 +92,15 @@ class Rates:
 
 
 class Section(NamedTuple):
-    """Where a column lies, from the begin of the memory: 64-bit numbers, 32-bit ones, bytes, their end, bits."""
+    """The place of a column, from the start of the memory.
+
+    Attributes:
+        kind, number: as the kernel's plan has them.
+        at_longs: index of its 64-bit numbers.
+        at_ints: index of its 32-bit numbers.
+        at_text, end_text: positions of its bytes and of their end.
+        at_bits: position of its validity bits.
+    """
 
     kind: int
     number: int
@@ -110,7 +117,7 @@ class ColumnLayout:
     Args:
         envelope: for batches of the schema.
         rows: most rows.
-        rates: tells the sizes.
+        rates: estimates of the sizes.
         note_compressed: leave bodies with the compressed flag to the caller.
 
     Attributes:

@@ -1,8 +1,8 @@
-"""A store as a dataset: what DuckDB and pyarrow read as often as they like, asking for columns and rows.
+"""Offers a store as a dataset, which DuckDB and pyarrow can read repeatedly.
 
-It is a `pyarrow.dataset.Dataset` by type alone, because that is how DuckDB knows what it can push into; of the base
-class only methods are used that go through `scanner`. Rows that the filter rules out by topic, queue, tags or store
-time are left out inside the scan; then Arrow applies the whole filter.
+It is a `pyarrow.dataset.Dataset` only by type, because DuckDB pushes columns and filters only into that type; of the
+base class only methods that go through `scanner` are used. The scan itself drops rows that the filter excludes by
+topic, queue, tags or store time; then Arrow applies the whole filter.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ def dataset(
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> StoreDataset:
-    """A store's log as a dataset for DuckDB, pyarrow, or whatever takes a pyarrow.dataset.Dataset.
+    """Offer a store's log as a dataset for DuckDB, pyarrow and other users of pyarrow datasets.
 
-    Each reading begins anew and sees the log as it is then. Only the columns that are asked for are made; filters on
-    topic, queue_id, tags and store_timestamp are tried on a record's bytes.
+    Each read begins anew and sees the log as it is then. Only the requested columns are made; filters on topic,
+    queue_id, tags and store_timestamp are applied to the bytes of a record.
 
     Args:
         path, topics, queues, since, until, tags, decompress, access, config, set, strict, report, threads: as for
             scan_arrow.
-        progress: called now and then with bytes of log done and in all, by the thread that reads.
+        progress: called from time to time with the bytes of log done and in all, by the thread that reads.
 
     Raises:
-        As scan_arrow; what only reading can find comes while it is read.
+        FlintError: as scan_arrow; errors that only reading can find are raised during the read.
     """
     predicate = predicate_of(topics, queues, since, until, tags)
     options = {
@@ -65,16 +65,16 @@ def dataset(
         "threads": threads,
         "progress": progress,
     }
-    open_reader(path, SCHEMA, predicate, **options)  # type: ignore[arg-type]  # says now what is wrong
+    open_reader(path, SCHEMA, predicate, **options)  # type: ignore[arg-type]  # raises errors early
     return StoreDataset(path, predicate, options)
 
 
 class StoreDataset(ds.Dataset):
-    """What `dataset` gives.
+    """The log of a store as a dataset; made by `dataset`.
 
     Attributes:
-        path, predicate, options: where, which rows at most, and what else open_reader is told.
-        failure: the error that ended the last reading, as it was raised: engines in between make a text of it.
+        path, predicate, options: the arguments of open_reader for each read.
+        failure: the error that ended the last read, as it was raised: engines in between turn it into text.
     """
 
     def __init__(self, path: str | os.PathLike[str], predicate: Any, options: dict[str, Any], wanted: Any = None):
@@ -83,36 +83,36 @@ class StoreDataset(ds.Dataset):
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns, as flintmq.arrow.schema.SCHEMA."""
+        """All columns, as in flintmq.arrow.schema.SCHEMA."""
         return SCHEMA
 
     @property
     def partition_expression(self) -> Any:
-        """True: nothing is known of all rows."""
+        """True: there is no condition that all rows meet."""
         return ds.scalar(True)
 
     def scanner(  # type: ignore[override]  # its options are hints about files and threads, of which there are none here
         self, columns: Any = None, filter: Any = None, **_: Any
     ) -> DatasetScan:
-        """The wanted columns of the rows that a filter lets pass, to be read once.
+        """Return a scan of the wanted columns and rows, to be read once.
 
         Args:
             columns: names of columns; None for all.
             filter: an Arrow expression.
 
         Raises:
-            UsageError: an unknown column, or columns that are computed.
+            UsageError: a column is unknown, or columns are expressions.
         """
         if isinstance(columns, Mapping):
-            raise UsageError("columns that are computed are not made here; take columns by name and compute behind it")
+            raise UsageError("a store's dataset has no computed columns; take columns by name and compute afterwards")
         filter = self._with_filter(filter)
         tree = None if filter is None else tree_of(filter)
         predicate = self.predicate if tree is None else narrowed(self.predicate, comparisons(tree))
         names = SCHEMA.names if columns is None else list(columns)
         read = SCHEMA
         if filter is None or tree is not None:
-            asked = [*names, *(() if tree is None else tree.columns())]
-            read = narrow(list(dict.fromkeys(asked)) or ["queue_id"])  # rows have to be counted by something
+            needed = [*names, *(() if tree is None else tree.columns())]
+            read = narrow(list(dict.fromkeys(needed)) or ["queue_id"])  # without columns, one is read to count rows
         reader = open_reader(self.path, read, predicate, **self.options)
         given = narrow(names) if names else pa.schema([])
         return DatasetScan(pa.RecordBatchReader.from_batches(given, self._rows(reader, filter, names)))
@@ -129,11 +129,11 @@ class StoreDataset(ds.Dataset):
             raise
 
     def head(self, num_rows: int, **options: Any) -> pa.Table:  # type: ignore[override]
-        """The first rows, of the options of `scanner`."""
+        """Return the first rows of a scan with these options of `scanner`."""
         return self.scanner(**options).head(num_rows)
 
     def count_rows(self, filter: Any = None, **options: Any) -> int:  # type: ignore[override]
-        """How many rows a filter lets pass; reads nothing but what the filter asks for."""
+        """Count the rows that pass a filter; only the columns of the filter are read."""
         return self.scanner(columns=[], filter=filter, **options).count_rows()
 
     def _with_filter(self, filter: Any) -> Any:
@@ -142,11 +142,11 @@ class StoreDataset(ds.Dataset):
         return self._wanted & filter
 
     def filter(self, expression: Any) -> StoreDataset:
-        """The same dataset with a filter that every reading has."""
+        """Return the same dataset with a filter that applies to every read."""
         return StoreDataset(self.path, self.predicate, self.options, self._with_filter(expression))
 
     def _not_here(self, *_: Any, **__: Any) -> NoReturn:
-        """Not for a store, which is one stream and no set of files.
+        """Refuse a method that does not fit a store, which is one stream and not a set of files.
 
         Raises:
             UsageError: always.
@@ -157,9 +157,9 @@ class StoreDataset(ds.Dataset):
 
 
 class DatasetScan:
-    """One reading of a dataset: what DuckDB and pyarrow's Dataset ask of a pyarrow.dataset.Scanner.
+    """One read of a dataset, with the methods of Arrow's Scanner that DuckDB and pyarrow use.
 
-    Arrow's own would filter on threads that read ahead: hundreds of MiB where rows are wide.
+    Arrow's own scanner would filter on threads that read ahead, which takes hundreds of MiB if rows are wide.
     """
 
     def __init__(self, reader: pa.RecordBatchReader) -> None:
@@ -167,7 +167,7 @@ class DatasetScan:
 
     @property
     def projected_schema(self) -> pa.Schema:
-        """The schema of what is read."""
+        """The schema of the rows read."""
         return self.reader.schema
 
     @property
@@ -176,19 +176,19 @@ class DatasetScan:
         return SCHEMA
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The batches as a stream."""
+        """Return the batches as a stream."""
         return self.reader
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """The batches, one by one."""
+        """Return an iterator of the batches."""
         return iter(self.reader)
 
     def to_table(self) -> pa.Table:
-        """All rows in memory."""
+        """Read all rows into memory."""
         return self.reader.read_all()
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first rows."""
+        """Read the first rows."""
         taken: list[pa.RecordBatch] = []
         while num_rows > 0 and (batch := next(self.reader, None)) is not None:
             taken.append(batch.slice(0, num_rows))
@@ -196,5 +196,5 @@ class DatasetScan:
         return pa.Table.from_batches(taken, self.reader.schema)
 
     def count_rows(self) -> int:
-        """How many rows there are."""
+        """Read and count all rows."""
         return sum(batch.num_rows for batch in self.reader)

@@ -1,10 +1,10 @@
-"""What an Arrow filter expression says about single columns, so that a scan can leave out rows early.
+"""Reads comparisons of columns out of an Arrow filter, so that a scan can drop rows early.
 
-pyarrow gives no way to look into an expression but its serialized form: an IPC file of one row whose schema metadata
+pyarrow shows the inside of an expression only in its serialized form: an IPC file of one row whose schema metadata
 is the tree in prefix order (call ... end, field_ref, literal, options) and whose columns are the literals. The metadata
-are a list with doubled keys, of which pyarrow shows only its printed form.
+are a list with repeated keys, of which pyarrow offers only the printed form.
 
-Whatever is not understood here changes nothing: the expression itself is applied to what the scan gives.
+Parts that are not understood here have no effect on the rows: the whole expression is applied after the scan.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 @dataclass
 class Node:
-    """A call with its arguments; a column (`field_ref`); or a literal with its Arrow scalar.
+    """A call with its arguments, a column (`field_ref`), or a literal with its Arrow scalar.
 
     Attributes:
-        kind: call, field_ref, or literal; of anything else, other.
+        kind: call, field_ref, literal, or other.
         name: the function or the column.
         value: the literal; of a call, its options.
         inner: the arguments.
@@ -41,7 +41,7 @@ class Node:
     inner: list[Node] = field(default_factory=list)
 
     def columns(self) -> Iterator[str]:
-        """The columns that are asked for anywhere below."""
+        """Yield the columns that are used anywhere below this node."""
         if self.kind == "field_ref":
             yield self.name
         for one in self.inner:
@@ -49,7 +49,7 @@ class Node:
 
 
 def tree_of(expression: Any) -> Node | None:
-    """The expression as a tree; None if this pyarrow writes it in another way than is known here."""
+    """Return the expression as a tree; None if this pyarrow serializes it in an unknown way."""
     try:
         _, (data, *_) = expression.__reduce__()
         batch = pa.ipc.open_file(data).read_all()
@@ -66,7 +66,7 @@ def _node(words: list[tuple[str, str]], at: int, literals: Any) -> tuple[Node, i
     at += 1
     if kind == "literal":
         return Node(kind, value=literals.column(int(name))[0]), at
-    if kind == "nested_field_ref":  # of a column's inside: the column is what has to be read
+    if kind == "nested_field_ref":  # a field inside a column: the column has to be read
         return Node("other", inner=[Node("field_ref", words[at][1])]), at + int(name)
     if kind != "call":
         return Node(kind if kind == "field_ref" else "other", name), at
@@ -82,7 +82,7 @@ def _node(words: list[tuple[str, str]], at: int, literals: Any) -> tuple[Node, i
 
 
 def comparisons(node: Node) -> list[Comparison]:
-    """Comparisons of single columns that hold for every row that the tree lets pass."""
+    """Return the comparisons of single columns that every row passing the tree meets."""
     if node.kind != "call":
         return []
     if node.name in ("and_kleene", "and"):
@@ -90,7 +90,7 @@ def comparisons(node: Node) -> list[Comparison]:
     if node.name in ("or_kleene", "or"):
         return _either(*(comparisons(part) for part in node.inner))
     if node.name == "if_else" and node.inner[2].kind == "literal" and not node.inner[2].value.is_valid:
-        return comparisons(node.inner[1])  # where the condition does not hold the answer is null, which is not yes
+        return comparisons(node.inner[1])  # otherwise the result is null, which does not pass
     if node.name == "is_in" and node.inner[0].kind == "field_ref":
         values = node.value.as_py()["value_set"]
         return _among(node.inner[0].name, values)
@@ -98,7 +98,7 @@ def comparisons(node: Node) -> list[Comparison]:
 
 
 def _compared(node: Node) -> list[Comparison]:
-    """A column with a literal, on whichever sides."""
+    """Return the comparison of a column with a literal, in either order."""
     if [one.kind for one in node.inner] == ["field_ref", "literal"]:
         column, literal = node.inner
     elif [one.kind for one in node.inner] == ["literal", "field_ref"]:
@@ -120,12 +120,12 @@ def _compared(node: Node) -> list[Comparison]:
 
 def _among(column: str, values: list[Any]) -> list[Comparison]:
     kind = int if column == "queue_id" else str
-    known = column in SETS and all(type(value) is kind for value in values)  # with a null among them it says more
+    known = column in SETS and all(type(value) is kind for value in values)  # a null in the list could match
     return [(column, "in", frozenset(values))] if known else []
 
 
 def _either(left: list[Comparison], right: list[Comparison]) -> list[Comparison]:
-    """What follows from one of two: of each column that both name, the values of both."""
+    """Combine the comparisons of two alternatives: for a column in both, the values of both."""
     sets = [{column: value for column, operator, value in side if operator == "in"} for side in (left, right)]
     return [(column, "in", value | sets[1][column]) for column, value in sets[0].items() if column in sets[1]]
 

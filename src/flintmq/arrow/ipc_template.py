@@ -1,10 +1,10 @@
-"""Record batches without one call a column: memory that is an Arrow IPC message, read in place.
+"""Makes a record batch in one call: its memory is an Arrow IPC message, read in place.
 
 Making a batch of 21 columns buffer by buffer costs a quarter of a millisecond, as much as gathering a thousand rows.
-Arrow's IPC format says the same in one header: the number of rows, and length and place of every buffer in the body
-behind it. Reading such a message copies nothing. The header differs between batches of one schema only in numbers, so
-one that pyarrow wrote itself serves as the form: this module finds the places of its numbers (they lie where the
-format's FlatBuffers schemas `Message.fbs` put them) and fills them in.
+Arrow's IPC format has the same information in one header: the number of rows, and length and position of every buffer
+in the body after it. Reading such a message copies nothing. The headers of one schema's batches differ only in numbers,
+so a header that pyarrow wrote serves as the template: this module finds the positions of its numbers (as the format's
+FlatBuffers schema `Message.fbs` defines them) and fills them in.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ class Envelope:
     """The header of an IPC message for batches of one schema.
 
     Args:
-        schema: of the batches.
+        schema: schema of the batches.
 
     Attributes:
         schema: the same.
         size: bytes of the header; the body begins there, at a multiple of 64.
-        nodes: how many arrays there are, children included: each before its children, in the order of the schema.
-        buffers: how many buffers they have.
+        nodes: number of arrays, children included: each before its children, in the order of the schema.
+        buffers: number of their buffers.
 
     Thread: any.
     """
@@ -53,13 +53,13 @@ class Envelope:
         self._buffer_numbers = struct.Struct(f"<{2 * self.buffers}q")
 
     def seal(self, memory: pa.Buffer, rows: int, nodes: list[int], buffers: list[int]) -> pa.RecordBatch:
-        """The batch whose columns lie in `memory`, behind the header that this writes.
+        """Write the header into `memory`, and return the batch whose columns are in the rest of it.
 
         Args:
             memory: `size` bytes, which are written, and the body.
-            rows: how many rows.
+            rows: number of rows.
             nodes: length and number of nulls of each array.
-            buffers: place in the body and bytes of each buffer; 0 bytes for validity bits that are not needed.
+            buffers: position in the body and bytes of each buffer; 0 bytes for validity bits that are not needed.
         """
         header = memoryview(memory).cast("B")[: self.size]
         header[:] = self._form
@@ -72,30 +72,30 @@ class Envelope:
 
 @lru_cache(64)
 def envelope_of(schema: pa.Schema) -> Envelope:
-    """The envelope of a schema, made once."""
+    """Return the envelope of a schema, which is made once."""
     return Envelope(schema)
 
 
 class _Table:
-    """A FlatBuffers table: where its fields lie."""
+    """A FlatBuffers table, which finds the places of its fields."""
 
     def __init__(self, form: bytes, at: int) -> None:
         self.form, self.at = form, at
         self.vtable = at - struct.unpack_from("<i", form, at)[0]
 
     def place(self, field: int) -> int:
-        """Where the value of a field lies, or the reference to it."""
+        """Return the position of the value of a field, or of the reference to it."""
         at = _FIELDS_BEFORE + 2 * field
         assert at < struct.unpack_from("<H", self.form, self.vtable)[0], "pyarrow writes every number of a row"
         return int(self.at + struct.unpack_from("<H", self.form, self.vtable + at)[0])
 
     def target(self, field: int) -> int:
-        """Where the table or vector begins that a field refers to."""
+        """Return the position of the table or vector that a field refers to."""
         place = self.place(field)
         return place + _u32(self.form, place)
 
     def vector(self, field: int) -> tuple[int, int]:
-        """Where the elements of a vector begin, and how many there are."""
+        """Return the position of the first element of a vector, and the number of elements."""
         at = self.target(field)
         return at + 4, _u32(self.form, at)
 

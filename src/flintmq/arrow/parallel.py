@@ -1,12 +1,12 @@
-"""One scan on several threads, with the rows, notes and errors of a single walk.
+"""Scans a log on several threads, with the rows, notes and errors of a single walk.
 
-Goal: use the processor's cores; the kernels hold no lock of the interpreter. Plan: cut the log into segments at records
-(the boundary on which neighbouring splits agree), read each on a thread, and give out their batches in order. A segment
-counts only if its walk went from its begin exactly to its end with nothing to judge on the way. At the first that did
-not (the log's end, damage, a body that holds something like a record, a store time that steps back), everything
-from there on is read again by one plain walk, which judges as it always does. So nothing is decided twice.
+Goal: use all cores; the kernels release the GIL. Plan: cut the log into segments at records (at the boundaries on
+which neighbouring splits agree), read each on a thread, and yield their batches in order. A segment is used only if its
+walk went from its begin exactly to its end with nothing to judge on the way. From the first segment that did not (the
+log's end, damage, a body that contains something like a record, a store time that decreases), everything is read again
+by one plain walk, which judges as it always does. So there is only one place that decides.
 
-Segments are cut so that each gives about one batch: one a thread and one more are held back. Bodies that expand when
+Segments are cut so that each yields about one batch: one per thread and one more are held. Bodies that expand when
 decompressed are not read this way.
 """
 
@@ -30,25 +30,25 @@ from flintmq.store.commitlog.walk import LogWalk, Piece
 
 SEGMENT_BYTES = 8 << 20  # the longest segment
 SHORTEST = 1 << 20
-ENOUGH_ROWS = 8192  # for a batch of its own
+ENOUGH_ROWS = 8192  # for a separate batch
 
 Walk = Callable[[int, int | None, Report], LogWalk]
-"""Makes a walk over a range of the log: begin, end, what takes damage and notes."""
+"""Makes a walk over a range of the log: begin, end, report for damage and notes."""
 
 Gather = Callable[[Iterable[Piece], Report], Iterator[pa.RecordBatch]]
-"""Makes batches of pieces."""
+"""Makes batches from pieces."""
 
 
 @dataclass
 class _Segment:
-    """What one thread read.
+    """A range of the log that one thread reads, and its result.
 
     Attributes:
         begin, end: log offsets.
         batches: its rows.
-        report: what was noted on the way.
+        report: notes of its walk.
         first_time, last_time: store times in ms of its first and last record; None without records.
-        whole: whether there was nothing to judge.
+        whole: whether its walk had nothing to judge.
     """
 
     begin: int
@@ -73,24 +73,26 @@ def parallel_batches(
     max_rows: int,
     segment_bytes: int = SEGMENT_BYTES,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the records that begin in [begin, end), as `gather(walk(begin, end, report), report)` gives them.
+    """Yield batches of the records that begin in [begin, end), read on several threads.
+
+    The rows are those of `gather(walk(begin, end, report), report)`.
 
     Args:
-        log: the files.
+        log: files of the log.
         begin: log offset of a record, or at or below the log's minimum.
         end: log offset to stop before; None for the log's end.
-        walk, gather: how a range is read. Called on several threads at once.
-        threads: how many.
-        report: takes notes and damage.
-        batch_bytes: about how many bytes the columns of a batch take.
+        walk, gather: read a range. Called on several threads at once.
+        threads: number of threads.
+        report: receives notes and damage.
+        batch_bytes: approximate size of the columns of a batch.
         max_rows: most rows of a batch.
-        segment_bytes: the longest a segment may be.
+        segment_bytes: longest segment.
 
     Raises:
-        Whatever `walk` and `gather` raise, at the row where they would.
+        The errors of `walk` and `gather`, at the row where they would raise them.
     """
     begin = max(begin, log.min_offset)
-    timed = end is None  # as a walk does, store times are compared where the log's end is to be found
+    timed = end is None  # like a walk, compare store times where the log's end is to be found
     done, last_time = begin, 0
     cut = _Cut(min(segment_bytes, SHORTEST))
     segments = _segments(log, begin, log.limit if end is None else end, cut)
@@ -130,19 +132,19 @@ def parallel_batches(
 
 @dataclass
 class _Cut:
-    """How long the next segment is to be, in bytes of log."""
+    """The length of the next segment, in bytes of log."""
 
     length: int
 
 
 def _length(log_bytes: int, batch_bytes: int, wanted: int, longest: int) -> int:
-    """How much log gives a batch of the size wanted, after so much of it gave so many bytes."""
+    """Estimate the length of log for a batch of the wanted size, from that of the last segment."""
     length = int(0.9 * wanted * log_bytes / max(1, batch_bytes))
     return min(max(length, SHORTEST), longest)
 
 
 def _segments(log: LogFiles, begin: int, end: int, cut: _Cut) -> Iterator[_Segment]:
-    """Ranges from `begin` on, each within one file. They end before a file behind which one is missing."""
+    """Yield ranges from `begin` on, each within one file, until a file is missing."""
     for number, file in enumerate(log.files):
         stop = file.start + max(file.size, log.file_size)
         following = log.files[number + 1].start if number + 1 < len(log.files) else stop
@@ -172,7 +174,7 @@ def _read(segment: _Segment, walk: Walk, gather: Gather, timed: bool) -> _Segmen
 
 
 def _watched(source: LogWalk, segment: _Segment) -> Generator[Piece, None, None]:
-    """The pieces of a walk, with the store times of its first and last record taken down."""
+    """Yield the pieces of a walk, and record the store times of its first and last record."""
     for piece in source:
         if segment.first_time is None:
             segment.first_time = next(store_times(piece.data, piece.positions, 1))

@@ -1,7 +1,7 @@
-"""A store as a Polars LazyFrame: columns, filters and the number of rows go into the scan.
+"""Offers a store as a Polars LazyFrame: columns, filters and row limits go into the scan.
 
-Needs the extra `polars`. Rows that a filter rules out by topic, queue, tags or store time are left out inside the scan;
-then Polars applies the whole filter, batch by batch.
+Needs the extra `polars`. The scan itself drops rows that a filter excludes by topic, queue, tags or store time; then
+Polars applies the whole filter, batch by batch.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ _NS = {"Milliseconds": 10**6, "Microseconds": 10**3, "Nanoseconds": 1}
 
 
 def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFrame:
-    """A store's log as a Polars LazyFrame. Each collect begins anew and sees the log as it is then.
+    """Offer a store's log as a Polars LazyFrame.
+
+    Each collect begins anew and sees the log as it is then.
 
     Args:
         path: as for scan_arrow.
@@ -68,17 +70,21 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
 
 
 def _tree(predicate: polars.Expr) -> Any:
-    """The expression as nested dicts, as Polars writes it for itself; None if it does not."""
+    """Return the expression as nested dicts from Polars' own serialization; None if that fails."""
     try:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # the form may change, and what is not known is not used
+            warnings.simplefilter("ignore")  # the form may change; unknown parts are not used
             return json.loads(predicate.meta.serialize(format="json"))
     except Exception:  # Polars raises several kinds, its own panics among them
         return None
 
 
 def comparisons(node: Any) -> list[Comparison]:
-    """Comparisons of single columns that hold for every row that a Polars expression (as nested dicts) lets pass."""
+    """Return the comparisons of single columns that every row passing the expression meets.
+
+    Args:
+        node: a Polars expression as nested dicts.
+    """
     match node:
         case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
             return comparisons(left) + comparisons(right)
@@ -120,7 +126,7 @@ def _plain(value: Any) -> Any:
 
 
 def _listed(data: Any) -> list[Any]:
-    """A literal list: Polars writes it as an Arrow stream of one column."""
+    """Decode a literal list, which Polars writes as an Arrow stream of one column."""
     try:
         values: list[Any] = pa.ipc.open_stream(bytes(data)).read_all().column(0).to_pylist()
     except (pa.ArrowException, TypeError, ValueError):

@@ -1,4 +1,4 @@
-"""Messages of one queue of an open store as a record batch: what MessageStore.get_batch does."""
+"""Reads messages of one queue of an open store as a record batch: MessageStore.get_batch."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def get_batch(
     columns: Sequence[str] | None,
     wait_ms: int,
 ) -> GetBatchResult:
-    """See MessageStore.get_batch.
+    """Read messages of a queue; see MessageStore.get_batch for the arguments and the result.
 
     Raises:
-        UsageError: an unknown column, or a limit below 1 or, of bytes, above 1 GiB.
+        UsageError: a column is unknown, or a limit is below 1 or, of bytes, above 1 GiB.
 
     Thread: any.
     """
@@ -47,7 +47,7 @@ def get_batch(
 
 
 def _gathered(found: PieceReader, schema: pa.Schema) -> pa.RecordBatch:
-    """The wanted columns of the records, copied out of the log."""
+    """Copy the wanted columns of the records out of the log."""
     if not found.rows:
         return pa.RecordBatch.from_pylist([], schema=schema)
     gatherer = Gatherer(schema, Oddities(False, True, Report()), LARGEST_BATCH, found.rows, Rates())

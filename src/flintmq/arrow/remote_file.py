@@ -1,8 +1,8 @@
-"""One object of object storage, read in ranges of bounded size.
+"""Reads one object of object storage in ranges of bounded size.
 
-Two ways: what is read in order comes in large ranges, some of them ahead; what is read here and there in small blocks
-that are kept for a moment, so that bisecting a queue's units costs a few requests. A request is tried several times,
-each for a bounded time, by the client underneath; what fails in the end names URL and offset.
+There are two ways. A sequential read fetches large ranges, some of them ahead. A random read fetches small blocks and
+keeps them for a moment, so that a binary search in a queue's units costs a few requests. The client tries each request
+several times, each for a bounded time; the final error names URL and offset.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ import pyarrow.fs
 
 from flintmq.errors import StoreAccessError
 
-BLOCK = 64 * 1024  # of what is read here and there
+BLOCK = 64 * 1024  # of random reads
 BLOCKS_KEPT = 16
-CHUNK = 8 << 20  # of what is read in order
-FIRST_CHUNK = 256 * 1024  # of what may end soon; each further one is twice as long
-AHEAD = 2  # chunks that are fetched beside the one that is read
+CHUNK = 8 << 20  # of sequential reads
+FIRST_CHUNK = 256 * 1024  # of a sequential read that may end soon; each further one is twice as long
+AHEAD = 2  # chunks that are fetched after the one that is read
 _GONE = ("NO_SUCH_KEY", "NO_SUCH_BUCKET", "RESOURCE_NOT_FOUND", "HTTP status 404", "does not exist")
 _SHORTER = ("INVALID_RANGE", "InvalidRange", "HTTP status 416")
 
@@ -30,16 +30,16 @@ class RemoteFile:
     """One object as it was when it was opened.
 
     Args:
-        filesystem: how to reach it.
-        url: of the object, for errors too.
-        key: what the filesystem calls it: bucket and key.
+        filesystem: client of the server.
+        url: URL of the object, also for errors.
+        key: name of the object for the filesystem: bucket and key.
 
     Attributes:
         size: bytes.
         seen: when it was opened, by the monotonic clock.
 
     Raises:
-        FileNotFoundError: (also of each read) there is no such object, or not any more.
+        FileNotFoundError: (also of each read) the object does not exist, or was deleted.
         StoreAccessError: (also of each read) the server refuses, or does not answer.
 
     Thread: any.
@@ -56,7 +56,7 @@ class RemoteFile:
             raise failed(url, error) from error
 
     def fetch(self, position: int, count: int) -> bytes:
-        """Bytes from a position on in one request; fewer where the object ends, also if it has become shorter."""
+        """Fetch bytes in one request; fewer where the object ends, even if it has become shorter."""
         count = min(count, self.size - position)
         if count <= 0:
             return b""
@@ -68,7 +68,7 @@ class RemoteFile:
             raise failed(self.url, error, position) from error
 
     def read(self, position: int, count: int) -> bytes:
-        """The same for what is read here and there: from blocks, of which the last ones are kept."""
+        """Read bytes at random, from blocks of which the last ones are kept."""
         count = min(count, self.size - position)
         if count <= 0:
             return b""
@@ -93,13 +93,13 @@ class RemoteFile:
 
 
 class ReadAhead:
-    """A range of an object that is read in order: chunks are fetched before they are asked for.
+    """A sequential read of a range: chunks are fetched before they are needed.
 
     Args:
         file: the object.
-        pool: what fetches; at most AHEAD + 1 chunks are fetched or held at a time.
+        pool: runs the fetches; at most AHEAD + 1 chunks are fetched or held at a time.
         begin, end: positions.
-        sure: all of it will be read; else chunks begin small, as it may end soon.
+        sure: all of the range will be read; otherwise chunks begin small, as the read may end soon.
 
     Thread: one at a time.
     """
@@ -110,7 +110,11 @@ class ReadAhead:
         self._chunks: deque[tuple[int, int, Future[bytes]]] = deque()
 
     def read_into(self, buffer: memoryview, position: int) -> int:
-        """Fill a buffer from a position on as far as the range goes; 0 where it does not hold the position."""
+        """Fill a buffer from a position on, up to the end of the range.
+
+        Returns:
+            Bytes read; 0 if the range does not contain the position.
+        """
         while self._chunks and self._chunks[0][1] <= position:
             self._chunks.popleft()[2].cancel()
         if not self._chunks:
@@ -140,13 +144,13 @@ class ReadAhead:
             self._next, self._step = stop, min(2 * self._step, CHUNK)
 
     def stop(self) -> None:
-        """Fetch no more."""
+        """Cancel all pending fetches."""
         while self._chunks:
             self._chunks.popleft()[2].cancel()
 
 
 def failed(url: str, error: OSError, position: int | None = None) -> OSError | StoreAccessError:
-    """What an error of the client means: gone, or not to be had; with URL and offset."""
+    """Convert an error of the client to FileNotFoundError or StoreAccessError, with its place."""
     where = url if position is None else f"{url}, offset {position}"
     text = " ".join(str(error).split())
     if isinstance(error, FileNotFoundError) or any(sign in text for sign in _GONE):

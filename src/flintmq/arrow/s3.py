@@ -1,8 +1,8 @@
-"""Object storage behind the door to files: `ObjectStore` reads what `Effects` reads from a disk.
+"""Implements `Effects` for object storage: `ObjectStore` reads stores in buckets.
 
-A store is there as its directory is on disk: `s3://BUCKET/STORE/commitlog/00000000000000000000` and so on. Listings
-and sizes come from LIST requests, a whole tree at once where a tree is walked; what they told holds for a moment, so
-that planning costs requests by the thousand of files and not by the file. Nothing is ever written.
+The layout of a store is the same as on disk: `s3://BUCKET/STORE/commitlog/00000000000000000000` and so on. Listings and
+sizes come from LIST requests, for a whole tree at once where a tree is walked. They are cached for a moment, so that
+planning costs a request per thousand files and not one per file. Nothing is ever written.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from flintmq.errors import StoreAccessError, UsageError
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import PREFIX
 
-FRESH_SECONDS = 2.0  # how long a listing or a size holds
-FRESH_PART = 10  # or so many times what it took to get it
+FRESH_SECONDS = 2.0  # how long a listing or a size is valid
+FRESH_PART = 10  # or this many times as long as its request took
 FILES_KEPT = 256
 LISTINGS_KEPT = 64
 CONNECT_SECONDS = 5
@@ -37,10 +37,10 @@ _handles = itertools.count(2)
 
 @lru_cache(maxsize=8)
 def filesystem(options: S3Options, bucket: str) -> pyarrow.fs.FileSystem:
-    """The client for one bucket; one in a process.
+    """Return the client for one bucket; each process makes it once.
 
     Raises:
-        StoreAccessError: it cannot be set up; without a region, that the bucket's cannot be found out.
+        StoreAccessError: it cannot be set up, or no region is given and the bucket's cannot be determined.
     """
     known: dict[str, Any] = {}
     try:
@@ -62,19 +62,19 @@ def filesystem(options: S3Options, bucket: str) -> pyarrow.fs.FileSystem:
 
 @lru_cache(maxsize=1)
 def fetchers() -> ThreadPoolExecutor:
-    """What fetches ahead in this process."""
+    """Return the pool of threads that fetch ahead in this process."""
     return ThreadPoolExecutor(2 * AHEAD, "flintmq-fetch")
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """What a LIST request told of a directory, or of the tree below it.
+    """The result of a LIST request for a directory, or for the tree below it.
 
     Attributes:
         root: the directory.
-        whole: of the tree.
-        until: monotonic time up to which it holds.
-        folders: directory -> name -> bytes of the object, None of a directory.
+        whole: whether it lists the tree.
+        until: monotonic time up to which it is valid.
+        folders: directory -> name -> bytes of the object, or None for a directory.
     """
 
     root: str
@@ -83,7 +83,7 @@ class Listing:
     folders: dict[str, dict[str, int | None]] = field(default_factory=dict)
 
     def covers(self, folder: str) -> bool:
-        """Whether it says what a directory holds."""
+        """Return whether the listing contains the content of a directory."""
         return folder == self.root or (self.whole and folder.startswith(self.root + "/"))
 
 
@@ -94,15 +94,15 @@ class _Handle:
 
 
 class ObjectStore(Effects):
-    """Reads stores in buckets. What a writer or a lock needs is refused.
+    """Reads stores in buckets. Operations of a writer or a lock are refused.
 
     Args:
-        options: how to reach the server.
+        options: settings of the connection.
 
     Raises:
         StoreAccessError: (any method) the server refuses or does not answer; the text names URL and offset.
 
-    Thread: any; a handle that is read in order belongs to one. It can be sent to other processes, without secrets.
+    Thread: any; a handle for sequential reads belongs to one. It can be sent to other processes, without secrets.
     """
 
     def __init__(self, options: S3Options) -> None:
@@ -117,18 +117,21 @@ class ObjectStore(Effects):
 
     @property
     def remote(self) -> bool:
-        """Yes."""
+        """Always True."""
         return True
 
     # -- names --------------------------------------------------------------------------------------------------------
 
     def listdir(self, path: str, below: str | None = None) -> list[str]:
-        """Names in a directory, sorted; empty when there is none. With `below` the tree there is listed at once."""
+        """List the names in a directory, sorted; empty if it does not exist.
+
+        With `below` the whole tree under that path is listed at once.
+        """
         listing = self._known(path) or self._list(below or path, whole=below is not None)
         return sorted(listing.folders.get(path, ()))
 
     def size(self, path: str) -> int | None:
-        """Bytes of an object; None when there is none."""
+        """Return the bytes of an object; None if it does not exist."""
         listing = self._known(os.path.dirname(path))
         if listing is not None:
             return listing.folders.get(os.path.dirname(path), {}).get(os.path.basename(path))
@@ -138,7 +141,7 @@ class ObjectStore(Effects):
             return None
 
     def is_dir(self, path: str) -> bool:
-        """Whether there are objects below a path."""
+        """Return whether there are objects below a path."""
         listing = self._known(os.path.dirname(path))
         if listing is not None:
             names = listing.folders.get(os.path.dirname(path), {})
@@ -146,12 +149,12 @@ class ObjectStore(Effects):
         return bool((self._known(path) or self._list(path, whole=False)).folders.get(path))
 
     def modified_ms(self, path: str) -> int | None:
-        """When an object was last written, Unix milliseconds; None when there is none."""
+        """Return when an object was last written, in Unix milliseconds; None if it does not exist."""
         with_time = self._ask(path, lambda fs, key: fs.get_file_info(key))
         return None if with_time.mtime_ns is None else int(with_time.mtime_ns) // 1_000_000
 
     def _known(self, folder: str) -> Listing | None:
-        """A listing that still holds and covers a directory."""
+        """Return a valid listing that covers a directory."""
         now = time.monotonic()
         with self._lock:
             return next((one for one in self._listings.values() if one.until > now and one.covers(folder)), None)
@@ -178,10 +181,10 @@ class ObjectStore(Effects):
     # -- bytes --------------------------------------------------------------------------------------------------------
 
     def open_read(self, path: str, below: str | None = None) -> int:
-        """A handle for reading: a negative number, which means nothing to the system.
+        """Open an object for reading, and return a handle: a negative number, so no descriptor.
 
         Raises:
-            FileNotFoundError: there is no such object.
+            FileNotFoundError: the object does not exist.
         """
         file = self._file(path)
         number = -next(_handles)
@@ -189,27 +192,27 @@ class ObjectStore(Effects):
         return number
 
     def close(self, fd: int) -> None:
-        """Give a handle back."""
+        """Close a handle."""
         handle = self._open.pop(fd)
         if handle.ahead is not None:
             handle.ahead.stop()
 
     def size_of(self, fd: int) -> int:
-        """Bytes of an open object."""
+        """Return the bytes of an open object."""
         return self._open[fd].file.size
 
     def will_read(self, fd: int, begin: int, end: int, *, sure: bool) -> None:
-        """Fetch ahead in large ranges."""
+        """Fetch a range ahead, in large chunks."""
         handle = self._open[fd]
         if handle.ahead is not None:
             handle.ahead.stop()
         handle.ahead = ReadAhead(handle.file, fetchers(), begin, end, sure=sure)
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        """Fill a buffer; gives the bytes read, fewer only where the object ends.
+        """Fill a buffer; return the bytes read, fewer only where the object ends.
 
         Raises:
-            FileNotFoundError: the object is gone.
+            FileNotFoundError: the object was deleted.
         """
         handle = self._open[fd]
         done = handle.ahead.read_into(buffer, position) if handle.ahead is not None else 0
@@ -220,23 +223,23 @@ class ObjectStore(Effects):
         return done
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
-        """Up to count bytes; fewer only where the object ends.
+        """Read up to count bytes; fewer only where the object ends.
 
         Raises:
-            FileNotFoundError: the object is gone.
+            FileNotFoundError: the object was deleted.
         """
         return self._open[fd].file.read(position, count)
 
     def next_data(self, fd: int, position: int) -> int | None:
-        """The position itself: a server tells no holes."""
+        """Return the position itself: a server does not report holes."""
         return position
 
     def map_read(self, fd: int, size: int) -> mmap.mmap:
-        """Refused."""
+        """Refuse to map an object."""
         raise UsageError(f"{self._open[fd].file.url}: access map is for local files; use pread")
 
     def _file(self, path: str) -> RemoteFile:
-        """The object, as it was a moment ago or is now."""
+        """Return the object as it is now, or as it was less than FRESH_SECONDS ago."""
         listing, now = self._known(os.path.dirname(path)), time.monotonic()
         if listing is not None and listing.folders.get(os.path.dirname(path), {}).get(os.path.basename(path)) is None:
             raise FileNotFoundError(2, os.strerror(2), path)
@@ -253,7 +256,7 @@ class ObjectStore(Effects):
         return found
 
     def _ask(self, path: str, question: Callable[[pyarrow.fs.FileSystem, str], Any]) -> Any:
-        """What the client answers for a URL."""
+        """Send a request for a URL to the client, and return its answer."""
         if not path.startswith(PREFIX):
             raise UsageError(
                 f"{path}: a store on object storage has its log there too; give URLs in storePathCommitLog"

@@ -1,6 +1,6 @@
-"""A store's log as Arrow: what users call, and what Spark's tasks call.
+"""Scans a store's log into Arrow batches, for users and for Spark's tasks.
 
-Both read through the one walker, so their batches hold exactly the records that count, and stop where the log ends.
+Both use the one walker, so their batches hold exactly the valid records, and stop at the end of the log.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def scan_arrow(
 ) -> pa.RecordBatchReader:
     """Read a store's log as a stream of Arrow record batches, in physical order.
 
-    Nothing but the wanted columns of the wanted records is decoded or copied, and a batch at a time is made, so a log
-    of any size takes the memory of a few batches. What stands at the log's end (zeros, a torn or stale tail) ends the
-    stream; see `strict` for damage before it.
+    Only the wanted columns of the wanted records are decoded and copied, one batch at a time, so a log of any size
+    takes the memory of a few batches. Zeros or a torn or stale tail at the end of the log end the stream; see `strict`
+    for damage before it.
 
     Args:
         path: the store's directory, with `commitlog/` in it; or a URL: `s3://bucket/store`, `file:///store`.
@@ -67,15 +67,15 @@ def scan_arrow(
         tags: only messages whose property TAGS is this or one of these.
         decompress: bodies as the producer gave them (up to 64 MiB each) instead of as stored.
         access: "pread", or "map": about twice as fast, but a file that another process shrinks kills this one.
-        config: a StoreConfig or the path of a broker.conf, for what the files do not tell.
-        set: single RocketMQ keys over it.
+        config: a StoreConfig or the path of a broker.conf, for settings that the files do not show.
+        set: single RocketMQ keys, which override it.
         begin: log offset to begin at, that of a record.
-        end: log offset to stop before; the log must go on to there.
-        strict: fail at damage, and at a body that cannot be decompressed; otherwise go on behind it and report it.
-        report: takes damage and notes.
-        batch_bytes: about how many bytes the columns of a batch take.
-        threads: how many threads read. More than one takes more processor time in all, and some 30 MiB each; it can pay
-            where cores are idle. Bodies that are decompressed are read by one.
+        end: log offset to stop before; the log must reach it.
+        strict: fail at damage, and at a body that cannot be decompressed; otherwise continue after it and report it.
+        report: receives damage and notes.
+        batch_bytes: approximate size of the columns of a batch.
+        threads: how many threads read. More than one takes more processor time in total, and some 30 MiB each; it can
+            pay off if cores are idle. Bodies to decompress are read by one thread.
 
     Returns:
         A pyarrow.RecordBatchReader; it can be read once. Its schema is flintmq.arrow.schema.narrow(columns).
@@ -83,7 +83,7 @@ def scan_arrow(
     Raises:
         UsageError: an unknown column, an impossible time, access, batch size or number of threads.
         ConfigError: an unknown RocketMQ key, or an impossible value.
-        NotAStoreError, UnsupportedFormatError: the path is no store that FlintMQ reads.
+        NotAStoreError, UnsupportedFormatError: the path is not a store that FlintMQ reads.
         StoreAccessError: a file may not be read (also while reading).
         CorruptStoreError: (while reading, strict) damage, with file and position.
         MissingExtraError: (while reading) a body needs a decompressor that is not installed.
@@ -124,9 +124,10 @@ def open_reader(
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> pa.RecordBatchReader:
-    """What scan_arrow does, with columns and rows said as a schema and a predicate. Everything else is as there.
+    """Read a store's log like scan_arrow, with a schema and a predicate for columns and rows.
 
-    `progress` is called now and then with bytes of log done and in all, where one thread reads.
+    All other arguments are those of scan_arrow, but for `progress`: it is called from time to time with the bytes of
+    log done and in all, if one thread reads.
     """
     if access not in ACCESS:
         raise UsageError(f"access {access!r:.40} is not one of: {', '.join(ACCESS)}")
@@ -172,23 +173,25 @@ def batches(
     segment_bytes: int = SEGMENT_BYTES,
     progress: Callable[[int, int], None] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Batches of the records that begin in [begin, end) of a log. What scan_arrow and Spark's tasks read with.
+    """Yield batches of the records that begin in [begin, end) of a log.
+
+    Both scan_arrow and Spark's tasks read by this function.
 
     Args:
-        log: the files.
+        log: files of the log.
         begin: log offset of a record, or at or below the log's minimum.
-        end: log offset to stop before, to which the log goes on for sure; None for the log's end.
-        schema: what flintmq.arrow.schema.narrow gives, of SCHEMA or SPARK_SCHEMA.
-        facts: what the store's small files say; needed to judge the log's end, so where `end` is None.
+        end: log offset to stop before, which the log is known to reach; None for the log's end.
+        schema: columns, as flintmq.arrow.schema.narrow returns them, of SCHEMA or SPARK_SCHEMA.
+        facts: content of the store's small files; needed to find the log's end, that is, if `end` is None.
         predicate, decompress, access, strict, report, batch_bytes: as for scan_arrow.
         max_rows: most rows of a batch.
-        check_crc: compare checksums; off, a record counts by its structure and offset alone.
+        check_crc: compare checksums; if off, a record is valid by its structure and offset.
         threads: how many threads read.
-        segment_bytes: about how much of the log a thread reads at a time.
-        progress: called now and then with bytes of log done and in all, where one thread reads.
+        segment_bytes: approximate length of log that a thread reads at a time.
+        progress: called from time to time with the bytes of log done and in all, if one thread reads.
 
     Raises:
-        As scan_arrow does while reading.
+        The errors of scan_arrow while reading.
     """
     report = report if report is not None else Report()
     rates = Rates()
@@ -227,7 +230,7 @@ def batches(
 
 
 def _watched(pieces: Iterable[Piece], log: LogFiles, progress: Callable[[int, int], None]) -> Iterator[Piece]:
-    """The same pieces; after each it is told how far the log is read."""
+    """Yield the same pieces, and after each report how far the log is read."""
     for piece in pieces:
         yield piece
         progress(piece.base + piece.end - log.min_offset, log.limit - log.min_offset)
@@ -240,10 +243,10 @@ def predicate_of(
     until: int | datetime | None = None,
     tags: str | Iterable[str] | None = None,
 ) -> Predicate:
-    """The arguments of scan_arrow that say which messages are wanted.
+    """Make the predicate from the arguments of scan_arrow that select messages.
 
     Raises:
-        UsageError: no queue, or no time.
+        UsageError: a queue or a time is not valid.
     """
     ids: list[int] = []
     pairs: list[tuple[str, int]] = []

@@ -1,7 +1,7 @@
-"""The one schema, as Arrow types: the same columns in the same order as in JSON, on Spark and in StoredMessage.
+"""Declares the one schema as Arrow types.
 
-All columns are declared nullable, which costs nothing; only tags, keys and msg_id (and, for Spark, times outside the
-years 1 to 9999) ever are null.
+It has the same columns in the same order as JSON, Spark and StoredMessage. All columns are declared nullable, which
+costs nothing; only tags, keys and msg_id (and, for Spark, times outside the years 1 to 9999) are ever null.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flintmq.message import COLUMNS
 
 TEXT = pa.string()
 MS = pa.timestamp("ms", tz="UTC")
-US = pa.timestamp("us", tz="UTC")  # the only timestamp that Spark takes
+US = pa.timestamp("us", tz="UTC")  # the only timestamp that Spark accepts
 MAP = pa.map_(TEXT, TEXT)
 
 _TYPES: dict[str, pa.DataType] = {
@@ -48,15 +48,15 @@ SPARK_SCHEMA: pa.Schema = pa.schema([(field.name, US if field.type == MS else fi
 
 
 def narrow(columns: Sequence[str] | None = None, schema: pa.Schema = SCHEMA) -> pa.Schema:
-    """The schema of these columns, in the order given; None means all.
+    """Return the schema of these columns, in the order given; None means all.
 
     Args:
         columns: names of columns of the schema.
         schema: SCHEMA or SPARK_SCHEMA.
 
     Raises:
-        UsageError: a name that is not in the schema (close ones are named), a name twice, no name at all, or a single
-            string where a list of names is meant.
+        UsageError: a name is not in the schema (the text names close ones) or occurs twice, there is no name at all, or
+            a single string is given where a list of names is meant.
     """
     if columns is None:
         return schema

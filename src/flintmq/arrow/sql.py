@@ -1,7 +1,7 @@
-"""A question in SQL, answered by DuckDB over a store: rows as a stream, memory bounded.
+"""Answers a SQL query over a store by DuckDB: rows as a stream, bounded memory.
 
-Needs the extra `duckdb`. DuckDB's own memory has a limit and spills to a temporary directory; on top of it come the
-batches of the scan and what Python and the libraries take, about 150 MiB.
+Needs the extra `duckdb`. DuckDB's own memory has a limit and spills to a temporary directory; the batches of the scan,
+Python and the libraries take about 150 MiB more.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from flintmq.errors import MissingExtraError, UsageError
 from flintmq.store.view import StoreView, open_store
 
 MEMORY_BYTES = 192 << 20
-THREADS = 2  # more hold more memory, and the scan gives them their work one batch at a time
-ANSWER_BYTES = 4 << 20  # about, of a batch of answers
+THREADS = 2  # more threads use more memory, and the scan feeds them one batch at a time
+ANSWER_BYTES = 4 << 20  # approximate size of a batch of results
 MOST_ROWS = 4096
-SAMPLE = 1000  # about so many records say how large they are
+SAMPLE = 1000  # approximate number of records from which the size of records is estimated
 
 _QUEUES: list[tuple[str, pa.DataType]] = [
     ("topic", pa.string()),
@@ -46,19 +46,19 @@ QUEUES, OFFSETS = pa.schema(_QUEUES), pa.schema(_OFFSETS)
 
 @contextmanager
 def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> Iterator[pa.RecordBatchReader]:
-    """Ask DuckDB about the views `messages`, `queues` and `offsets`. The answer is read within the block.
+    """Run a query on the views `messages`, `queues` and `offsets`; read the result in the block.
 
     Args:
         messages: the store.
-        question: SQL, one statement or several; the answer is that of the last.
-        memory: bytes that DuckDB may hold before it writes to a temporary directory; that goes with the block.
+        question: SQL, one statement or several; the result is that of the last.
+        memory: bytes that DuckDB may use before it spills to a temporary directory, which is removed at the end.
 
     Raises:
-        UsageError: (also while reading) DuckDB's objection, in one line.
+        UsageError: (also while reading) DuckDB rejects the query; the text is its reason in one line.
         MissingExtraError: DuckDB is not installed.
-        Whatever reading the store raises.
+        FlintError: the store cannot be read.
 
-    Security: the question is the caller's own, and may read and write files as DuckDB lets it. Nothing is downloaded.
+    Security: the query is the caller's own, and may read and write files if DuckDB allows it. Nothing is downloaded.
     """
     if not question.strip(" \t\r\n;"):
         raise UsageError("the question is empty; ask for instance: select topic, count(*) from messages group by 1")
@@ -81,7 +81,7 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
             for name, table in _tables(messages, question):
                 connection.register(name, table)
             answer: Any = connection.sql(question)
-            if answer is None:  # no statement, or one that gives no rows
+            if answer is None:  # no statement, or one without rows
                 yield pa.RecordBatchReader.from_batches(pa.schema([]), iter(()))
                 return
             stream = getattr(answer, "to_arrow_reader", None) or answer.fetch_record_batch
@@ -102,7 +102,7 @@ def _answers(rows: Any, messages: StoreDataset, failures: Any) -> Iterator[pa.Re
 
 
 def _plain(error: Exception, messages: StoreDataset) -> Exception:
-    """What is to be told: the scan's own error, or what DuckDB has against the question."""
+    """Return the error to raise: that of the scan, or DuckDB's objection to the query."""
     if messages.failure is not None:
         return messages.failure
     if unknown := re.search(r"Table with name (.{1,80}?) does not exist", str(error)):
@@ -115,7 +115,7 @@ def _plain(error: Exception, messages: StoreDataset) -> Exception:
 
 
 def _batch_rows(messages: StoreDataset) -> int:
-    """How many rows make a batch of answers of about ANSWER_BYTES, judged by the store's first records."""
+    """Return how many rows make about ANSWER_BYTES, estimated from the store's first records."""
     options = messages.options | {
         "strict": False,
         "report": None,
@@ -130,7 +130,7 @@ def _batch_rows(messages: StoreDataset) -> int:
 
 
 def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Table]]:
-    """The views that the question may name, other than messages; made now, from the store's own files."""
+    """Make the views other than messages that the query may name, from the store's own files."""
     named = [name for name in ("queues", "offsets") if re.search(rf"\b{name}\b", question, re.IGNORECASE)]
     if not named:
         return

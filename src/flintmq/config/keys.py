@@ -311,7 +311,7 @@ class StoreConfig:
         """Make a configuration from a broker.conf file.
 
         Keys that are not the store's (such as `namesrvAddr`) are ignored, as RocketMQ's store ignores them. They are
-        logged, because a misspelt key looks the same.
+        logged, because a misspelled key looks the same.
 
         Raises:
             ConfigError: a key cannot have its value, or the file is not text.

@@ -1,6 +1,6 @@
 """Compares the topics, offsets and times that a batch read names with the store.
 
-A misspelt topic, an offset that has expired or does not exist yet, a time after which nothing was stored: each would
+A misspelled topic, an offset that has expired or does not exist yet, a time after which nothing was stored: each would
 silently give fewer rows or none. So they fail the read before it begins, as in Spark's Kafka source. With
 failOnDataLoss=false the existing messages are read, and one note names what is missing. Only the queues that the
 options name are examined, however many others the store has.
