@@ -205,7 +205,9 @@ def test_every_page_is_in_the_index():
 FINISHED_PROSE = [
     "src/flintmq/arrow",
     "src/flintmq/config",
+    "src/flintmq/format",
     "src/flintmq/lake",
+    "src/flintmq/storage",
     "examples/demo",
 ]
 """Folders and files whose docstrings and comments keep the rules below. A folder of `src/flintmq` that joins this list

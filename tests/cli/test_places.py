@@ -106,7 +106,7 @@ def test_no_command_writes_in_its_source(
         before = tree(tmp_path)
         found = run(*name.split(), root, *MORE.get((name, option), []), option, place)
         assert (found.code, found.out) == (2, ""), (what, found)
-        assert "lies in the store, where nothing is written" in found.err or "same" in found.err, (what, found.err)
+        assert "is inside the store, where nothing is written" in found.err or "same" in found.err, (what, found.err)
         assert tree(tmp_path) == before, what
 
 
@@ -116,7 +116,7 @@ def test_directories_of_the_configuration_are_of_the_store(tmp_path: Path):
         folder.mkdir()
     config = StoreConfig.from_keys({"storePathCommitLog": str(log), "readOnlyCommitLogStorePaths": str(old)})
     for place in (log / "x", old, root / "x"):
-        with pytest.raises(UsageError, match="lies in the store"):
+        with pytest.raises(UsageError, match="is inside the store"):
             outside_store(place, root, config)
     assert outside_store(log / "x", root) == str(log / "x")
 
@@ -126,7 +126,7 @@ def test_links_to_a_log_stand_for_the_store_of_that_log(tmp_path: Path):
     (tmp_path / "real" / "checkpoint").touch()
     (tmp_path / "view").mkdir()
     (tmp_path / "view" / "commitlog").symlink_to(tmp_path / "real" / "commitlog")
-    with pytest.raises(UsageError, match="lies in the store"):
+    with pytest.raises(UsageError, match="is inside the store"):
         outside_store(tmp_path / "real" / "x", tmp_path / "view")
     (tmp_path / "disk" / "commitlog").mkdir(parents=True)
     (tmp_path / "other").mkdir()

@@ -155,7 +155,7 @@ def test_refusals(golden: Any, tmp_path: Path) -> None:
     (tmp_path / "full" / "x").touch()
     with pytest.raises(UsageError, match="stands there"):
         copy_whole(str(root), str(tmp_path / "full"))
-    with pytest.raises(UsageError, match="lies in the store"):
+    with pytest.raises(UsageError, match="is inside the store"):
         copy_whole(str(root), str(root / "copy"))
     with pytest.raises(UsageError, match="peer"):
         copy_some(str(root), str(tmp_path / "new"), Predicate(since=0), peer="4.9")
@@ -185,7 +185,7 @@ def test_a_directory_of_the_root_may_lie_on_another_disk(golden: Any, tmp_path: 
     done = copy_whole(str(root), str(tmp_path / "into"))
     assert done.left_out == [] and verify(tmp_path / "into").defects == []
     assert not (tmp_path / "into" / "consumequeue").is_symlink()
-    with pytest.raises(UsageError, match="lies in the store"):
+    with pytest.raises(UsageError, match="is inside the store"):
         copy_whole(str(root), str(tmp_path / "disk" / "copy"))
 
 

@@ -1,18 +1,10 @@
-"""Files: the only door to the disk, to time and to randomness, and what is built on it.
+"""Files, time and randomness: the only code that calls the operating system about them.
 
-filesystem         opens the one door to files and time: Effects
-store_url          tells what a path or URL means, and which door it has
+filesystem         does every call to files, clock and randomness: Effects
+store_url          resolves a path or URL to the Effects that read it
 lock               takes the store's lock as RocketMQ takes it
-dispatch_lock      locks who writes queues and index beside the engine
+dispatch_lock      locks queues and index against a second dispatcher
 overlay            shows the disk with planned changes
-tree               walks a local directory tree completely, or stops
+tree               walks a local directory tree completely, or raises
 whole_file         writes a file as a whole, durably
-staging            makes a directory beside its place, and renames it in
-mapped_file        maps one log file that is being written
-mapped_file_queue  keeps the mapped files of a log in order
-allocation         makes log files ahead of the writer
-warm_up            makes a file's pages present before records come
-touch_ahead        touches a map's pages ahead of its reader
-transient_pool     lends locked buffers for new records
-libc_memory        calls libc about mapped memory without the GIL
-"""
+staging            makes a directory beside its target, then renames it

@@ -1,8 +1,9 @@
-"""Make log files ahead of the writer. Source: upstream AllocateMappedFileService.
+"""Makes log files before the writer needs them.
 
-A writer that needs a file asks for it and for the one behind it. It waits for the first; the second is made meanwhile,
-so that the next roll-over finds it ready. One thread makes files, lowest offset first: a crash may leave files that are
-not yet used behind the end of the log (recovery removes them, as RocketMQ does), but never a gap.
+A writer that needs a file requests it and the one after it. It waits for the first; the second is made meanwhile, so
+that the next roll-over finds it ready. One thread makes files, lowest offset first: a crash may leave unused files
+after the end of the log (recovery removes them, as RocketMQ does), but never a gap. Upstream:
+AllocateMappedFileService.
 """
 
 from __future__ import annotations
@@ -21,16 +22,16 @@ from flintmq.storage.warm_up import Ahead, WarmUp
 log = logging.getLogger("flintmq.allocation")
 
 WAIT_S = 5.0  # how long a put waits for a file
-OPEN_REQUESTS = 2  # without the pool's limit: the next file and the one behind it
+OPEN_REQUESTS = 2  # without the pool's limit: the next file and the one after it
 
 
 class AllocateRequest:
-    """A file that is wanted.
+    """A request for a file.
 
     Attributes:
         start: its log offset.
-        window: bytes of it to allocate at once; None for what a file in use takes.
-        done: set when `file` or `error` is.
+        window: bytes of it to allocate at once; None for the window of a file in use.
+        done: set when `file` or `error` is set.
     """
 
     def __init__(self, start: int, window: int | None) -> None:
@@ -41,20 +42,20 @@ class AllocateRequest:
 
 
 class AllocationService:
-    """Makes the files of one log.
+    """Makes the files of one log in advance.
 
     Args:
-        make: makes the file that begins at a log offset, and allocates so many bytes of it.
+        make: makes the file that begins at a log offset, with this many bytes allocated.
         file_size: bytes of each.
         effects: the disk and the clock.
         warm: prepares each new file; None: warmMapedFileEnable is off.
-        ahead: follows the writer; None: nobody does.
-        pool: where new files borrow a buffer; None: transientStorePoolEnable is off.
-        fast_fail: fastFailIfNoBufferInStorePool: no file without a buffer.
+        ahead: follows the writer; None: pages are not prepared.
+        pool: lends new files a buffer; None: transientStorePoolEnable is off.
+        fast_fail: fastFailIfNoBufferInStorePool: refuse a file if no buffer is free.
         wait_s: how long `file_at` waits.
 
     Attributes:
-        leaves_spares: files that were made and never used stay when it stops.
+        leaves_spares: keep files that were made and never used when it stops.
 
     Thread: `file_at` and `used` under the put lock; the steps one at a time; the rest any.
     """
@@ -75,7 +76,7 @@ class AllocationService:
         self.warm, self.ahead, self.pool = warm, ahead, pool
         self.fast_fail, self.wait_s = fast_fail, wait_s
         self._lock = threading.Lock()
-        self._table: dict[int, AllocateRequest] = {}  # by start: asked for and not yet in use
+        self._table: dict[int, AllocateRequest] = {}  # by start: requested and not yet in use
         self._queue: list[int] = []  # starts to make, lowest first
         self._full: list[MappedFile] = []
         self._wake = threading.Event()
@@ -85,9 +86,9 @@ class AllocationService:
     # -- the writer's side ------------------------------------------------------------------------------------------
 
     def file_at(self, start: int) -> MappedFile:
-        """The file that begins at this log offset, and a request for the one behind it.
+        """Return the file that begins at this log offset, and request the one after it.
 
-        It stays in the table until `used`, so that an exception in between loses nothing.
+        The request stays in the table until `used`, so that an exception in between loses nothing.
 
         Raises:
             OSError: it could not be made (a later call tries again), took longer than wait_s (a later call may find
@@ -115,25 +116,25 @@ class AllocationService:
         return request.file
 
     def used(self, below: int) -> None:
-        """Files that begin below this log offset belong to the log now."""
+        """Drop the requests of files below this log offset: they belong to the log now."""
         with self._lock:
             for start in [start for start in self._table if start < below]:
                 del self._table[start]
 
     def asked(self, file: MappedFile, position: int) -> None:
-        """The writer is here (MappedFile.asked)."""
+        """Take the writer's position (MappedFile.asked)."""
         if self.ahead is not None and self.ahead.asked(file, position):
             self._wake.set()
 
     def full(self, file: MappedFile) -> None:
-        """No record will be put into this file any more."""
+        """Take a full file, to be unlocked from memory."""
         if self.warm is not None and file.hold():
             with self._lock:
                 self._full.append(file)
             self._wake.set()
 
     def _room(self) -> int:
-        """How many requests may be added (upstream canSubmitRequests)."""
+        """Return how many requests may be added (upstream canSubmitRequests)."""
         if self.pool is None or not self.fast_fail:
             return OPEN_REQUESTS
         return self.pool.available - len(self._queue)
@@ -147,9 +148,9 @@ class AllocationService:
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def allocate_once(self) -> bool:
-        """Make one file that was asked for; True if there was any to make.
+        """Make one requested file; return whether there was a request.
 
-        A failure is told to all who wait: a file behind one that could not be made would leave a gap.
+        A failure fails all open requests: a file after one that could not be made would leave a gap.
 
         Thread: one at a time. Durability: the file exists after power loss.
         """
@@ -165,7 +166,7 @@ class AllocationService:
         except OSError as error:
             self._fail(request, error)
             return True
-        except Exception as error:  # whoever waits for the file is to hear of it, and the next one to find the thread
+        except Exception as error:  # the writer must get the error, and the thread must live for the next request
             self._fail(request, OSError(errno.EIO, f"{type(error).__name__}: {error}"))
             return True
         except BaseException:  # an interrupt, where no thread makes files
@@ -180,7 +181,7 @@ class AllocationService:
         return True
 
     def _made(self, request: AllocateRequest) -> MappedFile:
-        """The new file, with a buffer and warm where that is wanted."""
+        """Make the file, with a buffer and warmed up where that is configured."""
         file = self.make(request.start, request.window)
         try:
             if self.warm is not None:
@@ -195,7 +196,7 @@ class AllocationService:
         return file
 
     def _fail(self, request: AllocateRequest, error: OSError) -> None:
-        if not self._failing:  # until it works again, whoever waits says so
+        if not self._failing:  # once; until a file can be made again, the writers report the failure themselves
             log.warning("the log file at offset %d cannot be made (%s)", request.start, error.strerror)
         self._failing = True
         with self._lock:
@@ -208,7 +209,10 @@ class AllocationService:
             one.done.set()
 
     def step(self) -> bool:
-        """One of whatever is to do: a file, a step ahead of the writer, a full file; True if there was anything."""
+        """Do one piece of work: a file, a step ahead of the writer, a full file.
+
+        Returns whether there was any.
+        """
         if self.allocate_once():
             return True
         with self._lock:
@@ -229,7 +233,10 @@ class AllocationService:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread and remove files that were made and never used, the last one first. May be called again."""
+        """Stop the thread and remove files that were never used, the last one first.
+
+        May be called again.
+        """
         self._stop = True
         self._wake.set()
         if self._thread is not None and self._thread.is_alive():
@@ -245,7 +252,7 @@ class AllocationService:
 
     def _remove(self, file: MappedFile) -> None:
         try:
-            mine = self.effects.is_named(file.fd, file.path)  # RocketMQ, started beside this, may have made another
+            mine = self.effects.is_named(file.fd, file.path)  # a RocketMQ started beside this may have made another
             if mine and not self.leaves_spares:
                 self.effects.unlink(file.path)
         except OSError as error:

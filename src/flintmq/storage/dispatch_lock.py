@@ -1,11 +1,11 @@
-"""Who writes queues and index of a directory, where that is not the engine which writes the log.
+"""Locks for dispatchers that write queues and index beside the engine that writes the log.
 
     ROOT/.flintmq-dispatch/lock        held (flock) by the dispatcher that writes queues and index below ROOT; names it
     ROOT/.flintmq-dispatch/external    held by an engine that was opened with dispatch="external", as long as it runs
 
-A dispatcher takes its lock first and then asks whether an engine runs that dispatches itself; such an engine takes the
-store's lock first and then asks for a dispatcher. So one of the two sees the other. RocketMQ knows neither file: while
-it holds the store's lock and nobody holds `external`, a dispatcher keeps out.
+A dispatcher first takes its lock, then checks for an engine that dispatches itself; such an engine first takes the
+store's lock, then checks for a dispatcher. So at least one of the two sees the other. RocketMQ knows neither file: a
+dispatcher does not start while the store's lock is held and `external` is not.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _taken(fd: int, how: int) -> bool:
 
 
 def holder(root: str) -> str | None:
-    """Who dispatches into this directory now, as the lock's file tells; None if nobody does.
+    """Return the process that dispatches into this directory, from the lock's file, or None.
 
     Raises:
         OSError: the file may not be opened.
@@ -64,7 +64,7 @@ class DispatchLock:
         root: the directory; it must exist.
 
     Raises:
-        StoreLockedError: somebody else has it; the text says who.
+        StoreLockedError: another process has it; the text names it.
         OSError: the lock's file cannot be made.
     """
 
@@ -76,22 +76,22 @@ class DispatchLock:
                 break
             time.sleep(WAIT_S)
         else:
-            told = os.pread(self.fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
+            named = os.pread(self.fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
             os.close(self.fd)
-            raise StoreLockedError(f"{root}: {told} dispatches into it; stop that one, or give another directory")
+            raise StoreLockedError(f"{root}: {named} dispatches into it; stop that one, or give another directory")
         os.ftruncate(self.fd, 0)
         since = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         os.pwrite(self.fd, f"process {os.getpid()} on {socket.gethostname()}, since {since},\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 class ExternalClaim:
-    """An engine's word that it leaves queues and index of its store to others, good until `release`.
+    """An engine's promise to leave queues and index of its store to others, until `release`.
 
     Args:
         root: the store, whose lock the engine holds.
@@ -103,18 +103,19 @@ class ExternalClaim:
     def __init__(self, root: str) -> None:
         os.makedirs(os.path.join(root, FOLDER), exist_ok=True)
         self.fd = os.open(_path(root, EXTERNAL), _FLAGS | os.O_CREAT, 0o644)
-        fcntl.flock(self.fd, fcntl.LOCK_SH)  # at most a dispatcher's look is in the way
+        fcntl.flock(self.fd, fcntl.LOCK_SH)  # waits at most for a dispatcher that is checking
 
     def release(self) -> None:
-        """Take it back."""
+        """Withdraw the promise."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
 
 
 def dispatches_itself(root: str) -> bool:
-    """Whether a process runs that writes the store at root, its queues and index included: a broker, or an engine that
-    was not opened with dispatch="external".
+    """Return whether a process writes the store at root, queues and index included.
+
+    That is a broker, or an engine that was not opened with dispatch="external".
 
     Raises:
         OSError: a file may not be opened.
@@ -138,13 +139,13 @@ def _is_claimed(root: str) -> bool:
 
 @contextmanager
 def exclusive(path: str) -> Iterator[None]:
-    """Wait until no other process works under this lock, then work under it.
+    """Wait until no other process works under this lock, then hold it for the block.
 
     Args:
-        path: a file that the lock's owner has made, and removes when nobody may work under it any more.
+        path: a file made by the lock's owner, who removes it when nobody may work under it any more.
 
     Raises:
-        UsageError: the file is gone, or went while it was waited for: the work is not wanted any more.
+        UsageError: the file is gone, or went during the wait: the work is not wanted any more.
     """
     gone = UsageError(f"{path}: the job that asked for this work is over; nothing to do")
     try:
@@ -161,7 +162,10 @@ def exclusive(path: str) -> Iterator[None]:
 
 
 def retire(path: str, seconds: float) -> bool:
-    """Remove a lock file of `exclusive`, once nobody works under it; False if somebody still does after so long."""
+    """Remove a lock file of `exclusive` once it is free; return False if it never gets free.
+
+    Waits for `seconds` at most.
+    """
     end = time.monotonic() + seconds
     try:
         fd = os.open(path, _FLAGS)

@@ -1,10 +1,10 @@
-"""The only door to files and time.
+"""Effects: every call to files, clock and randomness.
 
-Everything above calls these functions and nothing of `os` that touches a disk, so that a simulated disk can take their
-place. The real backend is thin: each method is one system call or a few.
+Code above this layer calls these methods and no function of `os` that touches a disk, so that a simulated disk can
+replace the real one. The real one is thin: each method is one system call or a few.
 
-Reading rules, so that a reader harms nobody: files are opened read-only, without following a symbolic link at
-the last step, without blocking on a FIFO, and only if they are regular files.
+A reader must harm no other process. So files are opened read-only, without following a symbolic link at the last step,
+without blocking on a FIFO, and only if they are regular files.
 """
 
 from __future__ import annotations
@@ -27,13 +27,15 @@ _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 
-PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # of an open that a later one may not meet
+PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors of an open that may pass
 _guarded: list[str] = []  # roots of stores that this process writes; changed by single calls, so it needs no lock
-_entered = threading.local()  # .folders: what `Effects.entered` keeps open, path -> descriptor, inner ones behind
+_entered = (
+    threading.local()
+)  # .folders: directories kept open by `Effects.entered`, path -> descriptor, inner ones last
 
 
 def _base(path: str) -> str | None:
-    """The direct sub-directory of a guarded root in which a path lies; None if it lies in none."""
+    """Return the direct sub-directory of a guarded root that contains a path, or None."""
     root = ""
     for one in tuple(_guarded):
         if path.startswith(one) and len(one) > len(root) and path[len(one) : len(one) + 1] == os.sep:
@@ -43,7 +45,7 @@ def _base(path: str) -> str | None:
 
 
 def _link_error(path: str, error: OSError) -> Exception:
-    """What is told where a path of a guarded store cannot be opened, of a symbolic link in particular."""
+    """Build the error for a path of a guarded store that cannot be opened."""
     if error.errno not in (errno.ELOOP, errno.ENOTDIR):
         passes = error.errno in PASSING
         return (NotOpened if passes else OSError)(error.errno, error.strerror, path)
@@ -54,43 +56,49 @@ def _link_error(path: str, error: OSError) -> Exception:
 
 
 class NotOpened(OSError):
-    """Something could not be opened for lack of descriptors or memory; nothing was done with it, so no sync failed."""
+    """A file could not be opened for lack of descriptors or memory.
+
+    Nothing was done with it, so no sync failed.
+    """
 
 
 def not_opened(error: OSError) -> OSError:
-    """A refused open as NotOpened, if a later one may well succeed; else the error itself."""
+    """Return the error of an open as NotOpened if a later open may succeed, else unchanged."""
     return NotOpened(error.errno, error.strerror, error.filename) if error.errno in PASSING else error
 
 
 class Effects:
-    """The real disk. Methods raise StoreAccessError for what is refused on purpose, OSError for what the system says.
+    """The real disk.
+
+    Methods raise StoreAccessError for a refusal on purpose, OSError for an error of the system.
 
     Thread: all methods may be called from any thread; positions are always explicit.
     """
 
     @property
     def watches(self) -> bool:
-        """Whether every store into a map and every look at the clock must come through here.
+        """True if every store into a map and every look at the clock must be reported here.
 
         False for the real disk: there a put may do both within one kernel call.
         """
         return type(self) is not Effects
 
-    holds_lock = False  # whether whoever reads through this holds the store's lock, so that nobody else writes
+    holds_lock = False  # whether its user holds the store's lock, so that no other process writes the store
 
     @property
     def remote(self) -> bool:
-        """Whether each read is a request to a server, so that planning must not read what it can do without."""
+        """True if each read is a request to a server, so that planning must avoid reads."""
         return False
 
     # -- reading ------------------------------------------------------------------------------------------------
 
     def open_read(self, path: str, below: str | None = None) -> int:
-        """A descriptor for reading.
+        """Open a file for reading.
 
         Args:
             path: the file.
-            below: a directory that path begins with; no step behind it may be a symbolic link. None: only the last.
+            below: a directory that path begins with; no step after it may be a symbolic link. None: only the last may
+            not.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -116,12 +124,12 @@ class Effects:
         return fd
 
     def close(self, fd: int) -> None:
-        """Give a descriptor back."""
+        """Close a descriptor."""
         os.close(fd)
 
     @contextmanager
     def reading(self, path: str, below: str | None = None) -> Iterator[int]:
-        """open_read for the length of a `with` block."""
+        """Open a file for reading for the length of a `with` block."""
         fd = self.open_read(path, below)
         try:
             yield fd
@@ -129,9 +137,11 @@ class Effects:
             self.close(fd)
 
     def listdir(self, path: str, below: str | None = None) -> list[str]:
-        """Names in a directory, sorted; empty when the directory is missing (it may vanish under a reader).
+        """List the names in a directory, sorted; empty if it is missing.
 
-        With `below` (see open_read) a directory that is or lies behind a symbolic link counts as missing.
+        A directory may disappear while a reader works.
+
+        With `below` (see open_read) a directory that is, or is reached through, a symbolic link counts as missing.
 
         Raises:
             StoreAccessError: the directory may not be listed.
@@ -151,9 +161,12 @@ class Effects:
 
     @contextmanager
     def entered(self, path: str, below: str) -> Iterator[None]:
-        """Keep a directory open for the length of a `with` block: what this thread opens, makes or lists inside it is
-        reached from there, and not step by step from `below` (see open_read) each time. No link is followed on the way
-        to it; one that is missing, or cannot be reached so, is not kept, and each call tells of it as ever."""
+        """Keep a directory open for the length of a `with` block.
+
+        Paths inside it that this thread opens, makes or lists are then reached from there, not step by step from
+        `below` (see open_read) each time. No link is followed on the way to it. A directory that is missing or cannot
+        be reached is not kept, and each call reports that as usual.
+        """
         folders: dict[str, int] = _entered.__dict__.setdefault("folders", {})
         folder = None if path in folders else self._folder(path, below)
         try:
@@ -171,7 +184,7 @@ class Effects:
     @staticmethod
     @contextmanager
     def _folder(path: str, below: str) -> Iterator[int]:
-        """A descriptor of a directory, reached from `below` without following a symbolic link."""
+        """Open a directory from `below` without following a symbolic link, for a `with` block."""
         assert path == below or path.startswith(below + os.sep), f"{path} is not below {below}"
         fd, kept = -1, -1
         for outer in reversed(_entered.__dict__.get("folders", ())):
@@ -191,7 +204,7 @@ class Effects:
                 os.close(fd)
 
     def size(self, path: str) -> int | None:
-        """Bytes of a regular file; None when there is none by this name."""
+        """Return the size of a regular file; None if there is none by this name."""
         try:
             found = os.stat(path, follow_symlinks=False)
         except (FileNotFoundError, NotADirectoryError):
@@ -199,31 +212,32 @@ class Effects:
         return found.st_size if stat_module.S_ISREG(found.st_mode) else None
 
     def is_dir(self, path: str) -> bool:
-        """Whether a directory stands there (a symbolic link to one counts)."""
+        """Return whether there is a directory (a symbolic link to one counts)."""
         return os.path.isdir(path)
 
     def modified_ms(self, path: str) -> int | None:
-        """When a file was last written, Unix milliseconds; None when there is none by this name."""
+        """Return when a file was last written, Unix milliseconds; None if there is none."""
         try:
             return os.stat(path, follow_symlinks=False).st_mtime_ns // 1_000_000
         except (FileNotFoundError, NotADirectoryError):
             return None
 
     def disk_used(self, path: str) -> int:
-        """Percent, rounded up, of the file system below a path that is used, of what users other than root may use.
+        """Return the used percentage of the file system below a path, rounded up.
 
-        Source: upstream UtilAll.getDiskPartitionSpaceUsedPercent.
+        It is a percentage of the space that users other than root may use. Upstream:
+        UtilAll.getDiskPartitionSpaceUsedPercent.
         """
         found = os.statvfs(path)
         used = found.f_blocks - found.f_bfree
         return -(-100 * used // max(used + found.f_bavail, 1))
 
     def size_of(self, fd: int) -> int:
-        """Bytes of an open file."""
+        """Return the size of an open file."""
         return os.fstat(fd).st_size
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        """Fill buffer from a file position; gives the bytes read, fewer only at the end of the file."""
+        """Fill a buffer from a file position; return the number of bytes, less only at the end."""
         done = 0
         while done < len(buffer):
             got = (
@@ -243,7 +257,7 @@ class Effects:
         return len(data)
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
-        """Up to count bytes from a file position; shorter only at the end of the file."""
+        """Read up to count bytes from a file position; fewer only at the end of the file."""
         data = os.pread(fd, count, position)
         if len(data) == count or not data:
             return data
@@ -251,13 +265,13 @@ class Effects:
         return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
 
     def will_read(self, fd: int, begin: int, end: int, *, sure: bool) -> None:
-        """A file will be read from one position on, in order, up to another (sure), or maybe less far.
+        """Announce that a file will be read in order from `begin` to `end`, certainly or at most.
 
-        Nothing to do on a real disk, which sees it by itself.
+        The real disk ignores it: its kernel detects sequential reading.
         """
 
     def read_file(self, path: str, most: int) -> bytes | None:
-        """The first `most` bytes of a small file; None when there is none by this name."""
+        """Read the first `most` bytes of a small file; None if there is none by this name."""
         try:
             with self.reading(path) as fd:
                 return self.pread(fd, min(most, self.size_of(fd)), 0)
@@ -265,33 +279,33 @@ class Effects:
             return None
 
     def read_proc(self, path: str) -> str:
-        """What the kernel tells in a file of /proc, whose size it does not know beforehand."""
+        """Read a file of /proc, whose size is not known beforehand."""
         with open(path, encoding="ascii", errors="replace") as file:
             return file.read()
 
     def random_bytes(self, count: int) -> bytes:
-        """Bytes that nobody can foresee."""
+        """Return unpredictable bytes."""
         return os.urandom(count)
 
     def own_address(self) -> bytes:
-        """This machine's IPv4 address, 4 bytes; drawn where it has none but its own. Nothing is sent."""
-        import socket  # needed by few, and costs every import of this package
+        """Return this machine's IPv4 address, 4 bytes; random bytes if it has none. Sends nothing."""
+        import socket  # rarely needed, and slow to import
 
         try:
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
-                way.connect(("192.0.2.1", 9))  # of no machine (RFC 5737): it tells by which address one would be asked
+                way.connect(("192.0.2.1", 9))  # of no machine (RFC 5737): only makes the kernel choose an address
                 return socket.inet_aton(way.getsockname()[0])
         except OSError:
             return self.random_bytes(4)
 
     def process_id(self) -> int:
-        """Number of this process."""
+        """Return the id of this process."""
         return os.getpid()
 
     def mounting(self, path: str) -> str:
-        """Which mounting of a file system this path lies on; empty where the kernel does not tell.
+        """Return an id of the mount that a path is on; empty if the kernel has none.
 
-        ext4, XFS, f2fs: the number of its directory in /sys, which every mounting gets anew.
+        For ext4, XFS and f2fs it is the inode of its directory in /sys, which is new for each mount.
         """
         try:
             device = os.stat(path).st_dev
@@ -304,14 +318,14 @@ class Effects:
         return ""
 
     def map_read(self, fd: int, size: int) -> mmap.mmap:
-        """The first `size` bytes of a file, mapped for reading.
+        """Map the first `size` bytes of a file for reading.
 
-        A file that shrinks later kills the process (SIGBUS).
+        If the file shrinks later, reading the map kills the process (SIGBUS).
         """
         return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
 
     def present(self, map_: mmap.mmap, begin: int, end: int) -> bool:
-        """Bring bytes of a map into memory, so that reading them right away cannot end the process.
+        """Bring bytes of a map into memory, so that reading them now cannot kill the process.
 
         Returns:
             False if this system cannot do it.
@@ -327,33 +341,36 @@ class Effects:
         return True
 
     def next_data(self, fd: int, position: int) -> int | None:
-        """First position at or after this one that may hold data; None if only a hole follows.
+        """Return the first position at or after this one that may hold data, or None.
 
-        Where the file system cannot tell, the position itself.
+        None means that only a hole follows. If the file system cannot answer, the result is the position itself.
         """
         try:
             return os.lseek(fd, position, os.SEEK_DATA)
         except (OSError, AttributeError) as error:
             return None if getattr(error, "errno", None) == errno.ENXIO else position
 
-    # -- writing: what rebuild, export and write_store need; never used by a reader --------------------------------
+    # -- writing; never used by a reader ----------------------------------------------------------------------------
 
     def guard(self, root: str) -> None:
-        """A store that will be written: from now on nothing is opened, made, removed or listed behind a symbolic link
-        below the direct sub-directories of its root, which may be links, as the root may. Until `unguard`."""
+        """Protect a store that will be written from symbolic links, until `unguard`.
+
+        From now on nothing is opened, made, removed or listed through a link below the direct sub-directories of its
+        root. These sub-directories may be links, and so may the root.
+        """
         _guarded.append(root)
 
     def unguard(self, root: str) -> None:
-        """The store is not written any more, by one of those who guarded it."""
+        """End one `guard` of the store."""
         with suppress(ValueError):
             _guarded.remove(root)
 
     @contextmanager
     def _parent(self, path: str, base: str) -> Iterator[int]:
-        """A descriptor of the directory in which a path of a guarded store lies.
+        """Open the directory of a path in a guarded store, for a `with` block.
 
         Raises:
-            StoreAccessError: it lies behind a symbolic link.
+            StoreAccessError: it is reached through a symbolic link.
             OSError: it cannot be opened.
         """
         try:
@@ -363,7 +380,7 @@ class Effects:
             raise _link_error(path, error) from error
         try:
             yield fd
-        except OSError as error:  # it knows the last step only
+        except OSError as error:  # the system names only the last step
             raise _link_error(path, error) from error
         finally:
             folder.__exit__(None, None, None)
@@ -372,7 +389,7 @@ class Effects:
         """Make a directory and its parents.
 
         Raises:
-            StoreAccessError: it would lie behind a symbolic link in a guarded store.
+            StoreAccessError: it would be reached through a symbolic link in a guarded store.
             OSError: it cannot be made.
         """
         base = _base(path)
@@ -383,9 +400,12 @@ class Effects:
                 os.mkdir(os.path.basename(base), dir_fd=folder)
 
     def make_folder(self, path: str) -> None:
-        """Make a directory and its parents, if it is missing. Durability: their names, on return."""
+        """Make a directory and its parents, if it is missing.
+
+        Durability: their names, on return.
+        """
         missing, at = [], path
-        while not self.is_dir(at) and at != os.path.dirname(at):  # a disk may deny even the root
+        while not self.is_dir(at) and at != os.path.dirname(at):  # even the root may be inaccessible
             missing.append(at)
             at = os.path.dirname(at)
         if missing:
@@ -394,7 +414,7 @@ class Effects:
             self.sync_dir(os.path.dirname(folder))
 
     def create(self, path: str, size: int) -> int:
-        """A new file of full size (sparse, zeros), open for reading and writing. It must not exist.
+        """Create a new file of full size (sparse, zeros), open for reading and writing.
 
         Raises:
             FileExistsError: there is one by this name.
@@ -415,10 +435,10 @@ class Effects:
         return fd
 
     def open_write(self, path: str) -> int:
-        """An existing regular file, open for reading and writing.
+        """Open an existing regular file for reading and writing.
 
         Raises:
-            StoreAccessError: it lies behind a symbolic link in a guarded store.
+            StoreAccessError: it is reached through a symbolic link in a guarded store.
             OSError: it cannot be opened; NotOpened if that may pass.
         """
         flags, base = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, _base(path)
@@ -431,24 +451,24 @@ class Effects:
             raise not_opened(error) from None
 
     def allocate(self, fd: int, position: int, count: int) -> None:
-        """Reserve disk blocks, so that stores into the map cannot meet a full disk.
+        """Reserve disk blocks, so that stores to the map cannot meet a full disk.
 
         Raises:
-            OSError: no space (ENOSPC, EDQUOT). Where the file system cannot reserve, zeros are not written: sparse
-                stays sparse.
+            OSError: no space (ENOSPC, EDQUOT). A file system that cannot reserve blocks keeps the file sparse; no zeros
+            are written instead.
         """
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, position, count)
 
     def truncate(self, fd: int, size: int) -> None:
-        """Give a file another size; what is added is zeros."""
+        """Change the size of a file; added bytes are zeros."""
         os.ftruncate(fd, size)
 
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of data at a file position.
 
         Raises:
-            OSError: the disk refused; ENOSPC also where a write stores nothing and gives no reason.
+            OSError: the disk refused; ENOSPC also if a write stores nothing without an error.
         """
         view = memoryview(data)
         while view:
@@ -458,15 +478,15 @@ class Effects:
             view, position = view[done:], position + done
 
     def map_write(self, fd: int, size: int) -> mmap.mmap:
-        """The first `size` bytes of a file, mapped for reading and writing, shared."""
+        """Map the first `size` bytes of a file for reading and writing, shared."""
         return mmap.mmap(fd, size)
 
     def map_anonymous(self, size: int) -> mmap.mmap:
-        """Memory of no file: zeros, taken from the system page by page when first touched."""
+        """Allocate zeroed memory of no file, whose pages are taken when first touched."""
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def populate(self, map_: mmap.mmap, position: int, count: int) -> None:
-        """Make pages of a map present and writable ahead of their first store. No byte changes.
+        """Make pages of a map present and writable before their first store. No byte changes.
 
         Raises:
             OSError: this kernel cannot (EINVAL, ENOSYS), or the disk is full or broken.
@@ -474,7 +494,9 @@ class Effects:
         libc_memory.advise(map_, position, count, libc_memory.MADV_POPULATE_WRITE)
 
     def advise_random(self, map_: mmap.mmap) -> None:
-        """No read-ahead, and pages in small pieces: a frequent sync then writes little more than what changed.
+        """Advise the kernel to read nothing ahead and to map pages singly (MADV_RANDOM).
+
+        A frequent sync then writes little more than what changed.
 
         Raises:
             OSError: refused.
@@ -482,7 +504,7 @@ class Effects:
         libc_memory.advise(map_, 0, len(map_), libc_memory.MADV_RANDOM)
 
     def advise_needed(self, map_: mmap.mmap) -> None:
-        """The whole map will be used soon.
+        """Advise the kernel that the whole map will be used soon.
 
         Raises:
             OSError: refused.
@@ -490,7 +512,7 @@ class Effects:
         libc_memory.advise(map_, 0, len(map_), libc_memory.MADV_WILLNEED)
 
     def advise_huge(self, map_: mmap.mmap) -> None:
-        """Memory of no file that is met at random: pages as large as the system has.
+        """Advise the kernel to use large pages for anonymous memory that is accessed at random.
 
         Raises:
             OSError: refused.
@@ -498,7 +520,7 @@ class Effects:
         libc_memory.advise(map_, 0, len(map_), libc_memory.MADV_HUGEPAGE)
 
     def lock_memory(self, map_: mmap.mmap, *, on_fault: bool = False) -> None:
-        """Keep a map in memory (`on_fault`: each page from its first touch on).
+        """Lock a map in memory (`on_fault`: each page from its first touch on).
 
         Raises:
             OSError: refused, mostly by the limit of locked memory (`ulimit -l`).
@@ -514,7 +536,7 @@ class Effects:
         libc_memory.unlock(map_)
 
     def is_named(self, fd: int, path: str) -> bool:
-        """Whether this path still names the open file."""
+        """Return whether this path still names the open file."""
         try:
             there = os.stat(path, follow_symlinks=False)
         except OSError:
@@ -522,18 +544,18 @@ class Effects:
         return os.path.samestat(there, os.fstat(fd))
 
     def wrote(self, fd: int, position: int, count: int) -> None:
-        """Told after a store into a map of this file. Nothing to do on a real disk."""
+        """Take note of a store to a map of this file. The real disk ignores it."""
 
     def drop_cache(self, fd: int, position: int, count: int) -> None:
-        """Forget clean pages of a file, so that the next read comes from the disk."""
+        """Drop clean pages of a file from the cache, so that the next read comes from the disk."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(fd, position, count, os.POSIX_FADV_DONTNEED)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file or directory another name, replacing a file of that name.
+        """Rename a file or directory, replacing a file of the new name.
 
         Raises:
-            StoreAccessError: one of them lies behind a symbolic link in a guarded store.
+            StoreAccessError: one of them is reached through a symbolic link in a guarded store.
             OSError: refused.
         """
         bases = _base(old), _base(new)
@@ -553,7 +575,7 @@ class Effects:
         """Remove a file's name.
 
         Raises:
-            StoreAccessError: it lies behind a symbolic link in a guarded store.
+            StoreAccessError: it is reached through a symbolic link in a guarded store.
             OSError: refused.
         """
         base = _base(path)
@@ -564,22 +586,22 @@ class Effects:
             os.unlink(os.path.basename(path), dir_fd=folder)
 
     def sync(self, fd: int) -> None:
-        """Make a file's data and size durable."""
+        """Make a file's data and size durable (fdatasync, or fsync where there is none)."""
         if hasattr(os, "fdatasync"):
             os.fdatasync(fd)
         else:
             os.fsync(fd)
 
     def start_sync(self, fd: int, position: int, count: int) -> None:
-        """Let the disk begin with a range that stays as it is: `sync` then has less to wait for. Promises nothing."""
-        with suppress(OSError):  # not on this system: then `sync` does all of it
+        """Start writing a range that will not change, so that `sync` waits less. Promises nothing."""
+        with suppress(OSError):  # not supported by this system: then `sync` writes all of it
             libc_memory.start_sync(fd, position, count)
 
     def sync_dir(self, path: str) -> None:
-        """Make the names in a directory durable.
+        """Make the names in a directory durable (fsync of the directory).
 
         Raises:
-            StoreAccessError: it is or lies behind a symbolic link in a guarded store.
+            StoreAccessError: it is a symbolic link, or is reached through one, in a guarded store.
             OSError: the disk refused; NotOpened if nothing was tried.
         """
         base = _base(path)
@@ -604,10 +626,10 @@ class Effects:
             os.close(fd)
 
     def lock_store(self, root: str) -> StoreLock:
-        """The right to write the store at root, held until it is given back.
+        """Take the lock of the store at root, held until it is released.
 
         Raises:
-            StoreLockedError: somebody else has it.
+            StoreLockedError: another process has it.
             StoreAccessError: its file cannot be made or locked, or is a symbolic link.
         """
         return StoreLock(root)
@@ -615,15 +637,15 @@ class Effects:
     # -- time -------------------------------------------------------------------------------------------------------
 
     def now_ms(self) -> int:
-        """Wall clock, Unix milliseconds."""
+        """Return the wall clock, Unix milliseconds."""
         return time.time_ns() // 1_000_000
 
     def monotonic(self) -> float:
-        """Seconds of a clock that never steps."""
+        """Return the seconds of a clock that never steps."""
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Wait this long."""
         time.sleep(seconds)
 
 

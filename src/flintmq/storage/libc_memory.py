@@ -1,6 +1,6 @@
-"""Calls about mapped memory that Python's mmap does not have, or has with the GIL held.
+"""Calls on mapped memory that Python's mmap lacks or makes with the GIL held.
 
-They go to libc by ctypes, which gives the GIL up. Each raises OSError where the system refuses or does not know it.
+They call libc by ctypes, which releases the GIL. Each raises OSError if the system refuses or does not know the call.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _libc() -> ctypes.CDLL:
 
 
 def _call(name: str, memory: mmap.mmap, position: int, count: int, *rest: int) -> None:
-    """Call a function of libc on a range of a map; the map cannot be closed meanwhile."""
+    """Call a function of libc on a range of a map, which cannot be closed meanwhile."""
     if position % mmap.PAGESIZE or position < 0 or count < 0 or position + count > len(memory):
         raise ValueError(f"{name}: bytes {position} to {position + count} are no pages of a map of {len(memory)}")
     export = ctypes.c_char.from_buffer(memory, position) if count else None
@@ -42,20 +42,25 @@ def _call(name: str, memory: mmap.mmap, position: int, count: int, *rest: int) -
     if function is None:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     failed = function(ctypes.c_void_p(ctypes.addressof(export)), ctypes.c_size_t(count), *rest) != 0
-    del export  # an error's traceback would keep the map from being closed
+    del export  # the traceback of an error would hold it, and the map could not be closed
     if failed:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 
 
 def zeros(kind: Kind, count: int) -> memoryview:
-    """Numbers (bytes, of 32 bits, of 64 bits) that cost nothing before they are touched: opening a store, or walking
-    one file, must not pay for the largest block."""
+    """Allocate zeroed numbers whose memory costs nothing before it is touched.
+
+    Opening a store, or walking one file, must not pay for the largest possible block.
+    """
     return zeros_of((kind, count))[0]
 
 
 def zeros_of(*wanted: tuple[Kind, int]) -> list[memoryview]:
-    """`zeros` of several (kind, count), each on pages of its own, in one map: making a map costs more than using it."""
+    """Allocate several `zeros` in one map, each on pages of its own.
+
+    Making a map costs more than using it.
+    """
     sizes = [max(count, 1) * {"B": 1, "i": 4, "q": 8}[kind] for kind, count in wanted]
     places = [0, *itertools.accumulate(-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in sizes)]
     whole = memoryview(mmap.mmap(-1, places[-1], flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS))
@@ -64,7 +69,7 @@ def zeros_of(*wanted: tuple[Kind, int]) -> list[memoryview]:
 
 
 def advise(memory: mmap.mmap, position: int, count: int, advice: int) -> None:
-    """madvise; MADV_POPULATE_WRITE makes the pages present and writable and changes no byte of them.
+    """Call madvise. MADV_POPULATE_WRITE makes pages present and writable and changes no byte.
 
     Args:
         memory: a map.
@@ -79,7 +84,7 @@ def advise(memory: mmap.mmap, position: int, count: int, advice: int) -> None:
 
 
 def lock(memory: mmap.mmap, *, on_fault: bool = False) -> None:
-    """Keep a map from being swapped out; with `on_fault` each page from its first touch on.
+    """Lock a map in memory; with `on_fault` each page from its first touch on.
 
     Raises:
         OSError: over the limit of locked memory (ENOMEM), or not permitted.
@@ -91,12 +96,14 @@ def lock(memory: mmap.mmap, *, on_fault: bool = False) -> None:
 
 
 def unlock(memory: mmap.mmap) -> None:
-    """Let a map be swapped out again."""
+    """Unlock a map from memory."""
     _call("munlock", memory, 0, len(memory))
 
 
 def start_sync(fd: int, position: int, count: int) -> None:
-    """sync_file_range: let the disk begin with a range of a file. Promises nothing; the caller syncs the file later.
+    """Start writing a range of a file to disk (sync_file_range).
+
+    Promises nothing; the caller syncs the file later.
 
     Raises:
         OSError: refused, or not known to this system.

@@ -1,12 +1,13 @@
-"""The store's lock: a write lock on byte 0 of `lock`, as RocketMQ takes it, so that each excludes the other.
+"""The store's lock: a write lock on byte 0 of `lock`, which RocketMQ takes too.
 
-On Linux it belongs to the open file (an open file description lock, F_OFD_SETLK). Java's POSIX lock and it exclude each
-other, and unlike a POSIX lock it stays when somebody else in this process closes a descriptor of the same file: a
-backup, `shutil.copytree`. Elsewhere it is a POSIX lock. That vanishes at any such close, so the process keeps a table
-of the lock files that it holds, and a question about one of these is answered without opening it.
+On Linux the lock belongs to the open file (an open file description lock, F_OFD_SETLK). It and Java's POSIX lock
+exclude each other, and unlike a POSIX lock it is kept when other code in this process closes a descriptor of the same
+file: a backup, `shutil.copytree`. On other systems it is a POSIX lock. Any such close drops that one, so the process
+keeps a table of the lock files that it holds, and answers a question about one of these without opening it.
 
-Who removes `lock` lets RocketMQ in, as it makes another one. So the holder also locks the store's directory (flock),
-which keeps other FlintMQs out, and looks from time to time whether `lock` is still its file (`StoreLock.stands`).
+If somebody removes `lock`, RocketMQ can start, because it makes a new file. So the holder also locks the store's
+directory (flock), which keeps other FlintMQ processes out, and checks from time to time whether `lock` is still its
+file (`StoreLock.stands`).
 """
 
 from __future__ import annotations
@@ -29,15 +30,15 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 def holds(path: str) -> bool:
-    """Whether this process holds the store's lock whose file stands at this path. The file is not opened."""
+    """Return whether this process holds the lock file at this path. The file is not opened."""
     found = _identity(path)
     return found is not None and any(lock.held and lock.identity == found for lock in list(_held))
 
 
 def is_live(root: str) -> bool:
-    """Whether some process holds the lock of the store at root.
+    """Return whether some process holds the lock of the store at root.
 
-    False when there is no lock file, when it may not be read, or on systems whose answer cannot be understood.
+    False if there is no lock file, if it may not be read, or if the system's answer is not understood.
     """
     path = os.path.join(root, "lock")
     if _identity(path) is None:
@@ -95,7 +96,7 @@ class StoreLock:
             fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise other from None
-        except OSError:  # not on this file system: `lock` alone has to do
+        except OSError:  # not supported by this file system: `lock` alone must do
             pass
         try:
             self.fd = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
@@ -116,11 +117,14 @@ class StoreLock:
 
     @property
     def held(self) -> bool:
-        """Whether this process is the one that took it."""
+        """True in the process that took the lock, as long as it is held."""
         return self.fd >= 0 and self.pid == os.getpid()
 
     def stands(self) -> bool:
-        """Whether `lock` is still the file that was locked: nobody removed or replaced it. True if nobody can tell."""
+        """Return whether `lock` is still the file that was locked, not removed or replaced.
+
+        True if the system does not answer.
+        """
         try:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError as error:
@@ -128,18 +132,19 @@ class StoreLock:
         return (found.st_dev, found.st_ino) == self.identity
 
     def release(self) -> None:
-        """Let others have the store. The file stays, as RocketMQ leaves it."""
+        """Release the store to others. The file stays, as RocketMQ leaves it."""
         if self.held:
             with _table:
                 _held.discard(self)
-                if _OFD is not None:  # a child between fork and exec has the open file, too
+                # A child between fork and exec has the open file too, so closing alone would not unlock.
+                if _OFD is not None:
                     with suppress(OSError):  # where the file system knows no such lock
                         _lock_byte(self.fd, fcntl.F_UNLCK)
                         fcntl.flock(self._folder, fcntl.LOCK_UN)
                 self._close()
 
     def _close(self) -> None:
-        """Give the descriptors back."""
+        """Close the descriptors."""
         for fd in (self.fd, self._folder):
             if fd >= 0:
                 os.close(fd)
@@ -147,7 +152,7 @@ class StoreLock:
 
 
 def _lock_byte(fd: int, kind: int = fcntl.F_WRLCK) -> None:
-    """Lock or unlock byte 0 of this open file; OSError if somebody else has it."""
+    """Lock or unlock byte 0 of this open file; raise OSError if another process holds it."""
     if _OFD is not None:
         try:
             fcntl.fcntl(fd, _OFD, struct.pack(_FLOCK + "4x", kind, os.SEEK_SET, 0, 1, 0))
@@ -159,7 +164,10 @@ def _lock_byte(fd: int, kind: int = fcntl.F_WRLCK) -> None:
 
 
 def _forget() -> None:
-    """A fork's child holds nothing: it closes what it got of open files, or their locks would outlive the holder."""
+    """Forget all locks in a forked child.
+
+    The child closes the open files it inherited, or their locks would outlive the holder.
+    """
     global _table
     _table = threading.RLock()  # another thread may have had it at the fork
     for lock in _held:

@@ -1,9 +1,9 @@
-"""One file of a log that is being written: mapped, allocated in windows ahead of the writer, with three positions.
+"""One file of a log that is being written: mapped, allocated in windows, with positions.
 
-`wrote` is behind the last byte put, `committed` behind the last byte that the file has, `flushed` behind the last byte
-that is on disk. The first two differ only while the file has a buffer of the transient pool: records are stored there
-and come into the file by `commit`. No byte outside an allocated window is ever stored to, so a full disk is an error of
-`reserve` and not the death of the process. Source: upstream DefaultMappedFile.
+`wrote` is the end of the last byte put, `committed` the end of the bytes that the file has, `flushed` the end of the
+bytes that are on disk. The first two differ only while the file has a buffer of the transient pool: records are stored
+there, and `commit` copies them to the file. No byte outside an allocated window is ever stored to, so a full disk is an
+error of `reserve` and does not kill the process. Upstream: DefaultMappedFile.
 """
 
 from __future__ import annotations
@@ -17,21 +17,21 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.transient_pool import PoolBuffer
 
 WINDOW = 64 << 20  # bytes of log that are allocated at once
-ASK = 1 << 20  # a writer asks again after so many bytes, which tells where it is
+ASK = 1 << 20  # a writer calls `reserve` again after this many bytes, which reports its position
 
 
 class MappedFile(AppendTarget):
     """A file of full size, open and mapped for writing.
 
     Attributes:
-        path, start, size: where it is, the log offset of its first byte, its bytes.
-        view: its bytes, as readers see them.
-        buffer: where records are stored: `view`, or a buffer of the transient pool.
-        wrote, flushed: positions in the file; wrote is moved by the commit log only, flushed by `flush` only.
-        reserved: below it the writer may store without asking; behind it, it calls `reserve` first.
-        asked: called with the file and a position when the writer asked; None at first.
+        path, start, size: its path, the log offset of its first byte, its size in bytes.
+        view: its bytes as readers see them.
+        buffer: memory that records are stored to: `view`, or a buffer of the transient pool.
+        wrote, flushed: positions in the file; only the commit log moves wrote, only `flush` moves flushed.
+        reserved: position up to which the writer may store; before it stores further it calls `reserve`.
+        asked: called with the file and a position at each `reserve`; None at first.
 
-    Thread: `hold`, `release` and `allocate` any; the rest as said there.
+    Thread: `hold`, `release` and `allocate` any; the others as they say.
     """
 
     def __init__(self, path: str, start: int, size: int, fd: int, effects: Effects = REAL) -> None:
@@ -52,12 +52,12 @@ class MappedFile(AppendTarget):
 
     @staticmethod
     def create(path: str, start: int, size: int, effects: Effects = REAL, *, window: int | None = None) -> MappedFile:
-        """A new file of zeros; its size and its name are on disk, and its first window is allocated, before it returns.
+        """Create a file of zeros, durable by size and name, with its first window allocated.
 
         Args:
             path, start, size: of the file.
             effects: the disk.
-            window: bytes to allocate now; a file made ahead of its use takes 0 until it is used.
+            window: bytes to allocate now; 0 for a file made in advance, which is allocated when it is used.
 
         Raises:
             FileExistsError: there is one by this name.
@@ -82,7 +82,7 @@ class MappedFile(AppendTarget):
 
     @staticmethod
     def open(path: str, start: int, size: int, wrote: int, effects: Effects = REAL) -> MappedFile:
-        """An existing file, of which the first `wrote` bytes are known to be on disk.
+        """Open an existing file whose first `wrote` bytes are known to be on disk.
 
         Raises:
             OSError: it cannot be opened.
@@ -100,16 +100,19 @@ class MappedFile(AppendTarget):
 
     @property
     def end(self) -> int:
-        """Log offset behind the last byte put."""
+        """Log offset after the last byte put."""
         return self.start + self.wrote
 
     @property
     def committed(self) -> int:
-        """Position behind the last byte that the file has. A file without a buffer has what was put (D3)."""
+        """Position after the last byte that the file has.
+
+        A file without a buffer has everything that was put.
+        """
         return self.wrote if self._borrowed is None else self._committed
 
     def reserve(self, position: int) -> None:
-        """Make sure that every byte below `position` may be stored to.
+        """Allocate until every byte below `position` may be stored to.
 
         Raises:
             OSError: no space.
@@ -124,7 +127,7 @@ class MappedFile(AppendTarget):
             self.asked(self, position)
 
     def allocate(self, position: int) -> None:
-        """Allocate the window that ends at or behind `position`, if it is the next one and not yet allocated.
+        """Allocate the next window if `position` is inside it and it is not allocated yet.
 
         Raises:
             OSError: no space.
@@ -138,14 +141,16 @@ class MappedFile(AppendTarget):
     # -- the transient pool -----------------------------------------------------------------------------------------
 
     def borrow(self, buffer: PoolBuffer) -> None:
-        """Store records into this buffer from now on. Only for a file that is empty."""
-        assert self._borrowed is None and self.wrote == 0, "what the file has would be hidden by the buffer"
+        """Store records into this buffer from now on. The file must be empty."""
+        assert self._borrowed is None and self.wrote == 0, "the buffer would hide the bytes of the file"
         assert len(buffer.view) == self.size
         self._borrowed, self.buffer = buffer, buffer.view
         self.attach(self.buffer)
 
     def commit(self, target: int) -> None:
-        """Bring what was put below the file position `target` into the file; a full file gives its buffer back.
+        """Copy bytes put below the file position `target` from the buffer to the file.
+
+        A file that is full then returns its buffer to the pool.
 
         Raises:
             OSError: the disk refused; `committed` has not moved.
@@ -165,17 +170,18 @@ class MappedFile(AppendTarget):
             borrowed.give_back()
 
     def end_here(self, position: int) -> None:
-        """Everything behind `position` is unused: a used buffer's old bytes do not come into the file."""
+        """Zero the buffer after `position`, so that its old bytes do not get into the file."""
         if self._borrowed is not None:
             self.buffer[position:] = bytes(self.size - position)
 
     # -- making durable, letting go ---------------------------------------------------------------------------------
 
     def flush(self, target: int) -> None:
-        """Make everything below the file position `target` durable. What was stored later may be, too.
+        """Sync everything below the file position `target`; later bytes may become durable too.
 
         Raises:
-            OSError: the disk refused. The caller must not try again: what the page cache holds may be lost (B1, B3).
+            OSError: the disk refused. The caller must not try again: after a failed fsync the kernel may have dropped
+                the pages, and a second fsync would succeed without them.
 
         Thread: one at a time. Durability: on return.
         """
@@ -186,11 +192,11 @@ class MappedFile(AppendTarget):
 
     @property
     def is_held(self) -> bool:
-        """Whether its owner or a reader still has it mapped."""
+        """True while its owner or a reader keeps it mapped."""
         return self._holders > 0
 
     def hold(self) -> bool:
-        """Keep the file mapped until `release`; False if it is being closed."""
+        """Keep the file mapped until `release`; return False if it is being closed."""
         with self._lock:
             if self._holders <= 0:
                 return False
@@ -198,7 +204,7 @@ class MappedFile(AppendTarget):
             return True
 
     def release(self) -> None:
-        """Give up a hold; the last one unmaps."""
+        """Drop a hold; the last one unmaps the file."""
         with self._lock:
             assert self._holders > 0, "released more often than held"
             self._holders -= 1
@@ -222,15 +228,15 @@ class MappedFile(AppendTarget):
         flushed = self.flushed
         committed = self.committed
         wrote, reserved = self.wrote, self.reserved
-        told = f"{self.path}: flushed {flushed}, committed {committed}, wrote {wrote}, reserved {reserved}"
-        assert 0 <= flushed <= committed <= wrote <= self.size, told
-        assert wrote <= reserved or wrote == self.size, told
-        assert reserved <= self.allocated <= self.size, f"{told}, allocated {self.allocated}, size {self.size}"
+        state = f"{self.path}: flushed {flushed}, committed {committed}, wrote {wrote}, reserved {reserved}"
+        assert 0 <= flushed <= committed <= wrote <= self.size, state
+        assert wrote <= reserved or wrote == self.size, state
+        assert reserved <= self.allocated <= self.size, f"{state}, allocated {self.allocated}, size {self.size}"
         assert self._holders > 0, f"{self.path}: in use and unmapped"
         assert self._borrowed is not None or self.buffer is self.view, (
             f"{self.path}: records go into a buffer given back"
         )
 
     def close(self) -> None:
-        """Give up the owner's hold. Readers that hold the file keep it mapped."""
+        """Drop the owner's hold. Readers that hold the file keep it mapped."""
         self.release()

@@ -1,4 +1,7 @@
-"""The files of a log that is being written, in order. Source: upstream MappedFileQueue, MultiPathMappedFileQueue."""
+"""The files of a log that is being written, in order.
+
+Upstream: MappedFileQueue, MultiPathMappedFileQueue.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,20 @@ class MappedFileQueue:
     """Contiguous files of one size.
 
     Args:
-        directories: where new files go; a file that begins at offset o to number (o / file_size) mod their count of
-            the sorted ones, as upstream does.
+        directories: directories for new files; a file that begins at offset o goes to number (o / file_size) mod their
+        count of the sorted directories, as upstream does.
         file_size: bytes of each.
         effects: the disk.
         random: no read-ahead in the maps, and small writes at each sync (Effects.advise_random).
 
     Attributes:
-        files: open files, oldest first. Replaced, never changed, so readers may use the list they have.
-        flushed_where: log offset below which everything is on disk.
-        allocation: makes files ahead; None: they are made when they are needed.
-        pool: where new files borrow their buffers; None: there is no transient pool.
+        files: open files, oldest first. The tuple is replaced, never changed, so readers may keep using the one they
+        have.
+        flushed_where: log offset below which all bytes are on disk.
+        allocation: makes files in advance; None: they are made when they are needed.
+        pool: lends new files their buffers; None: there is no transient pool.
 
-    Thread: `find` any; files are added by the one that holds the put lock.
+    Thread: `find` any; files are added by the thread that holds the put lock.
     """
 
     def __init__(
@@ -44,11 +48,11 @@ class MappedFileQueue:
         self.allocation: AllocationService | None = None
         self.pool: TransientStorePool | None = None
         self._random = random
-        self._making: set[str] = set()  # begun and not yet in use; a file by such a name may be one that was left
+        self._making: set[str] = set()  # begun and not yet in use; a file of such a name may be left of a failed try
 
     @staticmethod
     def of(directories: list[str], config: StoreConfig, effects: Effects = REAL) -> MappedFileQueue:
-        """The queue of a commit log with everything that the configuration asks for around it."""
+        """Build the queue of a commit log with the services that the configuration asks for."""
         size, sync = config.mapped_file_size_commit_log, config.flush_disk_type == "SYNC_FLUSH"
         queue = MappedFileQueue(directories, size, effects, random=sync or not config.data_read_ahead_enable)
         if config.transient_store_pool_enable and config.broker_role != "SLAVE":
@@ -66,7 +70,7 @@ class MappedFileQueue:
         return queue
 
     def load(self, paths: list[tuple[str, int]], end: int) -> None:
-        """Open existing files; everything below log offset `end` is written and on disk, everything behind is zeros.
+        """Open existing files: bytes below log offset `end` are on disk, those after it are zeros.
 
         Args:
             paths: (path, start) of each, contiguous.
@@ -85,16 +89,16 @@ class MappedFileQueue:
 
     @property
     def min_offset(self) -> int:
-        """Log offset of the first byte that is there."""
+        """Log offset of the first byte of the oldest file."""
         return self.files[0].start if self.files else 0
 
     @property
     def last(self) -> MappedFile | None:
-        """The newest file."""
+        """The newest file; None if there is none."""
         return self.files[-1] if self.files else None
 
     def append_file(self, start: int) -> MappedFile:
-        """Take the next file, which begins at this log offset.
+        """Add the next file, which begins at this log offset.
 
         Raises:
             OSError: no space, no permission, or not made in time; a later call may succeed.
@@ -105,7 +109,9 @@ class MappedFileQueue:
             "a gap between files is damage to the next start"
         )
         path = self._path(start)
-        if not self.files:  # and never in the thread that makes files: one that goes while it is written stays away
+        # Only here, never in the allocation thread: a directory that disappears while the log is written must stay
+        # away.
+        if not self.files:
             self.effects.make_folder(os.path.dirname(path))
         if self.allocation is None:
             file = self.make_file(start)
@@ -113,7 +119,7 @@ class MappedFileQueue:
             self.allocation.used(start)  # an interrupt may have come between the last lines of an earlier call
             file = self.allocation.file_at(start)
             if not self.effects.is_named(file.fd, path):
-                # RocketMQ, started beside a running store, removes it before it finds out.
+                # A RocketMQ that is started beside a running store removes the file before it meets the lock.
                 log.warning("%s was removed by somebody and is made again", path)
                 self._making.discard(path)
                 self.allocation.used(start + self.file_size)
@@ -152,7 +158,7 @@ class MappedFileQueue:
         return file
 
     def gone(self) -> str | None:
-        """Path of the file in use, if it leads to another file by now, or to none; None if all is well.
+        """Return the path of the file in use if it names another file by now, or none; else None.
 
         Thread: any.
         """
@@ -165,17 +171,17 @@ class MappedFileQueue:
             last.release()
 
     def rolled_since(self, begin: int, end: int) -> bool:
-        """Whether a file is full between two log offsets: it waits for no more (upstream isAbleToFlush)."""
+        """Return whether a file is full between two log offsets (upstream isAbleToFlush)."""
         return begin // self.file_size < end // self.file_size
 
     def find(self, offset: int) -> MappedFile | None:
-        """The file that holds a log offset, or None."""
+        """Return the file that holds a log offset, or None."""
         files = self.files
         number = bisect_right(files, offset, key=lambda f: f.start) - 1
         return files[number] if number >= 0 and offset < files[number].start + self.file_size else None
 
     def drop_first(self) -> MappedFile:
-        """Take the oldest file out, so that nobody finds it any more. It stays mapped while somebody holds it.
+        """Remove the oldest file from the list; it stays mapped while somebody holds it.
 
         Thread: the one that holds the put lock.
         """
@@ -186,10 +192,10 @@ class MappedFileQueue:
         return first
 
     def read(self, offset: int, size: int) -> bytes | None:
-        """Bytes of the log, copied; None where they are not all written or not there any more.
+        """Return a copy of bytes of the log; None if they are not all written or not kept any more.
 
-        The last file is copied from its map: what is new is in memory. Older ones are read, which waits for the disk
-        without the GIL and fetches no more than is asked for; a page fault would do neither.
+        The last file is copied from its map, because its newest bytes are in memory. Older files are read by pread,
+        which waits for the disk without the GIL and fetches no more than was asked for; a page fault would do neither.
         """
         file = self.find(offset)
         if file is None or not file.hold():
@@ -206,7 +212,7 @@ class MappedFileQueue:
         """Make everything below log offset `target` durable, oldest file first.
 
         Raises:
-            OSError: the disk refused; flushed_where tells how far it is certain.
+            OSError: the disk refused; bytes below flushed_where are certainly durable.
 
         Thread: one at a time.
         """
@@ -220,7 +226,7 @@ class MappedFileQueue:
             self.flushed_where = min(target, file.start + self.file_size)
 
     def commit(self, target: int) -> None:
-        """Bring everything put below log offset `target` from the transient pool's buffers into the files.
+        """Copy everything put below log offset `target` from the pool's buffers to the files.
 
         Raises:
             OSError: the disk refused.
@@ -233,12 +239,12 @@ class MappedFileQueue:
             file.commit(min(target - file.start, self.file_size))
 
     def start(self) -> None:
-        """Start making files ahead."""
+        """Start making files in advance."""
         if self.allocation is not None:
             self.allocation.start()
 
     def leave_spares(self) -> None:
-        """Do not remove files made ahead at the end: they may be another's by now."""
+        """Keep files made in advance at the end: another process may own them by now."""
         if self.allocation is not None:
             self.allocation.leaves_spares = True
 
@@ -261,7 +267,7 @@ class MappedFileQueue:
         assert not files or flushed <= files[-1].start + self.file_size, "said to be on disk, behind the last file"
 
     def close(self) -> None:
-        """Close every file, and remove those that were made ahead and never used."""
+        """Close all files, and remove those made in advance and never used."""
         files, self.files = self.files, ()
         if self.allocation is not None:
             if files:

@@ -1,6 +1,6 @@
-"""The disk as it would be: reads go through planned changes, which are not made yet.
+"""The disk with planned changes applied: reads see changes that are not made yet.
 
-`salvage --in-place` plans against it: verify and rebuild see the mended store while the real one is untouched.
+`salvage --in-place` plans against it: verify and rebuild see the repaired store while the real one is untouched.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from flintmq.storage.filesystem import Effects
 
 
 class Overlay(Effects):
-    """The real disk with patches, other sizes and other files in the place of some.
+    """The real disk with planned patches, sizes and files.
 
     Attributes:
-        patches: path -> (position, bytes) of what would be written, sorted, without overlaps.
-        sizes: path -> bytes that the file would have; what is added reads as zeros.
-        places: path of a file or directory -> where its planned content lies; None where it would be gone.
+        patches: path -> (position, bytes) to be written, sorted, without overlaps.
+        sizes: path -> planned size of the file in bytes; added bytes read as zeros.
+        places: path of a file or directory -> path of its planned content; None if it is to be removed.
 
-    Thread: one changes it, before others read.
+    Thread: changed by one thread before others read.
     """
 
-    holds_lock = True  # whoever plans changes holds the store's lock
+    holds_lock = True  # a caller that plans changes holds the store's lock
 
     def __init__(self) -> None:
         self.patches: dict[str, list[tuple[int, bytes]]] = {}
@@ -31,11 +31,11 @@ class Overlay(Effects):
         self._open: dict[int, str] = {}
 
     def patch(self, path: str, position: int, data: bytes) -> None:
-        """Let a file have these bytes at a position."""
+        """Plan to write these bytes at a position of a file."""
         insort(self.patches.setdefault(path, []), (position, data))
 
     def _real(self, path: str) -> tuple[str | None, bool]:
-        """Where a path's content lies now (None: nowhere), and whether that is another place."""
+        """Return the path of the content now (None if removed), and whether that is another path."""
         at = path
         while at and at not in self.places:
             parent = os.path.dirname(at)
@@ -60,7 +60,7 @@ class Overlay(Effects):
         super().close(fd)
 
     def listdir(self, path: str, below: str | None = None) -> list[str]:
-        """Names that are there or would be."""
+        """List the names that are there after the planned changes."""
         real, moved = self._real(path)
         names = set() if real is None else set(super().listdir(real, None if moved else below))
         for place, content in self.places.items():
@@ -69,28 +69,28 @@ class Overlay(Effects):
         return sorted(names)
 
     def size(self, path: str) -> int | None:
-        """Bytes that a file would have."""
+        """Return the planned size of a file."""
         real, _ = self._real(path)
         found = None if real is None else super().size(real)
         return found if found is None else self.sizes.get(path, found)
 
     def is_dir(self, path: str) -> bool:
-        """Whether a directory would stand there."""
+        """Return whether a directory is there after the planned changes."""
         real, _ = self._real(path)
         return real is not None and super().is_dir(real)
 
     def modified_ms(self, path: str) -> int | None:
-        """Of the content."""
+        """Return the time of the planned content."""
         real, _ = self._real(path)
         return None if real is None else super().modified_ms(real)
 
     def size_of(self, fd: int) -> int:
-        """Bytes that an open file would have."""
+        """Return the planned size of an open file."""
         path = self._open.get(fd, "")
         return self.sizes.get(path, super().size_of(fd))
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        """Bytes as they would be."""
+        """Fill a buffer with the bytes after the planned changes."""
         path = self._open.get(fd, "")
         if path not in self.sizes and path not in self.patches:
             return super().pread_into(fd, buffer, position)
@@ -104,12 +104,12 @@ class Overlay(Effects):
         return count
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
-        """Bytes as they would be."""
+        """Read bytes as they are after the planned changes."""
         buffer = bytearray(count)
         return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
 
     def next_data(self, fd: int, position: int) -> int | None:
-        """Holes end at patches."""
+        """Return the next position with data; a hole ends at a planned patch."""
         found = super().next_data(fd, position)
         for at, data in self.patches.get(self._open.get(fd, ""), ()):
             if at + len(data) > position:

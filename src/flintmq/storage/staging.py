@@ -1,6 +1,6 @@
-"""A directory beside its place: made whole there, then brought in by one rename.
+"""Makes a directory beside its target, then moves it there by one rename.
 
-A run that dies leaves nothing at the place itself; the next one sweeps what it left beside it.
+A run that dies leaves nothing at the target itself; the next run sweeps what it left beside it.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from flintmq.storage.tree import walk_tree
 
 @contextmanager
 def staging_for(into: str, what: str) -> Iterator[str]:
-    """A directory beside `into`, empty, for this process alone; it goes with the block.
+    """Make an empty directory beside `into` for this process alone, removed after the block.
 
     Args:
-        into: the place.
-        what: a word for the work: it stands in the directory's name and in errors.
+        into: the target.
+        what: a word for the work, for the directory's name and for errors.
 
     Raises:
-        UsageError: another process makes the same now.
+        UsageError: another process does the same work now.
         StoreAccessError: it cannot be made.
     """
     folder = _staging(into, what)
@@ -52,7 +52,7 @@ def staging_for(into: str, what: str) -> Iterator[str]:
 
 
 def sweep(into: str, what: str) -> None:
-    """Remove what a run left beside `into` that died right behind the rename.
+    """Remove what a run that died right after its rename left beside `into`.
 
     Raises:
         As staging_for.
@@ -68,10 +68,10 @@ def _staging(into: str, what: str) -> str:
 
 
 def bring_in(staging: str, into: str) -> None:
-    """Give `staging`/store its place, by one rename; the files in it are durable already.
+    """Rename `staging`/store to its target; the files in it are durable already.
 
     Raises:
-        UsageError: something stands there by now.
+        UsageError: the target is there by now and not empty.
         OSError: the disk fails.
 
     Durability: on return.
@@ -88,6 +88,3 @@ def bring_in(staging: str, into: str) -> None:
     REAL.sync_dir(os.path.dirname(into) or os.curdir)
 
 
-def _empty(folder: str) -> None:
-    for name in os.listdir(folder):
-        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)

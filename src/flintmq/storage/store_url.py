@@ -1,7 +1,7 @@
-"""What a store's path means: a directory of this machine, or a URL of object storage.
+"""Resolves a store's path: a directory of this machine, or a URL of object storage.
 
-Object storage is read through `flintmq.arrow.s3`, which is loaded by name when the first URL is met: this layer
-knows no Arrow.
+Object storage is read through `flintmq.arrow.s3`, which is imported by name when the first URL is met: this layer must
+not depend on Arrow.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ FOLDERS = (
     "compaction",
     "quarantine",
 )
-"""Directories in a store's root: each may be a link to another disk, and what it leads to is of the store."""
+"""Directories in a store's root. The target of a link in their place belongs to the store."""
 _BESIDE_LOG = ("checkpoint", "config", "consumequeue")
 
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
-    """Whether a path is a URL of object storage, as store_path gives it."""
+    """Return whether a path is a URL of object storage, in the form of store_path."""
     return os.fspath(path).startswith(PREFIX)
 
 
 def store_path(path: str | os.PathLike[str]) -> str:
-    """A store's path in one form: of `file:` URLs the path, of object storage `s3://BUCKET/KEY` (`s3a:` is the same).
+    """Normalise a store's path: of a `file:` URL its path, of object storage `s3://BUCKET/KEY`.
+
+    The scheme `s3a:` is the same as `s3:`.
 
     Raises:
         UsageError: a URL of another kind, or one without a bucket.
@@ -67,17 +69,17 @@ def store_path(path: str | os.PathLike[str]) -> str:
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
-    """store_path, with a directory's path made independent of where a process works."""
+    """Normalise a store's path as store_path does, and make a directory's path absolute."""
     text = store_path(path)
     return text if is_remote(text) else os.path.abspath(text)
 
 
 def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) -> Effects:
-    """What reads a store: the real disk, or object storage.
+    """Return the Effects that read a store: the real disk, or object storage.
 
     Args:
         path: of the store.
-        options: how to reach object storage; the environment stands for what they leave open.
+        options: how to reach object storage; the environment supplies missing options.
 
     Raises:
         UsageError: as store_path.
@@ -96,7 +98,7 @@ def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) 
 
 
 def local_only(path: str | os.PathLike[str]) -> str:
-    """The path of a directory that is written to.
+    """Return the path of a directory that will be written to.
 
     Raises:
         UsageError: it is a URL of object storage, where FlintMQ writes nothing.
@@ -111,7 +113,7 @@ def local_only(path: str | os.PathLike[str]) -> str:
 
 
 def local_source(path: str | os.PathLike[str]) -> str:
-    """The absolute path of a directory that is read by what cannot read object storage.
+    """Return the absolute path of a directory for code that cannot read object storage.
 
     Raises:
         UsageError: it is a URL of object storage, or of another kind.
@@ -129,23 +131,23 @@ def outside_store(
     *,
     root_itself: bool = False,
 ) -> str:
-    """Refuse a place to write to that lies in the store that is read: no command writes in its source.
+    """Refuse a target inside the store that is read: no command writes in its source.
 
-    Of the store are its root, what the directories in it are links to, and the directories that
-    `storePathCommitLog` and `readOnlyCommitLogStorePaths` name. Links, `..` and relative paths are followed, and
-    directories are compared by what they are, not by their names: neither another spelling nor a mount hides one.
+    To the store belong its root, the targets of links among the root's directories, and the directories in
+    `storePathCommitLog` and `readOnlyCommitLogStorePaths`. Links, `..` and relative paths are followed, and directories
+    are compared by device and inode, not by name: neither another spelling nor a mount hides one.
 
     Args:
         target: a file or directory that will be written; it and its parents need not be there.
-        root: the store, also by a URL (a directory never lies in one of object storage).
-        config: the keys that are known.
-        root_itself: the root as such may be the target, though nothing below it.
+        root: the store, also by a URL (object storage contains no directory).
+        config: the configuration keys that are known.
+        root_itself: the root itself may be the target, though nothing below it.
 
     Returns:
         `target` as a path.
 
     Raises:
-        UsageError: it lies there, or is a URL.
+        UsageError: it is inside the store, or is a URL.
     """
     path, source = local_only(target), store_path(root)
     if is_remote(source):
@@ -153,31 +155,31 @@ def outside_store(
     config = config or StoreConfig()
     places = [_identity(place) for place in _places(source, config)]
     taken = {place for place in places if place is not None}
-    # A link is replaced, or has its work done beside it, where the link is; and written to where it leads.
+    # A link may be replaced in its own directory, or be followed when it is written to: check both places.
     folder, name = os.path.split(os.path.abspath(path))
     beside = os.path.join(os.path.realpath(folder), name)
     for real in {os.path.realpath(path), beside}:
         own = root_itself and _identity(real) == _identity(os.path.realpath(source))
         if not own and any(_identity(above) in taken for above in _upward(real)):
-            raise UsageError(f"{path} lies in the store, where nothing is written; give another place")
+            raise UsageError(f"{path} is inside the store, where nothing is written; give another place")
     return path
 
 
 def _places(root: str, config: StoreConfig) -> Iterator[str]:
-    """Directories that are of a store: all that is below them is."""
+    """Yield the directories of a store; everything below them belongs to it."""
     yield os.path.realpath(root)
     for name in FOLDERS:
         yield os.path.realpath(os.path.join(root, name))
     logs = f"{config.store_path_commit_log},{config.read_only_commit_log_store_paths}".split(",")
     yield from (os.path.realpath(path.strip()) for path in logs if path.strip())
-    # A directory with links to a store's log, and no more, stands for that store.
+    # A directory that only holds links to a store's log counts as that store.
     parent = os.path.dirname(os.path.realpath(os.path.join(root, "commitlog")))
     if any(os.path.lexists(os.path.join(parent, name)) for name in _BESIDE_LOG):
         yield parent
 
 
 def _identity(path: str) -> tuple[int, int] | None:
-    """What a directory is, whatever its name; None if there is none."""
+    """Return device and inode of a directory; None if there is none."""
     try:
         found = os.stat(path)
     except (OSError, ValueError):
@@ -186,7 +188,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _upward(path: str) -> Iterator[str]:
-    """A path and all directories above it."""
+    """Yield a path and all directories above it."""
     yield path
     while (above := os.path.dirname(path)) != path:
         path = above

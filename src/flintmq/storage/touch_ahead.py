@@ -1,8 +1,8 @@
-"""Make the pages of a mapped file present ahead of its reader, on a thread of its own.
+"""Touches the pages of a mapped file ahead of its reader, in a thread of its own.
 
-A fifth of what a pass over a file in the page cache takes is entering its pages into the process's tables, sixteen a
-page fault, and nothing is fetched from memory meanwhile. Faults of another thread are taken beside the reader. Where
-the pages are not in the page cache, the thread reads ahead.
+Entering its pages into the process's page tables, sixteen at each page fault, takes a fifth of a pass over a file in
+the page cache, and the reader waits meanwhile. Another thread takes these faults in parallel. For pages that are not in
+the page cache it also reads ahead.
 """
 
 from __future__ import annotations
@@ -12,18 +12,19 @@ import threading
 
 from flintmq.kernels import _select, walk
 
-LEAST = 32 << 20  # bytes: less is not worth a thread
-STEP = 4 << 20  # looks after so many bytes whether it should stop
-AROUND = 1 << 16  # bytes that Linux enters at one page fault; where it enters fewer, the reader takes the other faults
+LEAST = 32 << 20  # bytes: a smaller range is not worth a thread
+STEP = 4 << 20  # bytes between checks whether to stop
+AROUND = 1 << 16  # bytes that Linux maps at one page fault; if it maps fewer, the reader takes the remaining faults
 
 
 class TouchAhead:
-    """Touches the pages of map[begin:end], from the first to the last, until it is stopped.
+    """Touches the pages of map[begin:end] in order, until it is stopped.
 
     Args:
-        careful: what cannot be read is left to the reader, who asks in the same way; else touching it ends the process.
+        careful: stop at pages that cannot be read; the reader checks them the same way. Without it such a page kills
+        the process.
 
-    For small ranges, and where kernels run uncompiled and would keep the GIL, it does nothing.
+    For small ranges, and if the kernels are not compiled and would keep the GIL, it does nothing.
 
     Thread: `stop` belongs to the thread that made it.
     """
@@ -43,7 +44,7 @@ class TouchAhead:
                 return
             if not self._careful:
                 walk.touch(map_, at, min(at + STEP, end), AROUND)
-            elif walk.present(map_, at, min(at + STEP, end)):  # its reader will meet the same, and tell
+            elif walk.present(map_, at, min(at + STEP, end)):  # the reader will meet the same error and report it
                 return
 
     def stop(self) -> None:

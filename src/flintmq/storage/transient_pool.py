@@ -1,7 +1,8 @@
-"""Buffers for new records, as large as a log file each. Source: upstream TransientStorePool.
+"""Buffers for new records, each as large as a log file.
 
-With the pool a put stores into memory of its own, and `CommitService` brings that to the file. The put path then meets
-neither page faults of the file nor its write-back. The price: what is not committed dies with the process.
+With the pool a put stores into anonymous memory, and `CommitService` copies that to the file. So the put path meets
+neither page faults of the file nor its write-back. The price: records that are not committed are lost if the process
+dies. Upstream: TransientStorePool.
 """
 
 from __future__ import annotations
@@ -15,14 +16,14 @@ from flintmq.storage.filesystem import REAL, Effects
 
 log = logging.getLogger("flintmq.pool")
 
-LOW = 0.4  # a warning when less than this share is free
+LOW = 0.4  # warn if a smaller share of the buffers is free
 
 
 class PoolBuffer:
     """A buffer on loan.
 
     Attributes:
-        view: its bytes; those of an earlier loan still stand there.
+        view: its bytes; those of an earlier loan are still there.
     """
 
     def __init__(self, pool: TransientStorePool, memory: mmap.mmap) -> None:
@@ -30,17 +31,17 @@ class PoolBuffer:
         self.view = memoryview(memory)
 
     def give_back(self) -> None:
-        """The file has everything."""
+        """Return the buffer to its pool; the file has all its bytes."""
         self.pool.give_back(self)
 
 
 class TransientStorePool:
-    """A fixed number of buffers, made when they are first borrowed and reused from then on.
+    """A fixed number of buffers, made when first borrowed and then reused.
 
     Args:
         count: transientStorePoolSize.
         size: bytes of a log file.
-        effects: gives the memory.
+        effects: allocates the memory.
 
     Thread: any.
     """
@@ -54,11 +55,14 @@ class TransientStorePool:
 
     @property
     def available(self) -> int:
-        """Buffers that can be borrowed."""
+        """Number of buffers that can be borrowed."""
         return self.count - self._made + len(self._idle)
 
     def borrow(self) -> PoolBuffer | None:
-        """A buffer, the one that was used last if there is one, whose pages are there; None if all are on loan."""
+        """Borrow a buffer; None if all are on loan.
+
+        The buffer used last is lent first, because its pages are present.
+        """
         with self._lock:
             if self._idle:
                 buffer = self._idle.popleft()
@@ -79,7 +83,7 @@ class TransientStorePool:
             self._idle.appendleft(buffer)
 
     def close(self) -> None:
-        """Give the memory of idle buffers back to the system."""
+        """Free the memory of idle buffers."""
         with self._lock:
             while self._idle:
                 buffer = self._idle.popleft()
@@ -88,7 +92,7 @@ class TransientStorePool:
                 self._made -= 1
 
     def _make(self) -> PoolBuffer:
-        """A new one. Its pages are taken when they are touched, and locked from then on if the system allows it."""
+        """Make a buffer. Its pages are taken, and if possible locked, when first touched."""
         memory = self.effects.map_anonymous(self.size)
         self._made += 1
         try:

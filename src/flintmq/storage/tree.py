@@ -1,4 +1,4 @@
-"""Walk a local directory tree completely, or stop."""
+"""Walks a local directory tree completely, or raises."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from flintmq.errors import StoreAccessError
 
 
 def walk_tree(root: str | os.PathLike[str], bottom_up: bool = False) -> Iterator[tuple[str, list[str], list[str]]]:
-    """Give (directory, names of directories in it, names of other files), as os.walk does, for the whole tree.
+    """Yield (directory, names of directories in it, names of other files) for the whole tree.
 
-    os.walk leaves out what it may not or cannot list. Files that were left out so would not be synced before they are
-    published, or not be read at all, and nobody would notice.
+    The tuples are those of os.walk. But os.walk silently leaves out a directory that it cannot list: its files would
+    not be synced before they are published, or not be read at all, and nobody would notice.
 
     Raises:
-        StoreAccessError: a directory, or `root`, cannot be listed; not for one that is gone meanwhile, which is empty.
+        StoreAccessError: a directory, or `root`, cannot be listed. One that disappeared meanwhile counts as empty.
     """
 
     def refused(error: OSError) -> None:

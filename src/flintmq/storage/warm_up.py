@@ -1,9 +1,9 @@
-"""Make a log file's pages present before records are stored into them. Source: upstream warmMappedFile.
+"""Makes a log file's pages present before records are stored into them.
 
-Two ways. *Warm-up* (`warmMapedFileEnable`) prepares a whole file before its first use and locks it in memory, as
-RocketMQ does. *Populating ahead* follows a fast writer through the file and keeps the next tenth of a second of its
-pages ready. Both run in the allocation thread and change no byte. What the system refuses costs speed, never a put: it
-is told in one warning, and the rest goes on.
+There are two ways. *Warm-up* (`warmMapedFileEnable`) prepares a whole file before its first use and locks it in memory,
+as RocketMQ does. *Populating ahead* follows a fast writer through the file and keeps its next pages ready, for a tenth
+of a second of writing. Both run in the allocation thread and change no byte. A call that the system refuses costs
+speed, never a put: it is reported in one warning, and the rest goes on. Upstream: warmMappedFile.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ log = logging.getLogger("flintmq.warmup")
 
 PAGE = 4096
 STEP = 4 << 20  # bytes made present at once: long enough to be cheap, short enough to give way
-AHEAD_S = 0.1  # populate what a writer needs in so many seconds
+AHEAD_S = 0.1  # seconds of writing to populate ahead
 SLOW = STEP / AHEAD_S  # bytes a second; a slower writer takes its page faults itself
 
 
 class WarmUp:
-    """Prepares whole files.
+    """Warms up whole files before their first use.
 
     Args:
-        sync_pages: sync after so many pages (flushLeastPagesWhenWarmMapedFile), for a store that syncs each put: else
-            its first syncs would have to write the whole file; 0: leave it to the kernel.
+        sync_pages: sync after this many pages (flushLeastPagesWhenWarmMapedFile), for a store that syncs each put,
+        whose first syncs would otherwise write the whole file; 0: leave it to the kernel.
         effects: the disk.
     """
 
@@ -36,7 +36,7 @@ class WarmUp:
         self._warned: set[str] = set()
 
     def warm_up(self, file: MappedFile) -> None:
-        """Allocate a new file as a whole, make every page present, lock it in memory.
+        """Allocate a new file as a whole, make all its pages present, lock it in memory.
 
         Raises:
             OSError: no space, or a sync failed; the file must not be used.
@@ -62,17 +62,17 @@ class WarmUp:
         log.info("%s is warm after %d ms", file.path, (self.effects.monotonic() - began) * 1000)
 
     def retire(self, file: MappedFile) -> None:
-        """A full file may be swapped out again."""
+        """Unlock a full file from memory."""
         self._softly("unlocked", lambda: self.effects.unlock_memory(file.map))
 
     def _touch(self, file: MappedFile, position: int, count: int) -> None:
-        """Where pages cannot be populated: store a zero into each. The file is new, so nothing changes."""
+        """Store a zero into each page, where pages cannot be populated; a new file is all zeros."""
         pages = -(-count // PAGE)
         file.view[position : position + count : PAGE] = bytes(pages)
         self.effects.wrote(file.fd, position, count)
 
     def _softly(self, what: str, call: Callable[[], None]) -> bool:
-        """Do it; if the system refuses, warn the first time."""
+        """Make a call; if the system refuses it, warn the first time and return False."""
         try:
             call()
         except OSError as error:
@@ -84,15 +84,15 @@ class WarmUp:
 
 
 class Ahead:
-    """Follows the writer of a log: the next window is allocated, and the next pages are present, before it comes there.
+    """Follows the writer of a log: allocates its next window and populates its next pages.
 
-    The writer tells where it is each time it asks a file for room (every MiB). From how fast it asks comes how far to
-    populate: what it needs in AHEAD_S, a window at most. A slow writer gets none: pages that are populated and not yet
-    used are written to disk as zeros by the next flush and have to be made writable again.
+    The writer reports its position each time it asks a file for room (every MiB). Its rate determines how far to
+    populate: as much as it needs in AHEAD_S, a window at most. For a slow writer nothing is populated: populated pages
+    that are not yet used are written to disk as zeros by the next flush and must be made writable again.
 
     Args:
         effects: the disk and the clock.
-        populate: False only allocates; for a store that syncs each put, which would write the populated pages, too.
+        populate: False only allocates; for a store that syncs each put, which would write the populated pages too.
     """
 
     def __init__(self, effects: Effects = REAL, *, populate: bool = True) -> None:
@@ -101,10 +101,10 @@ class Ahead:
         self._position = 0
         self._asked_at = 0.0
         self._goal = 0  # position up to which pages are wanted
-        self._present = 0  # position up to which they are
+        self._present = 0  # position up to which they are present
 
     def asked(self, file: MappedFile, position: int) -> bool:
-        """The writer is here; True if there is something to do.
+        """Take the writer's position; return whether there is work for `ahead_once`.
 
         Thread: the one that holds the put lock.
         """
@@ -119,7 +119,7 @@ class Ahead:
         return self._position + WINDOW // 2 > file.allocated < file.size or self._goal > self._present
 
     def ahead_once(self) -> bool:
-        """Allocate or populate one step; True if something was done.
+        """Allocate or populate one step; return whether anything was done.
 
         Thread: the allocation thread.
         """
@@ -136,7 +136,7 @@ class Ahead:
             return False
         try:
             file.allocate(file.allocated + 1)
-        except OSError as error:  # the writer meets the full disk itself, if it comes that far
+        except OSError as error:  # if the disk is full, the writer itself meets it when it comes that far
             log.info("%s: the next window cannot be allocated yet (%s)", file.path, error.strerror)
             return False
         return True

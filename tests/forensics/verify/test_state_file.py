@@ -44,7 +44,7 @@ def test_nothing_is_written_into_a_store_or_nowhere(tmp_path: Path):
     (tmp_path / "store").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "store")
     for place in ("store/state", "store", "link/state"):
-        with pytest.raises(UsageError, match="lies in the store"):
+        with pytest.raises(UsageError, match="is inside the store"):
             StateFile(tmp_path / place, str(tmp_path / "store"), StoreConfig())
     with pytest.raises(StoreAccessError, match="no directory there"):
         StateFile(tmp_path / "nowhere" / "state", str(tmp_path / "store"), StoreConfig())

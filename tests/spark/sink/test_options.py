@@ -31,7 +31,7 @@ def test_a_batch_and_a_stream() -> None:
         ({"path": "/s", "batchid": "1"}, False, "belong together"),
         ({"path": "/s", "queryId": "q"}, False, "belong together"),
         ({"path": "/s", "queryId": "q", "batchId": "-1"}, False, "batchId"),
-        ({"path": "/s", "badRowsPath": "/s/bad"}, False, "lies in the store"),
+        ({"path": "/s", "badRowsPath": "/s/bad"}, False, "is inside the store"),
         ({"path": "/s", "badRowsPath": "s3://b/bad"}, False, "writes to directories only"),
         ({"path": "/s", "queryId": "q", "batchId": "1"}, True, "Spark numbers"),
         ({"path": "/s", "quryId": "q"}, False, "did you mean queryId"),

@@ -30,7 +30,7 @@ class StateFile:
         config: the settings that were given: what was found with others is no part of the same verification.
 
     Raises:
-        UsageError: the path lies in the store, which is never written.
+        UsageError: the path is inside the store, which is never written.
         StoreAccessError: nothing can be written there.
     """
 

@@ -90,11 +90,11 @@ def _bad_rows(text: str, store: str) -> str:
     """The directory for rows that make no message.
 
     Raises:
-        UsageError: it lies in the store.
+        UsageError: it is inside the store.
     """
     path = os.path.abspath(outside_store(text, store))
     if os.path.commonpath([os.path.realpath(path), os.path.realpath(store)]) == os.path.realpath(store):
-        raise UsageError(f"option badRowsPath: {short(path)} lies in the store; give a directory outside of it")
+        raise UsageError(f"option badRowsPath: {short(path)} is inside the store; give a directory outside of it")
     return path
 
 

@@ -118,8 +118,8 @@ def test_pages_go_only_where_they_may(golden: Any, tmp_path: Path) -> None:
         (tmp_path, "is a directory"),
         (tmp_path / "no" / "r.html", "is no directory"),
         (tmp_path / "mine.txt", "no report of this command"),
-        (golden("basic").path / "r.html", "lies in the store"),
-        (golden("basic").path / "commitlog" / "00000000000000000000", "lies in the store"),
+        (golden("basic").path / "r.html", "is inside the store"),
+        (golden("basic").path / "commitlog" / "00000000000000000000", "is inside the store"),
     ):
         with pytest.raises(UsageError, match=why):
             stats(None, store, str(out))  # type: ignore[arg-type]  # refused before Spark is needed

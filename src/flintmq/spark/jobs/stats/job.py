@@ -64,7 +64,7 @@ def stats(
 
     Raises:
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
-        UsageError: `out` is a directory, lies in the store, or is a file that is no report.
+        UsageError: `out` is a directory, is inside the store, or is a file that is no report.
         CorruptStoreError: damage in the log.
         MissingExtraError: a page is wanted, and jinja2 is not installed.
         StoreError: a log file was deleted meanwhile (and fail_on_data_loss); or Spark gave up.
