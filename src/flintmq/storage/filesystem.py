@@ -418,7 +418,7 @@ class Effects:
 
         Raises:
             FileExistsError: there is one by this name.
-            OSError: it cannot be made; none is left behind.
+            OSError: it cannot be made; no file remains.
         """
         flags, base = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, _base(path)
         if base is None:

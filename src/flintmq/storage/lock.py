@@ -7,7 +7,7 @@ keeps a table of the lock files that it holds, and answers a question about one 
 
 If somebody removes `lock`, RocketMQ can start, because it makes a new file. So the holder also locks the store's
 directory (flock), which keeps other FlintMQ processes out, and checks from time to time whether `lock` is still its
-file (`StoreLock.stands`).
+file.
 """
 
 from __future__ import annotations

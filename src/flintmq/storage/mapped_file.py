@@ -61,7 +61,7 @@ class MappedFile(AppendTarget):
 
         Raises:
             FileExistsError: there is one by this name.
-            OSError: no space, no permission; no file is left behind.
+            OSError: no space, no permission; no file remains.
 
         Durability: the file exists after power loss.
         """
@@ -218,12 +218,13 @@ class MappedFile(AppendTarget):
                 self._borrowed.give_back()
 
     def check_invariants(self) -> None:
-        """Assert what holds between two calls: flushed <= committed <= wrote <= reserved <= allocated <= size.
+        """Assert the order of positions that holds between two calls.
 
-        A full file was not asked for room up to its end, so its `wrote` may be larger than `reserved`.
+        It is flushed <= committed <= wrote <= reserved <= allocated <= size. Only in a full file `wrote` may exceed
+        `reserved`, because room is not reserved up to the end.
 
-        Thread: the one that holds the put lock, or nobody writes. Others may flush, commit and allocate meanwhile,
-        which only moves a position up: of two positions the lower one is read first.
+        Thread: the one that holds the put lock, or any while no thread writes. Other threads may flush, commit and
+        allocate meanwhile, which only increases a position; so of two positions the lower one is read first.
         """
         flushed = self.flushed
         committed = self.committed

@@ -249,12 +249,14 @@ class MappedFileQueue:
             self.allocation.leaves_spares = True
 
     def check_invariants(self) -> None:
-        """Assert what holds between two calls: files are contiguous, only the last has room, and what is called durable
-        was flushed.
+        """Assert that files are contiguous, only the last has room, and durable bytes were flushed.
 
-        Thread: the one that holds the put lock, or nobody writes.
+        Thread: the one that holds the put lock, or any while no thread writes.
         """
-        flushed, files = self.flushed_where, self.files  # in this order: a flush on the way only adds to the files
+        flushed, files = (
+            self.flushed_where,
+            self.files,
+        )  # in this order: a flush in between only makes more of the files durable
         assert len({file.fd for file in files}) == len(files)
         full = True
         for number, file in enumerate(files):
@@ -262,9 +264,9 @@ class MappedFileQueue:
             assert file.size == self.file_size and os.path.basename(file.path) == f"{file.start:020d}", file.path
             assert file.start == files[0].start + number * self.file_size, f"{file.path}: a gap before it"
             assert full or file.wrote == 0, f"{file.path}: written before the file that precedes it was full"
-            assert file.flushed >= min(flushed - file.start, file.size), f"{file.path}: said to be on disk, and is not"
+            assert file.flushed >= min(flushed - file.start, file.size), f"{file.path}: counted as durable and is not"
             full = file.wrote == file.size
-        assert not files or flushed <= files[-1].start + self.file_size, "said to be on disk, behind the last file"
+        assert not files or flushed <= files[-1].start + self.file_size, "the durable end is after the last file"
 
     def close(self) -> None:
         """Close all files, and remove those made in advance and never used."""
