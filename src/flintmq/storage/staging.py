@@ -88,3 +88,6 @@ def bring_in(staging: str, into: str) -> None:
     REAL.sync_dir(os.path.dirname(into) or os.curdir)
 
 
+def _empty(folder: str) -> None:
+    for name in os.listdir(folder):
+        shutil.rmtree(os.path.join(folder, name), ignore_errors=True)

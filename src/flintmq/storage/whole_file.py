@@ -1,10 +1,10 @@
-"""Writes a file as a whole, durably: whoever reads it finds the old file or the new one, never a part of it.
+"""Writes a file as a whole, durably: a reader finds the old file or the new one.
 
 `replace_file` has the bytes at hand; `new_file` is for a program that wants a path to write to. Both take the same
 steps: a file under another name in the same directory, its bytes, fsync, rename, fsync of the directory. Without the
 first fsync the name could lead to an empty file after a power cut; without the second the old file could come back.
 
-Files that come in together, by a rename of their directory, need the two fsyncs only: `sync_file` and `sync_folder`.
+Files that are published together by a rename of their directory need only the two fsyncs: `sync_file`, `sync_folder`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from flintmq.storage.filesystem import REAL, Effects
 
 NEW = ".flintmq-new"
-"""Ends the name of a file that `replace_file` has not renamed yet."""
+"""Suffix of a file that `replace_file` has not renamed yet."""
 
 
 def replace_file(path: str, data: bytes, effects: Effects) -> None:
@@ -42,13 +42,12 @@ def replace_file(path: str, data: bytes, effects: Effects) -> None:
 
 @contextmanager
 def new_file(path: str) -> Iterator[str]:
-    """Give the path of a new file to write to; after the `with` block the file gets its name.
+    """Yield the path of a new file to write; after the `with` block rename it to `path`.
 
-    Nobody else has that path, and it is no link: a file of somebody else in the directory is never written over. Where
-    the block raises, the new file is removed.
+    That path is new and is no link, so no existing file is overwritten. If the block raises, the new file is removed.
 
     Args:
-        path: the file's name in the end; a file of this name is replaced.
+        path: the final name; a file of this name is replaced.
 
     Raises:
         OSError: the directory takes no file, or the disk fails.
