@@ -8,3 +8,11 @@ overlay            shows the disk with planned changes
 tree               walks a local directory tree completely, or raises
 whole_file         writes a file as a whole, durably
 staging            makes a directory beside its target, then renames it
+mapped_file        maps one log file that is being written
+mapped_file_queue  keeps the mapped files of a log in order
+allocation         makes log files before the writer needs them
+warm_up            makes a file's pages present before records are stored
+touch_ahead        touches the pages of a map ahead of its reader
+transient_pool     lends locked buffers for new records
+libc_memory        calls libc about mapped memory without the GIL
+"""
