@@ -246,14 +246,14 @@ def putting(context: Context, keys: dict[str, Any], change: Callable[[MessageSto
 
 def nothing_ahead(store: MessageStore) -> None:
     """Files are made by the put that needs them."""
-    allocation, store._files.allocation = store._files.allocation, None
+    allocation, store._parts.files.allocation = store._parts.files.allocation, None
     if allocation is not None:
         allocation.stop()
 
 
 def not_populated(store: MessageStore) -> None:
     """Files are made ahead, and nothing else."""
-    allocation = store._files.allocation
+    allocation = store._parts.files.allocation
     if allocation is not None and allocation.ahead is not None:
         allocation.ahead.populate = False
 

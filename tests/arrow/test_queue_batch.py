@@ -108,7 +108,7 @@ def test_light_and_batch_queues(tmp_path: Path):
 def test_messages_that_are_gone(tmp_path: Path):
     with open_small(tmp_path, mappedFileSizeConsumeQueue="4000") as store:
         filled(store, 60)
-        first = store._files.drop_first()
+        first = store._parts.files.drop_first()
         assert first.size == FILE_SIZE
         gone = store.get_batch("T", 0, 0, 5)
         assert (gone.status, gone.next_begin_offset, gone.batch.num_rows) == (S.MESSAGE_WAS_REMOVING, 5, 0)
@@ -126,9 +126,9 @@ def test_it_waits_for_the_first_message(store: MessageStore):
 def test_the_log_may_go_once_the_batch_is_there(tmp_path: Path):
     with open_small(tmp_path, mappedFileSizeConsumeQueue="4000") as store:
         filled(store, 40)
-        before = [file._holders for file in store._files.files]
+        before = [file._holders for file in store._parts.files.files]
         batch = store.get_batch("T", 0, 0).batch
-        assert [file._holders for file in store._files.files] == before
+        assert [file._holders for file in store._parts.files.files] == before
         assert store.stats().messages_got == 40 and batch.num_rows == 40 and len(COLUMNS) == batch.num_columns
     assert batch["body"][39].as_py()[:6] == b"000039"
 

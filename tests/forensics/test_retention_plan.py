@@ -33,10 +33,10 @@ def test_what_goes_now_is_what_the_engine_deletes(tmp_path, used, hour, later):
         plan = explain(tmp_path, CONFIG, effects=disk)
         assert plan.at == disk.clock and plan.used == used and plan.refuses_puts == (used > 90)
         before = log_files(store)
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         assert numbers(plan, plan.at) == [n for n in before if n not in log_files(store)]
         if plan.next_when == plan.at:
-            assert plan.log_begin == store._files.min_offset
+            assert plan.log_begin == store._parts.files.min_offset
         assert plan.files[-1].rule == LAST
 
 
@@ -46,11 +46,11 @@ def test_what_goes_later_goes_then(tmp_path):
         plan = explain(tmp_path, CONFIG, effects=disk)
         assert plan.now == "" and plan.next_when is not None and plan.next_files == 5
         disk.clock = plan.next_when - 1
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         assert len(log_files(store)) == 6, "not before"
         disk.clock = plan.next_when
         assert explain(tmp_path, CONFIG, effects=disk).now == "an hour of deleteWhen"
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         assert log_files(store) == [5]
 
 
@@ -64,7 +64,7 @@ def test_queues_and_index_that_follow(tmp_path):
 
         plan, before = explain(tmp_path, CONFIG.with_keys({"deleteFileBatchMax": 10}), effects=disk), count()
         for _ in range(3):
-            store._retention.clean_once()
+            store._parts.retention.clean_once()
         assert [plan.queue_files, plan.index_files] == [a - b for a, b in zip(before, count(), strict=True)]
         assert plan.queue_files > 0 and plan.next_files == 11
 

@@ -77,7 +77,7 @@ def _replay(
     clock = Faulty()
     clock.clock = answers[0].get("store_timestamp") or 1
     with MessageStore(root, config=KEYS | kind.keys, effects=clock, peer=peer, unique_keys=False) as store:
-        store._keeping.stop()  # nothing is to be delivered: the bare Java store does not
+        store._parts.housekeeping.stop()  # nothing is to be delivered: the bare Java store does not
         for topic in kind.batch_topics:
             store.create_topic(topic, 4, "BatchCQ")
         pairs = zip(ops, answers, strict=True)

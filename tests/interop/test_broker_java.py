@@ -84,7 +84,7 @@ def flint_writes(root: Path, peer: str, killed: bool) -> None:
     child = os.fork()
     if child == 0:
         store = MessageStore(root, config=KEYS, peer=peer, unique_keys=False)
-        store._keeping.delay.put = lambda message: pytest.fail("delivered too early for this test")
+        store._parts.housekeeping.delay.put = lambda message: pytest.fail("delivered too early for this test")
         for n in range(14):
             level = 1 + n % 3 if n < 12 else 4
             store.put(Message("Later", b"%d" % n, tags="a", keys=f"k{n}", queue_id=n % 2, delay_level=level))
@@ -134,8 +134,8 @@ def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, ho
         store.put(Message("Plain", b"next"))
         with store.consumer("G", "Plain") as consumer:
             assert [m.body for m in consumer.poll(wait_ms=10_000)] == [b"next"], "where the broker's consumer stopped"
-        assert [store._keeping.delay.offset(level) for level in (1, 2, 3, 4)] == [4, 4, 4, 0]
-        store._keeping.delay.deliver_once()
+        assert [store._parts.housekeeping.delay.offset(level) for level in (1, 2, 3, 4)] == [4, 4, 4, 0]
+        store._parts.housekeeping.delay.deliver_once()
     assert sorted(m.body for m in messages(root)[1]) == sorted(b"%d" % n for n in range(14)), "the rest, and once"
 
 
@@ -155,10 +155,10 @@ def test_flintmq_goes_on_where_a_broker_stopped(tmp_path: Path, version: str, ho
     clock = Faulty()
     clock.clock = waiting[0].store_timestamp + WAIT_MS - 1
     with MessageStore(root, config=KEYS, peer=java.version, effects=clock, unique_keys=False) as store:
-        store._keeping.delay.deliver_once()
-        assert store._keeping.delay.offset(4) == 0, "not early"
+        store._parts.housekeeping.delay.deliver_once()
+        assert store._parts.housekeeping.delay.offset(4) == 0, "not early"
         clock.clock = waiting[-1].store_timestamp + WAIT_MS
-        store._keeping.delay.deliver_once()
+        store._parts.housekeeping.delay.deliver_once()
         store.put(Message("Plain", b"x"))
     assert "Plain" in read_config(str(root)).topics and "TBW102" in read_config(str(root)).topics
     answers = broker(java, root, [{"op": "consume", "topic": "Later", "group": "L", "count": 8, "timeout_ms": 20_000}])

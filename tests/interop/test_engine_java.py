@@ -136,7 +136,7 @@ def test_d2_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Ja
             clock.clock += 1000
         assert store.wait_dispatched(30)
         store.flush()
-        store._checkpoint()
+        store._parts.checkpointer.write()
         shutil.copytree(store.root, root)
     before = read_facts(str(root))
     assert before.indexed is not None and before.dispatched == before.mark

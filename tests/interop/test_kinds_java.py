@@ -34,7 +34,7 @@ def test_they_take_turns(tmp_path: Path, version: str, kind: str):
             stored += sum(row["status"] == "PUT_OK" for row in rows if row["op"] != "dispatch")
             continue
         with MessageStore(root, config=keys, peer=version, unique_keys=False) as store:
-            store._keeping.stop()  # nothing is to be delivered
+            store._parts.housekeeping.stop()  # nothing is to be delivered
             for topic in what.batch_topics:
                 store.create_topic(topic, 4, "BatchCQ")
             for op in ops:

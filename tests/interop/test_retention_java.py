@@ -22,8 +22,8 @@ def test_both_begin_where_the_log_begins(tmp_path: Path, version: str):
     java, disk, root = Java(version, built), Disk(), tmp_path / "store"
     with filled(root, disk, files=8, deleteFileBatchMax=4) as store:
         disk.used = 86
-        store._retention.clean_once()
-        assert store._files.min_offset == 4 * FILE_SIZE
+        store._parts.retention.clean_once()
+        assert store._parts.files.min_offset == 4 * FILE_SIZE
         ours = store.get("T", 0, 0)
     rows = java("dump", root, KEYS, topics=["T"])
     queue = next(row for row in rows if row["kind"] == "queue" and row["topic"] == "T")
@@ -36,7 +36,7 @@ def test_both_begin_where_the_log_begins(tmp_path: Path, version: str):
     assert [row["queue_offset"] for row in answers[:8]] == list(range(ours.max_offset, ours.max_offset + 8))
     disk.used = 50
     with open_small(root, disk) as store:
-        assert store._files.min_offset == 6 * FILE_SIZE, "what Java deleted"
+        assert store._parts.files.min_offset == 6 * FILE_SIZE, "what Java deleted"
         assert store.put(Message("T", b"x")).queue_offset == ours.max_offset + 8
         assert store.wait_dispatched(10)
         low = store.get("T", 0, 0).min_offset

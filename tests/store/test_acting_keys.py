@@ -36,7 +36,7 @@ def test_how_often_queues_are_flushed(tmp_path: Path, pause_ms: int, soon: bool)
         put_all(store, 5)
         store.flush()
         # The default is 1 s.
-        assert within(lambda: store._small.queued >= store._log.end, 5 if soon else 1.6) is soon
+        assert within(lambda: store._parts.small.queued >= store._parts.log.end, 5 if soon else 1.6) is soon
 
 
 @pytest.mark.parametrize(("timed", "soon"), [("false", True), ("true", False)])
@@ -46,8 +46,8 @@ def test_a_commit_from_the_pool_wakes_the_flush(tmp_path: Path, timed: str, soon
     with open_small(tmp_path, **POOL, **FAR, **keys, flushCommitLogTimed=timed) as store:
         time.sleep(0.1)  # its first look is past
         put_all(store, 5)
-        assert store._commits is not None and store._commits.commit_once()
-        assert within(lambda: store._files.flushed_where == store._log.end, 5 if soon else 0.4) is soon
+        assert store._parts.commits is not None and store._parts.commits.commit_once()
+        assert within(lambda: store._parts.files.flushed_where == store._parts.log.end, 5 if soon else 0.4) is soon
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_when_the_pool_is_committed(tmp_path: Path, keys: dict[str, Any], soon: 
         time.sleep(0.1)  # its first look is past
         for number in range(30):
             store.put(message(number, size=1000))  # seven pages
-        assert store._commits is not None
-        assert within(lambda: store._commits.done[1] > 0, 5 if soon else 0.4) is soon  # type: ignore[union-attr]
+        assert store._parts.commits is not None
+        assert within(lambda: store._parts.commits.done[1] > 0, 5 if soon else 0.4) is soon  # type: ignore[union-attr]
 
 
 @pytest.mark.parametrize("most", [2, 5])
@@ -153,9 +153,9 @@ def test_the_size_of_files(tmp_path: Path, key: str, value: int, folder: str, si
 def test_how_many_files_go_at_once(tmp_path: Path, most: int):
     """deleteFileBatchMax, and never the last file; the rest goes the next time."""
     with filled(tmp_path, Disk(used=86), files=6, deleteFileBatchMax=most) as store:
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         assert log_files(store) == list(range(min(most, 5), 6))
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         assert log_files(store) == list(range(min(2 * most, 5), 6))
 
 
@@ -165,7 +165,7 @@ def test_the_pause_between_two_files_that_go(tmp_path: Path, pause_ms: int):
     disk = Disk(used=86)
     with filled(tmp_path, disk, files=4, deleteCommitLogFilesInterval=pause_ms) as store:
         disk.slept.clear()
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         assert log_files(store) == [3] and disk.slept == [pause_ms / 1000] * 2
 
 
@@ -174,15 +174,15 @@ def test_how_long_a_reader_keeps_a_name(tmp_path: Path, limit_ms: int):
     """destroyMapedFileIntervalForcibly."""
     disk = Disk(used=86)
     with filled(tmp_path, disk, files=3, destroyMapedFileIntervalForcibly=limit_ms) as store:
-        first = store._files.files[0]
+        first = store._parts.files.files[0]
         assert first.hold()
         disk.ticks = 1000.0
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         disk.ticks += limit_ms / 1000 - 0.1
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         assert log_files(store) == [0, 1, 2]
         disk.ticks += 0.2
-        store._retention.clean_once()
+        store._parts.retention.clean_once()
         assert log_files(store) == [2]
         first.release()
 
@@ -202,7 +202,7 @@ def test_when_the_log_is_flushed(tmp_path: Path, keys: dict[str, Any], soon: boo
         time.sleep(0.1)  # its first look is past
         for number in range(30):
             store.put(message(number, size=1000))  # seven pages
-        assert within(lambda: store._files.flushed_where > 0, 5 if soon else 0.4) is soon
+        assert within(lambda: store._parts.files.flushed_where > 0, 5 if soon else 0.4) is soon
 
 
 @pytest.mark.parametrize(("pause_ms", "soon"), [(20, True), (100_000, False)])

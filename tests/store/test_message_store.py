@@ -236,7 +236,7 @@ def test_put_many_answers_each_message(tmp_path: Path):
         results = store.put_many([message(0), Message("a/b", b"x"), message(1), message(2, queue_id=1)])
         assert [r.status for r in results] == [OK, PutMessageStatus.MESSAGE_ILLEGAL, OK, OK]
         assert [r.queue_offset for r in results] == [0, -1, 1, 0]
-        assert store._files.flushed_where >= results[-1].physical_offset + results[-1].size
+        assert store._parts.files.flushed_where >= results[-1].physical_offset + results[-1].size
         assert store.put_many([]) == []
     assert [r.body[:6] for r in records(tmp_path)] == [b"000000", b"000001", b"000002"]
 
@@ -282,7 +282,7 @@ def test_d11_a_restart_reads_from_the_flushed_time_on(tmp_path: Path):
     with open_small(tmp_path) as store:
         [line] = [line for line in store.recovered.decisions if line.startswith("recovery")]
         begin = int(line.split("read from ")[1].split(",")[0])
-        assert begin == store._files.files[-1].start > 0
+        assert begin == store._parts.files.files[-1].start > 0
 
 
 def test_d32_properties_together_too_long_are_refused(tmp_path: Path):

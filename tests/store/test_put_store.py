@@ -38,7 +38,7 @@ def test_a_batch_waits_for_one_sync(tmp_path: Path):
         results = store.put_batch([Message("T", b"%d" % n) for n in range(9)])
         assert {r.status for r in results} == {PutMessageStatus.PUT_OK}
         assert effects.count("sync", FIRST_LOG) == before + 1
-        assert store._files.flushed_where == results[-1].physical_offset + results[-1].size
+        assert store._parts.files.flushed_where == results[-1].physical_offset + results[-1].size
 
 
 def test_all_of_a_batch_is_unknown_after_a_failed_sync(tmp_path: Path):
@@ -58,4 +58,4 @@ def test_a_full_disk_stores_nothing_of_a_batch(tmp_path: Path):
         effects.refuse("allocate", "commitlog/")
         results = store.put_batch([Message("T", b"x")] * 3)
         assert {r.status for r in results} == {PutMessageStatus.CREATE_MAPPED_FILE_FAILED}
-        assert store._log.end == 0
+        assert store._parts.log.end == 0

@@ -74,9 +74,9 @@ def _expire(store: MessageStore, disk: Stepping) -> int:
     """Retention with a full disk: the oldest files go, whatever the clock says. Where the log begins then."""
     store.flush()
     assert store.wait_dispatched(10)
-    store._checkpoint()
+    store._parts.checkpointer.write()
     disk.used = 86
-    store._retention.clean_once()
+    store._parts.retention.clean_once()
     disk.used = 50
     return min(int(path.name) for path in Path(store.root, "commitlog").iterdir())
 

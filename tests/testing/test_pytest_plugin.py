@@ -101,7 +101,7 @@ def test_thread(flintmq_store):
     threading.Thread(target=time.sleep, args=(60,), name="flintmq-flush", daemon=True).start()
 
 def test_unclean(flintmq_store, monkeypatch):
-    monkeypatch.setattr(type(flintmq_store._small), "remove_abort", lambda small: None)
+    monkeypatch.setattr(type(flintmq_store._parts.small), "remove_abort", lambda small: None)
     flintmq_store.close()
 
 def test_none(flintmq_store):

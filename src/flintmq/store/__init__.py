@@ -11,9 +11,9 @@ recovery      a store into order after any stop
 services      what runs beside puts: dispatch, topics, offsets, delay, retention
 consumer      a queue for an embedded user
 
-message_store  is MessageStore: wires the rooms, starts and stops them in order
-put_store      is the part of it that puts many, a batch, columns, and for an event loop
-answers        is the part of it that answers by key, by time, through a view
+message_store  is MessageStore, what users call
+assembly       makes the parts of a store, connects, starts and stops them
+open_state     says whether a store may be called
 view           is StoreView, what `open_store` gives: reads a store and never writes
 view_source    gives a consumer one topic of a view
 arguments      refuses arguments of a wrong type, by name

@@ -1,76 +1,47 @@
-"""The message store: wires its parts together and starts and stops them in order. Source: upstream DefaultMessageStore.
+"""The message store: what users call. `assembly` makes its parts. Source: upstream DefaultMessageStore.
 
     from flintmq import Message, MessageStore
     with MessageStore("store") as store:
         result = store.put(Message("orders", b"hello", tags="paid", keys="order-1"))
 
-ARCHITECTURE.md tells the way of a message.
+Each method checks its arguments and that the store is open, and has a part do the work. ARCHITECTURE.md tells the way
+of a message.
 """
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
-from collections.abc import Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Self
+from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Self
 
-from flintmq.config.key_effects import refuse_to_write, without_effect
+from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import FlintError, StoreError, StoreLockedError, UsageError
-from flintmq.format.checkpoint import Checkpoint
+from flintmq.errors import MissingExtraError, StoreError, UsageError
 from flintmq.format.index import checked_peer
 from flintmq.kernels.fast_append import Putter
-from flintmq.message import GetResult, Message, PutResult
-from flintmq.storage.dispatch_lock import ExternalClaim, holder
-from flintmq.storage.filesystem import REAL, Effects, NotOpened
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.message import ColumnsResult, GetBatchResult, GetResult, Message, PutResult, StoredMessage
+from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
-from flintmq.store import arguments
-from flintmq.store.answers import Answers
-from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.disk_failure import Poison
-from flintmq.store.append.flush import FlushService, unflushed
-from flintmq.store.append.pool_commit import CommitService
-from flintmq.store.append.service import Puts
-from flintmq.store.append.stats import Counters, StoreStats
-from flintmq.store.append.unique_keys import UniqueKeys
-from flintmq.store.commitlog.end_of_log import read_facts
-from flintmq.store.commitlog.files import LogFiles
-from flintmq.store.commitlog.own_log import LogTail
-from flintmq.store.commitlog.report import Report
-from flintmq.store.consumequeue import known_ends
-from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store import arguments, assembly
+from flintmq.store.append.flush import unflushed
+from flintmq.store.append.stats import StoreStats
+from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroup
-from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
-from flintmq.store.dispatch.handover import HandedOver
-from flintmq.store.index.index_service import KeyIndex
-from flintmq.store.layout import directories
-from flintmq.store.layout.small_files import StoreFiles
-from flintmq.store.layout.store_config import batch_topics, given_config, with_queue_size
-from flintmq.store.put_store import PutStore
-from flintmq.store.read.get import LiveReader
-from flintmq.store.recovery.lost_log import lost_directory
-from flintmq.store.recovery.recover import recover, without_empty_last
-from flintmq.store.reentry import in_handler, reentered, refuse_handler
-from flintmq.store.services.consumer_offsets import bring_back
-from flintmq.store.services.dispatch_service import DispatchService
-from flintmq.store.services.expire_derived import Expiry
-from flintmq.store.services.housekeeping import Housekeeping, KeptStore
-from flintmq.store.services.retention import Retention
+from flintmq.store.consumer.source import StoreSource
+from flintmq.store.layout import config_reader
+from flintmq.store.layout.store_config import given_config
+from flintmq.store.reentry import in_handler, lockless, reentered
+from flintmq.store.view import StoreView, open_store
 
 if TYPE_CHECKING:
     from typing import Unpack
 
     from flintmq.config.typed import Settings
 
-log = logging.getLogger("flintmq.store")
 
-LEAST_PAUSE_MS = 10  # between two checkpoints, whatever flushIntervalConsumeQueue says
-
-
-class MessageStore(Putter, PutStore, KeptStore, Answers):
+class MessageStore(Putter):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
@@ -101,6 +72,12 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         UsageError: `dispatch` is neither, or `peer` is none of these.
         OSError: the disk refused.
 
+    Attributes:
+        root: absolute path.
+        config: RocketMQ's keys, with the sizes that the files have.
+        effects: as given.
+        recovered: what the start found and did.
+
     Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError; so
     does each one but `close` in a signal handler that came amid another of the same store.
     """
@@ -119,227 +96,138 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         unique_keys: bool = True,
         **keys: Unpack[Settings],
     ) -> None:
-        self.root = os.path.abspath(local_only(path))
-        self.effects = effects
-        self.config = given_config(config, dev, keys)
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
         checked_peer(peer)
-        refuse_to_write(self.config)
+        self.root, self.effects = os.path.abspath(local_only(path)), effects
+        given = given_config(config, dev, keys)
+        refuse_to_write(given)
         self._external, self._services = dispatch == "external", services
-        self._unique = UniqueKeys(effects) if unique_keys else None
-        lost_directory(self.root, self.config, effects, accept=accept_lost_log)
-        effects.make_folder(os.path.join(self.root, directories.LOG))
-        if effects.size(os.path.join(self.root, "checkpoint")) is None:  # or a kill came before the name was on disk
-            effects.sync_dir(os.path.dirname(self.root))
-        directories.open_root(self.root, self.config, effects)
-        directories.refuse_rocksdb_queues(self.root, effects)
-        self._lock = effects.lock_store(self.root)
-        self._closing = False
-        self._closed = threading.Event()
         self._closer: threading.Thread | None = None
-        self._claim: ExternalClaim | None = None
-        self._index: KeyIndex | None = None
-        effects.guard(self.root)
-        try:
-            self._settle_dispatch()
-            self._open(peer, accept_lost_log)
-        except BaseException:
-            self._let_go()
-            raise
-
-    def _settle_dispatch(self) -> None:
-        """Leave queues and index to others, or see that nobody else writes them. The store's lock is held."""
-        if self._external:
-            self._claim = ExternalClaim(self.root)
-        elif (by := holder(self.root)) is not None:
-            raise StoreLockedError(
-                f'{self.root}: {by} writes its queues and index; stop that one, or open with dispatch="external"'
-            )
-
-    def _let_go(self) -> None:
-        """Give back descriptors, maps and locks: what there is of them, if opening stopped halfway."""
-        if self._index is not None:
-            self._index.close_without_flush()
-        for opened in (getattr(self, name, None) for name in ("_queues", "_files", "_small")):
-            if opened is not None:
-                opened.close()
-        self._lock.release()
-        self.effects.unguard(self.root)
-        if self._claim is not None:
-            self._claim.release()
-
-    def _open(self, peer: str, accept_lost: bool) -> None:
-        """Load, recover and start. The lock is held."""
-        effects = self.effects
-        self._places = [p.path for p in directories.log_directories(self.root, self.config, effects) if p.writable]
-        files = without_empty_last(LogFiles.discover(self._places, effects=effects))
-        if files.files and "mappedFileSizeCommitLog" not in self.config.given:
-            self.config = self.config.with_keys({"mappedFileSizeCommitLog": files.file_size})
-        self.config = with_queue_size(self.root, self.config, effects)
-        facts = replace(read_facts(self.root, effects), live=False)
-        self._small = StoreFiles(self.root, effects)
-        self._report = Report()
-        self._queues = ConsumeQueues(self.root, self.config, effects, self._report)
-        indexed = self.config.message_index_enable and not self._external
-        index = self._index = KeyIndex(self.root, self.config, effects) if indexed else None
-        batches = batch_topics(self.root, effects)
-        dispatcher = Dispatcher(DispatchRules.of(self.config, batches, peer))
-        # Where others write queues, or wrote them, the list of where they ended says nothing.
-        ends = {} if self._external or facts.mark is None else known_ends.read(self.root, effects)
-        self.recovered = recover(
-            self.root, files, facts, self._small, self.config, None if self._external else self._queues, index,
-            dispatcher, effects, ends, accept_lost=accept_lost,
-        )  # fmt: skip
-        state = self.recovered.state
-        if self.recovered.lost:  # before the mark says that nothing is missing
-            bring_back(self.root, state.next_offsets, self.config, effects, peer)
-        self._files = MappedFileQueue.of(self._places, self.config, effects)
-        kept = [f for n, f in enumerate(self._list().files) if n == 0 or f.start <= state.end]
-        self._files.load([(f.path, f.start) for f in kept], state.end)
-        self._log = CommitLog(
-            self._files, self.config, state, effects, batch_topics=batches, ours=self._is_ours, unique=self._unique
-        )
-        self._log.handed_over = None if self._external else HandedOver()
-        self._poison = Poison(self._poisoned)
-        self._counters = Counters(state.next_offsets, state.end, effects)
-        self._flushed_time = state.last_time or self._small.known.physic_timestamp
-        marked = index.mark.indexed if index is not None else None
-        if facts.mark != state.end or self._small.indexed != marked:  # everything that recovery kept is on disk
-            known = self._small.known._replace(physic_timestamp=self._flushed_time)
-            self._small.write(state.end, known, min(self._small.dispatched, state.end), marked)
-        words = self._files, self._log, self.config, self._poison, effects
-        self._commits = CommitService(*words, self._note_committed) if self._files.pool is not None else None
-        self._flush = FlushService(*words, self._note_flushed, self._commits, self._is_ours)
-        self._dispatch = DispatchService(
-            LogTail(self._files), self._confirmed, self._queues, index, dispatcher, state.end, self._log.handed_over
-        )
-        self._puts = Puts(
-            self.config,
-            self._log,
-            self._flush,
-            self._commits,
-            self._dispatch,
-            self._poison,
-            self._counters,
-            peer,
-        )
-        self.waits = self._flush.sync
-        self.follower = self._flush if self._flush.sync else self._commits or self._dispatch
-        slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
-        self.quick = None if slow else self._log.appender
         self._groups: dict[tuple[str, str], ConsumerGroup] = {}
-        self._reader = LiveReader(self._files, self._queues, self.config, self._check_open)
-        self._retention = Retention(
-            self._files,
-            self._log.lock,
-            lambda: self._log.end if self._external else self._small.queued,
-            self._places,
-            self.root,
-            self._nothing if self._external else Expiry(self.root, self.config, self._queues, effects).follow,
-            self.config,
-            effects,
-            self._log.refuse,
+        parts = self._parts = assembly.assemble(
+            assembly.Choices(
+                root=self.root,
+                config=given,
+                effects=effects,
+                peer=peer,
+                external=self._external,
+                accept_lost_log=accept_lost_log,
+                unique_keys=unique_keys,
+            )
         )
-        self._keeping = Housekeeping(
-            self.root,
-            self.config,
-            peer,
-            effects,
-            lambda: list(self._log.next_offsets),
-            batches,
-            dispatcher.learn_batch_topic,
-            self._flushed_all,
-            self._queues,
-            self._reader.record,
-            self._puts.put,
-            self._retention,
-        )
-        self._tell_what_has_no_effect()
-        self._keeper = threading.Thread(target=self._keep_house, name="flintmq-housekeeping", daemon=True)
-        if self._services:
-            self._start()
+        self.config, self.recovered = parts.config, parts.recovered
+        self.waits = parts.flush.sync
+        self.follower = parts.flush if parts.flush.sync else parts.commits or parts.dispatch
+        # What the fast way leaves out: a slave takes no puts, and whoever wants the flusher woken wakes it by the slow.
+        slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
+        self.quick = None if slow else parts.log.appender
+        if services:
+            assembly.start(parts, self._external)
         else:
-            self._flush.serve_itself()
+            parts.flush.serve_itself()
 
-    def _start(self) -> None:
-        """Start the threads."""
-        self._files.start()
-        if self._commits is not None:
-            self._commits.start()
-        self._flush.start()
-        if not self._external:
-            self._dispatch.start()
-        self._keeping.start()
-        self._keeper.start()
-
-    @staticmethod
-    def _nothing(log_begin: int) -> None:
-        """Queues and index follow the log by whoever writes them."""
-
-    def _list(self) -> LogFiles:
-        """The log's files as they are on disk; an empty last one, left by a kill amid its creation, is removed."""
-        files = LogFiles.discover(self._places, effects=self.effects)
-        if files.files and files.files[-1].size == 0:
-            self.effects.unlink(files.files[-1].path)
-            files = LogFiles.discover(self._places, effects=self.effects)
-        return files
-
-    def _tell_what_has_no_effect(self) -> None:
-        if idle := without_effect(self.config):
-            log.warning("%s: keys that have no effect in FlintMQ: %s", self.root, ", ".join(idle))
-        for folder, what in directories.in_rocksdb(self.root, self.effects).items():
-            log.warning("%s: %s, which FlintMQ neither reads nor writes", os.path.join(self.root, folder), what)
-
-    def _confirmed(self) -> int:
-        if self._external:
-            return 0  # nothing is ever dispatched here
-        if self._flush.sync:
-            return self._files.flushed_where
-        return self._log.end if self._commits is None else self._commits.done[1]
-
-    def _note_committed(self) -> None:
-        if self._dispatch.needs_wake:
-            self._dispatch.wake()
-        if not self.config.flush_commit_log_timed:
-            self._flush.wake()
-
-    def _note_flushed(self, store_time: int) -> None:
-        self._flushed_time = store_time
-        if self._flush.sync and self._dispatch.needs_wake:
-            self._dispatch.wake()
-
-    # -- writing ----------------------------------------------------------------------------------------------------
-
-    def _is_ours(self) -> bool:
-        """Whether this process is still the only one that may write the store, and what it writes can be found again.
-        If not, nothing is written from now on: somebody removed `lock`, and another process may have made it anew and
-        write; or a log file in use, whose records nobody can open any more."""
-        if not self._lock.stands():
-            reason = f"{self._lock.path} was removed or replaced, so that another process may write this store"
-        elif (gone := self._files.gone()) is not None:
-            reason = f"{gone} was removed or replaced while the store writes it"
-        else:
-            return True
-        self._poison.set(reason)
-        self._dispatch.halt(StoreLockedError(reason))
-        self._keeping.halt()
-        self._files.leave_spares()
-        return False
-
-    def _poisoned(self) -> None:
-        self.quick = None
-        self._small.distrust_page_cache()
-        self._queues.wake()
+    # -- put --------------------------------------------------------------------------------------------------------
+    # `put` itself is that of Putter: one compiled call for a plain message; these two are what it goes on with.
 
     def _put_slowly(self, message: Message) -> PutResult:
-        self._check_open()
-        return self._puts.put(message)
+        self._parts.state.check()
+        return self._parts.puts.put(message)
 
     def _wait_flushed(self, result: PutResult) -> PutResult:
         if in_handler(self.root):  # what the signal came amid may be the flush
             return unflushed(result)
-        return self._puts.wait_flushed(result)
+        return self._parts.puts.wait_flushed(result)
+
+    def put_async(self, message: Message) -> Awaitable[PutResult]:
+        """Store one message, and wait for the disk without a thread.
+
+        The message is appended before this returns, so messages are stored in the order of the calls. The answer comes
+        when the group is durable that the message belongs to; giving up waiting for it takes nothing back.
+
+        Returns:
+            An awaitable of what `put` gives.
+
+        Raises:
+            UsageError: the store is closed.
+            RuntimeError: no event loop runs in this thread.
+
+        Thread: that of a running event loop. Durability: as for put, once it is awaited.
+        """
+        self._parts.state.check()
+        return self._parts.puts.put_async(message, self.quick)
+
+    def put_many(
+        self, messages: Iterable[Message], *, until_refused: bool = False, delivered: bool = False
+    ) -> list[PutResult]:
+        """Store messages in order, with one wait for the disk at the end.
+
+        Args:
+            messages: any.
+            until_refused: stop at the first message that is not stored, so that none behind it is, and all can be put
+                again from there on. Without it each message is tried.
+            delivered: they are copies of what a broker has delivered, so properties TIMER_* are no longer to be kept,
+                and no reason to refuse one.
+
+        Returns:
+            One result a message, in order; with `until_refused` the last one may be that of the refused message.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any. Durability: as for put, for all of them when it returns.
+        """
+        self._parts.state.check()
+        listed = list(messages)  # may call the store
+        self._parts.state.check()
+        return self._parts.puts.put_many(listed, until_refused, delivered)
+
+    def put_batch(self, messages: Iterable[Message], properties: Mapping[str, str] | None = None) -> list[PutResult]:
+        """Store a batch as RocketMQ does: messages of one queue, all of them or none.
+
+        They stand one after the other in one file of the log, with consecutive queue offsets. Into a topic of type
+        BatchCQ the whole batch goes as one record, an inner batch.
+
+        Args:
+            messages: alike in topic, queue, sys_flag, sender's time and host, and reconsume_times.
+            properties: of the batch itself. "5.3.3" adds them to those of each message, later ones store them nowhere;
+                an inner batch has them as its record's.
+
+        Returns:
+            One result a message, in order, all with the same status. MESSAGE_ILLEGAL: together they are larger than
+            maxMessageSize or than a log file, one has a delay level, a transaction type or properties INNER_*, or with
+            the batch's own its properties are too long.
+
+        Raises:
+            UsageError: the messages differ in what a batch has once; the store is closed.
+
+        Thread: any. Durability: as for put, for all of them when it returns. A crash amid it may leave the first ones.
+        """
+        self._parts.state.check()
+        listed = list(messages)  # may call the store
+        self._parts.state.check()
+        return self._parts.puts.put_batch(listed, properties)
+
+    def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
+        """Store the rows of a pyarrow.RecordBatch as messages of one topic, in order, without an object a row.
+
+        Args:
+            topic: of all of them.
+            batch: columns by name: `body` (binary or string); optional `tags` and `keys` (string; null or empty for
+                none), `queue_id` (int32, below 65,536; default 0), `born_timestamp` (int64 or timestamp[ms]; default
+                the store's clock), `properties` (map<string, string>, without KEYS, TAGS, WAIT, DELAY, TIMER_* and
+                INNER_*).
+
+        Returns:
+            How many rows are stored and where. Rows that make no message refuse the whole batch.
+
+        Raises:
+            UsageError: a column that is missing, unknown or of another type; the store is closed.
+
+        Thread: any. Durability: as for put, for all of them when it returns.
+        """
+        self._parts.state.check()
+        return self._parts.puts.put_columns(topic, batch)
 
     def flush(self) -> None:
         """Make everything that was put so far durable.
@@ -350,12 +238,12 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
 
         Durability: on return.
         """
-        self._check_open()
-        self._flush.flush_once()
-        if self._poison:
-            raise StoreError(f"{self.root}: {self._poison.reason}; restart the store to see what is on disk")
+        self._parts.state.check()
+        self._parts.flush.flush_once()
+        if self._parts.poison:
+            raise StoreError(f"{self.root}: {self._parts.poison.reason}; restart the store to see what is on disk")
 
-    # -- reading ----------------------------------------------------------------------------------------------------
+    # -- read -------------------------------------------------------------------------------------------------------
 
     def get(
         self,
@@ -385,9 +273,197 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
         arguments.texts(topic=topic)
         arguments.numbers(queue_id=queue_id, offset=offset, max_messages=max_messages, wait_ms=wait_ms)
         arguments.given_text("tags", tags)
-        found = self._reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
-        self._counters.got(len(found.messages))
+        found = self._parts.reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        self._parts.counters.got(len(found.messages))
         return found
+
+    def get_batch(
+        self,
+        topic: str,
+        queue_id: int,
+        offset: int,
+        max_messages: int = 1024,
+        *,
+        max_bytes: int = 8 << 20,
+        columns: Sequence[str] | None = None,
+        wait_ms: int = 0,
+    ) -> GetBatchResult:
+        """Messages of a queue from an offset on, as a pyarrow.RecordBatch: no object is made for a row.
+
+        Statuses and offsets are those of `get`. The limits are these two, not those of RocketMQ's transfers; an answer
+        holds messages of one queue file, so it may be shorter.
+
+        Args:
+            topic, queue_id, offset: from where.
+            max_messages: at most so many rows.
+            max_bytes: about so many bytes of log at most; the first message is always given.
+            columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS).
+            wait_ms: if the queue has nothing there yet, wait so long for it.
+
+        Raises:
+            UsageError: an unknown column, an impossible limit; the store is closed, or its dispatch is left to others.
+            TypeError: an argument of another type.
+            MissingExtraError: pyarrow is not installed.
+
+        Thread: any.
+        """
+        self._check_dispatched("get_batch")
+        arguments.texts(topic=topic)
+        arguments.numbers(
+            queue_id=queue_id, offset=offset, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms
+        )
+        try:  # by name: this layer knows no Arrow, and who never asks needs none
+            module = import_module("flintmq.arrow.queue_batch")
+        except ModuleNotFoundError as error:
+            if error.name != "pyarrow":
+                raise
+            raise MissingExtraError("get_batch needs pyarrow: pip install 'flintmq[arrow]'") from error
+        words = topic, queue_id, offset, max_messages, max_bytes, columns, wait_ms
+        found: GetBatchResult = module.get_batch(self._parts.reader, *words)
+        self._parts.counters.got(found.batch.num_rows)
+        return found
+
+    def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
+        """The newest messages that have a key, at most maxMsgsNumBatch, in the order of the log.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: the store is closed.
+        """
+        self._parts.state.check()
+        arguments.texts(topic=topic, key=key)
+        arguments.given_number("begin", begin)
+        arguments.given_number("end", end)
+        with self.view() as view:
+            return view.query(topic, key, begin, end, self.config.max_msgs_num_batch)
+
+    def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str = "lower") -> int:
+        """The offset in a queue that belongs to a store time, as RocketMQ tells it.
+
+        Args:
+            topic, queue_id: which queue.
+            ms: Unix milliseconds.
+            boundary: "lower": the first message not older; "upper": the last one not younger.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._parts.state.check()
+        arguments.texts(topic=topic, boundary=boundary)
+        arguments.numbers(queue_id=queue_id, ms=ms)
+        with self.view() as view:
+            return view.offset_at_time(topic, queue_id, ms, boundary)
+
+    def consumer(
+        self,
+        group: str,
+        topic: str,
+        *,
+        queues: Iterable[int] | None = None,
+        tags: str | None = None,
+        start: str = "earliest",
+        idle_ms: int | None = None,
+    ) -> Consumer:
+        """A consumer of a topic, whose group's offsets are kept as a broker keeps them.
+
+        Args:
+            group: whose offsets. Consumers of one group share the queues of a topic, in this process.
+            topic: of what.
+            queues: exactly these queues, and nobody else of the group has them; None: a share of the others.
+            tags: only messages with one of these tags (`a || b`), the same for all consumers of the group.
+            start: where a group begins that has no offset in any queue: "earliest" or "latest".
+            idle_ms: iterating ends when no message came for so long; None: it waits for ever.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: a name that cannot be; a queue of another consumer of the group; other tags than theirs; the
+                store is closed, or its dispatch is left to another process.
+
+        Thread: any.
+        """
+        self._check_dispatched("consumer")
+        arguments.texts(group=group, topic=topic, start=start)
+        arguments.given_text("tags", tags)
+        arguments.given_number("idle_ms", idle_ms)
+        if queues is not None:
+            queues = list(queues)
+            arguments.numbers(**{f"queues[{number}]": queue for number, queue in enumerate(queues)})
+        words = (
+            self._parts.reader,
+            self._parts.housekeeping,
+            self._parts.state.check,
+            self.offset_at_time,
+            self._parts.poison,
+        )
+        source = StoreSource(self.root, topic, *words)
+        return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
+
+    def view(self) -> StoreView:
+        """A read-only view of this store as it is now."""
+        self._parts.state.check()
+        return open_store(self.root, config=self.config, effects=self.effects)
+
+    def __iter__(self) -> Iterator[StoredMessage]:
+        """All messages of the log, in its order."""
+        with self.view() as view:
+            yield from view.messages()
+
+    # -- topics and offsets -----------------------------------------------------------------------------------------
+
+    def create_topic(self, name: str, queues: int = 8, queue_type: str = config_reader.SIMPLE_TYPE) -> None:
+        """Make a topic, or give one that is there another number of queues.
+
+        A put makes its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see a topic's queues only.
+
+        Args:
+            name: of the topic.
+            queues: how many it has.
+            queue_type: "BatchCQ" for a topic whose batches are stored as one record each; for good.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: no name for a topic, no number of queues, a type that the topic does not have, or the store is
+                closed.
+            OSError: it could not be written; the store goes on trying.
+
+        Thread: any. Durability: on return.
+        """
+        self._parts.state.check()
+        arguments.texts(name=name, queue_type=queue_type)
+        arguments.numbers(queues=queues)
+        self._parts.housekeeping.create(name, queues, queue_type)
+
+    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
+        """Note how far a consumer group has come: `offset` is that of the next message it wants.
+
+        Raises:
+            TypeError: an argument of another type.
+            UsageError: a name or number that cannot be stored, or the store is closed.
+
+        Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
+        """
+        self._parts.state.check()
+        arguments.texts(group=group, topic=topic)
+        arguments.numbers(queue_id=queue_id, offset=offset)
+        self._parts.housekeeping.offsets.commit(group, topic, queue_id, offset)
+
+    def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
+        """The offset of the next message that a consumer group wants of a queue; None if it has none there.
+
+        Raises:
+            UsageError: the store is closed.
+
+        Thread: any.
+        """
+        self._parts.state.check()
+        arguments.texts(group=group, topic=topic)
+        arguments.numbers(queue_id=queue_id)
+        return self._parts.housekeeping.offsets.get(group, topic, queue_id)
+
+    # -- watch and close --------------------------------------------------------------------------------------------
 
     def stats(self) -> StoreStats:
         """What the store did since it was opened, and how far disk, queues and index are behind.
@@ -397,18 +473,20 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
 
         Thread: any.
         """
-        self._check_open()
-        return self._counters.read(
-            self._log.next_offsets,
-            self._log.end,
-            self._flush.times,
-            longest_in_lock_ms=self._log.slow.longest_ms,
-            committed=self._log.end if self._commits is None else self._commits.done[1],
-            flushed=self._files.flushed_where,
-            dispatch_behind=self._dispatch.behind,
-            log_begin=self._files.min_offset,
-            pool_buffers_free=self._files.pool.available if self._files.pool is not None else -1,
-            mapped=(len(files := self._files.files), sum(file.size for file in files)),
+        parts = self._parts
+        parts.state.check()
+        log_end, files, pool = parts.log.end, parts.files.files, parts.files.pool
+        return parts.counters.read(
+            parts.log.next_offsets,
+            log_end,
+            parts.flush.times,
+            longest_in_lock_ms=parts.log.slow.longest_ms,
+            committed=log_end if parts.commits is None else parts.commits.done[1],
+            flushed=parts.files.flushed_where,
+            dispatch_behind=parts.dispatch.behind,
+            log_begin=parts.files.min_offset,
+            pool_buffers_free=-1 if pool is None else pool.available,
+            mapped=(len(files), sum(file.size for file in files)),
         )
 
     def wait_dispatched(self, timeout: float | None = None) -> bool:
@@ -418,20 +496,15 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             UsageError: the store is closed, or its dispatch is left to another process.
         """
         self._check_dispatched("wait_dispatched")
-        end = self._log.end
-        if self._flush.sync:
-            self._flush.flush_once()
-        elif self._commits is not None:
-            self._commits.commit_once()
-        while not self._services and self._dispatch.dispatch_once():
+        parts = self._parts
+        end = parts.log.end
+        if parts.flush.sync:
+            parts.flush.flush_once()
+        elif parts.commits is not None:
+            parts.commits.commit_once()
+        while not self._services and parts.dispatch.dispatch_once():
             pass
-        return self._dispatch.wait(end, 1e9 if timeout is None else timeout, self._poison)
-
-    def _flushed_all(self) -> bool:
-        self._flush.flush_once()
-        return not self._poison
-
-    # -- closing ----------------------------------------------------------------------------------------------------
+        return parts.dispatch.wait(end, 1e9 if timeout is None else timeout, parts.poison)
 
     def close(self) -> None:
         """Stop: everything is flushed and dispatched, then the store counts as stopped cleanly.
@@ -443,11 +516,12 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
 
         Thread: any. Durability: everything that was put.
         """
-        if not self._lock.held:
+        state = self._parts.state
+        if not state.lock.held:
             return
         amid = reentered(self.root)
-        if amid and not self._closing:
-            self._closing, self.quick = True, None
+        if amid and not state.closing:
+            state.closing, self.quick = True, None
             self._closer = threading.Thread(target=self._close, name="flintmq-close")
             self._closer.start()  # no daemon: the interpreter waits for it
         elif not amid and self._closer is not None:
@@ -456,90 +530,24 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
             self._close()
 
     def _close(self) -> None:
-        with self._log.lock:
-            if self._closed.is_set():
+        parts = self._parts
+        with parts.log.lock:  # whoever puts now is through before the log is closed
+            if parts.state.closed.is_set():
                 return
-            self._closing = True
-            self._closed.set()
-            self._log.close()
-        self._queues.wake()
-        if self._keeper.is_alive():
-            self._keeper.join()
-        self._keeping.stop()
-        if self._commits is not None:
-            self._commits.stop()
-        self._flush.stop()
-        self._dispatch.stop()
-        try:
-            behind = self._dispatch.stopped_at or self._dispatch.waits_for  # then the next start has to see to it
-            if not self._poison and behind is None:
-                if self._index is not None:
-                    self._index.close()
-                self._checkpoint(closing=True)
-                if not self._external:
-                    known_ends.write(self.root, self._queues.next_offsets(), self.effects)
-                self._keeping.save_once()
-                self._small.remove_abort()
-        except OSError as error:
-            self._small.distrust_page_cache()
-            log.error("%s: could not be stopped cleanly (%s)", self.root, error)
-        finally:
-            self._let_go()
-
-    def _checkpoint(self, closing: bool = False) -> None:
-        """Write what is on disk: the log first, then queues and index; times only of what was synced before."""
-        dispatched, reached = self._dispatch.last_time, self._dispatch.reached
-        flushed, time = self._files.flushed_where, self._flushed_time
-        try:
-            self._queues.flush()
-            full = 0 if self._index is None else self._index.sync_full()
-            if self._index is not None:
-                self._index.mark.settle(reached, flushed, closing=closing)
-        except NotOpened:  # no sync failed: the next look tries again
-            raise
-        except OSError as error:
-            self._poison.set(f"the consume queues or the index could not be flushed ({error.strerror})")
-            raise
-        known = self._small.known
-        logics = min(dispatched, time) if dispatched else known.logics_timestamp
-        self._small.write(
-            flushed,
-            Checkpoint(time, logics, full or known.index_timestamp, *known[3:]),
-            -1 if self._external else min(reached.position, flushed),
-            self._index.mark.indexed if self._index is not None else None,
-        )
-
-    def _keep_house(self) -> None:
-        """Each flushIntervalConsumeQueue: queues, checkpoint and mark, if the log was flushed since."""
-        written = -1
-        pause = max(self.config.flush_interval_consume_queue, LEAST_PAUSE_MS) / 1000
-        while not self._closed.wait(pause):
-            if not self._is_ours() or self._files.flushed_where == written or self._poison:
-                continue
-            try:
-                flushed = self._files.flushed_where
-                self._checkpoint()
-                written = flushed  # not before: what failed is tried again
-            except (OSError, FlintError) as error:
-                log.error("the checkpoint could not be written (%s)", error)
-            except Exception:  # a mark that stays behind costs the next start time; a thread that is gone, all marks
-                log.exception("the checkpoint could not be written")
-
-    def _check_open(self) -> None:
-        if self._closing or not self._lock.held:
-            why = "is closed" if self._closing else "was opened by the process that forked this one"
-            raise UsageError(f"{self.root}: this store {why}; open it again")
-        refuse_handler(self.root)
+            parts.state.closing = True
+            parts.state.closed.set()
+            parts.log.close()
+        assembly.stop(parts, self._external)
 
     def _check_dispatched(self, method: str) -> None:
-        self._check_open()
+        """Raise UsageError if the store is closed, or has no queues of its own."""
+        self._parts.state.check()
         if self._external:
             raise UsageError(f'{self.root}: {method} needs queues, which dispatch="external" leaves out; use view()')
 
     def __repr__(self) -> str:
         """Where it is, and whether it is open."""
-        state = "closed" if self._closed.is_set() else "open" if self._lock.held else "of another process"
-        return f"<flintmq.MessageStore {self.root!r}, {state}>"
+        return f"<flintmq.MessageStore {self.root!r}, {self._parts.state}>"
 
     def __enter__(self) -> Self:
         """The store itself."""
@@ -548,3 +556,7 @@ class MessageStore(Putter, PutStore, KeptStore, Answers):
     def __exit__(self, *error: object) -> None:
         """Close it."""
         self.close()
+
+
+lockless(MessageStore.put_many.__code__)
+lockless(MessageStore.put_batch.__code__)

@@ -179,5 +179,5 @@ def _safe(store: MessageStore, life: Life) -> int | None:
     if life.disk == "SYNC_FLUSH":
         return None
     if life.power:
-        return store._files.flushed_where
-    return None if store._commits is None else store._commits.done[1]
+        return store._parts.files.flushed_where
+    return None if store._parts.commits is None else store._parts.commits.done[1]

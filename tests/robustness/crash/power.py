@@ -80,7 +80,7 @@ def live(root: Path, case: Case, life: int, told: dict[bytes, PutResult]) -> lis
             result = store.put(m)
             if result.outcome is Outcome.OK:
                 told[m.body] = result
-            flushed[0] = store._files.flushed_where
+            flushed[0] = store._parts.files.flushed_where
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(2)]
     for thread in threads:

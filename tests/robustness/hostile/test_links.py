@@ -72,14 +72,14 @@ def engine(root: Path) -> None:
             store.put(message(number, size=100))
         store.put_batch([Message("B", b"x")])
         if not store.wait_dispatched(30):
-            raise store._dispatch.stopped_at or AssertionError("dispatch waits for something")
+            raise store._parts.dispatch.stopped_at or AssertionError("dispatch waits for something")
         store.commit_offset("g", "T", 0, 9)
-        store._retention.files.flushed_where = store._log.end
-        for path in (p.path for p in store._files.files[:-1]):
+        store._parts.retention.files.flushed_where = store._parts.log.end
+        for path in (p.path for p in store._parts.files.files[:-1]):
             if not os.path.islink(path):
                 os.utime(path, (0, 0))
-        store._retention._delete("by this test")
-        store._retention.clean_once()
+        store._parts.retention._delete("by this test")
+        store._parts.retention.clean_once()
 
 
 def linked(link: str, root: Path, victim: Path) -> None:

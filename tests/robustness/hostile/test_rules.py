@@ -48,8 +48,8 @@ def test_strangers_stay(tmp_path: Path) -> None:
         put_all(store, 40, first=40, size=300)
         store.flush()
         store.wait_dispatched(5)
-        store._keeping.retention.clean_once()
-        assert store._files.min_offset > 0
+        store._parts.housekeeping.retention.clean_once()
+        assert store._parts.files.min_offset > 0
     last = max(p for p in (tmp_path / "commitlog").iterdir() if len(p.name) == 20)
     last.write_bytes(bytes(last.stat().st_size))
     for name in ("flintmq.mark", "checkpoint"):

@@ -94,7 +94,7 @@ def test_the_checkpoint_tells_no_time_that_is_not_on_disk(tmp_path: Path):
         clock.clock += 60_000
         later = put_all(store, 5, first=5)[-1].store_timestamp
         assert store.wait_dispatched(10)
-        store._checkpoint()
+        store._parts.checkpointer.write()
         told = checkpoint.decode((tmp_path / "checkpoint").read_bytes())
         assert told.physic_timestamp == flushed < later
         assert told.logics_timestamp <= flushed

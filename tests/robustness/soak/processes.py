@@ -80,7 +80,7 @@ def writer(root: Path, ledger_path: Path, number: int, seed: int) -> int:
         for thread in own:
             thread.start()
         while not stop and not failures:
-            store._keeping.retention.clean_once()
+            store._parts.housekeeping.retention.clean_once()
             _reads(store)
             stop.event.wait(0.2)
         stop.event.set()

@@ -134,10 +134,10 @@ class Machine(RuleBasedStateMachine):
         self.clock.old = True
         try:
             for _ in range(files):
-                self.store._keeping.retention.clean_once()
+                self.store._parts.housekeeping.retention.clean_once()
         finally:
             self.clock.old = False
-        begin = self.store._files.min_offset
+        begin = self.store._parts.files.min_offset
         assert begin >= self.begin and begin % 4096 == 0
         self.begin = begin
 
@@ -219,7 +219,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_poisoned(self) -> None:
-        assert not hasattr(self, "store") or not self.store._poison
+        assert not hasattr(self, "store") or not self.store._parts.poison
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

@@ -56,9 +56,9 @@ def test_t13_readers_beside_a_store_that_rolls_and_cleans(tmp_path: Path) -> Non
                 store.put(message(number, size=900))
                 number += 1
             store.wait_dispatched(5)
-            store._keeping.retention.clean_once()
+            store._parts.housekeeping.retention.clean_once()
             time.sleep(0.01)
-        assert store._files.min_offset > 0, "the log rolled over and was cleaned"
+        assert store._parts.files.min_offset > 0, "the log rolled over and was cleaned"
         for reader in readers.values():
             os.killpg(reader.pid, signal.SIGTERM)
         assert [reader.wait(60) for reader in readers.values()] == [0] * 4, {

@@ -47,7 +47,7 @@ def grow(root: Path, until: int, keys: str, *, die: bool) -> None:
     if child == 0:
         store = MessageStore(root, config=ASLEEP if die else {}, unique_keys=False)
         rows, number = batch(keys), 0
-        while store._log.end < until:
+        while store._parts.log.end < until:
             store.put_columns(f"T{number % 4}", rows)
             number += 1
         store.wait_dispatched(600)
@@ -82,7 +82,7 @@ def measured(root: Path, keys: str, mib: int) -> list[Any]:
     times = []
     for _ in range(TIMES):
         with MessageStore(root, unique_keys=False) as store:
-            end = store._log.end
+            end = store._parts.log.end
         grow(root, end + (mib << 20), keys, die=True)
         took, decisions = opening(root)
         times.append(took)

@@ -36,7 +36,7 @@ def test_a_thousand_in_flight_are_stored_in_order_by_few_syncs(tmp_path: Path):
     results = asyncio.run(put_all(store, 1024))
     assert {r.status for r in results} == {OK}
     assert [r.queue_offset for r in results] == list(range(1024))
-    assert store._files.flushed_where >= results[-1].physical_offset + results[-1].size
+    assert store._parts.files.flushed_where >= results[-1].physical_offset + results[-1].size
     assert effects.count("sync", "commitlog") - before < 100
     assert store.wait_dispatched(10)
     assert store.get("T", 0, 1023).messages[0].body[:6] == b"001023"

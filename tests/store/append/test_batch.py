@@ -59,7 +59,7 @@ def test_a_batch_fills_a_file_but_for_eight_bytes_and_no_further(tmp_path: Path,
     with open_small(tmp_path) as store:
         results = store.put_batch(messages)
         assert statuses(results) == {ILLEGAL if spare else OK}
-        assert store._log.end == (0 if spare else FILE_SIZE - 8)
+        assert store._parts.log.end == (0 if spare else FILE_SIZE - 8)
 
 
 @pytest.mark.parametrize("peer", ["5.3.3", "5.4.0", "5.5.0"])
@@ -105,7 +105,7 @@ def test_d32_properties_that_are_too_long_together_are_refused(tmp_path: Path):
 def test_refused_as_a_whole(tmp_path: Path, messages: list[Message]):
     with open_small(tmp_path, maxMessageSize="3000") as store:
         results = store.put_batch(messages)
-        assert len(results) == len(messages) and statuses(results) == {ILLEGAL} and store._log.end == 0
+        assert len(results) == len(messages) and statuses(results) == {ILLEGAL} and store._parts.log.end == 0
         assert store.stats().puts_refused == {"MESSAGE_ILLEGAL": len(messages)}
 
 
@@ -116,7 +116,7 @@ def test_what_a_batch_has_once_must_be_the_same(tmp_path: Path):
                 store.put_batch([*batch(1), Message("T", b"x", **other)])
         with pytest.raises(UsageError, match="topic"):
             store.put_batch([*batch(1), Message("U")])
-        assert store.put_batch([]) == [] and store._log.end == 0
+        assert store.put_batch([]) == [] and store._parts.log.end == 0
 
 
 def test_a_batch_counts_as_a_whole_or_not_at_all_where_a_signal_falls(tmp_path: Path):
@@ -184,7 +184,7 @@ def test_inner_batches_are_read_back_and_go_on_after_a_restart(tmp_path: Path):
 def test_an_inner_batch_is_refused_for_what_no_entry_can_say(tmp_path: Path, messages: list[Message]):
     with open_small(tmp_path) as store:
         store.create_topic("T", 1, "BatchCQ")
-        assert statuses(store.put_batch(messages)) == {ILLEGAL} and store._log.end == 0
+        assert statuses(store.put_batch(messages)) == {ILLEGAL} and store._parts.log.end == 0
 
 
 def test_all_messages_together_may_be_no_larger_than_one(tmp_path: Path):
@@ -204,7 +204,7 @@ def test_a_batch_that_fits_only_without_the_blank_rolls(tmp_path: Path, spare: i
     first = FILE_SIZE - size - spare
     with open_small(tmp_path) as store:
         assert store.put(Message("T", bytes(first - 92))).physical_offset == 0
-        assert store._log.end == first
+        assert store._parts.log.end == first
         results = store.put_batch(messages)
         assert statuses(results) == {OK}
         assert results[0].physical_offset == (first if spare == 8 else FILE_SIZE)

@@ -25,7 +25,7 @@ def test_a_sync_put_is_on_disk_before_it_is_answered(tmp_path: Path):
         for n in range(50):
             before = effects.count("sync", FIRST_LOG)
             [result] = put_all(store, 1, first=n)
-            assert store._files.flushed_where >= result.physical_offset + result.size
+            assert store._parts.files.flushed_where >= result.physical_offset + result.size
             assert effects.count("sync", FIRST_LOG) > before
 
 
@@ -89,7 +89,7 @@ def test_d1_with_many_threads_waiting(tmp_path: Path, error: int):
         thread.start()
     for thread in threads:
         thread.join()
-    flushed = store._files.flushed_where
+    flushed = store._parts.files.flushed_where
     store.close()
     assert {status for status, _ in told} <= {
         OK, PutMessageStatus.FLUSH_DISK_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE,
@@ -149,7 +149,7 @@ def test_flush_makes_everything_durable(tmp_path: Path):
     with open_small(tmp_path, effects, flushIntervalCommitLog=60_000) as store:
         last = put_all(store, 100)[-1]
         store.flush()
-        assert store._files.flushed_where == last.physical_offset + last.size
+        assert store._parts.files.flushed_where == last.physical_offset + last.size
 
 
 def test_a_sync_put_that_times_out_is_unknown_and_the_store_goes_on(tmp_path: Path):
@@ -190,7 +190,7 @@ def test_d34_a_slow_sync_makes_nobody_late_but_those_who_waited_for_it(tmp_path:
         began.wait(10)
         for thread in threads[1:]:
             thread.start()
-        while len(store._flush.waiters) < 7:
+        while len(store._parts.flush.waiters) < 7:
             time.sleep(0.001)
         before = effects.count("sync", FIRST_LOG)
         effects.before = None

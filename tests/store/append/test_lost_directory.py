@@ -36,7 +36,7 @@ GONE: dict[str, Callable[[Path], object]] = {
 
 def by_the_second(store: MessageStore) -> None:
     limit = time.monotonic() + 20
-    while not store._poison and time.monotonic() < limit:
+    while not store._parts.poison and time.monotonic() < limit:
         time.sleep(0.02)
 
 
@@ -83,15 +83,15 @@ def test_the_last_bytes_of_a_full_file_are_flushed_at_the_next_look(tmp_path: Pa
         )
         end = store.put(message(0, size=3 * FILE_SIZE + 500)).physical_offset
         store.flush()
-        flushed = store._files.flushed_where
+        flushed = store._parts.files.flushed_where
         assert end < flushed < 4 * FILE_SIZE
         rolled = store.put(message(1, size=FILE_SIZE)).physical_offset
         assert rolled == 4 * FILE_SIZE
         if pool:
-            assert store._commits is not None and store._commits.commit_once(4)
-        assert store._flush.flush_once(4) and store._files.flushed_where > rolled
+            assert store._parts.commits is not None and store._parts.commits.commit_once(4)
+        assert store._parts.flush.flush_once(4) and store._parts.files.flushed_where > rolled
         store.put(message(2, size=100))
-        assert not store._flush.flush_once(4), "no file is full, and no four pages wait"
+        assert not store._parts.flush.flush_once(4), "no file is full, and no four pages wait"
         store.close()
 
 
@@ -112,8 +112,8 @@ def test_a_checkpoint_that_found_no_space_is_tried_again(tmp_path: Path, monkeyp
     with open_small(tmp_path, flushIntervalCommitLog=60_000) as store:
         put_all(store, 3)
         store.flush()
-        end, limit = store._files.flushed_where, time.monotonic() + 20
+        end, limit = store._parts.files.flushed_where, time.monotonic() + 20
         while tried.count(end) < 3 and time.monotonic() < limit:
             time.sleep(0.01)
         time.sleep(0.1)
-        assert not store._poison and tried.count(end) == 3, "twice refused, once written, then nothing to do"
+        assert not store._parts.poison and tried.count(end) == 3, "twice refused, once written, then nothing to do"

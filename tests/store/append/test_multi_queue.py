@@ -66,7 +66,7 @@ def test_properties_that_become_too_long_by_the_offset_are_refused(tmp_path: Pat
         store.create_topic("B", 1, "BatchCQ")
         pairs = {names.INNER_NUM: "2", "a": "x" * (32_767 - 14)}
         result = store.put(Message("B", b"x", sys_flag=0x80, properties=pairs))
-        assert result.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED and store._log.end == 0
+        assert result.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED and store._parts.log.end == 0
 
 
 # -- light queues -----------------------------------------------------------------------------------------------------
@@ -127,7 +127,7 @@ def test_a_queue_that_is_named_twice_gets_one_offset_and_one_unit(tmp_path: Path
 def test_names_that_stop_upstreams_dispatch_are_refused(tmp_path: Path, queues: str):
     """A light queue and another name together give no unit to either; a name no directory can have stops all (D9)."""
     with open_small(tmp_path, **LIGHT) as store:
-        assert store.put(to(queues)).status is ILLEGAL and store._log.end == 0
+        assert store.put(to(queues)).status is ILLEGAL and store._parts.log.end == 0
 
 
 @pytest.mark.parametrize("topic", ["%RETRY%g", "rmq_sys_x", "SCHEDULE_TOPIC_XXXX"])

@@ -28,17 +28,17 @@ def open_pool(root: Path, effects: Faulty | None = None, **keys: Any) -> Message
 
 def state(store: MessageStore) -> tuple[int, int, int]:
     """Log offsets behind what is put, committed, flushed."""
-    assert store._commits is not None
-    return store._log.end, store._commits.done[1], store._files.flushed_where
+    assert store._parts.commits is not None
+    return store._parts.log.end, store._parts.commits.done[1], store._parts.files.flushed_where
 
 
 def test_put_committed_and_flushed_are_three_positions(tmp_path: Path):
     with open_pool(tmp_path, **NEVER) as store:
         end = put_all(store, 1)[0].size
         assert state(store) == (end, 0, 0)
-        assert store._commits.commit_once()  # type: ignore[union-attr]
+        assert store._parts.commits.commit_once()  # type: ignore[union-attr]
         assert state(store) == (end, end, 0)
-        assert not store._commits.commit_once()  # type: ignore[union-attr]
+        assert not store._parts.commits.commit_once()  # type: ignore[union-attr]
         store.flush()
         assert state(store) == (end, end, end)
 
@@ -48,7 +48,7 @@ def test_what_is_not_committed_can_not_be_seen(tmp_path: Path):
         put_all(store, 3)
         time.sleep(0.15)
         assert store.get("T", 0, 0).status is GetMessageStatus.NO_MESSAGE_IN_QUEUE
-        assert list(store) == [] and store._files.read(0, 4) is None
+        assert list(store) == [] and store._parts.files.read(0, 4) is None
         with open_store(str(tmp_path)) as view:
             assert list(view.messages()) == []
         assert store.wait_dispatched(10), "which commits first"
@@ -119,9 +119,9 @@ def test_a_commit_that_fails_poisons(tmp_path: Path):
     with open_pool(tmp_path, effects, **NEVER) as store:
         put_all(store, 3)
         effects.refuse("pwrite", "commitlog", error=errno.EIO, times=1)
-        assert not store._commits.commit_once()  # type: ignore[union-attr]
+        assert not store._parts.commits.commit_once()  # type: ignore[union-attr]
         assert store.put(message(4)).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        assert state(store)[1:] == (0, 0) and not store._commits.commit_once()  # type: ignore[union-attr]
+        assert state(store)[1:] == (0, 0) and not store._parts.commits.commit_once()  # type: ignore[union-attr]
     assert (tmp_path / "abort").exists()
 
 
@@ -139,7 +139,7 @@ def test_a_put_during_the_commit_is_not_covered_by_it(tmp_path: Path):
                 late[0].join()
 
         effects.before = put_meanwhile
-        store._commits.commit_once()  # type: ignore[union-attr]
+        store._parts.commits.commit_once()  # type: ignore[union-attr]
         assert state(store)[1] == end < state(store)[0]
 
 
@@ -147,13 +147,13 @@ def test_a_flush_goes_as_far_as_what_is_committed(tmp_path: Path):
     """What is put meanwhile is in a buffer of this process: no sync brings it to the disk, and no mark may cover it."""
     with open_pool(tmp_path, **NEVER) as store:
         put_all(store, 1)
-        assert store._commits is not None and store._commits.commit_once()
+        assert store._parts.commits is not None and store._parts.commits.commit_once()
         put_all(store, 1, 1)
         end, committed, _ = state(store)
-        store._commits.commit_once = lambda least_pages=0: False  # type: ignore[method-assign]
-        assert store._flush.flush_once()
-        assert store._files.flushed_where == committed < end
-        del store._commits.commit_once
+        store._parts.commits.commit_once = lambda least_pages=0: False  # type: ignore[method-assign]
+        assert store._parts.flush.flush_once()
+        assert store._parts.files.flushed_where == committed < end
+        del store._parts.commits.commit_once
 
 
 def test_a_commits_time_is_never_ahead_of_its_place(tmp_path: Path):
@@ -162,7 +162,7 @@ def test_a_commits_time_is_never_ahead_of_its_place(tmp_path: Path):
     effects.clock = 1_700_000_000_000
     with open_pool(tmp_path, effects, **NEVER) as store:
         put_all(store, 1)
-        commits, log = store._commits, store._log
+        commits, log = store._parts.commits, store._parts.log
         assert commits is not None
 
         class Between:

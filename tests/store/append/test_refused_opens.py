@@ -54,7 +54,7 @@ def test_housekeeping_that_can_open_nothing_tries_again(
     monkeypatch.setitem(KEYS, "flushIntervalConsumeQueue", 20)
     disk = Scarce()
     store = open_small(tmp_path, disk, flushIntervalCommitLog=10)
-    store._queues.files.most = 2  # so that most files that are dirty are closed
+    store._parts.queues.files.most = 2  # so that most files that are dirty are closed
     for topic in range(6):
         store.put(message(0, f"T{topic}"))
     assert store.wait_dispatched(30)
@@ -62,10 +62,10 @@ def test_housekeeping_that_can_open_nothing_tries_again(
     for topic in range(6):
         store.put(message(1, f"T{topic}"))
     limit = time.monotonic() + (3 if number != errno.EIO else 30)
-    while not store._poison and time.monotonic() < limit and number == errno.EIO:
+    while not store._parts.poison and time.monotonic() < limit and number == errno.EIO:
         time.sleep(0.01)
     time.sleep(0.2)
-    assert bool(store._poison) is (number == errno.EIO), store._poison.reason
+    assert bool(store._parts.poison) is (number == errno.EIO), store._parts.poison.reason
     disk.refusing = 0
     assert (store.put(message(2, "T0")).status is OK) is (number != errno.EIO)
     store.flush() if number != errno.EIO else None
@@ -175,8 +175,8 @@ def test_dispatch_waits_for_a_refused_open_of_a_reader_too(tmp_path: Path) -> No
     store = open_small(tmp_path)
     refused = StoreAccessError("Too many open files")
     refused.__cause__ = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-    store._dispatch._halt(refused)
-    assert store._dispatch.stopped_at is None and store._dispatch.waits_for is refused.__cause__
+    store._parts.dispatch._halt(refused)
+    assert store._parts.dispatch.stopped_at is None and store._parts.dispatch.waits_for is refused.__cause__
     put_all(store, 3)
     assert store.wait_dispatched(30)
     store.close()
@@ -201,18 +201,18 @@ def fail_once(owner: Any, name: str, error: BaseException, patch: pytest.MonkeyP
 
 
 def _flushes(store: MessageStore) -> None:
-    assert store.put(message(5)).status is LATE and "could not be flushed" in store._poison.reason
+    assert store.put(message(5)).status is LATE and "could not be flushed" in store._parts.poison.reason
 
 
 def _puts(store: MessageStore) -> None:
     for number in range(200):  # until a file is made again
-        if store.put(message(number, size=300)).status is OK and store._files.last.start > 8192:  # type: ignore[union-attr]
+        if store.put(message(number, size=300)).status is OK and store._parts.files.last.start > 8192:  # type: ignore[union-attr]
             break
-    assert store.put(message(5)).status is OK and not store._poison
+    assert store.put(message(5)).status is OK and not store._parts.poison
 
 
 def _saves(store: MessageStore) -> None:
-    store._keeping.offsets.commit("g", "T", 0, 2)
+    store._parts.housekeeping.offsets.commit("g", "T", 0, 2)
     limit = time.monotonic() + 20
     offsets = Path(store.root, "config", "consumerOffset.json")
     while time.monotonic() < limit and not (offsets.exists() and b"T@g" in offsets.read_bytes()):
@@ -224,14 +224,14 @@ def _marks(store: MessageStore) -> None:
     put_all(store, 2, first=5)
     store.flush()
     limit = time.monotonic() + 20
-    while time.monotonic() < limit and store._small.queued < store._log.end:
+    while time.monotonic() < limit and store._parts.small.queued < store._parts.log.end:
         time.sleep(0.02)
-    assert store._small.queued == store._log.end, "the next look wrote it"
+    assert store._parts.small.queued == store._parts.log.end, "the next look wrote it"
 
 
 def _halts(store: MessageStore) -> None:
     store.put(message(5))
-    assert store.wait_dispatched(30) is False and store._dispatch.stopped_at is not None
+    assert store.wait_dispatched(30) is False and store._parts.dispatch.stopped_at is not None
 
 
 SERVICES: dict[str, tuple[tuple[Any, str], str, dict[str, Any], Callable[[MessageStore], None]]] = {
@@ -270,8 +270,8 @@ def test_a_pool_s_commit_that_fails_oddly_poisons(tmp_path: Path, monkeypatch: p
     hit = fail_once(MappedFileQueue, "commit", MemoryError(), monkeypatch, thread="flintmq-commit")
     store.put(Message("T", b"x" * 300))
     limit = time.monotonic() + 20
-    while not store._poison and time.monotonic() < limit:
+    while not store._parts.poison and time.monotonic() < limit:
         store.put(Message("T", b"x" * 300))
         time.sleep(0.01)
-    assert hit and "MemoryError" in store._poison.reason
+    assert hit and "MemoryError" in store._parts.poison.reason
     store.close()

@@ -22,7 +22,7 @@ def test_many_messages_wait_for_one_sync(tmp_path: Path):
         results = store.put_many([message(n) for n in range(1, 50)])
         assert {r.status for r in results} == {OK} and [r.queue_offset for r in results] == list(range(1, 50))
         assert effects.count("sync", FIRST_LOG) == before + 1
-        assert store._files.flushed_where == results[-1].physical_offset + results[-1].size
+        assert store._parts.files.flushed_where == results[-1].physical_offset + results[-1].size
 
 
 def test_refused_ones_among_many_keep_their_place(tmp_path: Path):
@@ -57,7 +57,7 @@ def test_a_put_wakes_the_flusher_if_it_is_told_to(tmp_path: Path, wakes: str):
     keys = {"flushIntervalCommitLog": "100000", "flushCommitLogLeastPages": "0", "wakeFlushWhenPutMessage": wakes}
     with open_small(tmp_path, **keys) as store:
         woken: list[bool] = []
-        store._flush.wake = lambda: woken.append(True)  # type: ignore[method-assign]
+        store._parts.flush.wake = lambda: woken.append(True)  # type: ignore[method-assign]
         store.put(message(0))
         assert woken == ([True] if wakes == "true" else [])
-        del store._flush.wake  # type: ignore[method-assign]
+        del store._parts.flush.wake  # type: ignore[method-assign]

@@ -54,7 +54,7 @@ def test_a_put_that_waits_for_a_file_makes_others_fail_fast(tmp_path: Path):
         slow = threading.Thread(target=put_all, args=(store, 1))
         slow.start()
         limit = time.monotonic() + 5
-        while not store._log.slow.since and time.monotonic() < limit:
+        while not store._parts.log.slow.since and time.monotonic() < limit:
             time.sleep(0.001)
         time.sleep(0.06)
         began = time.monotonic()

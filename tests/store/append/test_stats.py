@@ -95,7 +95,7 @@ def test_every_put_is_in_one_bucket(tmp_path: Path):
         asyncio.run(main())
         stats = store.stats()
         assert sum(stats.put_times.values()) == stats.puts == 20
-        assert sum(store._flush.times.counts) == 20, "each waited for the disk"
+        assert sum(store._parts.flush.times.counts) == 20, "each waited for the disk"
 
 
 @pytest.mark.skipif(not Path("/proc/self/maps").exists(), reason="no /proc to look into")
@@ -107,7 +107,7 @@ def test_mapped_files_are_those_that_linux_has_mapped(tmp_path: Path, access: di
         folder, found = str(tmp_path / "commitlog"), {}
         for line in Path("/proc/self/maps").read_text().splitlines():
             places, _, name = line.partition(" ")
-            if folder in name and int(name[-20:]) <= store._files.last.start:
+            if folder in name and int(name[-20:]) <= store._parts.files.last.start:
                 begin, end = (int(place, 16) for place in places.split("-"))
                 found[name[-20:]] = found.get(name[-20:], 0) + end - begin
         return len(found), sum(found.values())
@@ -119,13 +119,13 @@ def test_mapped_files_are_those_that_linux_has_mapped(tmp_path: Path, access: di
     with open_small(tmp_path, Disk(used=86), **access) as store:
         assert told(store) == (0, 0)
         for count in (1, 3, 6):
-            while len(store._files.files) < count:
+            while len(store._parts.files.files) < count:
                 put_all(store, 1, size=700)
             assert told(store) == mapped(store) == (count, count * FILE_SIZE)
         store.flush()
         assert store.wait_dispatched(10)
-        store._checkpoint()
-        store._retention.clean_once()
+        store._parts.checkpointer.write()
+        store._parts.retention.clean_once()
         assert told(store) == mapped(store) == (1, FILE_SIZE)
 
 

@@ -56,12 +56,12 @@ def test_no_door_takes_what_asks_for_a_timer(tmp_path: Path, door: str):
     with open_small(tmp_path) as store:
         store.create_topic("B", 1, "BatchCQ")
         assert store.put(Message("T", b"first"))  # from now on plain messages go the fast way
-        end = store._log.end
+        end = store._parts.log.end
         for name in TIMERS:
             for result in DOORS[door](store, message(a="b", **{name: "1"})):
                 assert result.status is PutMessageStatus.WHEEL_TIMER_NOT_ENABLE, (name, result)
                 assert not result and result.reason is PutRule.TIMER
-        assert store._log.end == end
+        assert store._parts.log.end == end
     check_derived(tmp_path)
 
 

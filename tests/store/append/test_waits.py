@@ -107,7 +107,7 @@ def test_each_wait_ends(end: str, tmp_path: Path) -> None:
     assert not found, "each of them waits"
     began = time.monotonic()
     if end == "halted":
-        store._dispatch._halt(OSError(errno.EIO, "Input/output error"))
+        store._parts.dispatch._halt(OSError(errno.EIO, "Input/output error"))
         disk.go_on.set()
     elif end == "poisoned":
         disk.go_on.set()
@@ -128,7 +128,7 @@ def test_a_wait_for_dispatch_ends_when_the_thread_halts(tmp_path: Path) -> None:
     store = open_small(tmp_path)
     (tmp_path / "consumequeue").write_bytes(b"a file in the place of a directory")
     told: list[bool] = []
-    with store._dispatch._step:  # so that the wait begins before the failure
+    with store._parts.dispatch._step:  # so that the wait begins before the failure
         store.put(Message("T", b"x"))
         thread = threading.Thread(target=lambda: told.append(store.wait_dispatched()), daemon=True)
         thread.start()
@@ -141,7 +141,7 @@ def test_a_wait_for_dispatch_ends_when_the_thread_halts(tmp_path: Path) -> None:
 def test_who_begins_to_wait_after_the_close_does_not_wait(tmp_path: Path) -> None:
     """It was let in before, and took its time."""
     store = open_small(tmp_path)
-    reader, queues, began = store._reader, store._queues, time.monotonic()
+    reader, queues, began = store._parts.reader, store._parts.queues, time.monotonic()
     find = queues.find
 
     def closed_meanwhile(*place: Any) -> Any:

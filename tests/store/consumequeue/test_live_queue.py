@@ -64,8 +64,8 @@ def test_what_retention_took_is_below_the_minimum(tmp_path: Path):
         results = [store.put_batch([Message("B", bytes(700))] * 2) for _ in range(6)]
         assert store.wait_dispatched(10)
         begin = next(r for r in results if r[0].physical_offset >= FILE_SIZE)[0]
-        assert store._queues.batch[b"B", 0].bounds(FILE_SIZE) == (begin.queue_offset, 12)
-        assert store._queues.batch[b"B", 0].bounds(1 << 40) == (12, 12)
+        assert store._parts.queues.batch[b"B", 0].bounds(FILE_SIZE) == (begin.queue_offset, 12)
+        assert store._parts.queues.batch[b"B", 0].bounds(1 << 40) == (12, 12)
 
 
 def test_a_queue_file_that_is_missing_is_stepped_over(store: MessageStore, tmp_path: Path):
@@ -84,7 +84,7 @@ def test_units_are_read_in_blocks_that_show_what_is_written(tmp_path: Path, monk
             opened.put(message(put - 1))
             if put % 7 == 0 or put in (100, 101, 200):
                 assert opened.wait_dispatched(10)
-                queue = opened._queues.plain[b"T", 0]
+                queue = opened._parts.queues.plain[b"T", 0]
                 assert queue is not None and queue.max_offset == put
                 for _ in range(20):
                     offset, count = chance.randrange(put), chance.randrange(1, 12)

@@ -317,8 +317,8 @@ def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
             for thread in threads:
                 thread.join()
             assert store.wait_dispatched(30)
-            assert [note for note in store._report.notes if note.code == "denied"] == []
-            counts = Counter({place: queue.max_offset for place, queue in store._queues.plain.items() if queue})
+            assert [note for note in store._parts.report.notes if note.code == "denied"] == []
+            counts = Counter({place: queue.max_offset for place, queue in store._parts.queues.plain.items() if queue})
             assert counts[b"T", 0] == turn * 4 * 10 * (1 + 3 + 2 + 40) and counts[b"%LMQ%a", 0] == turn * 4 * 10 * 2
             shutil.copytree(root, tmp_path / str(turn))
         root = tmp_path / str(turn)

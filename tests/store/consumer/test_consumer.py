@@ -307,7 +307,7 @@ def test_what_left_the_store_is_told_and_passed(store, caplog):
     assert store.wait_dispatched(10)
     with store.consumer("G", "T") as consumer:
         consumer.poll(1)
-        queue = store._queues.find(b"T", 0)
+        queue = store._parts.queues.find(b"T", 0)
         queue.min_offset = 10  # as retention raises it
         assert consumer.poll(1)[0].queue_offset == 10
         assert consumer.expired == 9 and "offsets 1 to 9 had left" in caplog.text
@@ -320,9 +320,9 @@ def test_what_left_the_log_is_told_before_the_queue_follows_it(store, caplog):
     assert store.wait_dispatched(10)
     with store.consumer("G", "T", tags="t1") as some, store.consumer("H", "T") as consumer:
         consumer.poll(1), some.poll(1)
-        store._files.drop_first()
-        kept = next(m.queue_offset for m in store if m.physical_offset >= store._files.min_offset)
-        assert 2 < kept < 10 and store._queues.find(b"T", 0).min_offset == 0
+        store._parts.files.drop_first()
+        kept = next(m.queue_offset for m in store if m.physical_offset >= store._parts.files.min_offset)
+        assert 2 < kept < 10 and store._parts.queues.find(b"T", 0).min_offset == 0
         assert consumer.poll(9)[0].queue_offset == kept and consumer.expired == kept - 1
         assert f"T/0: offsets 1 to {kept - 1} had left" in caplog.text
         assert some.poll(1)[0].queue_offset == 7 and some.expired == kept - 2
@@ -337,9 +337,9 @@ def test_a_store_whose_sync_failed_gives_nothing_behind_a_unit_that_is_gone(stor
     assert store.wait_dispatched(10)
     with store.consumer("G", "T") as consumer:
         consumer.poll(1)
-        store._queues.files.write(str(Path(store.root, "consumequeue/T/0", "0" * 20)), 200, bytes(20), 3 * 20)
-        store._queues.find(b"T", 0).forget()
-        store._poison.set("a test says so")
+        store._parts.queues.files.write(str(Path(store.root, "consumequeue/T/0", "0" * 20)), 200, bytes(20), 3 * 20)
+        store._parts.queues.find(b"T", 0).forget()
+        store._parts.poison.set("a test says so")
         assert [m.queue_offset for m in consumer.poll(32)] == [1, 2]
         assert consumer.poll(32) == [] and consumer.position(0) == 3
     with store.consumer("H", "T") as consumer:

@@ -45,7 +45,7 @@ def marked(store: MessageStore) -> None:
     """Everything put so far is flushed and dispatched, and the mark says so."""
     store.wait_dispatched(60)
     store.flush()
-    store._checkpoint()
+    store._parts.checkpointer.write()
 
 
 def left(store: MessageStore, to: Path, stop: str) -> Path:
@@ -163,7 +163,7 @@ def test_after_rocketmq_neither_queues_nor_index_are_believed_to_be_as_the_mark_
         put_plain(store, 100)
         marked(store)
         facts = read_facts(store.root)
-        assert facts.dispatched == facts.mark == store._log.end and facts.indexed is not None
+        assert facts.dispatched == facts.mark == store._parts.log.end and facts.indexed is not None
         root = left(store, tmp_path / "left", "java")
     facts = read_facts(str(root))
     assert facts.mark is not None and (facts.dispatched, facts.indexed) == (-1, None)
@@ -204,12 +204,12 @@ def test_the_mark_is_never_ahead_of_the_log_that_is_on_disk(tmp_path: Path):
     with open_small(tmp_path / "s", Clock(), **NEVER) as store:
         put_all(store, 10)
         marked(store)
-        end = store._log.end
+        end = store._parts.log.end
         put_all(store, 10, first=10)
         store.wait_dispatched(60)
-        store._checkpoint()
+        store._parts.checkpointer.write()
         facts = read_facts(store.root)
-        assert facts.mark == facts.dispatched == end < store._log.end
+        assert facts.mark == facts.dispatched == end < store._parts.log.end
         assert facts.indexed is not None and facts.indexed.offset <= end
 
 
@@ -283,7 +283,7 @@ def test_a_message_is_found_by_its_key_from_the_first_on(tmp_path: Path):
         for n in range(300):
             store.put(message(n) if n % 50 == 0 else Message("T", bytes(100)))
             if n % 40 == 0:
-                store._checkpoint()
+                store._parts.checkpointer.write()
         roots = [left(store, tmp_path / stop, stop) for stop in STOPS]
     for root in roots:
         with open_small(root) as store:

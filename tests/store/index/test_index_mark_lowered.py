@@ -52,10 +52,10 @@ def ahead_of_the_log(tmp_path: Path, effects: Clock) -> Path:
     with open_small(tmp_path / "s", effects, **NEVER) as store:
         put_all(store, 5, first=200)
         store.flush()
-        end = store._log.end
+        end = store._parts.log.end
         put_all(store, 10, first=205)
         store.wait_dispatched(60)
-        store._checkpoint()
+        store._parts.checkpointer.write()
         facts = read_facts(store.root)
         assert facts.mark == end and facts.indexed is not None and facts.indexed.header.next_item == 16
         root = left(store, tmp_path / "left", "power cut")

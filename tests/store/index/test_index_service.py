@@ -187,7 +187,7 @@ def test_d28_a_file_that_can_not_be_made_is_not_tried_without_end(tmp_path: Path
     assert store.wait_dispatched(10)
     effects.refuse(call, "/index/")
     put_all(store, 60, first=10)
-    assert not store.wait_dispatched(10) and isinstance(store._dispatch.stopped_at, OSError)
+    assert not store.wait_dispatched(10) and isinstance(store._parts.dispatch.stopped_at, OSError)
     assert len(list((tmp_path / "index").iterdir())) <= 2
     effects.rules.clear()
     store.close()
@@ -218,7 +218,7 @@ def test_full_files_are_synced_and_the_checkpoint_says_so(tmp_path: Path):
     with open_small(tmp_path, effects) as store:
         put_all(store, 100)
         assert store.wait_dispatched(10)
-        store._checkpoint()
+        store._parts.checkpointer.write()
         full = sorted((tmp_path / "index").iterdir())[:-1]
         assert [effects.count("sync", str(path)) for path in full] == [1, 1, 1]
         time = checkpoint.decode((tmp_path / "checkpoint").read_bytes()).index_timestamp

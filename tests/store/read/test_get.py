@@ -193,11 +193,11 @@ def test_d13_a_record_of_a_file_that_is_gone_is_no_other_record(tmp_path: Path):
         assert (got.min_offset, got.max_offset) == (first, 120)
         assert store.get("T", 0, first).messages[0].queue_offset == first
         # A file that goes while its units are within the bounds:
-        gone, store._files.files = store._files.files[0], store._files.files[1:]
+        gone, store._parts.files.files = store._parts.files.files[0], store._parts.files.files[1:]
         got = store.get("T", 0, first, 1)
         assert got.status is S.MESSAGE_WAS_REMOVING or got.messages[0].queue_offset == second
         assert got.next_begin_offset > first
-        store._files.files = (gone, *store._files.files)
+        store._parts.files.files = (gone, *store._parts.files.files)
 
 
 def test_a_unit_that_leads_to_another_record_is_not_served(tmp_path: Path):
@@ -296,7 +296,7 @@ def test_an_offset_whose_record_expired_is_not_told(tmp_path: Path, caplog: pyte
     with open_small(tmp_path) as store:
         filled(store, 120)
         second = next(m.queue_offset for m in store if m.physical_offset >= FILE_SIZE)
-        store._files.files = store._files.files[1:]
+        store._parts.files.files = store._parts.files.files[1:]
         assert store.get("T", 0, second - 1, 1).status is S.MESSAGE_WAS_REMOVING
     assert [line.getMessage() for line in caplog.records if "left out" in line.getMessage()] == []
 
@@ -306,8 +306,8 @@ def test_a_unit_of_another_queue_is_no_light_queues(tmp_path: Path):
     with open_small(tmp_path, enableLmq=True, enableMultiDispatch=True) as store:
         store.put(Message("T", b"x", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
         assert store.wait_dispatched(10)
-        unit = store._queues.find(b"T", 0).units(0, 1)[0]  # type: ignore[union-attr]
-        reader = store._reader
+        unit = store._parts.queues.find(b"T", 0).units(0, 1)[0]  # type: ignore[union-attr]
+        reader = store._parts.reader
         assert reader.record(unit, b"T", 0, 0) and reader.record(unit, b"%LMQ%a", 0, 0)
         assert not reader.record(unit, b"U", 0, 0) and not reader.record(unit, b"%LMQ%a", 0, 7)
         assert not reader.record(unit, b"%LMQ%b", 0, 0) and not reader.record(unit, b"T", 1, 0)
@@ -349,7 +349,7 @@ def test_readers_run_while_others_put(store: MessageStore):
 
 def test_what_arrives_amid_the_look_is_no_reason_to_wait(store: MessageStore):
     """The message comes after the reader has looked and before it waits: a get would wait 30 s beside it."""
-    reader, end = store._reader, store.get("T", 0, 0).max_offset
+    reader, end = store._parts.reader, store.get("T", 0, 0).max_offset
     within = reader._within
 
     def late(*words: Any) -> Any:

@@ -12,8 +12,8 @@ from tests.support.engine import FILE_SIZE, message, open_small, put_all
 
 def read(store: MessageStore, topic: bytes = b"T", offset: int = 0, most: int = 1 << 20, size: int = 1 << 30):
     """(status, where to go on, (log offset, queue offset) of each record, pieces) of one answer."""
-    found = PieceReader(store._reader, topic, 0, offset, most, size)
-    answer = store._reader.answer(topic, 0, offset, 0, found.take)
+    found = PieceReader(store._parts.reader, topic, 0, offset, most, size)
+    answer = store._parts.reader.answer(topic, 0, offset, 0, found.take)
     places = [
         (piece.base + at, int.from_bytes(piece.data[at + 20 : at + 28], "big"))
         for piece in found.pieces

@@ -270,5 +270,5 @@ def test_torn_units_above_the_mark_do_not_hide_what_stands_below_it(tmp_path: Pa
     path.write_bytes(data[:place] + unit + data[place + 20 :])
     with open_small(tmp_path, messageIndexEnable=False) as store:  # its keys would have the whole log read
         assert store.get("T", 0, first).messages[0].queue_offset == first
-        assert store._queues.find(b"T", 0).bounds(0) == (first, 20)
+        assert store._parts.queues.find(b"T", 0).bounds(0) == (first, 20)
     assert path.read_bytes() == data

@@ -306,8 +306,8 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
     with open_small(tmp_path, Clock()) as store:
         clean = how == "clean"
         read_from = end - end % FILE_SIZE
-        assert known == [(store._queues, not clean, end, clean, read_from, {(b"T", 0): 20})]
-        assert store._queues.files.unsure is False and lowered == [end]
+        assert known == [(store._parts.queues, not clean, end, clean, read_from, {(b"T", 0): 20})]
+        assert store._parts.queues.files.unsure is False and lowered == [end]
         assert indexed == {"killed, RocketMQ's": [None], "power cut": [end]}.get(how, [])
         told = ["7 index files that were not synced are made anew"] * len(indexed)
         assert store.recovered.verdict is Verdict.END and store.recovered.decisions[1:-1] == told

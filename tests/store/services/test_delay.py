@@ -47,16 +47,16 @@ def test_never_early_and_once(tmp_path):
         steps = {999: [], 1000: first, 4999: first, 5000: [*first, b"0"], 10_000: [*first, b"0", b"3"]}
         for elapsed, wanted in steps.items():
             disk.clock = NOW + elapsed
-            store._keeping.delay.deliver_once()
+            store._parts.housekeeping.delay.deliver_once()
             assert store.wait_dispatched(10) and bodies(store, "T", 1) == wanted, elapsed
         m = store.get("T", 1, 0).messages[0]
         assert (m.tags, m.keys, m.born_timestamp, m.store_timestamp) == ("a", "k1", NOW, NOW + 1000)
         disk.clock = NOW + 3_600_000
-        assert not store._keeping.delay.deliver_once()
+        assert not store._parts.housekeeping.delay.deliver_once()
     assert len(records(tmp_path / "s")) == 10
     assert read_config(str(tmp_path / "s")).delay_offsets == {1: 3, 2: 1, 3: 1}
     with open_small(tmp_path / "s", disk) as store:
-        store._keeping.delay.deliver_once()
+        store._parts.housekeeping.delay.deliver_once()
         assert len(bodies(store, "T", 1)) == 5, "nothing comes again"
 
 
@@ -74,11 +74,11 @@ def test_an_idle_store_delivers_within_a_second(tmp_path):
 def test_many_due_messages_come_in_steps(tmp_path):
     disk = frozen()
     with MessageStore(tmp_path / "s", dev=True, effects=disk) as store:
-        store._keeping.stop()
+        store._parts.housekeeping.stop()
         store.put_many([Message("T", b"%d" % n, delay_level=1) for n in range(2500)])
         assert store.wait_dispatched(10)
         disk.clock = NOW + 1000
-        service = store._keeping.delay
+        service = store._parts.housekeeping.delay
         assert [service.deliver_once() for _ in range(3)] == [True, True, False] and service.offset(1) == 2500
 
 
@@ -86,16 +86,16 @@ def test_many_due_messages_come_in_steps(tmp_path):
 def test_a_full_disk_only_delays(tmp_path, refused):
     disk = frozen()
     with open_small(tmp_path / "s", disk) as store:
-        store._keeping.stop()
+        store._parts.housekeeping.stop()
         for _ in range(8):
             store.put(Message("T", bytes(800), delay_level=1))
         assert store.wait_dispatched(10)
         disk.clock = NOW + 1000
         disk.refuse(refused, "commitlog", times=2)
-        store._keeping.delay.deliver_once()
-        behind = store._keeping.delay.offset(1)
+        store._parts.housekeeping.delay.deliver_once()
+        behind = store._parts.housekeeping.delay.offset(1)
         assert behind < 8
-        while store._keeping.delay.deliver_once() or store._keeping.delay.offset(1) < 8:
+        while store._parts.housekeeping.delay.deliver_once() or store._parts.housekeeping.delay.offset(1) < 8:
             pass
         assert store.wait_dispatched(10)
     delivered_records = [r for r in records(tmp_path / "s") if r.topic == b"T"]
@@ -106,15 +106,15 @@ def test_a_clock_that_was_set_back(tmp_path):
     """Up to an hour the units are waited for; what is further ahead would wait for ever, and comes at once."""
     disk = frozen()
     with open_small(tmp_path / "s", disk) as store:
-        store._keeping.stop()
+        store._parts.housekeeping.stop()
         store.put(Message("T", b"x", delay_level=1))
         assert store.wait_dispatched(10)
         disk.clock = NOW - CLOCK_SET_BACK_MS + 1
-        store._keeping.delay.deliver_once()
-        assert store._keeping.delay.offset(1) == 0
+        store._parts.housekeeping.delay.deliver_once()
+        assert store._parts.housekeeping.delay.offset(1) == 0
         disk.clock = NOW - CLOCK_SET_BACK_MS - 1
-        store._keeping.delay.deliver_once()
-        assert store._keeping.delay.offset(1) == 1
+        store._parts.housekeeping.delay.deliver_once()
+        assert store._parts.housekeeping.delay.offset(1) == 1
 
 
 def test_d27_an_offset_outside_of_its_queue(tmp_path):
@@ -123,25 +123,25 @@ def test_d27_an_offset_outside_of_its_queue(tmp_path):
     (tmp_path / "s/config").mkdir(parents=True)
     (tmp_path / "s/config/delayOffset.json").write_text('{"offsetTable":{"1":77,2:0}}')
     with open_small(tmp_path / "s", disk) as store:
-        store._keeping.stop()
+        store._parts.housekeeping.stop()
         store.put(Message("T", b"x", delay_level=1))
         assert store.wait_dispatched(10)
-        store._keeping.delay.deliver_once()
-        assert store._keeping.delay.offset(1) == 1
+        store._parts.housekeeping.delay.deliver_once()
+        assert store._parts.housekeeping.delay.offset(1) == 1
         store.put(Message("T", b"y", delay_level=1))
         disk.clock = NOW + 2000
         assert store.wait_dispatched(10)
-        store._keeping.delay.deliver_once()
+        store._parts.housekeeping.delay.deliver_once()
         assert store.wait_dispatched(10) and bodies(store) == [b"y"]
 
 
 def test_a_record_that_is_gone_does_not_stop_its_level(tmp_path):
     disk = frozen()
     with open_small(tmp_path / "s", disk) as store:
-        store._keeping.stop()
+        store._parts.housekeeping.stop()
         store.put_many([Message("T", body, delay_level=1) for body in (b"gone", b"there")])
         assert store.wait_dispatched(10)
-        delay = store._keeping.delay
+        delay = store._parts.housekeeping.delay
         lookup = delay.lookup
         delay.lookup = lambda unit, topic, queue, offset: None if offset == 0 else lookup(unit, topic, queue, offset)
         disk.clock = NOW + 1000
@@ -154,11 +154,11 @@ def test_what_is_delivered_has_a_checksum_of_its_own(tmp_path):
     """With enabledAppendPropCRC the waiting record ends with a checksum, which would be wrong for another record."""
     disk = frozen()
     with open_small(tmp_path / "s", disk, enabledAppendPropCRC=True) as store:
-        store._keeping.stop()
+        store._parts.housekeeping.stop()
         store.put(Message("T", b"x", tags="a", delay_level=1))
         assert store.wait_dispatched(10)
         disk.clock = NOW + 1000
-        store._keeping.delay.deliver_once()
+        store._parts.housekeeping.delay.deliver_once()
         assert store.wait_dispatched(10)
     waiting, arrived = (record_format.decode(record_format.encode(r)) for r in records(tmp_path / "s"))
     assert waiting.properties.count(b"__CRC32#") == arrived.properties.count(b"__CRC32#") == 1
@@ -180,7 +180,7 @@ def test_at_least_once_after_kills(tmp_path):
         os.waitpid(child, 0)
     with open_small(tmp_path / "s", messageDelayLevel="1s") as store:
         deadline = time.monotonic() + 10
-        while store._keeping.delay.offset(1) < 60 and time.monotonic() < deadline:
+        while store._parts.housekeeping.delay.offset(1) < 60 and time.monotonic() < deadline:
             time.sleep(0.02)
     found = [r.body for r in records(tmp_path / "s") if r.topic == b"T"]
     assert set(found) == {b"%d" % n for n in range(60)} and len(found) <= 60 * lives
@@ -199,7 +199,7 @@ def test_what_java_left_pending(tmp_path, golden):
     disk = Faulty()
     disk.clock = max(m.store_timestamp for m in everything) + 7_200_001
     with MessageStore(tmp_path / "s", config=store_of_java.config, effects=disk) as store:
-        store._keeping.delay.deliver_once()
+        store._parts.housekeeping.delay.deliver_once()
         assert store.wait_dispatched(10)
         found = [m for m in store if m.physical_offset > everything[-1].physical_offset]
     assert sorted((m.topic, m.msg_id, m.body) for m in found) == sorted(
@@ -212,11 +212,11 @@ def test_an_offset_is_noted_once_its_message_is_put(tmp_path, status):
     """A kill, or a full disk, between the two must not cost the message."""
     disk = frozen()
     with open_small(tmp_path / "s", disk) as store:
-        store._keeping.stop()
+        store._parts.housekeeping.stop()
         store.put(Message("T", b"x", delay_level=1))
         assert store.wait_dispatched(10)
         disk.clock = NOW + 1000
-        service, seen = store._keeping.delay, []
+        service, seen = store._parts.housekeeping.delay, []
         put = service.put
 
         def refused(message):

@@ -124,13 +124,13 @@ def test_d29_an_error_of_any_kind_stops_dispatch_in_words(tmp_path: Path, error:
     def fail(*words: Any) -> Any:
         raise error
 
-    blocks, store._dispatch.dispatcher.blocks = store._dispatch.dispatcher.blocks, fail
+    blocks, store._parts.dispatch.dispatcher.blocks = store._parts.dispatch.dispatcher.blocks, fail
     put_all(store, 3, first=3)
     assert not store.wait_dispatched(10), "told at once"
-    assert store._dispatch.stopped_at is error and store._dispatch._thread.is_alive()
+    assert store._parts.dispatch.stopped_at is error and store._parts.dispatch._thread.is_alive()
     assert any(r.levelno == logging.ERROR and "dispatch stands still" in r.getMessage() for r in caplog.records)
     assert [m.queue_offset for m in store.get("T", 0, 0).messages] == [0, 1, 2], "what was dispatched is served"
-    store._dispatch.dispatcher.blocks = blocks
+    store._parts.dispatch.dispatcher.blocks = blocks
     store.close()
     assert (tmp_path / "abort").exists(), "not stopped cleanly"
     with open_small(tmp_path) as store:

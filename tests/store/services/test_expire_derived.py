@@ -33,12 +33,12 @@ def filled(root, **keys):
 
 def drop(store, keep):
     """Delete log files as retention does, without its rules."""
-    while len(store._files.files) > keep:
-        with store._log.lock:
-            file = store._files.drop_first()
+    while len(store._parts.files.files) > keep:
+        with store._parts.log.lock:
+            file = store._parts.files.drop_first()
         os.unlink(file.path)
-    store._retention.follow(store._files.min_offset)
-    return store._files.min_offset
+    store._parts.retention.follow(store._parts.files.min_offset)
+    return store._parts.files.min_offset
 
 
 def test_d33_queues_follow_those_without_a_message_left_too(tmp_path, caplog):
@@ -64,10 +64,10 @@ def test_d33_queues_follow_those_without_a_message_left_too(tmp_path, caplog):
 def test_d13_offset_0_of_a_log_that_begins_later(tmp_path):
     """Upstream answers a unit that points at log offset 0 with the first record there is."""
     with filled(tmp_path) as store:
-        first = store._queues.find(b"Old", 0).units(0, 1)[0]
-        assert first.physical_offset == 0 and store._reader.record(first, b"Old", 0, 0) is not None
+        first = store._parts.queues.find(b"Old", 0).units(0, 1)[0]
+        assert first.physical_offset == 0 and store._parts.reader.record(first, b"Old", 0, 0) is not None
         drop(store, keep=3)
-        assert store._reader.record(first, b"Old", 0, 0) is None
+        assert store._parts.reader.record(first, b"Old", 0, 0) is None
 
 
 def test_the_index_follows(tmp_path):
@@ -94,7 +94,7 @@ def test_what_is_left_is_a_sound_store(tmp_path):
 def test_nothing_moves_when_nothing_went(tmp_path):
     with filled(tmp_path) as store:
         files = sorted(os.listdir(tmp_path / "index")), queue_files(tmp_path, "T")
-        store._retention.follow(0)
+        store._parts.retention.follow(0)
         assert files == (sorted(os.listdir(tmp_path / "index")), queue_files(tmp_path, "T"))
         assert store.get("T", 0, 0).min_offset == 0
 
@@ -108,15 +108,15 @@ def test_ext_files_follow(tmp_path, keep):
         after = sorted(os.listdir(tmp_path / "consumequeue_ext/T/0"))
         assert 0 < len(after) < len(before) and after == sorted(before)[-len(after) :]
         low = store.get("T", 0, 0).min_offset
-        unit = store._queues.find(b"T", 0).units(low, 1)[0]
+        unit = store._parts.queues.find(b"T", 0).units(low, 1)[0]
         assert int(after[0]) <= unit.tags_code + (1 << 63) < int(after[0]) + 200, "what the first unit points at stays"
-        assert store._files.min_offset % FILE_SIZE == 0
+        assert store._parts.files.min_offset % FILE_SIZE == 0
 
 
 def test_the_index_file_that_is_written_stays_when_its_keys_are_old(tmp_path):
     store = open_small(tmp_path, Faulty())
     put_all(store, 2, size=60)
-    while len(store._files.files) < 4:
+    while len(store._parts.files.files) < 4:
         store.put(Message("T", bytes(700)))
     store.flush()
     assert store.wait_dispatched(10)

@@ -64,10 +64,10 @@ def test_a_queue_whose_messages_are_gone_goes_on_by_its_files(tmp_path):
         put_all(store, 60)
         store.flush()
         assert store.wait_dispatched(10)
-        while len(store._files.files) > 1:
-            with store._log.lock:
-                os.unlink(store._files.drop_first().path)
-        store._retention.follow(store._files.min_offset)
+        while len(store._parts.files.files) > 1:
+            with store._parts.log.lock:
+                os.unlink(store._parts.files.drop_first().path)
+        store._parts.retention.follow(store._parts.files.min_offset)
     with external(tmp_path) as store:
         assert store.put(Message("Old", b"x")).queue_offset == 5
 

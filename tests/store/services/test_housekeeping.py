@@ -25,7 +25,7 @@ def test_a_put_makes_its_topic(tmp_path):
     found = read_config(str(tmp_path / "s"))
     assert {name: topic.write_queues for name, topic in found.topics.items()} == {"T": 4, "U": 7}
     with open_small(tmp_path / "s") as store:
-        assert store._keeping.topics.queue_count("T") == 4
+        assert store._parts.housekeeping.topics.queue_count("T") == 4
 
 
 def test_created_topics_are_on_disk_at_once(tmp_path):
@@ -66,10 +66,10 @@ def test_an_offset_waits_for_its_message_to_be_on_disk(tmp_path):
     with open_small(tmp_path / "s", disk) as store:
         store.put(Message("T", b"x"))
         store.commit_offset("g", "T", 0, 1)
-        store._keeping.save_once()
+        store._parts.housekeeping.save_once()
         synced = [n for n, call in enumerate(disk.calls) if call[0] == "sync" and FIRST_LOG in call[1]]
         named = [n for n, call in enumerate(disk.calls) if call[0] == "rename" and "consumerOffset" in call[1]]
-        assert synced[-1] < named[0] and store._flush.files.flushed_where == store._log.end
+        assert synced[-1] < named[0] and store._parts.flush.files.flushed_where == store._parts.log.end
 
 
 def test_a_poisoned_store_writes_no_offsets(tmp_path):
@@ -78,7 +78,7 @@ def test_a_poisoned_store_writes_no_offsets(tmp_path):
     store.put(Message("T", b"x"))
     store.commit_offset("g", "T", 0, 1)
     disk.refuse("sync", "commitlog")
-    store._keeping.save_once()
+    store._parts.housekeeping.save_once()
     store.close()
     assert not (tmp_path / "s/config").exists()
 
@@ -95,7 +95,7 @@ def test_a_topic_has_one_type_of_queues_for_good(tmp_path: Path):
         with pytest.raises(UsageError, match="SimpleCQ or BatchCQ"):
             store.create_topic("new", 2, "RocksDBCQ")
     with open_small(tmp_path) as store:
-        assert store._keeping.batch == {"batch"}
+        assert store._parts.housekeeping.batch == {"batch"}
     assert read_config(str(tmp_path)).is_batch("batch")
 
 

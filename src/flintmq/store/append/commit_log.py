@@ -100,11 +100,11 @@ class CommitLog:
         batch_topics: topics of type BatchCQ; may grow.
         ours: whether the store is still this process's to write; asked before each new file.
         unique: gives messages that have none a unique key; None: nobody does.
+        handed_over: takes notes of rows put as columns, for dispatch; None: nobody wants them.
 
     Attributes:
         appender: where the log ends, and the queues: the state that both ways share.
         slow: the part of a put that may keep the others waiting.
-        handed_over: takes notes of rows put as columns, for dispatch; None: nobody wants them.
     """
 
     def __init__(
@@ -117,6 +117,7 @@ class CommitLog:
         batch_topics: Container[str] = frozenset(),
         ours: Callable[[], bool] = lambda: True,
         unique: UniqueKeys | None = None,
+        handed_over: HandedOver | None = None,
     ) -> None:
         self.files, self.config, self.effects, self.batch_topics = files, config, effects, batch_topics
         self.ours, self.unique = ours, unique
@@ -125,7 +126,7 @@ class CommitLog:
         self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
         self.lock = threading.Lock()
         self.slow = SlowPart(effects)
-        self.handed_over: HandedOver | None = None
+        self.handed_over = handed_over
         self.fast = not effects.watches  # whether messages may go the fast way
         self.appender = Appender(
             PutMessageStatus.PUT_OK,
@@ -252,6 +253,13 @@ class CommitLog:
         Thread: any.
         """
         self.appender.refusing = refusing
+
+    def refuse_for_good(self) -> None:
+        """Take no put from now on, by neither way. Unlike `close`, a broken-off append is left as it is.
+
+        Thread: any.
+        """
+        self.appender.closed = True
 
     def get_or_create_topic(self, name: str) -> Topic | None:
         """A topic; None if it is refused.

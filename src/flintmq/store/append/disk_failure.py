@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 log = logging.getLogger("flintmq.flush")
 
@@ -19,20 +19,23 @@ class Poison:
     """Set once, by the first failed sync or commit of the store; never taken back while the process lives.
 
     Attributes:
-        told: called when it is set.
         reason: why; empty as long as it is not set.
     """
 
-    told: Callable[[], None] | None = None
     reason: str = ""
+    _listeners: list[Callable[[], None]] = field(default_factory=list)
 
     def __bool__(self) -> bool:
         return bool(self.reason)
+
+    def on_set(self, listener: Callable[[], None]) -> None:
+        """Call this once it is set, after those that were registered before. Before the threads start."""
+        self._listeners.append(listener)
 
     def set(self, reason: str) -> None:
         """Refuse everything from now on."""
         if not self.reason:
             self.reason = reason
-            if self.told is not None:
-                self.told()
+            for listener in self._listeners:
+                listener()
             log.error("%s; the store takes no more puts, restart it to read what is on disk", reason)

@@ -43,7 +43,6 @@ class FlushService(PutListener):
         config: intervals, pages, flushDiskType.
         poison: of the store.
         effects: the clock.
-        flushed: called after each flush with the store time in ms of the last record it covers.
         commits: commits the transient pool; None: there is none.
         ours: whether the store is still this process's to write; asked before a flush counts.
 
@@ -61,12 +60,13 @@ class FlushService(PutListener):
         config: StoreConfig,
         poison: Poison,
         effects: Effects,
-        flushed: Callable[[int], None],
+        *,
         commits: CommitService | None = None,
         ours: Callable[[], bool] = lambda: True,
     ) -> None:
         self.files, self.commit_log, self.config, self.ours = files, commit_log, config, ours
-        self.poison, self.effects, self.flushed, self.commits = poison, effects, flushed, commits
+        self.poison, self.effects, self.commits = poison, effects, commits
+        self._listeners: list[Callable[[int], None]] = []
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
         self.needs_wake = True
         self._step = threading.Lock()  # one flush at a time
@@ -77,6 +77,10 @@ class FlushService(PutListener):
         self._stop = False
         self._last_thorough = effects.monotonic()
         self._thread: threading.Thread | None = None
+
+    def on_flushed(self, listener: Callable[[int], None]) -> None:
+        """Call this after each flush, with the store time in ms of the last record it covers. Before `start`."""
+        self._listeners.append(listener)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -106,7 +110,8 @@ class FlushService(PutListener):
                 return False
             if not self.ours():
                 return False
-        self.flushed(time)
+        for listener in self._listeners:
+            listener(time)
         return True
 
     def commit_group(self) -> bool:

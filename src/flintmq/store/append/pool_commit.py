@@ -32,7 +32,6 @@ class CommitService(PutListener):
         config: intervals and pages.
         poison: of the store; a write that fails sets it.
         effects: the clock.
-        committed: called after each commit.
 
     Attributes:
         needs_wake: it sleeps, and wants to be told of a put (wakeCommitWhenPutMessage).
@@ -46,10 +45,10 @@ class CommitService(PutListener):
         config: StoreConfig,
         poison: Poison,
         effects: Effects,
-        committed: Callable[[], None],
     ) -> None:
         self.files, self.commit_log, self.config = files, commit_log, config
-        self.poison, self.effects, self.committed = poison, effects, committed
+        self.poison, self.effects = poison, effects
+        self._listeners: list[Callable[[], None]] = []
         self.done = commit_log.last_time, commit_log.end
         self._least = config.commit_commit_log_least_pages
         self._step = threading.Lock()
@@ -57,6 +56,10 @@ class CommitService(PutListener):
         self._stop = self.needs_wake = False
         self._last_thorough = effects.monotonic()
         self._thread: threading.Thread | None = None
+
+    def on_committed(self, listener: Callable[[], None]) -> None:
+        """Call this after each commit. Before `start`."""
+        self._listeners.append(listener)
 
     def commit_once(self, least_pages: int = 0) -> bool:
         """Commit if so many pages wait, or the rest of a full file, or with 0 anything at all; True if something
@@ -78,7 +81,8 @@ class CommitService(PutListener):
                 self.poison.set(f"the transient pool could not be written to the commit log ({reason_of(error)})")
                 return False
             self.done = time, target
-        self.committed()
+        for listener in self._listeners:
+            listener()
         return True
 
     def wake(self) -> None:

@@ -13,7 +13,6 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.format.text import java_encode
 from flintmq.message import Message, PutResult
 from flintmq.storage.filesystem import Effects
-from flintmq.store import arguments
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save
@@ -115,7 +114,7 @@ class Housekeeping:
         return save(self.files, self.flush)
 
     def create(self, topic: str, queues: int, queue_type: str) -> None:
-        """Make a topic and write it; see KeptStore.create_topic."""
+        """Make a topic and write it; see MessageStore.create_topic."""
         batch = queue_type == config_reader.BATCH_TYPE
         with self._saving:
             if not batch and queue_type != config_reader.SIMPLE_TYPE:
@@ -144,63 +143,3 @@ class Housekeeping:
         """Stop them. What changed since is not written yet: call `save_once` when nothing changes any more."""
         self._upkeep.stop()
         self._cleaning.stop()
-
-
-class KeptStore:
-    """What a store lets its users do with its keeping."""
-
-    _keeping: Housekeeping
-
-    def _check_open(self) -> None:
-        """Raise UsageError if the store is closed."""
-        raise NotImplementedError
-
-    def create_topic(self, name: str, queues: int = 8, queue_type: str = config_reader.SIMPLE_TYPE) -> None:
-        """Make a topic, or give one that is there another number of queues.
-
-        A put makes its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see a topic's queues only.
-
-        Args:
-            name: of the topic.
-            queues: how many it has.
-            queue_type: "BatchCQ" for a topic whose batches are stored as one record each; for good.
-
-        Raises:
-            TypeError: an argument of another type.
-            UsageError: no name for a topic, no number of queues, a type that the topic does not have, or the store is
-                closed.
-            OSError: it could not be written; the store goes on trying.
-
-        Thread: any. Durability: on return.
-        """
-        self._check_open()
-        arguments.texts(name=name, queue_type=queue_type)
-        arguments.numbers(queues=queues)
-        self._keeping.create(name, queues, queue_type)
-
-    def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note how far a consumer group has come: `offset` is that of the next message it wants.
-
-        Raises:
-            TypeError: an argument of another type.
-            UsageError: a name or number that cannot be stored, or the store is closed.
-
-        Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
-        """
-        self._check_open()
-        arguments.texts(group=group, topic=topic)
-        arguments.numbers(queue_id=queue_id, offset=offset)
-        self._keeping.offsets.commit(group, topic, queue_id, offset)
-
-    def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The offset of the next message that a consumer group wants of a queue; None if it has none there.
-
-        Raises:
-            UsageError: the store is closed.
-
-        Thread: any.
-        """
-        self._check_open()
-        arguments.texts(group=group, topic=topic)
-        arguments.numbers(queue_id=queue_id)
-        return self._keeping.offsets.get(group, topic, queue_id)

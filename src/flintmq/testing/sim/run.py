@@ -279,7 +279,7 @@ class SimRun:
     def now(self, power: bool) -> Book:
         """The book if the machine, or only the process, stopped now."""
         if self.store is not None:
-            files, commits, life = self.store._files, self.store._commits, str(self.life)
+            files, commits, life = self.store._parts.files, self.store._parts.commits, str(self.life)
             self.book.expired = max(self.book.expired, files.min_offset)
             self._after_cut[life] = files.flushed_where
             self._after_kill[life] = NEVER if commits is None else commits.done[1]
@@ -304,7 +304,7 @@ class SimRun:
         ]  # fmt: skip
         for identity, message in zip(identities, messages, strict=True):
             self.book.sent[identity] = {"digest": digest_of(message)}
-        poisoned = bool(store._poison)
+        poisoned = bool(store._parts.poison)
         call: Callable[[], list[PutResult]] = {
             "many": lambda: store.put_many(messages), "batch": lambda: store.put_batch(messages),
         }.get(kind, lambda: [store.put(messages[0])])  # fmt: skip
@@ -321,17 +321,17 @@ class SimRun:
 def steps(store: MessageStore) -> dict[str, Callable[[], object]]:
     """What the threads of a store call, by name."""
     found: dict[str, Callable[[], object]] = {
-        "flush": store._flush.flush_once,
-        "dispatch": store._dispatch.dispatch_once,
-        "save": store._keeping.save_once,
-        "clean": store._retention.clean_once,
+        "flush": store._parts.flush.flush_once,
+        "dispatch": store._parts.dispatch.dispatch_once,
+        "save": store._parts.housekeeping.save_once,
+        "clean": store._parts.retention.clean_once,
     }
-    if not store._poison:
-        found["checkpoint"] = store._checkpoint
-    if store._commits is not None:
-        found["commit"] = store._commits.commit_once
-    if store._files.allocation is not None:
-        found["allocate"] = store._files.allocation.step
+    if not store._parts.poison:
+        found["checkpoint"] = store._parts.checkpointer.write
+    if store._parts.commits is not None:
+        found["commit"] = store._parts.commits.commit_once
+    if store._parts.files.allocation is not None:
+        found["allocate"] = store._parts.files.allocation.step
     return found
 
 

@@ -1,0 +1,411 @@
+"""Make the parts of a store, connect them, start and stop them. The only place that knows all of them.
+
+Each part is given those that it needs when it is made; what has to hear of something that another one does (a disk that
+failed, a flush, a store that is somebody else's) is registered once all are there, in `_connect`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from flintmq.config.key_effects import without_effect
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import StoreLockedError
+from flintmq.storage.dispatch_lock import ExternalClaim, holder
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.lock import StoreLock
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.append.commit_log import CommitLog
+from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.flush import FlushService
+from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.service import Puts
+from flintmq.store.append.stats import Counters
+from flintmq.store.append.unique_keys import UniqueKeys
+from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.own_log import LogTail
+from flintmq.store.commitlog.report import Report
+from flintmq.store.consumequeue import known_ends
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+from flintmq.store.dispatch.handover import HandedOver
+from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.layout import directories
+from flintmq.store.layout.small_files import StoreFiles
+from flintmq.store.layout.store_config import batch_topics, with_queue_size
+from flintmq.store.open_state import OpenState
+from flintmq.store.read.get import LiveReader
+from flintmq.store.recovery.lost_log import lost_directory
+from flintmq.store.recovery.recover import Recovered, recover, without_empty_last
+from flintmq.store.services.checkpointer import Checkpointer
+from flintmq.store.services.consumer_offsets import bring_back
+from flintmq.store.services.dispatch_service import DispatchService
+from flintmq.store.services.expire_derived import Expiry
+from flintmq.store.services.housekeeping import Housekeeping
+from flintmq.store.services.ownership import Ownership
+from flintmq.store.services.retention import Retention
+
+log = logging.getLogger("flintmq.store")
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """How a store is opened.
+
+    Attributes:
+        root: absolute path.
+        config: its keys as given; sizes that the files tell are not in it yet.
+        effects: the disk and the clock.
+        peer: whose habits to follow on disk.
+        external: another process makes queues and index.
+        accept_lost_log: as MessageStore says.
+        unique_keys: as MessageStore says.
+    """
+
+    root: str
+    config: StoreConfig
+    effects: Effects
+    peer: str
+    external: bool
+    accept_lost_log: bool
+    unique_keys: bool
+
+
+@dataclass(frozen=True, slots=True)
+class StoreParts:
+    """The parts of one open store.
+
+    Attributes:
+        config: with the sizes that its files have.
+        state: whether it may be called.
+        recovered: what its start found.
+        small: `checkpoint`, `flintmq.mark`, `abort`.
+        report: damage that was met in its queues.
+        files: the mapped files of the log.
+        log: appends to them.
+        queues, index: what is derived; index None: none is kept, or another process does.
+        poison: set once its disk failed.
+        counters: for `stats`.
+        commits: of the transient pool; None: there is none.
+        flush, dispatch, puts, reader, retention, housekeeping, checkpointer: what the names say.
+        opened: gives back locks, descriptors and maps.
+    """
+
+    config: StoreConfig
+    state: OpenState
+    recovered: Recovered
+    small: StoreFiles
+    report: Report
+    files: MappedFileQueue
+    log: CommitLog
+    queues: ConsumeQueues
+    index: KeyIndex | None
+    poison: Poison
+    counters: Counters
+    commits: CommitService | None
+    flush: FlushService
+    dispatch: DispatchService
+    puts: Puts
+    reader: LiveReader
+    retention: Retention
+    housekeeping: Housekeeping
+    checkpointer: Checkpointer
+    opened: ExitStack
+
+
+def assemble(choices: Choices) -> StoreParts:
+    """Lock, recover and load a store; no thread is started. What was taken is given back if this fails.
+
+    Raises:
+        As MessageStore.
+    """
+    with ExitStack() as opened:
+        lock = _locked(choices, opened)
+        parts = _parts(choices, lock, opened)
+        opened.pop_all()
+    return parts
+
+
+def _locked(choices: Choices, opened: ExitStack) -> StoreLock:
+    """The lock of a store that may be opened, of which nobody else makes queues and index."""
+    root, config, effects = choices.root, choices.config, choices.effects
+    lost_directory(root, config, effects, accept=choices.accept_lost_log)
+    effects.make_folder(os.path.join(root, directories.LOG))
+    if effects.size(os.path.join(root, "checkpoint")) is None:  # or a kill came before the name was on disk
+        effects.sync_dir(os.path.dirname(root))
+    directories.open_root(root, config, effects)
+    directories.refuse_rocksdb_queues(root, effects)
+    lock = effects.lock_store(root)
+    opened.callback(lock.release)
+    effects.guard(root)
+    opened.callback(effects.unguard, root)
+    if choices.external:
+        opened.callback(ExternalClaim(root).release)
+    elif (by := holder(root)) is not None:
+        raise StoreLockedError(
+            f'{root}: {by} writes its queues and index; stop that one, or open with dispatch="external"'
+        )
+    return lock
+
+
+def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
+    """All parts, made in the order in which they need each other."""
+    root, effects, external, peer = choices.root, choices.effects, choices.external, choices.peer
+    places = [p.path for p in directories.log_directories(root, choices.config, effects) if p.writable]
+    listed = without_empty_last(LogFiles.discover(places, effects=effects))
+    config = _with_sizes(choices, listed)
+    facts = replace(read_facts(root, effects), live=False)
+    small = StoreFiles(root, effects)
+    opened.callback(small.close)
+    report = Report()
+    queues = ConsumeQueues(root, config, effects, report)
+    opened.callback(queues.close)
+    index = KeyIndex(root, config, effects) if config.message_index_enable and not external else None
+    if index is not None:
+        opened.callback(index.close_without_flush)
+    batches = batch_topics(root, effects)
+    dispatcher = Dispatcher(DispatchRules.of(config, batches, peer))
+    recovered = _recovered(choices, config, listed, facts, small, queues, index, dispatcher)
+    state = recovered.state
+    files = MappedFileQueue.of(places, config, effects)
+    opened.callback(files.close)
+    kept = [f for n, f in enumerate(_listed(places, effects).files) if n == 0 or f.start <= state.end]
+    files.load([(f.path, f.start) for f in kept], state.end)
+
+    poison = Poison()
+    ownership = Ownership(lock, files, poison)
+    handed_over = None if external else HandedOver()
+    commit_log = CommitLog(
+        files,
+        config,
+        state,
+        effects,
+        batch_topics=batches,
+        ours=ownership.is_ours,
+        unique=UniqueKeys(effects) if choices.unique_keys else None,
+        handed_over=handed_over,
+    )
+    counters = Counters(state.next_offsets, state.end, effects)
+    flushed_time = state.last_time or small.known.physic_timestamp
+    marked = index.mark.indexed if index is not None else None
+    if facts.mark != state.end or small.indexed != marked:  # everything that recovery kept is on disk
+        known = small.known._replace(physic_timestamp=flushed_time)
+        small.write(state.end, known, min(small.dispatched, state.end), marked)
+    words = files, commit_log, config, poison, effects
+    commits = CommitService(*words) if files.pool is not None else None
+    flush = FlushService(*words, commits=commits, ours=ownership.is_ours)
+    confirmed = _confirmed(external, files, commit_log, flush, commits)
+    dispatch = DispatchService(LogTail(files), confirmed, queues, index, dispatcher, state.end, handed_over)
+    puts = Puts(config, commit_log, flush, commits, dispatch, poison, counters, peer)
+    open_state = OpenState(root, lock)
+    reader = LiveReader(files, queues, config, open_state.check)
+    retention = Retention(
+        files,
+        commit_log.lock,
+        (lambda: commit_log.end) if external else (lambda: small.queued),
+        places,
+        root,
+        _nothing if external else Expiry(root, config, queues, effects).follow,
+        config,
+        effects,
+        commit_log.refuse,
+    )
+
+    def flushed_all() -> bool:
+        flush.flush_once()
+        return not poison
+
+    housekeeping = Housekeeping(
+        root,
+        config,
+        peer,
+        effects,
+        lambda: list(commit_log.next_offsets),
+        batches,
+        dispatcher.learn_batch_topic,
+        flushed_all,
+        queues,
+        reader.record,
+        puts.put,
+        retention,
+    )
+    checkpointer = Checkpointer(
+        config=config,
+        small=small,
+        files=files,
+        queues=queues,
+        index=index,
+        dispatch=dispatch,
+        poison=poison,
+        ownership=ownership,
+        flushed_time=flushed_time,
+        external=external,
+    )
+    _warn_of_what_has_no_effect(root, config, effects)
+    parts = StoreParts(
+        config=config,
+        state=open_state,
+        recovered=recovered,
+        small=small,
+        report=report,
+        files=files,
+        log=commit_log,
+        queues=queues,
+        index=index,
+        poison=poison,
+        counters=counters,
+        commits=commits,
+        flush=flush,
+        dispatch=dispatch,
+        puts=puts,
+        reader=reader,
+        retention=retention,
+        housekeeping=housekeeping,
+        checkpointer=checkpointer,
+        opened=opened.pop_all(),
+    )
+    _connect(parts, ownership)
+    return parts
+
+
+def _with_sizes(choices: Choices, listed: LogFiles) -> StoreConfig:
+    """The configuration, with the sizes that the files have where nobody gave any."""
+    config = choices.config
+    if listed.files and "mappedFileSizeCommitLog" not in config.given:
+        config = config.with_keys({"mappedFileSizeCommitLog": listed.file_size})
+    return with_queue_size(choices.root, config, choices.effects)
+
+
+def _recovered(
+    choices: Choices,
+    config: StoreConfig,
+    listed: LogFiles,
+    facts: StopFacts,
+    small: StoreFiles,
+    queues: ConsumeQueues,
+    index: KeyIndex | None,
+    dispatcher: Dispatcher,
+) -> Recovered:
+    """The store in order, whatever stopped it."""
+    root, effects, external = choices.root, choices.effects, choices.external
+    # Where others write queues, or wrote them, the list of where they ended says nothing.
+    ends = {} if external or facts.mark is None else known_ends.read(root, effects)
+    recovered = recover(
+        root,
+        listed,
+        facts,
+        small,
+        config,
+        None if external else queues,
+        index,
+        dispatcher,
+        effects,
+        ends,
+        accept_lost=choices.accept_lost_log,
+    )
+    if recovered.lost:  # before the mark says that nothing is missing
+        bring_back(root, recovered.state.next_offsets, config, effects, choices.peer)
+    return recovered
+
+
+def _listed(places: list[str], effects: Effects) -> LogFiles:
+    """The log's files as they are on disk; an empty last one, left by a kill amid its creation, is removed."""
+    files = LogFiles.discover(places, effects=effects)
+    if files.files and files.files[-1].size == 0:
+        effects.unlink(files.files[-1].path)
+        files = LogFiles.discover(places, effects=effects)
+    return files
+
+
+def _confirmed(
+    external: bool, files: MappedFileQueue, commit_log: CommitLog, flush: FlushService, commits: CommitService | None
+) -> Callable[[], int]:
+    """What tells up to which log offset records may be dispatched: what a crash of this process cannot take back, or
+    under SYNC_FLUSH no power cut."""
+    if external:
+        return lambda: 0  # nothing is ever dispatched here
+    if flush.sync:
+        return lambda: files.flushed_where
+    return (lambda: commit_log.end) if commits is None else (lambda: commits.done[1])
+
+
+def _nothing(log_begin: int) -> None:
+    """Queues and index follow the log by whoever writes them."""
+
+
+def _connect(parts: StoreParts, ownership: Ownership) -> None:
+    """Let parts hear of what others do. The order is that in which they hear of it."""
+    poison, dispatch, flush = parts.poison, parts.dispatch, parts.flush
+    poison.on_set(parts.log.refuse_for_good)
+    poison.on_set(parts.small.distrust_page_cache)  # on disk before anybody who waits is told that the sync failed
+    poison.on_set(parts.queues.wake)
+    ownership.on_lost(dispatch.halt)
+    ownership.on_lost(lambda error: parts.housekeeping.halt())
+    ownership.on_lost(lambda error: parts.files.leave_spares())
+
+    def wake_dispatch() -> None:
+        if dispatch.needs_wake:
+            dispatch.wake()
+
+    flush.on_flushed(parts.checkpointer.note_flushed)
+    if flush.sync:
+        flush.on_flushed(lambda store_time: wake_dispatch())
+    if parts.commits is not None:
+        parts.commits.on_committed(wake_dispatch)
+        if not parts.config.flush_commit_log_timed:
+            parts.commits.on_committed(flush.wake)
+
+
+def _warn_of_what_has_no_effect(root: str, config: StoreConfig, effects: Effects) -> None:
+    if idle := without_effect(config):
+        log.warning("%s: keys that have no effect in FlintMQ: %s", root, ", ".join(idle))
+    for folder, what in directories.in_rocksdb(root, effects).items():
+        log.warning("%s: %s, which FlintMQ neither reads nor writes", os.path.join(root, folder), what)
+
+
+def start(parts: StoreParts, external: bool) -> None:
+    """Start the threads: who makes files ahead first, who takes records after the puts before who looks after them."""
+    parts.files.start()
+    if parts.commits is not None:
+        parts.commits.start()
+    parts.flush.start()
+    if not external:
+        parts.dispatch.start()
+    parts.housekeeping.start()
+    parts.checkpointer.start()
+
+
+def stop(parts: StoreParts, external: bool) -> None:
+    """Stop the threads and write what the next start reads. No put comes any more.
+
+    Each waits for what the one before leaves it: the pool is committed before the log is flushed, the log flushed
+    before it is dispatched to its end, and only then is written how far all of them came. `abort` goes last: whoever
+    finds it knows that something before it is missing.
+    """
+    parts.queues.wake()
+    parts.checkpointer.stop()
+    parts.housekeeping.stop()
+    if parts.commits is not None:
+        parts.commits.stop()
+    parts.flush.stop()
+    parts.dispatch.stop()
+    try:
+        behind = parts.dispatch.stopped_at or parts.dispatch.waits_for  # then the next start has to see to it
+        if not parts.poison and behind is None:
+            if parts.index is not None:
+                parts.index.close()
+            parts.checkpointer.write(closing=True)
+            if not external:
+                known_ends.write(parts.small.root, parts.queues.next_offsets(), parts.small.effects)
+            parts.housekeeping.save_once()
+            parts.small.remove_abort()
+    except OSError as error:
+        parts.small.distrust_page_cache()
+        log.error("%s: could not be stopped cleanly (%s)", parts.small.root, error)
+    finally:
+        parts.opened.close()

@@ -1,0 +1,124 @@
+"""Write `checkpoint` and `flintmq.mark` each flushIntervalConsumeQueue: how far log, queues and index are on disk.
+
+Source: upstream FlushConsumeQueueService, StoreCheckpoint.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FlintError
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.storage.filesystem import NotOpened
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.append.disk_failure import Poison
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.layout.small_files import StoreFiles
+from flintmq.store.services.dispatch_service import DispatchService
+from flintmq.store.services.ownership import Ownership
+
+log = logging.getLogger("flintmq.store")
+
+LEAST_PAUSE_MS = 10  # between two checkpoints, whatever flushIntervalConsumeQueue says
+
+
+class Checkpointer:
+    """Syncs queues and index of one store and writes what is on disk.
+
+    Args:
+        config: tells the interval.
+        small: the files that are written.
+        files: of the log.
+        queues, index, dispatch: of the store; index None: it has none.
+        poison, ownership: of the store.
+        flushed_time: store time in ms of the last record that is on disk.
+        external: another process writes queues and index, so nothing is said of them.
+
+    Thread: `write` any, one at a time; `note_flushed` the one that flushes.
+    """
+
+    def __init__(
+        self,
+        *,
+        config: StoreConfig,
+        small: StoreFiles,
+        files: MappedFileQueue,
+        queues: ConsumeQueues,
+        index: KeyIndex | None,
+        dispatch: DispatchService,
+        poison: Poison,
+        ownership: Ownership,
+        flushed_time: int,
+        external: bool,
+    ) -> None:
+        self._small, self._files, self._queues, self._index = small, files, queues, index
+        self._dispatch, self._poison, self._ownership, self._external = dispatch, poison, ownership, external
+        self._flushed_time = flushed_time
+        self._pause_s = max(config.flush_interval_consume_queue, LEAST_PAUSE_MS) / 1000
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="flintmq-housekeeping", daemon=True)
+
+    def note_flushed(self, store_time: int) -> None:
+        """Take note of a flush: the store time in ms of the last record that it covers."""
+        self._flushed_time = store_time
+
+    def write(self, closing: bool = False) -> None:
+        """Write what is on disk: the log first, then queues and index; times only of what was synced before.
+
+        Args:
+            closing: the store stops, so that the index's last file is written to its end.
+
+        Raises:
+            NotOpened: a file could not be opened; the next call tries again.
+            OSError: a sync failed; the store is poisoned.
+
+        Durability: on return.
+        """
+        dispatched, reached = self._dispatch.last_time, self._dispatch.reached
+        flushed, time = self._files.flushed_where, self._flushed_time
+        try:
+            self._queues.flush()
+            full = 0 if self._index is None else self._index.sync_full()
+            if self._index is not None:
+                self._index.mark.settle(reached, flushed, closing=closing)
+        except NotOpened:  # no sync failed: the next look tries again
+            raise
+        except OSError as error:
+            self._poison.set(f"the consume queues or the index could not be flushed ({error.strerror})")
+            raise
+        known = self._small.known
+        logics = min(dispatched, time) if dispatched else known.logics_timestamp
+        self._small.write(
+            flushed,
+            Checkpoint(time, logics, full or known.index_timestamp, *known[3:]),
+            -1 if self._external else min(reached.position, flushed),
+            self._index.mark.indexed if self._index is not None else None,
+        )
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop the thread, after the checkpoint that it writes."""
+        self._stop.set()
+        if self._thread.is_alive():
+            self._thread.join()
+
+    def _run(self) -> None:
+        """Each interval: queues, checkpoint and mark, if the log was flushed since."""
+        written = -1
+        while not self._stop.wait(self._pause_s):
+            if not self._ownership.is_ours() or self._files.flushed_where == written or self._poison:
+                continue
+            try:
+                flushed = self._files.flushed_where
+                self.write()
+                written = flushed  # not before: what failed is tried again
+            except (OSError, FlintError) as error:
+                log.error("the checkpoint could not be written (%s)", error)
+            except Exception:  # a mark that stays behind costs the next start time; a thread that is gone, all marks
+                log.exception("the checkpoint could not be written")
