@@ -33,7 +33,8 @@ class Setup:
         self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
         self.told: list[int] = []
         self.poison = Poison()
-        self.flush = FlushService(self.files, self.log, config, self.poison, self.effects, self.told.append)
+        self.flush = FlushService(self.files, self.log, config, self.poison, self.effects)
+        self.flush.on_flushed(self.told.append)
 
     def put(self, size: int = 5) -> int:
         """The end of a new record."""

@@ -12,6 +12,7 @@ import pytest
 from flintmq.errors import LostLogError, StoreError
 from flintmq.message import PutMessageStatus
 from flintmq.store.message_store import MessageStore
+from flintmq.store.services.checkpointer import Checkpointer
 from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all
 
 OK, NOT_AVAILABLE = PutMessageStatus.PUT_OK, PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -100,15 +101,15 @@ def test_a_checkpoint_that_found_no_space_is_tried_again(tmp_path: Path, monkeyp
 
     monkeypatch.setitem(KEYS, "flushIntervalConsumeQueue", 10)
     tried: list[int] = []  # how far the log was flushed at each look that wanted to write
-    real = MessageStore._checkpoint
+    real = Checkpointer.write
 
-    def refused(self: MessageStore, closing: bool = False) -> None:
+    def refused(self: Checkpointer, closing: bool = False) -> None:
         tried.append(self._files.flushed_where)
         if tried.count(tried[-1]) < 3 and not closing:
             raise OSError(28, "No space left on device")
         real(self, closing)
 
-    monkeypatch.setattr(MessageStore, "_checkpoint", refused)
+    monkeypatch.setattr(Checkpointer, "write", refused)
     with open_small(tmp_path, flushIntervalCommitLog=60_000) as store:
         put_all(store, 3)
         store.flush()

@@ -17,11 +17,11 @@ from flintmq.message import Message, PutMessageStatus
 from flintmq.storage.filesystem import Effects, NotOpened
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store import message_store
 from flintmq.store.consumequeue import writer
 from flintmq.store.consumequeue.writer import OpenFiles
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.dispatch_service import DispatchService
+from flintmq.store.services.housekeeping import Housekeeping
 from tests.support.engine import KEYS, expected_units, message, open_small, put_all, units
 
 OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
@@ -237,7 +237,7 @@ def _halts(store: MessageStore) -> None:
 SERVICES: dict[str, tuple[tuple[Any, str], str, dict[str, Any], Callable[[MessageStore], None]]] = {
     "flush": ((MappedFileQueue, "flush"), "flintmq-flush", {"flushDiskType": "SYNC_FLUSH"}, _flushes),
     "allocation": ((MappedFile, "create"), "flintmq-allocation", {}, _puts),
-    "upkeep": ((message_store.Housekeeping, "_save"), "flintmq-upkeep", {"flushConsumerOffsetInterval": 20}, _saves),
+    "upkeep": ((Housekeeping, "_save"), "flintmq-upkeep", {"flushConsumerOffsetInterval": 20}, _saves),
     "housekeeping": ((OpenFiles, "flush"), "flintmq-housekeeping", {}, _marks),
     "dispatch": ((DispatchService, "_read"), "flintmq-dispatch", {}, _halts),
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.store import message_store
+from flintmq.store import assembly
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import damage
@@ -31,14 +31,14 @@ def as_synced(root: Path, index: dict[str, bytes]) -> None:
 
 def amid(monkeypatch: pytest.MonkeyPatch, root: Path, to: Path, effects: Clock) -> Path:
     """What a power cut at the end of a recovery leaves, if everything but the last mark has arrived."""
-    recover = message_store.recover
+    recover = assembly.recover
 
     def copied(*words, **more):
         outcome = recover(*words, **more)
         shutil.copytree(root, to)
         return outcome
 
-    monkeypatch.setattr(message_store, "recover", copied)
+    monkeypatch.setattr(assembly, "recover", copied)
     with open_small(root, effects, **NEVER):
         pass
     monkeypatch.undo()
