@@ -23,7 +23,7 @@ def put(out: bytearray, at: int, physical_offset: int = 0, **changes: Any) -> in
         "queue_offset": 7, "flag": -5, "sys_flag": 0, "born_time": 1_700_000_000_001, "store_time": 1_700_000_000_002,
         "reconsumed": 2, "prepared_offset": 99, "crc_property": False,
     } | changes  # fmt: skip
-    return kernel.put(out, at, physical_offset, *fields.values())
+    return kernel.encode(out, at, physical_offset, *fields.values())
 
 
 def reference(physical_offset: int = 0, **changes: Any) -> record.Record:

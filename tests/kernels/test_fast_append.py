@@ -48,7 +48,7 @@ class Log:
 
     def warm(self, topic: str = "T", queue_id: int = 0) -> Log:
         """The first message of a queue always goes the slow way."""
-        assert self.log.put(Message(topic, b"first", queue_id=queue_id)).status is PutMessageStatus.PUT_OK
+        assert self.log.append(Message(topic, b"first", queue_id=queue_id)).status is PutMessageStatus.PUT_OK
         return self
 
     def data(self) -> bytes:
@@ -69,7 +69,7 @@ def test_a_record_is_what_the_reference_makes(log: Log):
         "T", b"body", tags="a", keys="k1 k2", properties={"p": "v"}, flag=-7, sys_flag=0x301, reconsume_times=2,
         prepared_transaction_offset=77, born_timestamp=123,
     )  # fmt: skip
-    result = log.appender.put(message)
+    result = log.appender.append(message)
     wanted = record.Record(
         record.MAGIC_V1, record.crc(b"body"), 0, -7, 1, at, 0x301, 123, HOST, result.store_timestamp, HOST, 2, 77,
         b"body", b"T", b"p\x01v\x02KEYS\x01k1 k2\x02TAGS\x01a\x02",
@@ -86,7 +86,7 @@ def test_a_record_is_what_the_reference_makes(log: Log):
 def test_a_message_without_a_unique_key_gets_one_behind_its_properties(tmp_path: Path, properties: Any):
     log = Log(tmp_path, unique=True).warm()
     at, before = log.log.end, int(REAL.now_ms())
-    result = log.appender.put(Message("T", b"body", tags="a", keys="k", wait=False, properties=properties))
+    result = log.appender.append(Message("T", b"body", tags="a", keys="k", wait=False, properties=properties))
     own = "".join(f"{name}\1{value}\2" for name, value in (properties or {}).items())
     wanted = f"{own}UNIQ_KEY\1{result.msg_id}\2KEYS\1k\2TAGS\1a\2WAIT\1false\2"
     stored = record.check(log.data(), at, at, file_end=FILE_SIZE)
@@ -108,7 +108,7 @@ def test_a_unique_key_of_its_own_stays_and_is_told(tmp_path: Path, own: str):
         Message("T", b"3", properties_bytes=b"a\1b\2"),
         Message("T", b"4", properties_bytes=b""),
     ]
-    results = [log.appender.put(message) for message in given]
+    results = [log.appender.append(message) for message in given]
     told = [own or None, own or None, None, None]
     assert [result.msg_id for result in results] == told
     assert [r.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT).msg_id for r in results] == told
@@ -125,14 +125,14 @@ def test_a_unique_key_of_its_own_stays_and_is_told(tmp_path: Path, own: str):
 def test_another_month_is_started_by_the_slow_way(tmp_path: Path):
     log = Log(tmp_path, unique=True).warm()
     message, keys = Message("T", b"x"), log.log.unique
-    assert log.appender.put(message) is not None
+    assert log.appender.append(message) is not None
     for begin in (0, 1 << 45):  # it is over; the clock was set back
         old = b"0" * 20
         keys.start(begin, begin + 1, old)
         end = log.log.end
-        assert log.appender.put(message) is None and log.log.end == end
-        assert log.log.put(message).msg_id[:20] != old.decode()
-        assert log.appender.put(message) is not None
+        assert log.appender.append(message) is None and log.log.end == end
+        assert log.log.append(message).msg_id[:20] != old.decode()
+        assert log.appender.append(message) is not None
     log.files.close()
 
 
@@ -182,10 +182,10 @@ def test_both_ways_write_the_same_bytes(tmp_path_factory, crc_property, unique, 
     fast, slow = Log(root / "fast", unique=unique, **keys), Log(root / "slow", slow=True, unique=unique, **keys)
     given_messages = [Message(**({"topic": "T"} | fields)) for fields in messages]
     made: list[tuple[bytes, bytes]] = []
-    got = fast.log.put_many(given_messages) if at_once else [fast.log.put(message) for message in given_messages]
+    got = fast.log.append_many(given_messages) if at_once else [fast.log.append(message) for message in given_messages]
     for message, result in zip(given_messages, got, strict=True):
         slow.effects.clock = result.store_timestamp or 1
-        other = slow.log.put(message)
+        other = slow.log.append(message)
         if unique and other.msg_id != result.msg_id:  # each gives its own
             made += [(result.msg_id.encode(), other.msg_id.encode())]
             other = PutResult(*(getattr(other, name) for name in FIELDS), other.reason, result.msg_id)
@@ -218,7 +218,7 @@ def test_what_is_not_plain_is_left_alone(log: Log, changes: dict[str, Any]):
     message = Message("T", b"x")
     for name, value in changes.items():
         setattr(message, name, value)
-    assert log.appender.put(message) is None
+    assert log.appender.append(message) is None
     assert (log.data(), log.log.end, log.log.next_offsets) == before
 
 
@@ -235,7 +235,7 @@ def test_a_field_that_is_set_to_a_wrong_type_later_is_said_by_the_put(log: Log, 
     message = Message("T", b"x")
     for name, value in changes.items():
         setattr(message, name, value)
-    for put in (log.log.put, lambda one: log.log.put_many([one])):
+    for put in (log.log.append, lambda one: log.log.append_many([one])):
         with pytest.raises(TypeError, match="^Message: "):
             put(message)
     assert (log.data(), log.log.end, log.log.next_offsets) == before
@@ -245,54 +245,54 @@ def test_a_field_that_is_set_to_a_wrong_type_later_is_said_by_the_put(log: Log, 
 @pytest.mark.parametrize("state", [{"held": True}, {"closed": True}, {"begun": "something"}, {"target": None}], ids=str)
 def test_nothing_is_put_while_the_slow_way_is_asked_for(log: Log, state: dict[str, Any]):
     message = Message("T", b"x")
-    assert log.appender.put(message) is not None
+    assert log.appender.append(message) is not None
     for name, value in state.items():
         setattr(log.appender, name, value)
     end = log.log.end
-    assert log.appender.put(message) is None and log.appender.put_list([message], 0, []) == 0
+    assert log.appender.append(message) is None and log.appender.append_list([message], 0, []) == 0
     assert log.log.end == end
 
 
 @only_compiled
 def test_a_record_stays_in_the_reserved_window_and_leaves_room_for_the_blank(log: Log):
     message = Message("T", bytes(100))
-    size = log.appender.put(message).size
+    size = log.appender.append(message).size
     file = log.files.files[0]
     file.reserved = file.wrote + size
-    assert log.appender.put(message) is not None
-    assert log.appender.put(message) is None, "the window is full"
+    assert log.appender.append(message) is not None
+    assert log.appender.append(message) is None, "the window is full"
     file.reserved = file.size
     file.wrote = file.size - 8 - size
-    assert log.appender.put(message) is not None, "eight bytes are left"
+    assert log.appender.append(message) is not None, "eight bytes are left"
     file.wrote = file.size - 7 - size
-    assert log.appender.put(message) is None
+    assert log.appender.append(message) is None
 
 
 @only_compiled
 def test_a_file_that_was_unmapped_takes_nothing(tmp_path: Path):
     log = Log(tmp_path).warm()
     log.files.close()
-    assert log.appender.put(Message("T", b"x")) is None
+    assert log.appender.append(Message("T", b"x")) is None
 
 
 @only_compiled
 def test_store_times_never_step_back_and_a_clock_set_back_is_the_slow_way_s(log: Log):
-    first = log.appender.put(Message("T", b"x")).store_timestamp
+    first = log.appender.append(Message("T", b"x")).store_timestamp
     log.appender.last_time = first + 60_000
-    assert log.appender.put(Message("T", b"x")).store_timestamp == first + 60_000
+    assert log.appender.append(Message("T", b"x")).store_timestamp == first + 60_000
     log.appender.last_time = first + 2 * fast_append.CLOCK_SET_BACK_MS
-    assert log.appender.put(Message("T", b"x")) is None
+    assert log.appender.append(Message("T", b"x")) is None
 
 
 @only_compiled
 def test_a_list_is_put_up_to_the_first_that_is_not_plain(log: Log):
     results: list[PutResult] = []
     messages = [Message("T", b"0"), Message("T", b"1"), Message("T", b"2", sys_flag=4), Message("T", b"3")]
-    assert log.appender.put_list(messages, 1, results) == 2
+    assert log.appender.append_list(messages, 1, results) == 2
     assert [r.queue_offset for r in results] == [1]
     for wrong in (None, "text"):
         with pytest.raises(TypeError):
-            log.appender.put_list([Message("T", b"4"), wrong], 0, results)
+            log.appender.append_list([Message("T", b"4"), wrong], 0, results)
     assert log.log.next_offsets == {(b"T", 0): 4}
 
 
@@ -300,14 +300,14 @@ def test_a_list_is_put_up_to_the_first_that_is_not_plain(log: Log):
 def test_the_child_of_a_fork_puts_nothing(log: Log):
     child = os.fork()
     if child == 0:
-        os._exit(0 if log.appender.forked and log.appender.put(Message("T", b"x")) is None else 1)
+        os._exit(0 if log.appender.forked and log.appender.append(Message("T", b"x")) is None else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert not log.appender.forked and log.appender.put(Message("T", b"x")) is not None
+    assert not log.appender.forked and log.appender.append(Message("T", b"x")) is not None
 
 
 def test_two_names_of_one_topic_share_its_queues(log: Log):
     """Text that has no UTF-8 is stored with question marks, as Java does."""
-    assert [log.log.put(Message(name, b"x")).queue_offset for name in ("a?", "a\ud800", "a?", "a\ud800")] == [
+    assert [log.log.append(Message(name, b"x")).queue_offset for name in ("a?", "a\ud800", "a?", "a\ud800")] == [
         0,
         1,
         2,
@@ -322,7 +322,7 @@ def test_fast_and_slow_puts_of_many_threads_are_one_prefix_without_holes(tmp_pat
     def work(number: int) -> None:
         for n in range(400):
             odd = {"sys_flag": 1, "properties": {"KEYS": "k"}} if n % 7 == number else {}
-            told[number].append(log.log.put(Message("T", b"%d-%d" % (number, n), queue_id=n % 2, **odd)))
+            told[number].append(log.log.append(Message("T", b"%d-%d" % (number, n), queue_id=n % 2, **odd)))
 
     threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
     for thread in threads:

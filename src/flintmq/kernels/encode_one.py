@@ -10,7 +10,7 @@ FULL = -1  # the record does not fit: the blank record is written
 REFUSED = -2  # no log file can hold it, or a part is longer than its length field
 
 
-def put(
+def encode(
     out: cython.uchar[::1],
     at: cython.longlong,
     physical_offset: cython.longlong,

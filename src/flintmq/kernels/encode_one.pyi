@@ -3,7 +3,7 @@ from mmap import mmap
 FULL: int
 REFUSED: int
 
-def put(
+def encode(
     out: bytearray | memoryview | mmap,
     at: int,
     physical_offset: int,

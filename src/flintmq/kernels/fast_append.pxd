@@ -59,9 +59,9 @@ cdef class Appender:
     cdef uint8_t _scratch[33000]
     cdef int64_t _number  # of the unique key that the message gets; -1: none
     cdef PyObject *_own  # the unique key that the message has; NULL: none
-    cpdef object put(self, Message message)
+    cpdef object append(self, Message message)
     cdef bint _is_open(self) noexcept
-    cdef object _put(self, Message m, int64_t now)
+    cdef object _append(self, Message m, int64_t now)
     cdef Topic _find(self, object name)
     cdef int64_t _encode(self, Message m, int64_t now) noexcept
     cdef int64_t _pair(self, int64_t n, const uint8_t *name, int64_t name_size, PyObject *value) noexcept

@@ -139,7 +139,7 @@ class Appender:
         """Whether this process is the child of a fork that came after this object was made."""
         return self._made_after != _forks
 
-    def put(self, message: Message):
+    def append(self, message: Message):
         """Append one message.
 
         Returns:
@@ -151,16 +151,16 @@ class Appender:
             return None
         if not self._is_open():
             return None
-        return self._put(message, clock_ms())
+        return self._append(message, clock_ms())
 
-    def put_list(self, messages: list, at: cython.Py_ssize_t, results: list):
+    def append_list(self, messages: list, at: cython.Py_ssize_t, results: list):
         """Append messages[at:] in order, up to the first that the slow way has to see to; results are appended.
 
         Returns:
-            Where in the list the first message stands that was not put.
+            Where in the list the first message stands that was not appended.
 
         Raises:
-            TypeError: something in the list is no message; those before it are put.
+            TypeError: something in the list is no message; those before it are appended.
         """
         if not cython.compiled:
             return at
@@ -171,7 +171,7 @@ class Appender:
             message: Message = messages[at]
             if message is None:
                 raise TypeError("None is no message")
-            result = self._put(message, now)
+            result = self._append(message, now)
             if result is None:
                 break
             results.append(result)
@@ -183,7 +183,7 @@ class Appender:
         shut: cython.bint = self.held or self.refusing or self.closed or self._made_after != _forks
         return not shut and self.target is not None and self.begun is None
 
-    def _put(self, m, now):
+    def _append(self, m, now):
         """Append one message; None if it has to go the slow way. Everything that can fail comes before the record."""
         file: AppendTarget = self.target
         topic: Topic = self._find(m.topic)
@@ -359,7 +359,7 @@ class Putter:
         """
         quick: Appender = self.quick
         if quick is not None:
-            result = quick.put(message)
+            result = quick.append(message)
             if result is not None:
                 if self.waits and message.wait:
                     return self._wait_flushed(result)

@@ -20,10 +20,10 @@ from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
 from flintmq.store.append.pool_commit import CommitService
-from flintmq.store.append.service import Puts
+from flintmq.store.append.service import PutService
 from flintmq.store.append.stats import Counters
 from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
@@ -89,7 +89,7 @@ class StoreParts:
         files: the mapped files of the log.
         log: appends to them.
         queues, index: what is derived; index None: none is kept, or another process does.
-        poison: set once its disk failed.
+        failure: set once its disk failed.
         counters: for `stats`.
         commits: of the transient pool; None: there is none.
         flush, dispatch, puts, reader, retention, housekeeping, checkpointer: what the names say.
@@ -105,12 +105,12 @@ class StoreParts:
     log: CommitLog
     queues: ConsumeQueues
     index: KeyIndex | None
-    poison: Poison
+    failure: DiskFailure
     counters: Counters
     commits: CommitService | None
     flush: FlushService
     dispatch: DispatchService
-    puts: Puts
+    puts: PutService
     reader: LiveReader
     retention: Retention
     housekeeping: Housekeeping
@@ -153,9 +153,35 @@ def _locked(choices: Choices, opened: ExitStack) -> StoreLock:
     return lock
 
 
-def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
-    """All parts, made in the order in which they need each other."""
-    root, effects, external, peer = choices.root, choices.effects, choices.external, choices.peer
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A store in order, before anything writes to it.
+
+    Attributes:
+        config: with the sizes that its files have.
+        places: directories of the log that may be written.
+        facts: of the last stop.
+        small, report, queues, index, files, recovered: as StoreParts has them.
+        batches: topics of type BatchCQ; may grow.
+        dispatcher: knows the queues.
+    """
+
+    config: StoreConfig
+    places: list[str]
+    facts: StopFacts
+    small: StoreFiles
+    report: Report
+    queues: ConsumeQueues
+    index: KeyIndex | None
+    batches: set[str]
+    dispatcher: Dispatcher
+    recovered: Recovered
+    files: MappedFileQueue
+
+
+def _load(choices: Choices, opened: ExitStack) -> _Loaded:
+    """Recover the store and map its log."""
+    root, effects = choices.root, choices.effects
     places = [p.path for p in directories.log_directories(root, choices.config, effects) if p.writable]
     listed = without_empty_last(LogFiles.discover(places, effects=effects))
     config = _with_sizes(choices, listed)
@@ -165,27 +191,47 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     report = Report()
     queues = ConsumeQueues(root, config, effects, report)
     opened.callback(queues.close)
-    index = KeyIndex(root, config, effects) if config.message_index_enable and not external else None
+    index = KeyIndex(root, config, effects) if config.message_index_enable and not choices.external else None
     if index is not None:
         opened.callback(index.close_without_flush)
     batches = batch_topics(root, effects)
-    dispatcher = Dispatcher(DispatchRules.of(config, batches, peer))
+    dispatcher = Dispatcher(DispatchRules.of(config, batches, choices.peer))
     recovered = _recovered(choices, config, listed, facts, small, queues, index, dispatcher)
-    state = recovered.state
+    end = recovered.state.end
     files = MappedFileQueue.of(places, config, effects)
     opened.callback(files.close)
-    kept = [f for n, f in enumerate(_listed(places, effects).files) if n == 0 or f.start <= state.end]
-    files.load([(f.path, f.start) for f in kept], state.end)
+    kept = [f for n, f in enumerate(_listed(places, effects).files) if n == 0 or f.start <= end]
+    files.load([(f.path, f.start) for f in kept], end)
+    return _Loaded(
+        config=config,
+        places=places,
+        facts=facts,
+        small=small,
+        report=report,
+        queues=queues,
+        index=index,
+        batches=batches,
+        dispatcher=dispatcher,
+        recovered=recovered,
+        files=files,
+    )
 
-    poison = Poison()
-    ownership = Ownership(lock, files, poison)
+
+def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
+    """Make all parts, in the order in which they need each other."""
+    root, effects, external, peer = choices.root, choices.effects, choices.external, choices.peer
+    loaded = _load(choices, opened)
+    config, files, queues, index, small = loaded.config, loaded.files, loaded.queues, loaded.index, loaded.small
+    state = loaded.recovered.state
+    failure = DiskFailure()
+    ownership = Ownership(lock, files, failure)
     handed_over = None if external else HandedOver()
     commit_log = CommitLog(
         files,
         config,
         state,
         effects,
-        batch_topics=batches,
+        batch_topics=loaded.batches,
         ours=ownership.is_ours,
         unique=UniqueKeys(effects) if choices.unique_keys else None,
         handed_over=handed_over,
@@ -193,46 +239,61 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     counters = Counters(state.next_offsets, state.end, effects)
     flushed_time = state.last_time or small.known.physic_timestamp
     marked = index.mark.indexed if index is not None else None
-    if facts.mark != state.end or small.indexed != marked:  # everything that recovery kept is on disk
+    if loaded.facts.mark != state.end or small.indexed != marked:  # everything that recovery kept is on disk
         known = small.known._replace(physic_timestamp=flushed_time)
         small.write(state.end, known, min(small.dispatched, state.end), marked)
-    words = files, commit_log, config, poison, effects
-    commits = CommitService(*words) if files.pool is not None else None
-    flush = FlushService(*words, commits=commits, ours=ownership.is_ours)
-    confirmed = _confirmed(external, files, commit_log, flush, commits)
-    dispatch = DispatchService(LogTail(files), confirmed, queues, index, dispatcher, state.end, handed_over)
-    puts = Puts(config, commit_log, flush, commits, dispatch, poison, counters, peer)
+    commits = CommitService(files, commit_log, config, failure, effects) if files.pool is not None else None
+    flush = FlushService(files, commit_log, config, failure, effects, commits=commits, ours=ownership.is_ours)
+    dispatch = DispatchService(
+        LogTail(files),
+        confirmed=_confirmed(external, files, commit_log, flush, commits),
+        queues=queues,
+        index=index,
+        dispatcher=loaded.dispatcher,
+        begin=state.end,
+        handed_over=handed_over,
+    )
+    puts = PutService(
+        config,
+        log=commit_log,
+        flush=flush,
+        commits=commits,
+        dispatch=dispatch,
+        failure=failure,
+        counters=counters,
+        peer=peer,
+    )
     open_state = OpenState(root, lock)
     reader = LiveReader(files, queues, config, open_state.check)
     retention = Retention(
         files,
-        commit_log.lock,
-        (lambda: commit_log.end) if external else (lambda: small.queued),
-        places,
-        root,
-        _nothing if external else Expiry(root, config, queues, effects).follow,
-        config,
-        effects,
-        commit_log.refuse,
+        lock=commit_log.lock,
+        dispatched=(lambda: commit_log.end) if external else (lambda: small.queued),
+        paths=loaded.places,
+        root=root,
+        follow=_nothing if external else Expiry(root, config, queues, effects).follow,
+        config=config,
+        effects=effects,
+        refuse=commit_log.refuse,
     )
 
     def flushed_all() -> bool:
         flush.flush_once()
-        return not poison
+        return not failure
 
     housekeeping = Housekeeping(
         root,
         config,
         peer,
         effects,
-        lambda: list(commit_log.next_offsets),
-        batches,
-        dispatcher.learn_batch_topic,
-        flushed_all,
-        queues,
-        reader.record,
-        puts.put,
-        retention,
+        places=lambda: list(commit_log.next_offsets),
+        batch=loaded.batches,
+        new_batch=loaded.dispatcher.learn_batch_topic,
+        flush=flushed_all,
+        queues=queues,
+        lookup=reader.record,
+        put=puts.put,
+        retention=retention,
     )
     checkpointer = Checkpointer(
         config=config,
@@ -241,7 +302,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         queues=queues,
         index=index,
         dispatch=dispatch,
-        poison=poison,
+        failure=failure,
         ownership=ownership,
         flushed_time=flushed_time,
         external=external,
@@ -250,14 +311,14 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     parts = StoreParts(
         config=config,
         state=open_state,
-        recovered=recovered,
+        recovered=loaded.recovered,
         small=small,
-        report=report,
+        report=loaded.report,
         files=files,
         log=commit_log,
         queues=queues,
         index=index,
-        poison=poison,
+        failure=failure,
         counters=counters,
         commits=commits,
         flush=flush,
@@ -340,10 +401,10 @@ def _nothing(log_begin: int) -> None:
 
 def _connect(parts: StoreParts, ownership: Ownership) -> None:
     """Let parts hear of what others do. The order is that in which they hear of it."""
-    poison, dispatch, flush = parts.poison, parts.dispatch, parts.flush
-    poison.on_set(parts.log.refuse_for_good)
-    poison.on_set(parts.small.distrust_page_cache)  # on disk before anybody who waits is told that the sync failed
-    poison.on_set(parts.queues.wake)
+    failure, dispatch, flush = parts.failure, parts.dispatch, parts.flush
+    failure.on_set(parts.log.refuse_for_good)
+    failure.on_set(parts.small.distrust_page_cache)  # on disk before anybody who waits is told that the sync failed
+    failure.on_set(parts.queues.wake)
     ownership.on_lost(dispatch.halt)
     ownership.on_lost(lambda error: parts.housekeeping.halt())
     ownership.on_lost(lambda error: parts.files.leave_spares())
@@ -396,7 +457,7 @@ def stop(parts: StoreParts, external: bool) -> None:
     parts.dispatch.stop()
     try:
         behind = parts.dispatch.stopped_at or parts.dispatch.waits_for  # then the next start has to see to it
-        if not parts.poison and behind is None:
+        if not parts.failure and behind is None:
             if parts.index is not None:
                 parts.index.close()
             parts.checkpointer.write(closing=True)

@@ -132,7 +132,7 @@ class MessageStore(Putter):
 
     def _put_slowly(self, message: Message) -> PutResult:
         self._parts.state.check()
-        return self._parts.puts.put(message)
+        return self._parts.puts.put(message, tried=self.quick is not None)
 
     def _wait_flushed(self, result: PutResult) -> PutResult:
         if in_handler(self.root):  # what the signal came amid may be the flush
@@ -240,8 +240,8 @@ class MessageStore(Putter):
         """
         self._parts.state.check()
         self._parts.flush.flush_once()
-        if self._parts.poison:
-            raise StoreError(f"{self.root}: {self._parts.poison.reason}; restart the store to see what is on disk")
+        if self._parts.failure:
+            raise StoreError(f"{self.root}: {self._parts.failure.reason}; restart the store to see what is on disk")
 
     # -- read -------------------------------------------------------------------------------------------------------
 
@@ -396,7 +396,7 @@ class MessageStore(Putter):
             self._parts.housekeeping,
             self._parts.state.check,
             self.offset_at_time,
-            self._parts.poison,
+            self._parts.failure,
         )
         source = StoreSource(self.root, topic, *words)
         return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
@@ -504,7 +504,7 @@ class MessageStore(Putter):
             parts.commits.commit_once()
         while not self._services and parts.dispatch.dispatch_once():
             pass
-        return parts.dispatch.wait(end, 1e9 if timeout is None else timeout, parts.poison)
+        return parts.dispatch.wait(end, 1e9 if timeout is None else timeout, parts.failure)
 
     def close(self) -> None:
         """Stop: everything is flushed and dispatched, then the store counts as stopped cleanly.

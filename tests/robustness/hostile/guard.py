@@ -325,7 +325,7 @@ class Tries:
         out = self.output.last(chance.choice((8, 90, 91, 99, 200, 1500)))
         parts = [self.region.holding(chance.randbytes(chance.randrange(60))) for _ in range(3)]
         hosts = chance.randbytes(chance.choice((16, 28, 40, 40, 40)))
-        encode_one.put(
+        encode_one.encode(
             out, number(chance, len(out)), 0, *parts, hosts, 0, 0, 0, chance.choice((0, 0x10, 0x20, 0x30)),
             0, 0, 0, 0, chance.random() < 0.5,
         )  # fmt: skip

@@ -219,7 +219,7 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_poisoned(self) -> None:
-        assert not hasattr(self, "store") or not self.store._parts.poison
+        assert not hasattr(self, "store") or not self.store._parts.failure
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

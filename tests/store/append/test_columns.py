@@ -90,7 +90,7 @@ def test_columns_are_stored_as_the_same_messages_one_by_one(tmp_path_factory, cr
         arrays[name] = pa.array(values, pa.large_string() if wide and TYPES[name] == pa.string() else TYPES[name])
     batch, rows = pa.record_batch(arrays).slice(cut), rows[cut:]
     result = at_once.put(batch)
-    told = [one_by_one.log.put(Message("T", row["body"], **{name: row[name] for name in columns})) for row in rows]
+    told = [one_by_one.log.append(Message("T", row["body"], **{name: row[name] for name in columns})) for row in rows]
     assert result.status is PutMessageStatus.PUT_OK and result.count == len(rows)
     assert at_once.log.next_offsets == one_by_one.log.next_offsets
     assert (at_once.log.end, at_once.log.last_time) == (one_by_one.log.end, one_by_one.log.last_time)
@@ -109,7 +109,7 @@ def test_a_second_batch_goes_on_where_the_first_ended(tmp_path: Path):
     log = Log(tmp_path)
     ids = pa.array([0, 1, 0], pa.int32())
     assert log.put(bodies(b"a", b"b", b"c", queue_id=ids)).queue_offsets == {0: 0, 1: 0}
-    assert log.log.put(Message("T", b"d")).queue_offset == 2
+    assert log.log.append(Message("T", b"d")).queue_offset == 2
     again = log.put(bodies(b"e", b"f", b"g", queue_id=ids))
     assert again.queue_offsets == {0: 3, 1: 1} and again.outcome is Outcome.OK
     log.files.close()

@@ -34,7 +34,7 @@ class Log:
         self.log = CommitLog(self.files, config, state or LogState(0, 0, {}), self.effects, host)
 
     def put(self, topic: str = "T", body: bytes = b"hello", **rest: Any) -> PutResult:
-        return self.log.put(Message(topic, body, **rest))
+        return self.log.append(Message(topic, body, **rest))
 
     def records(self) -> list[record.Record]:
         self.files.close()

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.disk_failure import DiskFailure
 
 
 def test_poison_keeps_its_first_reason_and_tells_it_once(caplog: pytest.LogCaptureFixture):
-    poison = Poison()
-    assert not poison
-    poison.set("first")
-    poison.set("second")
-    assert poison and poison.reason == "first"
+    failure = DiskFailure()
+    assert not failure
+    failure.set("first")
+    failure.set("second")
+    assert failure and failure.reason == "first"
     assert [r.getMessage()[:6] for r in caplog.records] == ["first;"]

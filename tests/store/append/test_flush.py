@@ -14,7 +14,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.message import Message
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
-from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
 from tests.support.faults import Faulty
 
@@ -32,13 +32,13 @@ class Setup:
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
         self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
         self.told: list[int] = []
-        self.poison = Poison()
-        self.flush = FlushService(self.files, self.log, config, self.poison, self.effects)
+        self.failure = DiskFailure()
+        self.flush = FlushService(self.files, self.log, config, self.failure, self.effects)
         self.flush.on_flushed(self.told.append)
 
     def put(self, size: int = 5) -> int:
         """The end of a new record."""
-        result = self.log.put(Message("T", bytes(size)))
+        result = self.log.append(Message("T", bytes(size)))
         return result.physical_offset + result.size
 
     @property
@@ -125,7 +125,7 @@ def test_the_first_failed_sync_poisons_and_none_is_tried_again(setup: Any, caplo
     s.put()
     s.effects.refuse("sync", "commitlog", error=errno.EIO, times=1)
     assert not s.flush.flush_once()
-    assert s.poison and "Input/output error" in s.poison.reason
+    assert s.failure and "Input/output error" in s.failure.reason
     assert s.files.flushed_where == 0 and s.told == []
     before = s.syncs
     for _ in range(3):
@@ -210,7 +210,7 @@ def test_a_slow_sync_is_a_time_out_and_no_poison(setup: Any):
     assert not s.flush.wait_flushed(end)
     assert 0.09 < time.monotonic() - began < 3
     later = s.put()  # appenders keep running
-    assert not s.poison
+    assert not s.failure
     let_go.set()
     assert s.flush.wait_flushed(later) and s.files.flushed_where >= later
 

@@ -37,7 +37,7 @@ GONE: dict[str, Callable[[Path], object]] = {
 
 def by_the_second(store: MessageStore) -> None:
     limit = time.monotonic() + 20
-    while not store._parts.poison and time.monotonic() < limit:
+    while not store._parts.failure and time.monotonic() < limit:
         time.sleep(0.02)
 
 
@@ -117,4 +117,4 @@ def test_a_checkpoint_that_found_no_space_is_tried_again(tmp_path: Path, monkeyp
         while tried.count(end) < 3 and time.monotonic() < limit:
             time.sleep(0.01)
         time.sleep(0.1)
-        assert not store._parts.poison and tried.count(end) == 3, "twice refused, once written, then nothing to do"
+        assert not store._parts.failure and tried.count(end) == 3, "twice refused, once written, then nothing to do"

@@ -41,7 +41,7 @@ def by_a_roll(store: MessageStore) -> None:
 def by_the_second(store: MessageStore) -> None:
     """Without a put."""
     limit = time.monotonic() + 20
-    while not store._parts.poison and time.monotonic() < limit:
+    while not store._parts.failure and time.monotonic() < limit:
         time.sleep(0.02)
 
 
@@ -57,7 +57,7 @@ def test_nothing_is_acknowledged_once_it_is_noticed(
     GONE[gone](tmp_path / "lock")
     noticed(store)
     assert store.put(message(11)).status is NOT_AVAILABLE
-    assert "removed or replaced" in store._parts.poison.reason
+    assert "removed or replaced" in store._parts.failure.reason
     with pytest.raises(StoreError, match="another process may write this store"):
         store.flush()
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "abort"}

@@ -154,10 +154,10 @@ def test_a_signal_amid_such_a_put_takes_no_offset_twice(tmp_path: Path):
     step = 0
     while True:
         log = Log(tmp_path / f"{step}", **LIGHT)
-        log.log.put(to("%LMQ%a,%LMQ%b"))
-        if not interrupted_at(step, lambda log=log: log.log.put(to("%LMQ%b,%LMQ%a"))):
+        log.log.append(to("%LMQ%a,%LMQ%b"))
+        if not interrupted_at(step, lambda log=log: log.log.append(to("%LMQ%b,%LMQ%a"))):
             break
-        log.log.put(to("%LMQ%a"))
+        log.log.append(to("%LMQ%a"))
         found = [
             (names.parse_bytes(r.properties)[names.INNER_MULTI_QUEUE_OFFSET], r.queue_offset) for r in log.records()
         ]

@@ -62,10 +62,10 @@ def test_housekeeping_that_can_open_nothing_tries_again(
     for topic in range(6):
         store.put(message(1, f"T{topic}"))
     limit = time.monotonic() + (3 if number != errno.EIO else 30)
-    while not store._parts.poison and time.monotonic() < limit and number == errno.EIO:
+    while not store._parts.failure and time.monotonic() < limit and number == errno.EIO:
         time.sleep(0.01)
     time.sleep(0.2)
-    assert bool(store._parts.poison) is (number == errno.EIO), store._parts.poison.reason
+    assert bool(store._parts.failure) is (number == errno.EIO), store._parts.failure.reason
     disk.refusing = 0
     assert (store.put(message(2, "T0")).status is OK) is (number != errno.EIO)
     store.flush() if number != errno.EIO else None
@@ -201,14 +201,14 @@ def fail_once(owner: Any, name: str, error: BaseException, patch: pytest.MonkeyP
 
 
 def _flushes(store: MessageStore) -> None:
-    assert store.put(message(5)).status is LATE and "could not be flushed" in store._parts.poison.reason
+    assert store.put(message(5)).status is LATE and "could not be flushed" in store._parts.failure.reason
 
 
 def _puts(store: MessageStore) -> None:
     for number in range(200):  # until a file is made again
         if store.put(message(number, size=300)).status is OK and store._parts.files.last.start > 8192:  # type: ignore[union-attr]
             break
-    assert store.put(message(5)).status is OK and not store._parts.poison
+    assert store.put(message(5)).status is OK and not store._parts.failure
 
 
 def _saves(store: MessageStore) -> None:
@@ -270,8 +270,8 @@ def test_a_pool_s_commit_that_fails_oddly_poisons(tmp_path: Path, monkeypatch: p
     hit = fail_once(MappedFileQueue, "commit", MemoryError(), monkeypatch, thread="flintmq-commit")
     store.put(Message("T", b"x" * 300))
     limit = time.monotonic() + 20
-    while not store._parts.poison and time.monotonic() < limit:
+    while not store._parts.failure and time.monotonic() < limit:
         store.put(Message("T", b"x" * 300))
         time.sleep(0.01)
-    assert hit and "MemoryError" in store._parts.poison.reason
+    assert hit and "MemoryError" in store._parts.failure.reason
     store.close()

@@ -20,7 +20,7 @@ class Log:
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE)
         keys = {"mappedFileSizeCommitLog": FILE_SIZE}
         self.log = CommitLog(self.files, StoreConfig.from_keys(keys), LogState(0, 0, {}), self.files.effects)
-        self.results = [self.log.put(Message("T", bytes(200))) for _ in range(count)]
+        self.results = [self.log.append(Message("T", bytes(200))) for _ in range(count)]
         self.tail = LogTail(self.files)
 
     def walk(self, begin: int, end: int) -> list[int]:

@@ -339,7 +339,7 @@ def test_a_store_whose_sync_failed_gives_nothing_behind_a_unit_that_is_gone(stor
         consumer.poll(1)
         store._parts.queues.files.write(str(Path(store.root, "consumequeue/T/0", "0" * 20)), 200, bytes(20), 3 * 20)
         store._parts.queues.find(b"T", 0).forget()
-        store._parts.poison.set("a test says so")
+        store._parts.failure.set("a test says so")
         assert [m.queue_offset for m in consumer.poll(32)] == [1, 2]
         assert consumer.poll(32) == [] and consumer.position(0) == 3
     with store.consumer("H", "T") as consumer:

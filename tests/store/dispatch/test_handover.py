@@ -82,7 +82,7 @@ def test_units_are_those_of_the_records(tmp_path_factory, steps):
         for rows, names, single, dispatch in steps:
             s.columns(rows, *names)
             if single:
-                s.log.put(Message("T", b"single", "X"))
+                s.log.append(Message("T", b"single", "X"))
             if dispatch:
                 s.dispatch.dispatch_once()
         s.check()

@@ -117,7 +117,7 @@ def test_what_could_not_be_synced_is_asked_of_the_disk_by_the_next_start(tmp_pat
             store.flush()
             with pytest.raises(OSError, match="Input/output"):
                 store._parts.index.mark.settle(store._parts.dispatch.reached, store._parts.log.end, closing=True)
-            store._parts.poison.set("as the checkpoint does")
+            store._parts.failure.set("as the checkpoint does")
     [newest] = (tmp_path / "index").iterdir()
     assert disk.refused == [("sync", str(newest))]
     disk.calls.clear()

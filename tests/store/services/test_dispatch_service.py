@@ -47,7 +47,7 @@ class Setup:
 
     def put(self, *numbers: int, **rest: Any) -> list[int]:
         """The ends of new records."""
-        results = [self.log.put(message(n, **rest)) for n in numbers]
+        results = [self.log.append(message(n, **rest)) for n in numbers]
         return [r.physical_offset + r.size for r in results]
 
     def close(self) -> None:
@@ -86,7 +86,7 @@ def test_nothing_behind_the_confirmed_position_is_dispatched(s: Setup):
 
 def test_queues_of_all_kinds_of_transactions(s: Setup):
     for bits in (0, 4, 8, 12):
-        s.log.put(Message("T", b"x", sys_flag=bits, keys="k"))
+        s.log.append(Message("T", b"x", sys_flag=bits, keys="k"))
     s.dispatch.dispatch_once()
     assert [u.physical_offset for u in units(s.root)] == [0, 200], "neither prepared nor rolled back ones"
 
@@ -167,13 +167,13 @@ def test_a_full_disk_stops_dispatch_until_there_is_space(
         s = Setup(tmp_path / str(full), **({"enableConsumeQueueExt": "true"} if part.endswith("ext") else {}))
         s.effects.clock = 1_700_000_000_000
         for n in range(10):
-            s.log.put(many_keys(n))
+            s.log.append(many_keys(n))
         s.dispatch.dispatch_once()
         if full:
             s.effects.refuse(call, part, error=errno.ENOSPC, after=after)
         for n in range(10, 60):
             s.effects.clock += 10
-            s.log.put(many_keys(n))
+            s.log.append(many_keys(n))
             s.dispatch.dispatch_once()
             if n % 7 == 0:
                 s.dispatch.dispatch_once()

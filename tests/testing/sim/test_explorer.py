@@ -85,8 +85,8 @@ def test_a_failed_sync_that_is_tried_again_is_found(monkeypatch: pytest.MonkeyPa
 
     def again(self: FlushService, least_pages: int = 0) -> bool:
         done = flush(self, least_pages)
-        if self.poison:
-            self.poison.reason = ""
+        if self.failure:
+            self.failure.reason = ""
             done = flush(self, least_pages)
         return done
 

@@ -148,13 +148,13 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
     begun = log.appender.begun = PendingAppend(file, at, at + batch.size, nexts, now, len(batch.messages))
     results = []
     for number, (message, properties) in enumerate(zip(batch.messages, batch.properties, strict=True)):
-        end = log.write(file, at, message, topic, properties, batch.hosts, offset + number, now)
+        end = log.encode(file, at, message, topic, properties, batch.hosts, offset + number, now)
         if end in (kernel.FULL, kernel.REFUSED):
             raise AssertionError("a batch that was measured did not fit")
         told = file.start + at, end - at, now, log.host, None, properties
         results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *told))
         at = end
-    log.appended(begun, at)
+    log.count_record(begun, at)
     log.appender.target = file if log.fast else None
     return results
 
@@ -187,7 +187,7 @@ def _put_inner(log: CommitLog, messages: Sequence[Message], own: bytes | None) -
         born_host=first.born_host,
         properties_bytes=names.encode(names.java_order(pairs)),
     )
-    stored = log.put(whole)
+    stored = log.append(whole)
     return [
         PutResult(
             stored.status,

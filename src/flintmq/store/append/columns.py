@@ -232,7 +232,7 @@ def _append_each(commit_log: CommitLog, topic: Topic, checked: list[tuple[Messag
     results, status = [], PutMessageStatus.PUT_OK
     first: dict[int, int] = {}
     for message, properties in checked:
-        result = commit_log.append(message, topic, properties, commit_log.hosts)
+        result = commit_log.append_locked(message, topic, properties, commit_log.hosts)
         if result.status is not PutMessageStatus.PUT_OK:
             status = result.status
             break

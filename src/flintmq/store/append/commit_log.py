@@ -157,7 +157,7 @@ class CommitLog:
         """(topic, queue id) -> queue offset of the next record: a picture of now."""
         return {(raw, q): place.next for raw, topic in list(self._by_raw.items()) for q, place in topic.places.items()}
 
-    def put(self, message: Message) -> PutResult:
+    def append(self, message: Message) -> PutResult:
         """Append one message.
 
         Returns:
@@ -167,29 +167,35 @@ class CommitLog:
 
         Thread: any. Durability: the kernel has it; nothing is on disk yet.
         """
-        result = self.appender.put(message)
-        return result if result is not None else self._put_slowly(message)
+        result = self.appender.append(message)
+        return result if result is not None else self.append_slowly(message)
 
-    def put_many(
+    def append_many(
         self, messages: Sequence[Message], until_refused: bool = False, delivered: bool = False
     ) -> list[PutResult]:
-        """Append messages in order; a result each, as `put` gives them, up to the first refused one if that is wanted.
+        """Append messages in order; a result each, as `append` gives them.
 
-        With `delivered` they are copies of what a broker has delivered, whose timers are over.
+        Args:
+            messages: any.
+            until_refused: stop after the first one that is refused.
+            delivered: they are copies of what a broker has delivered, whose timers are over.
 
-        Thread: any. Others' messages may come between. Durability: as for put.
+        Thread: any. Others' messages may come between. Durability: as for `append`.
         """
         results: list[PutResult] = []
         rest, at = list(messages), 0
-        while (at := self.appender.put_list(rest, at, results)) < len(rest):
-            results.append(self._put_slowly(rest[at], delivered))
+        while (at := self.appender.append_list(rest, at, results)) < len(rest):
+            results.append(self.append_slowly(rest[at], delivered))
             at += 1
             if until_refused and results[-1].status is not PutMessageStatus.PUT_OK:
                 break
         return results
 
-    def _put_slowly(self, message: Message, delivered: bool = False) -> PutResult:
-        """The way of every message that is not plain, and of the first one of a queue or a window."""
+    def append_slowly(self, message: Message, delivered: bool = False) -> PutResult:
+        """Append a message that is not plain, or the first one of a queue or a window; a result as `append` gives it.
+
+        Thread: any. Durability: as for `append`.
+        """
         message = message.copied()  # by now somebody may have set fields, and may go on to
         if self.unique is not None:
             self.unique.add_to(message)
@@ -216,7 +222,8 @@ class CommitLog:
         if rule is not None:
             return refused(rule)
         return self.locked(
-            lambda: self.append(message, topic, properties, hosts), PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
+            lambda: self.append_locked(message, topic, properties, hosts),
+            PutResult(PutMessageStatus.SERVICE_NOT_AVAILABLE),
         )
 
     def _refusal(self, message: Message, properties: bytes) -> PutRule | None:
@@ -332,7 +339,7 @@ class CommitLog:
         raw = java_encode(name)
         return self._by_raw.setdefault(raw, Topic(raw))
 
-    def append(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> PutResult:
+    def append_locked(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> PutResult:
         """Write the record of a message that was checked; `hosts` are its raw born host and store host.
 
         Thread: the one that holds the put lock and has set `appender.held`.
@@ -349,7 +356,7 @@ class CommitLog:
             at = file.wrote
             begun = PendingAppend(file, at, min(at + room, file.size), took.nexts, now)
             self.appender.begun = begun
-            end = self.write(file, at, message, topic, took.properties, hosts, took.offset, now)
+            end = self.encode(file, at, message, topic, took.properties, hosts, took.offset, now)
             if end == kernel.REFUSED:
                 self.appender.begun = None
                 return refused(PutRule.RECORD_SIZE)
@@ -357,14 +364,14 @@ class CommitLog:
                 self._rolled(file, at)
                 self.appender.begun = None
                 continue
-            self.appended(begun, end)
+            self.count_record(begun, end)
             self.appender.target = file if self.fast else None
             return PutResult(
                 PutMessageStatus.PUT_OK, took.offset, file.start + at, end - at, now, self.host, None, took.properties
             )
         raise AssertionError("a record that fits an empty file did not fit one")
 
-    def write(
+    def encode(
         self,
         file: MappedFile,
         at: int,
@@ -375,7 +382,7 @@ class CommitLog:
         queue_offset: int,
         now: int,
     ) -> int:
-        """The bytes of one record into the map, which do not count yet.
+        """Write the bytes of one record into the map, where they do not count yet.
 
         Returns:
             As kernels/encode_one.py: where it ends, FULL or REFUSED.
@@ -383,7 +390,7 @@ class CommitLog:
         Thread: the one that holds the put lock.
         """
         host_flags = (BORN_HOST_V6 if len(hosts) - len(self.host) == 20 else 0) | self.host_flag
-        return kernel.put(
+        return kernel.encode(
             file.buffer,
             at,
             file.start + at,
@@ -402,8 +409,8 @@ class CommitLog:
             self.config.enabled_append_prop_crc,
         )
 
-    def appended(self, begun: PendingAppend, end: int) -> None:
-        """What was begun stands up to `end`: let it count. May be done again.
+    def count_record(self, begun: PendingAppend, end: int) -> None:
+        """Let a record count that was written up to `end`. May be done again.
 
         Thread: the one that holds the put lock.
         """
@@ -437,7 +444,7 @@ class CommitLog:
                     file.buffer[begun.position : begun.bound] = bytes(begun.bound - begun.position)
                 self.appender.begun = None
                 return
-        self.appended(begun, at)
+        self.count_record(begun, at)
 
     def roll(self, file: MappedFile) -> None:
         """Let the next record begin in the next file: the rest of this one becomes a blank record.

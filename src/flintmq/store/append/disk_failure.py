@@ -15,7 +15,7 @@ def reason_of(error: BaseException) -> str:
 
 
 @dataclass
-class Poison:
+class DiskFailure:
     """Set once, by the first failed sync or commit of the store; never taken back while the process lives.
 
     Attributes:

@@ -5,7 +5,7 @@ SYNC_FLUSH puts hand in requests and wait (`group_commit`); one flush answers ev
 With the transient pool only what is committed can be flushed, so whoever waits for a flush has the rest committed
 first.
 
-The first sync that fails poisons the store (contract, line 3): everybody who waits gets FLUSH_DISK_TIMEOUT, every later
+The first sync that fails stops all puts for good (contract, line 3): everybody who waits gets FLUSH_DISK_TIMEOUT, every later
 put SERVICE_NOT_AVAILABLE, and no sync is ever tried again. What the page cache shows from then on may not be on disk.
 """
 
@@ -21,7 +21,7 @@ from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.disk_failure import Poison, reason_of
+from flintmq.store.append.disk_failure import DiskFailure, reason_of
 from flintmq.store.append.group_commit import Waiters
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.stats import WaitTimes
@@ -41,7 +41,7 @@ class FlushService(PutListener):
         files: of the log.
         commit_log: tells how far it is written.
         config: intervals, pages, flushDiskType.
-        poison: of the store.
+        failure: of the store.
         effects: the clock.
         commits: commits the transient pool; None: there is none.
         ours: whether the store is still this process's to write; asked before a flush counts.
@@ -58,14 +58,14 @@ class FlushService(PutListener):
         files: MappedFileQueue,
         commit_log: CommitLog,
         config: StoreConfig,
-        poison: Poison,
+        failure: DiskFailure,
         effects: Effects,
         *,
         commits: CommitService | None = None,
         ours: Callable[[], bool] = lambda: True,
     ) -> None:
         self.files, self.commit_log, self.config, self.ours = files, commit_log, config, ours
-        self.poison, self.effects, self.commits = poison, effects, commits
+        self.failure, self.effects, self.commits = failure, effects, commits
         self._listeners: list[Callable[[int], None]] = []
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
         self.needs_wake = True
@@ -99,14 +99,14 @@ class FlushService(PutListener):
                 time = self.commit_log.last_time  # before the end: a put in between must not make the time too young
                 target = self.commit_log.end
             waiting = target // PAGE - self.files.flushed_where // PAGE
-            if self.poison or target <= self.files.flushed_where:
+            if self.failure or target <= self.files.flushed_where:
                 return False
             if waiting < least_pages and not self.files.rolled_since(self.files.flushed_where, target):
                 return False
             try:
                 self.files.flush(target)
             except Exception as error:  # of any kind: what came of the sync is not known
-                self.poison.set(f"the commit log could not be flushed ({reason_of(error)})")
+                self.failure.set(f"the commit log could not be flushed ({reason_of(error)})")
                 return False
             if not self.ours():
                 return False
@@ -127,13 +127,13 @@ class FlushService(PutListener):
         if not group:
             return None
         self.flush_once()
-        return group.answer(-1 if self.poison else self.files.flushed_where)
+        return group.answer(-1 if self.failure else self.files.flushed_where)
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def wait_flushed(self, end: int) -> bool:
         """Wait until the log is durable up to `end`; False if the flush failed or took longer than syncFlushTimeout."""
-        if self.files.flushed_where >= end and not self.poison:
+        if self.files.flushed_where >= end and not self.failure:
             return True
         began = self.effects.monotonic()
         request = self.waiters.add(end)
@@ -198,6 +198,6 @@ class FlushService(PutListener):
             try:
                 latches = self._step_once()
             except Exception as error:  # a thread that is gone would leave all puts waiting, and nothing on disk
-                self.poison.set(f"the flush service failed ({reason_of(error)})")
+                self.failure.set(f"the flush service failed ({reason_of(error)})")
         for latch in latches or ():
             latch.open()

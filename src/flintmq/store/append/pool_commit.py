@@ -16,7 +16,7 @@ from flintmq.kernels.handoff import Signal
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.disk_failure import Poison, reason_of
+from flintmq.store.append.disk_failure import DiskFailure, reason_of
 
 PAGE = 4096
 LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
@@ -30,7 +30,7 @@ class CommitService(PutListener):
         files: of the log.
         commit_log: tells how far it is put.
         config: intervals and pages.
-        poison: of the store; a write that fails sets it.
+        failure: of the store; a write that fails sets it.
         effects: the clock.
 
     Attributes:
@@ -43,11 +43,11 @@ class CommitService(PutListener):
         files: MappedFileQueue,
         commit_log: CommitLog,
         config: StoreConfig,
-        poison: Poison,
+        failure: DiskFailure,
         effects: Effects,
     ) -> None:
         self.files, self.commit_log, self.config = files, commit_log, config
-        self.poison, self.effects = poison, effects
+        self.failure, self.effects = failure, effects
         self._listeners: list[Callable[[], None]] = []
         self.done = commit_log.last_time, commit_log.end
         self._least = config.commit_commit_log_least_pages
@@ -71,14 +71,14 @@ class CommitService(PutListener):
             time = self.commit_log.last_time  # before the end, so that it is never too young
             target = self.commit_log.end
             waiting = target // PAGE - self.done[1] // PAGE
-            if self.poison or target <= self.done[1]:
+            if self.failure or target <= self.done[1]:
                 return False
             if waiting < least_pages and not self.files.rolled_since(self.done[1], target):
                 return False
             try:
                 self.files.commit(target)
             except Exception as error:  # of any kind: what the file has of it is not known
-                self.poison.set(f"the transient pool could not be written to the commit log ({reason_of(error)})")
+                self.failure.set(f"the transient pool could not be written to the commit log ({reason_of(error)})")
                 return False
             self.done = time, target
         for listener in self._listeners:
@@ -114,7 +114,7 @@ class CommitService(PutListener):
             try:
                 looks = 0 if self.commit_once(0 if everything else self._least) else looks + 1
             except Exception as error:  # a thread that is gone would leave what is put in this process's memory
-                self.poison.set(f"the commit service failed ({reason_of(error)})")
+                self.failure.set(f"the commit service failed ({reason_of(error)})")
             if looks < LINGERS and wakes:
                 self._wake.wait(LINGER_S)
                 continue

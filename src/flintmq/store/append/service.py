@@ -14,7 +14,7 @@ from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutResult
 from flintmq.store.append.batch import put_batch
 from flintmq.store.append.columns import put_columns
 from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService, unflushed
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.stats import Counters
@@ -35,14 +35,14 @@ class Wakeable(Protocol):
         """Something was put: `size` bytes, if many."""
 
 
-class Puts:
+class PutService:
     """Puts into one store.
 
     Args:
         config: of the store.
         log, flush, dispatch: its parts.
         commits: its transient pool's committer, if it has one.
-        poison, counters: of the store.
+        failure, counters: of the store.
         peer: whose batches, "5.3.3", "5.4.0" or "5.5.0".
 
     Thread: any.
@@ -55,17 +55,22 @@ class Puts:
         flush: FlushService,
         commits: CommitService | None,
         dispatch: Wakeable,
-        poison: Poison,
+        failure: DiskFailure,
         counters: Counters,
         peer: str = PEER_533,
     ) -> None:
         self.config, self.log, self.flush, self.commits, self.dispatch = config, log, flush, commits, dispatch
-        self.poison, self.counters, self.peer = poison, counters, peer
+        self.failure, self.counters, self.peer = failure, counters, peer
         self._async: ModuleType | None = None
 
-    def put(self, message: Message) -> PutResult:
-        """One message; returns when its flushDiskType has been kept."""
-        result = self._append(message)
+    def put(self, message: Message, tried: bool = False) -> PutResult:
+        """Put one message; return when its flushDiskType has been kept.
+
+        Args:
+            message: which.
+            tried: the fast way was tried, and left it to the slow one.
+        """
+        result = self._append(message, tried)
         if result.status is not OK:
             return result
         if self.flush.sync and message.wait:
@@ -82,7 +87,7 @@ class Puts:
         """Messages in order, with one wait for the disk at the end."""
 
         def append(many: list[Message]) -> list[PutResult]:
-            return self.log.put_many(many, until_refused, delivered)
+            return self.log.append_many(many, until_refused, delivered)
 
         return self._settled(messages, self._append_all(messages, append))
 
@@ -124,9 +129,9 @@ class Puts:
 
             self._async = async_puts
         loop = self._async.running_loop()  # before anything is stored
-        result = quick.put(message) if quick is not None else None
+        result = quick.append(message) if quick is not None else None
         if result is None:
-            result = self._append(message)
+            result = self._append(message, tried=quick is not None)
         stored = result.status is OK
         waiting: Awaitable[PutResult]
         if stored and self.flush.sync and message.wait:
@@ -138,10 +143,11 @@ class Puts:
             waiting = self._async.answered(result, loop)
         return waiting
 
-    def _append(self, message: Message) -> PutResult:
-        """The message in the log, or why not."""
+    def _append(self, message: Message, tried: bool) -> PutResult:
+        """Append a message; say why if it is refused."""
         refusal = self._refusal()
-        result = self.log.put(message) if refusal is None else PutResult(refusal)
+        append = self.log.append_slowly if tried else self.log.append
+        result = append(message) if refusal is None else PutResult(refusal)
         if result.status is not OK:
             self.counters.refused(result.status.name)
         return result
@@ -159,7 +165,7 @@ class Puts:
 
     def _refusal(self) -> PutMessageStatus | None:
         """Why nothing can be put now, if so."""
-        if self.poison or self.log.appender.refusing or self.config.broker_role == "SLAVE":
+        if self.failure or self.log.appender.refusing or self.config.broker_role == "SLAVE":
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if self.log.slow.since and self.log.slow.busy(self.config.os_page_cache_busy_time_out_mills):
             return PutMessageStatus.OS_PAGE_CACHE_BUSY

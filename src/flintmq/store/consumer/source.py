@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 
 from flintmq.format.text import java_encode
 from flintmq.message import GetMessageStatus, StoredMessage
-from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.consumequeue.reader import UnitQueue
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
@@ -91,10 +91,10 @@ class StoreSource:
         keeping: Housekeeping,
         check: Callable[[], None],
         at_time: Callable[..., int],
-        poison: Poison,
+        failure: DiskFailure,
     ) -> None:
         self.root, self.topic, self.reader, self.keeping, self.check = root, topic, reader, keeping, check
-        self._at_time, self.poison = at_time, poison
+        self._at_time, self.failure = at_time, failure
         self._raw = java_encode(topic)
         self._known: tuple[tuple[int, int], frozenset[int]] = (-1, -1), frozenset()
 
@@ -125,7 +125,7 @@ class StoreSource:
         if got.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             return QueueRead([], offset)
         messages, following = got.messages, got.next_begin_offset
-        if self.poison and following > offset:
+        if self.failure and following > offset:
             following = self._written(queue_id, offset, following)
             messages = [message for message in messages if message.queue_offset < following]
         gone = self._gone(queue_id, offset, messages[0].queue_offset if messages else following)

@@ -13,7 +13,7 @@ from flintmq.errors import FlintError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.filesystem import NotOpened
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.index.index_service import KeyIndex
 from flintmq.store.layout.small_files import StoreFiles
@@ -33,7 +33,7 @@ class Checkpointer:
         small: the files that are written.
         files: of the log.
         queues, index, dispatch: of the store; index None: it has none.
-        poison, ownership: of the store.
+        failure, ownership: of the store.
         flushed_time: store time in ms of the last record that is on disk.
         external: another process writes queues and index, so nothing is said of them.
 
@@ -49,13 +49,13 @@ class Checkpointer:
         queues: ConsumeQueues,
         index: KeyIndex | None,
         dispatch: DispatchService,
-        poison: Poison,
+        failure: DiskFailure,
         ownership: Ownership,
         flushed_time: int,
         external: bool,
     ) -> None:
         self._small, self._files, self._queues, self._index = small, files, queues, index
-        self._dispatch, self._poison, self._ownership, self._external = dispatch, poison, ownership, external
+        self._dispatch, self._failure, self._ownership, self._external = dispatch, failure, ownership, external
         self._flushed_time = flushed_time
         self._pause_s = max(config.flush_interval_consume_queue, LEAST_PAUSE_MS) / 1000
         self._stop = threading.Event()
@@ -73,7 +73,7 @@ class Checkpointer:
 
         Raises:
             NotOpened: a file could not be opened; the next call tries again.
-            OSError: a sync failed; the store is poisoned.
+            OSError: a sync failed; the store takes no more puts.
 
         Durability: on return.
         """
@@ -87,7 +87,7 @@ class Checkpointer:
         except NotOpened:  # no sync failed: the next look tries again
             raise
         except OSError as error:
-            self._poison.set(f"the consume queues or the index could not be flushed ({error.strerror})")
+            self._failure.set(f"the consume queues or the index could not be flushed ({error.strerror})")
             raise
         known = self._small.known
         logics = min(dispatched, time) if dispatched else known.logics_timestamp
@@ -112,7 +112,7 @@ class Checkpointer:
         """Each interval: queues, checkpoint and mark, if the log was flushed since."""
         written = -1
         while not self._stop.wait(self._pause_s):
-            if not self._ownership.is_ours() or self._files.flushed_where == written or self._poison:
+            if not self._ownership.is_ours() or self._files.flushed_where == written or self._failure:
                 continue
             try:
                 flushed = self._files.flushed_where

@@ -2,7 +2,7 @@
 behaviour 8.
 
 Dispatch never passes the confirmed position: what is flushed under SYNC_FLUSH, what is written otherwise. Damage met on
-the way stops it there, loudly, and poisons nothing else.
+the way stops it there, loudly, and stops nothing else.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 
 from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import Signal
-from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.walk import LogWalk, Piece
@@ -184,12 +184,12 @@ class DispatchService(PutListener):
             time.sleep(YIELD_S)
         self._wake.set()
 
-    def wait(self, end: int, seconds: float, poison: Poison | None = None) -> bool:
+    def wait(self, end: int, seconds: float, failure: DiskFailure | None = None) -> bool:
         """Wait until everything below `end` is dispatched; False if it takes longer, or will never be: dispatch stands
-        still or is stopped, or a store that is poisoned will not confirm so much."""
+        still or is stopped, or a store whose disk failed will not confirm so much."""
 
         def is_over() -> bool:
-            hopeless = bool(poison) and self.confirmed() < end
+            hopeless = bool(failure) and self.confirmed() < end
             return self.position >= end or self.stopped_at is not None or self._is_stopped or hopeless
 
         self.wake()

@@ -11,20 +11,20 @@ from collections.abc import Callable
 from flintmq.errors import StoreLockedError
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store.append.disk_failure import Poison
+from flintmq.store.append.disk_failure import DiskFailure
 
 
 class Ownership:
     """Whether this process may go on writing one store.
 
     Args:
-        lock, files, poison: of the store.
+        lock, files, failure: of the store.
 
     Thread: any, once the listeners are there.
     """
 
-    def __init__(self, lock: StoreLock, files: MappedFileQueue, poison: Poison) -> None:
-        self._lock, self._files, self._poison = lock, files, poison
+    def __init__(self, lock: StoreLock, files: MappedFileQueue, failure: DiskFailure) -> None:
+        self._lock, self._files, self._failure = lock, files, failure
         self._listeners: list[Callable[[StoreLockedError], None]] = []
 
     def on_lost(self, listener: Callable[[StoreLockedError], None]) -> None:
@@ -40,7 +40,7 @@ class Ownership:
             reason = f"{gone} was removed or replaced while the store writes it"
         else:
             return True
-        self._poison.set(reason)
+        self._failure.set(reason)
         error = StoreLockedError(reason)
         for listener in self._listeners:
             listener(error)

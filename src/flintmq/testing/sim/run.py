@@ -304,7 +304,7 @@ class SimRun:
         ]  # fmt: skip
         for identity, message in zip(identities, messages, strict=True):
             self.book.sent[identity] = {"digest": digest_of(message)}
-        poisoned = bool(store._parts.poison)
+        poisoned = bool(store._parts.failure)
         call: Callable[[], list[PutResult]] = {
             "many": lambda: store.put_many(messages), "batch": lambda: store.put_batch(messages),
         }.get(kind, lambda: [store.put(messages[0])])  # fmt: skip
@@ -326,7 +326,7 @@ def steps(store: MessageStore) -> dict[str, Callable[[], object]]:
         "save": store._parts.housekeeping.save_once,
         "clean": store._parts.retention.clean_once,
     }
-    if not store._parts.poison:
+    if not store._parts.failure:
         found["checkpoint"] = store._parts.checkpointer.write
     if store._parts.commits is not None:
         found["commit"] = store._parts.commits.commit_once
