@@ -5,8 +5,9 @@ SYNC_FLUSH puts hand in requests and wait (`group_commit`); one flush answers ev
 With the transient pool only what is committed can be flushed, so whoever waits for a flush has the rest committed
 first.
 
-The first sync that fails stops all puts for good (contract, line 3): everybody who waits gets FLUSH_DISK_TIMEOUT, every later
-put SERVICE_NOT_AVAILABLE, and no sync is ever tried again. What the page cache shows from then on may not be on disk.
+The first sync that fails stops all puts for good (contract, line 3): everybody who waits gets FLUSH_DISK_TIMEOUT, each
+later put SERVICE_NOT_AVAILABLE, and no sync is ever tried again. What the page cache shows from then on may not be on
+disk.
 """
 
 from __future__ import annotations
