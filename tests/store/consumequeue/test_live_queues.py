@@ -323,8 +323,8 @@ def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
             shutil.copytree(root, tmp_path / str(turn))
         root = tmp_path / str(turn)
     with open_small(root, **keys) as store:
-        assert {p: q.max_offset for p, q in store._queues.plain.items() if q} == counts
-        assert [note for note in store._report.notes if note.code == "denied"] == []
+        assert {p: q.max_offset for p, q in store._parts.queues.plain.items() if q} == counts
+        assert [note for note in store._parts.report.notes if note.code == "denied"] == []
 
 
 @pytest.mark.parametrize("offsets", [(-5,), (-5, 0, 1), (100, 0, 1)], ids=str)
