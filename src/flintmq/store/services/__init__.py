@@ -1,6 +1,8 @@
 """What runs beside puts, on threads of its own.
 
 dispatch_service  follows the log: writes units and items of each new record
+checkpointer      writes how far log, queues and index are on disk
+ownership         notices that the store became somebody else's
 housekeeping      keeps topics and offsets, delivers what is due, deletes what is old
 scheduler         calls slow steps at their intervals
 topics            keeps config/topics.json
