@@ -12,6 +12,7 @@ from functools import lru_cache
 from typing import Any
 
 from flintmq.format import message_id, properties, record
+from flintmq.format.record_view import SIZE
 from flintmq.format.text import java_decode
 from flintmq.kernels.fetch import RecordBytes
 from flintmq.kernels.message import Message as Message
@@ -200,7 +201,7 @@ class StoredMessage(RecordBytes):
 
 def stored_message(data: bytes | bytearray | memoryview, at: int) -> StoredMessage:
     """The validated record that begins at data[at], copied out."""
-    size = int.from_bytes(data[at : at + 4], "big")
+    (size,) = SIZE.unpack_from(data, at)
     return StoredMessage(bytes(data[at : at + size]))
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format import index
+from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.text import java_hash
 from tests.compat.stores import Golden
 
@@ -121,3 +122,10 @@ def test_golden_seconds(golden: Callable[[str], Golden]) -> None:
     first = index.item_position(1, 500)
     for item in index.ITEM.iter(data, first, index.item_position(header.next_item, 500)):
         assert item.seconds == index.seconds(times[item.physical_offset], header.begin_timestamp)
+
+
+def test_the_configuration_counts_the_same_sizes() -> None:
+    """`config/` knows no layouts; it has the sizes as numbers."""
+    config = StoreConfig.from_keys({"maxHashSlotNum": 7, "maxIndexNum": 11, "mappedFileSizeConsumeQueue": 41})
+    assert config.index_file_size == index.file_size(7, 11)
+    assert config.consume_queue_file_size == 3 * UNIT_SIZE

@@ -23,6 +23,7 @@ from flintmq.arrow.ipc_template import envelope_of
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
 from flintmq.format.message_id import host_text
+from flintmq.format.record_view import size_at
 from flintmq.kernels import gather as kernel
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.predicate import Predicate, Selector
@@ -104,7 +105,7 @@ class Gatherer:
                 taken = self._mend(block, piece, first, taken, before)
             first += taken
             if block.count == 0:  # a single record is larger than a section
-                self._make_room(block.layout, why, _size_at(piece, first))
+                self._make_room(block.layout, why, size_at(piece.data, piece.positions[first]))
             elif why not in (kernel.DONE, kernel.NOTES_FULL) or block.patched_bytes >= self.batch_bytes:
                 yield from self._close(block, why)
 
@@ -118,7 +119,9 @@ class Gatherer:
         """Make a block with the last layout, unless that was too small or much too large."""
         if self.layout is None:
             if "body" not in self.rates.of:
-                self.rates.of["body"] = sum(_size_at(piece, i) for i in range(min(count, 64))) / min(count, 64)
+                self.rates.of["body"] = sum(
+                    size_at(piece.data, piece.positions[i]) for i in range(min(count, 64))
+                ) / min(count, 64)
             rows = min(self._ideal_rows(), self.max_rows - self.part_rows)
             self.layout = ColumnLayout(self.envelope, rows, self.rates, self.oddities.decompress)
         self.block = ColumnBlock(self.layout)
@@ -213,8 +216,3 @@ class Oddities:
 @lru_cache(4096)
 def _host(raw: bytes) -> str:
     return host_text(raw)
-
-
-def _size_at(piece: Piece, index: int) -> int:
-    at = piece.positions[index]
-    return int.from_bytes(piece.data[at : at + 4], "big")

@@ -15,22 +15,26 @@ import pyarrow as pa
 
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import US
+from flintmq.format.record_view import number_at
 from flintmq.kernels import gather as kernel
 from flintmq.kernels.record_parts import MOST_PAIRS
 
 # Column -> (kind, position in a record with two IPv4 hosts); see docs/internals/format/commit-log.md.
 NUMBERS = {
-    "queue_id": (kernel.INT32, 12),
-    "queue_offset": (kernel.INT64, 20),
-    "born_timestamp": (kernel.INT64, 40),
-    "store_timestamp": (kernel.INT64, 56),
-    "physical_offset": (kernel.INT64, 28),
-    "size": (kernel.INT32, 0),
-    "flag": (kernel.INT32, 16),
-    "sys_flag": (kernel.INT32, 36),
-    "reconsume_times": (kernel.INT32, 72),
-    "prepared_transaction_offset": (kernel.INT64, 76),
-    "body_crc": (kernel.UINT32, 8),
+    name: (kind, number_at(name))
+    for name, kind in {
+        "queue_id": kernel.INT32,
+        "queue_offset": kernel.INT64,
+        "born_timestamp": kernel.INT64,
+        "store_timestamp": kernel.INT64,
+        "physical_offset": kernel.INT64,
+        "size": kernel.INT32,
+        "flag": kernel.INT32,
+        "sys_flag": kernel.INT32,
+        "reconsume_times": kernel.INT32,
+        "prepared_transaction_offset": kernel.INT64,
+        "body_crc": kernel.UINT32,
+    }.items()
 }
 TEXTS = {
     "topic": kernel.TOPIC,

@@ -22,10 +22,11 @@ import pyarrow as pa
 
 from flintmq.arrow.batches import joined
 from flintmq.errors import FlintError
+from flintmq.format.record_view import store_times
 from flintmq.kernels.walk import CHECK_TIME
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.resync import first_record, store_times
+from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.walk import LogWalk, Piece
 
 SEGMENT_BYTES = 8 << 20  # the longest segment

@@ -37,7 +37,7 @@ PACKAGES = (
     ("lz4", "compress", "bodies compressed with LZ4"),
 )
 # A record of Apache RocketMQ 5.3.3: V1, topic Odd, queue 1, a body of one byte, at physical offset 211.
-RECORD_AT = 211
+RECORD_AT, TOPIC, BODY = 211, b"Odd", b"d"
 RECORD = bytes.fromhex(
     "0000005fdaa320a718dd4acc0000000100000000000000000000000100000000000000d3000000000000018bf55bfc420a000001"
     "00009c40000001a1f85c58db0a00000200002a9f0000000000000000000000000000000164034f64640000"
@@ -61,7 +61,6 @@ print(json.dumps(found))
 """
 _WORKER_TIMEOUT_S = 60
 _LENGTHS = (0, 1, 15, 64, 255, 1024)  # bytes: around the steps of the CRC's wide forms
-_PROTECTED = (0, 4, 8, 28, 84, 88, 89, 93)  # size, magic, CRC, physical offset, lengths and the body of RECORD
 
 
 @dataclass(frozen=True)
@@ -147,13 +146,19 @@ def _kernels() -> list[Check]:
 
 def _self_test() -> Check:
     """Try the walker: it must take Java's record, and refuse it with any of some bits flipped."""
+    from flintmq.format.layout import WIDTHS
+    from flintmq.format.record_view import number_at
     from flintmq.kernels import walk
 
     data = bytes(range(256)) * 5
     wrong = [f"crc32 of {n} bytes is wrong" for n in _LENGTHS if walk.crc32(data[:n]) != zlib.crc32(data[:n])]
     if not _counts(RECORD):
         wrong.append("a sound record is refused")
-    flipped = [(at, RECORD[:at] + bytes([RECORD[at] ^ 1]) + RECORD[at + 1 :]) for at in _PROTECTED]
+    body = number_at("body") + WIDTHS["i32"]  # after its length
+    topic = body + len(BODY)
+    protected = [number_at(name) for name in ("size", "magic", "body_crc", "physical_offset", "body")]
+    protected += [body, topic, topic + WIDTHS["u8"] + len(TOPIC)]  # and the lengths of topic and properties
+    flipped = [(at, RECORD[:at] + bytes([RECORD[at] ^ 1]) + RECORD[at + 1 :]) for at in protected]
     wrong += [f"a flipped bit in byte {at} goes unseen" for at, record in flipped if _counts(record)]
     if wrong:
         return Check("self-test", BROKEN, "; ".join(wrong), "reinstall flintmq; FLINTMQ_PURE=1 works around it")

@@ -6,6 +6,7 @@ layout          how a layout is declared; codec, sizes and tables follow from th
 text            text, hash and numbers as Java reads them
 properties      the property string of a message
 record          a record of the commit log, and when one counts
+record_view     single numbers of a record, without decoding the rest
 compression     the original of a compressed body
 inner_batch     the entries of an inner batch (a record's body)
 message_id      offset ids, client ids, hosts as text

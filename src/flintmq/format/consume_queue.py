@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Final, NamedTuple
 
-from flintmq.format.layout import Int, Layout
+from flintmq.format.layout import Buffer, Int, Layout
 from flintmq.format.text import java_hash, java_int
 
 SCHEDULE_TOPIC: Final = "SCHEDULE_TOPIC_XXXX"
@@ -40,8 +40,15 @@ class Unit(NamedTuple):
 
 UNIT: Final = Layout("Consume queue unit", Unit)
 UNIT_SIZE: Final = UNIT.size
+POINTER: Final = UNIT.numbers("physical_offset", "size")
+"""Log offset and size of the record: units of every kind of queue begin with them."""
 PRE_BLANK: Final = Unit(0, PRE_BLANK_SIZE, 0)
 assert UNIT_SIZE == 20
+
+
+def record_offset_at(units: Buffer, number: int = 0) -> int:
+    """Return the log offset of the record that unit `number` points to."""
+    return int(POINTER.unpack_from(units, UNIT_SIZE * number)[0])
 
 
 def tags_code(tags: str | None, topic: str, store_timestamp: int, delay: str | None, delay_ms: Sequence[int]) -> int:

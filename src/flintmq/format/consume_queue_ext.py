@@ -36,6 +36,7 @@ class ExtUnit(NamedTuple):
 
 
 EXT_UNIT: Final = Layout("Consume queue ext unit", ExtUnit)
+SIZE: Final = EXT_UNIT.numbers("size")
 assert EXT_UNIT.min_size == 20
 
 
@@ -58,6 +59,11 @@ def position(tags_code: int) -> int:
     return tags_code - _ADDRESS_BASE
 
 
+def size_at(buf: Buffer, at: int = 0) -> int:
+    """Return the size field at buf[at]; 0 or less, or no bytes, ends the units of the file."""
+    return int.from_bytes(buf[at : at + SIZE.size], "big", signed=True)
+
+
 def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> ExtUnit | None:
     """Decode the unit at buf[at]; None where the file's units end.
 
@@ -67,7 +73,7 @@ def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> ExtUnit | None
         FormatError: the size goes beyond the bytes at hand or does not fit the bitmap's length.
     """
     end = len(buf) if limit is None else min(limit, len(buf))
-    if end - at < 2 or int.from_bytes(buf[at : at + 2], "big", signed=True) <= 0:
+    if end - at < SIZE.size or size_at(buf, at) <= 0:
         return None
     return EXT_UNIT.unpack(buf, at, end)
 

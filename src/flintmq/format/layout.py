@@ -198,15 +198,43 @@ class Layout(Generic[T]):
         assert self.fixed, f"{self.name} has no fixed size"
         return self.min_size
 
-    def offset(self, field: str) -> int:
-        """Return the offset of `field`; only for fields before the first one of variable width."""
+    def offset(self, field: str, values: Values | None = None) -> int:
+        """Return the offset of `field`; of bytes with a length of their own, of that length.
+
+        Args:
+            field: as in the declaration.
+            values: the earlier fields on which the widths before `field` depend; None if none does.
+        """
         at = 0
         for name, part in self.parts:
             if name == field:
                 return at
+            if isinstance(part, Sized) and values is not None:
+                at += part.choose(values)
+                continue
             assert isinstance(part, (Int, Total)), f"{field} of {self.name} has no fixed place"
             at += WIDTHS[part.type]
         raise KeyError(field)
+
+    def numbers(self, *fields: str) -> struct.Struct:
+        """Return a struct that unpacks only these numbers; name them in their order on disk.
+
+        It begins where the value begins: `struct.unpack_from(buf, at)`.
+        """
+        parts, code, at = dict(self.parts), ">", 0
+        for field in fields:
+            part, begin = parts[field], self.offset(field)
+            assert isinstance(part, (Int, Total)) and begin >= at, (
+                f"{field} of {self.name} is no number, or out of order"
+            )
+            code += (f"{begin - at}x" if begin > at else "") + CODES[part.type]
+            at = begin + WIDTHS[part.type]
+        return struct.Struct(code)
+
+    def columns(self) -> list[tuple[str, str]]:
+        """Return (name, type) of each field of a fixed layout, as `numpy.dtype` takes them."""
+        assert self.fixed, f"{self.name} has no fixed size"
+        return [(name, ">" + CODES[part.type]) for name, part in self.parts if isinstance(part, Int)]
 
     def unpack(self, buf: Buffer, at: int = 0, limit: int | None = None, given: Values | None = None) -> T:
         """Decode the value at buf[at]; bytes at or after buf[limit] are not looked at.

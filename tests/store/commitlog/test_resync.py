@@ -7,8 +7,9 @@ import struct
 import time
 from pathlib import Path
 
+from flintmq.format.record_view import store_times
 from flintmq.store.commitlog.files import LogFiles
-from flintmq.store.commitlog.resync import WINDOW, first_record, next_record, store_times
+from flintmq.store.commitlog.resync import WINDOW, first_record, next_record
 from tests.support.small_logs import FILE_SIZE, SIZE, full_file, log_of, make
 
 

@@ -8,6 +8,7 @@ from typing import Final
 
 from flintmq.format import batch_queue, checkpoint, config_names, consume_queue, flintmq_mark, index, timer
 from flintmq.format.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_SIZE
+from flintmq.format.record_view import HEAD_SIZE, magic_at, physical_offset_at, size_at
 from flintmq.store.commitlog.files import LARGEST_OFFSET, file_start
 from flintmq.store.layout import directories
 
@@ -70,6 +71,7 @@ _NAMES: Final = {
     "journal.json": TEXT,
 }
 _FOREIGN: Final = {"rocksdbstore": "RocksDB", "kvStore": "RocksDB"}
+_TIMER_UNIT: Final = timer.LOG_UNIT.numbers("size", "magic")
 _SWAPPED: Final = re.compile(r"/quarantine/salvage-[^/]+/(?:old|new)/")  # whole files, in folders as in the store
 _QUARANTINED: Final = re.compile(r"([0-9]{20})(?:-[0-9]+)?(?:\.record|\.excess)?", re.ASCII)
 
@@ -163,18 +165,26 @@ def _small(name: str) -> str | None:
     return TEXT if name.endswith(".jsonl") else None
 
 
+def _begins_with_timer_unit(head: bytes) -> bool:
+    if len(head) < _TIMER_UNIT.size:
+        return False
+    size, magic = _TIMER_UNIT.unpack_from(head)
+    return bool(size == timer.LOG_UNIT.size and 0 <= magic < 256)
+
+
 def by_content(head: bytes, size: int) -> FilePlace | None:
     """Find the kind by the first bytes (4 KiB suffice) and the size; return None in doubt."""
     how = "by its content"
-    word = int.from_bytes(head[4:8], "big") if len(head) >= 8 else 0
-    if word in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) and int.from_bytes(head[:4], "big") >= 8:
-        offset = int.from_bytes(head[28:36], "big") if len(head) >= MIN_SIZE else 0
-        return FilePlace(LOG, how, start=offset if word != MAGIC_BLANK and offset + size <= LARGEST_OFFSET else None)
-    if head[:8] == b"FLNTMARK":
+    word = magic_at(head)
+    if word in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) and size_at(head) >= HEAD_SIZE:
+        offset = physical_offset_at(head) if len(head) >= MIN_SIZE else 0
+        known = word != MAGIC_BLANK and 0 <= offset <= LARGEST_OFFSET - size
+        return FilePlace(LOG, how, start=offset if known else None)
+    if head.startswith(flintmq_mark.MAGIC.to_bytes(8, "big")):
         return FilePlace(MARK, how)
     if size == timer.WHEEL_SIZE:
         return FilePlace(TIMER_WHEEL, f"{how}: only a timer wheel has this size")
-    if len(head) >= 16 and head[:4] == bytes([0, 0, 0, timer.LOG_UNIT.size]) and head[12:15] == bytes(3):
+    if _begins_with_timer_unit(head):
         return FilePlace(TIMER_LOG, how)
     if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
         return FilePlace(JSON if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else TEXT, how)
@@ -189,14 +199,14 @@ def by_content(head: bytes, size: int) -> FilePlace | None:
         size != checkpoint.FILE_SIZE
         and size > index.HEADER.size
         and len(head) >= index.HEADER.size
-        and (size - 40) % 4 == 0
+        and (size - index.HEADER.size) % index.SLOT.size == 0
     ):
         header = index.HEADER.unpack(head)
         ordered = 0 < header.begin_timestamp <= header.end_timestamp < 1 << 42
         if (
             ordered
             and 0 <= header.begin_physical_offset <= header.end_physical_offset
-            and 0 < header.index_count <= size // 20
+            and 0 < header.index_count <= size // index.ITEM.size
         ):
             return FilePlace(INDEX, how)
     return None

@@ -18,6 +18,7 @@ from flintmq.forensics.explain.lines import Line, blame, field_lines
 from flintmq.forensics.explain.source import FileLook
 from flintmq.forensics.explain.store_context import describe
 from flintmq.format import record
+from flintmq.format.record_view import SIZE, size_at
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LARGEST_OFFSET, MAX_RECORD, RECORD_OVERHEAD, LogFile, LogFiles
@@ -223,7 +224,7 @@ class LogFileLines:
         return None
 
     def _message(self, position: int) -> StoredMessage | None:
-        size = int.from_bytes(self.source.read(4, position), "big")
+        size = size_at(self.source.read(SIZE.size, position))
         data = self.source.read(min(size, self.max_record), position)
         if record_fields.why_not(data, self.start + position, self.source.size - position, self.max_record):
             return None
@@ -271,7 +272,7 @@ class LogFileLines:
                                   f"{end - begin - record.BLANK_SIZE} bytes", meaning)  # fmt: skip
 
     def _no_record(self, begin: int, end: int, follows: bool, in_full: bool) -> Iterator[Line]:
-        size = int.from_bytes(self.source.read(4, begin), "big")
+        size = size_at(self.source.read(SIZE.size, begin))
         left = self.source.size - begin
         data = self.source.read(size if record.MIN_SIZE <= size <= self.max_record else record.BLANK_SIZE, begin)
         position, why = record_fields.first_wrong(data, self.start + begin, left, self.max_record)

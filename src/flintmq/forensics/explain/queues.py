@@ -244,7 +244,8 @@ def ext_lines(look: FileLook) -> Iterator[Line]:
 def _ext_length(look: FileLook, at: int) -> tuple[int, str]:
     """Return (bytes of the unit at a position, problem); the bytes are 0 without a unit."""
     try:
-        data = look.source.read(max(int.from_bytes(look.source.read(2, at), "big", signed=True), 2), at)
+        width = consume_queue_ext.SIZE.size
+        data = look.source.read(max(consume_queue_ext.size_at(look.source.read(width, at)), width), at)
         unit = consume_queue_ext.decode(data)
     except FormatError as error:
         return 0, error.reason

@@ -10,6 +10,7 @@ from flintmq.forensics.explain.source import FileLook
 from flintmq.format import consume_queue, inner_batch, message_id, properties, record
 from flintmq.format.compression import NAMES
 from flintmq.format.layout import FieldPiece
+from flintmq.format.record_view import PHYSICAL_OFFSET_END, magic_at, physical_offset_at
 from flintmq.format.text import iso, java_hash, java_int
 from flintmq.message import StoredMessage
 
@@ -58,7 +59,7 @@ def lines(look: FileLook, start: int, position: int, data: bytes, before: Stored
 
 def loose(look: FileLook, start: int, position: int, data: bytes) -> list[Line]:
     """Return lines for all of `data`, a damaged record, as far as its fields can be parsed."""
-    magic = int.from_bytes(data[4:8], "big")
+    magic = magic_at(data)
     if len(data) >= record.BLANK_SIZE and magic not in (record.MAGIC_V1, record.MAGIC_V2):
         head = record.BLANK_SIZE
         found = list(_fields(look, position, data[:head], {}, whole=False))
@@ -69,8 +70,7 @@ def loose(look: FileLook, start: int, position: int, data: bytes) -> list[Line]:
                               "without a magic number there are no fields", None, rest))  # fmt: skip
         return found
     remarks = {}
-    offset = record.RECORD.offset("physical_offset")
-    if len(data) >= offset + 8 and int.from_bytes(data[offset : offset + 8], "big", signed=True) != start + position:
+    if len(data) >= PHYSICAL_OFFSET_END and physical_offset_at(data) != start + position:
         remarks["physical_offset"] = Remark(f"this place is log offset {start + position}")
     return list(_fields(look, position, data, remarks))
 

@@ -12,6 +12,7 @@ from flintmq.forensics.explain.file_kinds import COMPACTION_LOG, COMPACTION_QUEU
 from flintmq.format import consume_queue, consume_queue_ext, properties, record
 from flintmq.format.consume_queue_ext import ExtUnit
 from flintmq.format.index import PEER_540, key_hash, keys_of
+from flintmq.format.record_view import size_at
 from flintmq.format.text import iso
 from flintmq.message import StoredMessage
 from flintmq.storage.filesystem import Effects
@@ -93,9 +94,7 @@ class Around:
         at = offset - file.start
         with self.effects.reading(file.path) as fd:
             head = self.effects.pread(fd, record.BLANK_SIZE, at)
-            count = min(
-                max(int.from_bytes(head[:4], "big"), record.BLANK_SIZE), file.size - at, record.DEFAULT_MAX_SIZE
-            )
+            count = min(max(size_at(head), record.BLANK_SIZE), file.size - at, record.DEFAULT_MAX_SIZE)
             data = self.effects.pread(fd, count, at)
         return why_not(data, offset, file.size - at) or "somebody writes it now"
 

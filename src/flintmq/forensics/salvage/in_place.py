@@ -26,6 +26,7 @@ from flintmq.forensics.salvage.journal import SalvageJournal
 from flintmq.forensics.salvage.misplaced import FarRecords
 from flintmq.forensics.salvage.queues import Emit
 from flintmq.format.index import PEER_533
+from flintmq.format.record_view import HEAD_SIZE, size_at, store_times
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import StoreLock, is_live
 from flintmq.storage.overlay import Overlay
@@ -34,7 +35,6 @@ from flintmq.storage.tree import walk_tree
 from flintmq.store.commitlog.end_of_log import LOST, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.report import Damage, Report
-from flintmq.store.commitlog.resync import store_times
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
@@ -353,10 +353,10 @@ class Mending:
         if mark is not None and end == log.limit:
             used = max(_last_byte(file, self.overlay) + file.start, min(mark, end))
             end = begin if used <= begin else min(max(used, begin + LEAST), end)
-            return file.start + file.size if end > file.start + file.size - 8 else end
+            return file.start + file.size if end > file.start + file.size - HEAD_SIZE else end
         with self.overlay.reading(file.path) as fd:
             while end < file.start + file.size and end - begin < LEAST:
-                end += max(int.from_bytes(self.overlay.pread(fd, 4, end - file.start), "big"), 8)
+                end += max(size_at(self.overlay.pread(fd, HEAD_SIZE, end - file.start)), HEAD_SIZE)
         return end
 
     def _write(self, path: str, position: int, data: bytes) -> None:

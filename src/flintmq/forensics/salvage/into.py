@@ -24,7 +24,8 @@ from flintmq.forensics.salvage.queues import QueueMaps
 from flintmq.forensics.salvage.records import Renumber
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.index import PEER_533
-from flintmq.format.record import encode_blank
+from flintmq.format.record import BLANK_SIZE, encode_blank
+from flintmq.format.record_view import size_at, store_time_at
 from flintmq.kernels import encode
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
@@ -308,9 +309,9 @@ class PieceRows:
                 continue
             if at + size > len(out):
                 return row, at, encode.ROOM
-            if at + size + 8 > file_end:
-                out[at : at + 8] = encode_blank(file_end - at)
-                return row, at + 8, encode.ROLL
+            if at + size + BLANK_SIZE > file_end:
+                out[at : at + BLANK_SIZE] = encode_blank(file_end - at)
+                return row, at + BLANK_SIZE, encode.ROLL
             self.renumber.place(data, old, base + at)
             out[at : at + size] = data
             self._run.take(old, base + at, size)
@@ -324,21 +325,17 @@ class PieceRows:
         at = piece.positions[row]
         if row != self._row:
             self._row = row
-            raw = bytes(piece.data[at : at + int.from_bytes(piece.data[at : at + 4], "big")])
+            raw = bytes(piece.data[at : at + size_at(piece.data, at)])
             try:
                 self._made = self.renumber.record(raw)
                 if len(self._made) > self.largest:
                     raise FormatError(f"its {len(self._made)} bytes do not fit a log file")
-                self.last_time = _store_time(raw)
+                self.last_time = store_time_at(raw)
             except FormatError as error:
                 self._made = bytearray()
                 self.dropped += 1
                 self.lines.emit({"kind": "dropped", "offset": piece.base + at, "bytes": len(raw), "why": error.reason})
         return self._made, piece.base + at
-
-
-def _store_time(raw: bytes) -> int:
-    return int.from_bytes(raw[68:76] if raw[39] & 16 else raw[56:64], "big", signed=True)
 
 
 @dataclass

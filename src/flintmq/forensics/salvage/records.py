@@ -14,7 +14,6 @@ people and consumers; no program uses them as a place in the log.
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass, field
 
 from flintmq.errors import FormatError
@@ -26,7 +25,6 @@ from flintmq.format.record import (
     CRC_PROPERTY_NAME,
     CRC_PROPERTY_SIZE,
     MAX_PROPERTIES,
-    RECORD,
     TRANSACTION_COMMIT,
     TRANSACTION_NONE,
     Record,
@@ -35,6 +33,7 @@ from flintmq.format.record import (
     encode,
     split,
 )
+from flintmq.format.record_view import OFFSETS, OFFSETS_AT
 from flintmq.format.text import java_decode, java_encode, java_int
 from flintmq.store.dispatch.dispatcher import DispatchRules
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, allows_light, split_names
@@ -43,9 +42,6 @@ HALF_TOPIC = b"RMQ_SYS_TRANS_HALF_TOPIC"
 OUTCOME_TOPIC = b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
 FINISHED_TAG = "d"  # of an outcome whose body names half messages
 PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
-_PLACE = struct.Struct(">qq")  # queue offset and physical offset, which are adjacent
-_AT_PLACE = RECORD.offset("queue_offset")
-assert RECORD.offset("physical_offset") == _AT_PLACE + 8
 
 
 @dataclass
@@ -79,12 +75,12 @@ class Renumber:
             if len(new.properties) > MAX_PROPERTIES:
                 raise FormatError("the properties have no room for its new offsets")
             data = bytearray(encode(new._replace(body_crc=crc(new.body) if new.body else new.body_crc)))
-        _PLACE.pack_into(data, _AT_PLACE, queue_offset, old.physical_offset)
+        OFFSETS.pack_into(data, OFFSETS_AT, queue_offset, old.physical_offset)
         return data
 
     def place(self, data: bytearray, old: int, new: int) -> None:
         """Move a record from log offset `old` to `new`, and update its checksum property."""
-        _PLACE.pack_into(data, _AT_PLACE, _PLACE.unpack_from(data, _AT_PLACE)[0], new)
+        OFFSETS.pack_into(data, OFFSETS_AT, OFFSETS.unpack_from(data, OFFSETS_AT)[0], new)
         if data[-1:] == b"\x02" and data[-CRC_PROPERTY_SIZE:].startswith(CRC_PROPERTY_NAME):
             data[-CRC_PROPERTY_SIZE:] = crc_property(crc(memoryview(data)[:-CRC_PROPERTY_SIZE]))
         if HALF_TOPIC in data and split(bytes(data)).topic == HALF_TOPIC:

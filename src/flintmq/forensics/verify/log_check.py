@@ -7,7 +7,8 @@ import os
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
-from flintmq.format.record import MAGIC_BLANK
+from flintmq.format.record import BLANK, MAGIC_BLANK
+from flintmq.format.record_view import HEAD_SIZE, magic_at
 from flintmq.kernels import odd_text as kernel
 from flintmq.message import stored_message
 from flintmq.storage.filesystem import Effects
@@ -132,8 +133,10 @@ class LogCheck:
         """The end-of-file record behind the last record of a file, if one stands there."""
         position = self.end - file.start
         head = head_at(self.log, file, position)
-        size, magic = int.from_bytes(head[:4], "big", signed=True), int.from_bytes(head[4:], "big")
-        if magic == MAGIC_BLANK and size != file.size - position:
+        if magic_at(head) != MAGIC_BLANK:
+            return
+        size = BLANK.unpack(head).size
+        if size != file.size - position:
             self.findings.defect(
                 "blank-size", file.path, position, expected=f"{file.size - position} bytes left", found=f"{size}"
             )
@@ -151,14 +154,14 @@ def check_spares(log: LogFiles, end: int, ground: Ground) -> None:
     for file in log.files:
         if file.start < end or file.start == log.min_offset:
             continue
-        if head_at(log, file, 0) == bytes(8):
+        if head_at(log, file, 0) == bytes(HEAD_SIZE):
             ground.findings.note("spare-file", f"{file.path} holds nothing yet", file.path)
         elif file.size and file.start not in ground.lost:
             text = f"{file.path}: bytes behind the log's end that are no record"
             ground.findings.note("torn-tail", text, file.path)
 
 
-def head_at(log: LogFiles, file: LogFile, position: int, count: int = 8) -> bytes:
+def head_at(log: LogFiles, file: LogFile, position: int, count: int = HEAD_SIZE) -> bytes:
     """Some bytes of a log file, fewer where it ends or cannot be read (which the walk has told)."""
     try:
         with log.effects.reading(file.path) as fd:

@@ -23,15 +23,14 @@ from flintmq.forensics.verify.log_check import LogCheck, check_spares, head_at
 from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.format.record import MAGIC_BLANK
+from flintmq.format.record_view import FIXED_SIZE, magic_at
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher
 
-_BLANK = MAGIC_BLANK.to_bytes(4, "big")
 SAVE_SECONDS = 10.0
 """How often a state is saved on the way."""
-_HEAD = 84  # bytes of a record that tell it from any other: sizes, checksum, offsets, times, hosts
 
 AT_END, OUT_OF_TIME = "end", "time"
 """Why a part stopped before the log's end."""
@@ -145,7 +144,7 @@ class VerifyPass:
 
     def pass_blank(self, file: LogFile) -> None:
         """Go on behind the end-of-file record, if one stands at the position."""
-        if head_at(self.walk.log, file, self.position - file.start)[4:] == _BLANK:
+        if magic_at(head_at(self.walk.log, file, self.position - file.start)) == MAGIC_BLANK:
             self.walk.position = file.start + max(file.size, self.walk.log.file_size)
 
     def finish(self) -> None:
@@ -204,6 +203,6 @@ class VerifyPass:
     def _head(self, offset: int | None) -> str | None:
         """The begin of a record, in hex; None if its file is gone."""
         file = self.walk.log.find(offset) if offset is not None else None
-        return (
-            None if file is None or offset is None else head_at(self.walk.log, file, offset - file.start, _HEAD).hex()
-        )
+        if file is None or offset is None:
+            return None
+        return head_at(self.walk.log, file, offset - file.start, FIXED_SIZE).hex()

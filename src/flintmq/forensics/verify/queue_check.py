@@ -17,10 +17,10 @@ from typing import Any, Final
 
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.queue_files import UnitFiles
-from flintmq.forensics.verify.queue_findings import POINTER, QueueKind, UnitFindings
+from flintmq.forensics.verify.queue_findings import QueueKind, UnitFindings
 from flintmq.format import consume_queue_ext as ext
 from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE
-from flintmq.format.consume_queue import UNIT
+from flintmq.format.consume_queue import POINTER, UNIT
 from flintmq.store.consumequeue.reader import ExtQueue
 from flintmq.store.layout.queue_name import QueueName
 

@@ -8,7 +8,6 @@ of the log.
 from __future__ import annotations
 
 import os
-import struct
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator
@@ -16,12 +15,12 @@ from typing import NamedTuple
 
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.findings import Findings
+from flintmq.format.consume_queue import record_offset_at
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.files import file_start
 
 OPEN_FILES = 128
 BLOCK_BYTES = 64 * 1024
-_POINTER = struct.Struct(">q")  # a unit begins with its record's log offset
 CACHED_UNITS = 64  # read at once when single units are asked for
 
 
@@ -171,7 +170,7 @@ class UnitFiles:
     def leave_out(self, offset: int) -> None:
         """Leave out leading files whose units all point before a log offset, as if they had expired."""
         while len(self.spans) > 1:
-            (head,) = _POINTER.unpack(self.one(self.spans[1].first)[:8])
+            head = record_offset_at(self.one(self.spans[1].first))
             if not 0 < head <= offset:
                 return
             self.spans = self.spans[1:]

@@ -7,18 +7,16 @@ another table of levels.
 
 from __future__ import annotations
 
-import struct
 from collections import Counter
 from dataclasses import astuple, dataclass
-from typing import Any, Final
+from typing import Any
 
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.queue_files import UnitFiles
-from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT_SIZE
+from flintmq.format.consume_queue import POINTER, PRE_BLANK_SIZE, UNIT_SIZE
 from flintmq.store.layout.queue_name import QueueName
 
 HELD = 100  # findings of a kind that are kept until the queue's end shows what they are
-POINTER: Final = struct.Struct(">qi")  # what every unit begins with: log offset and size of the record
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from flintmq.forensics.verify.queue_check import UnitCheck
 from flintmq.forensics.verify.queue_files import Disk, UnitFiles
 from flintmq.forensics.verify.queue_findings import QueueKind
 from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE, BatchUnit
-from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
+from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE, record_offset_at
 from flintmq.format.text import java_decode
 from flintmq.kernels.group_units import run_length
 from flintmq.store.consumequeue.reader import ExtQueue
@@ -45,7 +45,7 @@ class Absent:
     def expect(self, first: int, units: bytes, times: Sequence[int]) -> None:
         """Count what the log gives; see UnitCheck.expect."""
         if self.offset < 0:
-            self.offset = int.from_bytes(units[:8], "big")
+            self.offset = record_offset_at(units)
         self.count += len(units) // self.width
 
     def state(self) -> list[Any]:

@@ -19,6 +19,7 @@ from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.format import timer
 from flintmq.format.record import MAGIC_V1, MAGIC_V2
+from flintmq.format.record_view import PHYSICAL_OFFSET_END, magic_at, physical_offset_at, size_at
 from flintmq.store.commitlog.files import LogFiles, file_start
 from flintmq.store.layout.directories import CONFIG, common_size
 
@@ -177,10 +178,9 @@ class TimerStoreCheck:
         if offset >= self.log_end and not self.clean:
             return
         file = self.log.find(offset) if 0 <= offset < self.log_end else None
-        head = self._bytes(file.path, 36, offset - file.start) if file is not None else b""
-        size, magic = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
-        own = int.from_bytes(head[28:36], "big")
-        if magic not in (MAGIC_V1, MAGIC_V2) or own != offset or size != unit.record_size:
+        head = self._bytes(file.path, PHYSICAL_OFFSET_END, offset - file.start) if file is not None else b""
+        right = physical_offset_at(head) == offset and size_at(head) == unit.record_size
+        if not right or magic_at(head) not in (MAGIC_V1, MAGIC_V2):
             wrong(f"a record of {unit.record_size} bytes at log offset {offset}", "none there")
 
 

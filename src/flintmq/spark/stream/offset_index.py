@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy
 
+from flintmq.format.consume_queue import PRE_BLANK_SIZE, UNIT, UNIT_SIZE
 from flintmq.format.text import java_decode
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.reader import UnitQueue
@@ -28,8 +29,8 @@ READ_UNITS = 3276  # read at once: 64 KiB
 EXACT_UNITS = 8192  # of which sizes are added up; of more, a sample tells the average
 SAMPLES, SAMPLE_UNITS = 4, 2048
 SEGMENTS_KEPT = 8
-_UNIT = numpy.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
-_PRE_BLANK = 0x7FFFFFFF
+_UNIT = numpy.dtype(UNIT.columns())
+_HOLE = bytes(UNIT_SIZE)  # counts as a unit that leads nowhere
 
 Records = tuple[Any, Any, Any]
 """Of one queue in one segment: queue offsets, log offsets, sizes in bytes (int64 arrays), in log order."""
@@ -66,10 +67,10 @@ class Segments:
             for block in dispatcher.blocks(piece):
                 units = numpy.frombuffer(block.units, numpy.uint8)
                 for number, first, stop in block.queues:
-                    found = units[20 * first : 20 * stop].view(_UNIT)
+                    found = units[UNIT_SIZE * first : UNIT_SIZE * stop].view(_UNIT)
                     offsets = numpy.array(block.offsets[first:stop], numpy.int64)
                     sizes = found["size"].astype(numpy.int64)
-                    parts.setdefault(number, []).append((offsets, found["physical"].astype(numpy.int64), sizes))
+                    parts.setdefault(number, []).append((offsets, found["physical_offset"].astype(numpy.int64), sizes))
                 for number, unit in block.batch_units:
                     row = [numpy.array([n]) for n in (unit.base_offset, unit.physical_offset, unit.size)]
                     parts.setdefault(number, []).append((row[0], row[1], row[2]))
@@ -184,10 +185,11 @@ def unit_columns(units: UnitQueue, low: int, high: int) -> tuple[Any, Any]:
         StoreAccessError: a file may not be read.
     """
     data = b""
-    while len(data) < 20 * (high - low):
-        more = units.raw(low + len(data) // 20, high - low - len(data) // 20)
-        data += more[: len(more) - len(more) % 20] or bytes(20)  # a hole counts as units that lead nowhere
+    while len(data) < UNIT_SIZE * (high - low):
+        read = len(data) // UNIT_SIZE
+        more = units.raw(low + read, high - low - read)
+        data += more[: len(more) - len(more) % UNIT_SIZE] or _HOLE
     found = numpy.frombuffer(data, _UNIT, high - low)
     sizes = found["size"].astype(numpy.int64)
-    good = (sizes > 0) & (sizes != _PRE_BLANK)
-    return numpy.where(good, found["physical"].astype(numpy.int64), -1), numpy.where(good, sizes, 0)
+    good = (sizes > 0) & (sizes != PRE_BLANK_SIZE)
+    return numpy.where(good, found["physical_offset"].astype(numpy.int64), -1), numpy.where(good, sizes, 0)

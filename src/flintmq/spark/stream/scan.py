@@ -16,6 +16,7 @@ import pyarrow as pa
 from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, StoreError
 from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
+from flintmq.format.record_view import SYS_FLAG_LAST
 from flintmq.lake.scan import BATCH_BYTES, rows_of
 from flintmq.message import stored_message
 from flintmq.spark.stream.plan import StreamTask
@@ -30,7 +31,6 @@ from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.log_map import is_at_queue_offset
 from flintmq.store.read.queue_lookup import QueueLookup
 
-SYS_FLAG_LAST = 39  # position in a record of the last byte of sys_flag
 NAMED_MOST = 3  # lost messages that an error names
 
 

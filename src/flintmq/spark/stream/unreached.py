@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 import numpy
 
 from flintmq.config.text import short
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE
 from flintmq.format.text import java_decode
 from flintmq.spark.stream.plan import StreamTask
 from flintmq.store.commitlog.predicate import Predicate, Selector
@@ -31,7 +32,7 @@ from flintmq.store.layout.queue_name import QueueName, is_path
 from flintmq.store.read.queue_lookup import QueueLookup
 
 GRACE_SECONDS = 5.0  # how long a running writer may take until a record before others' units has its own
-_UNIT = numpy.dtype([("physical", ">i8"), ("size", ">i4"), ("tags", ">i8")])
+_UNIT = numpy.dtype(UNIT.columns())
 
 
 class RecordPlace(NamedTuple):
@@ -80,7 +81,7 @@ class Unreached:
             units = numpy.frombuffer(block.units, numpy.uint8)
             for number, first, stop in block.queues:
                 queue = self._dispatcher.queues.keys[number]
-                found = units[20 * first : 20 * stop].view(_UNIT)["physical"]
+                found = units[UNIT_SIZE * first : UNIT_SIZE * stop].view(_UNIT)["physical_offset"]
                 name = QueueName(java_decode(queue.topic), queue.queue_id)
                 self._note(name, numpy.array(block.offsets[first:stop], numpy.int64), found)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 from typing import Self
 
+from flintmq.format.record_view import size_at
 from flintmq.kernels import walk as kernel
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.files import LogFile, LogFiles
@@ -72,7 +73,7 @@ class RecordReader:
         count, reason = _check(log, data, size - at, physical_offset)
         if reason == kernel.MORE and not count and len(data) == FIRST_READ:
             # The kernel has bounded the size by the file and by the largest record.
-            data = log.effects.pread(fd, int.from_bytes(data[:4], "big"), at)
+            data = log.effects.pread(fd, size_at(data), at)
             count, _ = _check(log, data, size - at, physical_offset)
         if not count:
             return None

@@ -8,19 +8,17 @@ record that then fails its checksum) is bounded by an ResyncBudget.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
-from collections.abc import Iterator
 
+from flintmq.format.record_view import HEAD_SIZE, HEADER_SIZE_MAX, SIZE, size_at
 from flintmq.kernels import walk as kernel
 from flintmq.store.commitlog.files import LogFile, LogFiles
 
 WINDOW = 1 << 20
 FIRST_WINDOW = 1 << 13
-OVERLAP = 112  # a header up to the body length
+OVERLAP = HEADER_SIZE_MAX
 MODEST_RECORD = 1 << 16
 SPARE_EFFORT = 64 << 20  # bytes read for failed large candidates that are forgiven
-_STORE_TIME = struct.Struct(">q")
 
 
 class ResyncBudget:
@@ -107,14 +105,14 @@ class _Search:
     def run(self, position: int, stop: int) -> int | None:
         """Log offset of the first record at `position` or later, or None; one at `stop` or later may be left out."""
         effects = self.log.effects
-        while self.size - position >= 8 and position < stop:
+        while self.size - position >= HEAD_SIZE and position < stop:
             data = effects.next_data(self.fd, position)
             if data is None:
                 return None
-            position = max(position, data - 8)  # a header may begin just before the data does
+            position = max(position, data - HEAD_SIZE)  # a header may begin just before the data does
             got = effects.pread_into(self.fd, memoryview(self.window), position)
             self.effort.passed(got)
-            if got < 8:
+            if got < HEAD_SIZE:
                 return None
             at, grow = 0, 4 * len(self.window)
             while True:
@@ -139,8 +137,7 @@ class _Search:
 
     def _whole(self, position: int) -> bool:
         """Whether the record counts whose header stands at `position` and which no window holds."""
-        head = self.log.effects.pread(self.fd, 4, position)
-        size = int.from_bytes(head, "big")
+        size = size_at(self.log.effects.pread(self.fd, SIZE.size, position))
         if size > self.effort.largest(self.log.max_record):
             return False
         data = bytearray(size)
@@ -161,9 +158,3 @@ class _Search:
         if not count:
             self.effort.failed(size)
         return bool(count)
-
-
-def store_times(data: memoryview, positions: memoryview, count: int) -> Iterator[int]:
-    """Store time in ms of each of these validated records."""
-    for at in positions[:count]:
-        yield _STORE_TIME.unpack_from(data, at + (68 if data[at + 39] & 16 else 56))[0]

@@ -21,6 +21,16 @@ from dataclasses import dataclass
 
 from flintmq.errors import CorruptStoreError, LostLogError, UsageError
 from flintmq.format.record import MAGIC_BLANK
+from flintmq.format.record_view import (
+    HEAD_SIZE,
+    HEADER_SIZE_MAX,
+    SIZE,
+    STORE_TIME_END_MAX,
+    magic_at,
+    size_at,
+    store_time_at,
+    store_times,
+)
 from flintmq.kernels import walk as kernel
 from flintmq.storage.libc_memory import zeros
 from flintmq.store.commitlog.end_of_log import (
@@ -39,7 +49,7 @@ from flintmq.store.commitlog.end_of_log import (
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.late_begin import late_begin
 from flintmq.store.commitlog.report import Damage, Report
-from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record, store_times
+from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record
 from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
 
 PIECE_BYTES = 1 << 20
@@ -47,7 +57,6 @@ LEAST_TIME = -(1 << 63)
 MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
 NO_FILE = "a link or no regular file has the name of a log file"
-_BLANK = MAGIC_BLANK.to_bytes(4, "big")
 SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
 REFUSED = "nothing was changed; `flintmq verify` tells all damage, `flintmq salvage` mends the store or saves the rest"
 """The next step where a store is opened to be written."""
@@ -271,13 +280,13 @@ class LogWalk:
                 if not count:
                     self._effort.failed(need)
                 source.near_stop()
-                self._stopped(file, self.position, reason, not any(data[stop : min(stop + 8, filled)]))
+                self._stopped(file, self.position, reason, not any(data[stop : min(stop + HEAD_SIZE, filled)]))
             need = 0
 
     @staticmethod
     def _needed(data: memoryview, at: int, filled: int) -> int:
         """Bytes that the record at `at` needs, of which fewer are at hand; its size was bounded by the kernel."""
-        return max(112, int.from_bytes(data[at : at + 4], "big")) if filled - at >= 4 else 112
+        return max(HEADER_SIZE_MAX, size_at(data, at)) if filled - at >= SIZE.size else HEADER_SIZE_MAX
 
     # -- what a stop means --------------------------------------------------------------------------------------
 
@@ -372,15 +381,12 @@ class LogWalk:
 
     def _stands_now(self, p: int) -> bool:
         """Whether p holds a record that counts, or a blank: a writer may be faster than the search behind p."""
-        return self._bytes(p, 8)[4:] == _BLANK or next_record(self.log, p, p + 1) == p
+        return magic_at(self._bytes(p, HEAD_SIZE)) == MAGIC_BLANK or next_record(self.log, p, p + 1) == p
 
     def _time_at(self, offset: int) -> int:
         """Store time of the record that counts at this offset; the least number if it has gone meanwhile."""
-        head = self._bytes(offset, 76)
-        if len(head) < 76:
-            return LEAST_TIME
-        at = 68 if head[39] & 16 else 56
-        return int.from_bytes(head[at : at + 8], "big", signed=True)
+        head = self._bytes(offset, STORE_TIME_END_MAX)
+        return LEAST_TIME if len(head) < STORE_TIME_END_MAX else store_time_at(head)
 
     def _zero_sector(self, file: LogFile, p: int, follower: int | None) -> bool:
         if self.facts.clean or follower is None:

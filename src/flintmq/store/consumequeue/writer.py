@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext, record
+from flintmq.format.consume_queue import record_offset_at
 from flintmq.kernels import group_units
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.store.commitlog.report import Report
@@ -228,7 +229,7 @@ class QueueWriter:
         files: the open files of the rebuild.
         root: where `consumequeue/` stands.
         path: the queue's directory below root, as Queue.path gives it.
-        file_size: bytes of a queue file, a multiple of 20.
+        file_size: bytes of a queue file, a multiple of UNIT_SIZE.
         ext_file_size: bytes of an ext file, or 0 for a queue without.
         report: is told of repeats, holes and queues begun again.
     """
@@ -269,7 +270,7 @@ class QueueWriter:
         Args:
             offsets: int64, queue offsets.
             times: store time in ms of each unit's record.
-            units: 20 bytes a unit.
+            units: UNIT_SIZE bytes a unit.
             first, end: the range that belongs to this queue.
 
         Returns:
@@ -283,7 +284,7 @@ class QueueWriter:
                 first += 1
                 continue
             if offset != self.next and offset_is_implausible(offsets, first, end, self.next):
-                self._deny(offset, int.from_bytes(units[20 * first : 20 * first + 8], "big"))
+                self._deny(offset, record_offset_at(units, first))
                 first += 1
                 continue
             if self.next >= 0 and offset < self.next:
@@ -295,12 +296,12 @@ class QueueWriter:
                 self.units.remove()
                 self.next = -1
             run = group_units.run_length(offsets, first, end)
-            if self._is_far(offset, run, int.from_bytes(units[20 * first : 20 * first + 8], "big")):
+            if self._is_far(offset, run, record_offset_at(units, first)):
                 self.report.note("far_offset", f"{self.path}: offset {offset} is too far away to have a place")
                 first += 1
                 continue
             self._fill_to(offset)
-            data = units[20 * first : 20 * (first + run)]
+            data = units[UNIT_SIZE * first : UNIT_SIZE * (first + run)]
             self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))
             self.next = offset + run
             least = offset if least < 0 else min(least, offset)

@@ -18,15 +18,16 @@ from typing import ClassVar
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format import batch_queue, consume_queue, properties
+from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.index import PEER_533, key_hash, keys_of
 from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_NONE
+from flintmq.format.record_view import store_times
 from flintmq.format.text import java_decode, java_encode, java_hash
 from flintmq.kernels import derive as kernel
 from flintmq.kernels import group_units
 from flintmq.kernels.buffers import Numbers
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.libc_memory import Kind, zeros_of
-from flintmq.store.commitlog.resync import store_times
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.handover import HandedRows
 from flintmq.store.dispatch.queue_positions import lmq_positions
@@ -119,7 +120,7 @@ class _BlockArrays:
     """The arrays that a block shows. There are two sets, used in turn."""
 
     KINDS: ClassVar[tuple[tuple[Kind, int], ...]] = (
-        ("q", MOST_UNITS), ("q", MOST_UNITS), ("B", 20 * MOST_UNITS),
+        ("q", MOST_UNITS), ("q", MOST_UNITS), ("B", UNIT_SIZE * MOST_UNITS),
         ("i", MOST_KEYS), ("q", MOST_KEYS), ("q", MOST_KEYS),
     )  # fmt: skip
 
@@ -135,7 +136,7 @@ class UnitBlock:
         queues: (queue number, first, end) of each plain queue that has units here: they stand in offsets[first:end].
         offsets: int64, queue offset of each unit.
         times: int64, store time in ms of each unit's record.
-        units: 20 bytes a unit.
+        units: UNIT_SIZE bytes a unit.
         batch_units: (queue number, unit) for batch queues.
         light: indexes into offsets of units made for light queues.
         key_hashes, key_offsets, key_times, keys: the index keys, and how many.
@@ -169,7 +170,7 @@ class Dispatcher:
             ("i", MOST_UNITS),
             ("q", MOST_UNITS),
             ("q", MOST_UNITS),
-            ("B", 20 * MOST_UNITS),
+            ("B", UNIT_SIZE * MOST_UNITS),
         )
         given = len(_BlockArrays.KINDS)
         arrays = zeros_of(*mine, *_BlockArrays.KINDS, *_BlockArrays.KINDS)
@@ -362,7 +363,7 @@ class Dispatcher:
         self.unit_offset[self.units] = queue_offset
         self.unit_time[self.units] = message.store_timestamp
         unit = kernel.unit(message.physical_offset, message.size, code)
-        self.unit_bytes[20 * self.units : 20 * self.units + 20] = unit
+        self.unit_bytes[UNIT_SIZE * self.units : UNIT_SIZE * (self.units + 1)] = unit
         self.units += 1
 
 

@@ -20,7 +20,7 @@ from flintmq.kernels import index_insert as kernel
 from flintmq.kernels.buffers import Numbers
 from flintmq.storage.filesystem import REAL, Effects
 
-PREVIOUS = index.ITEM.size - 4  # where an item says which one was before it
+PREVIOUS = index.ITEM.offset("previous")  # where an item says which one was before it
 PAGE = 4096
 ITEMS_AT_ONCE = 1 << 20
 WINDOW = 4 << 20  # disk blocks are reserved this far ahead of the items, so that a full disk is an error and no SIGBUS
@@ -136,7 +136,7 @@ class IndexFileWriter:
         """
         begin, end = index.item_position(1, self.slots) + PREVIOUS, index.item_position(count, self.slots)
         whole = 0
-        for place in range(begin, begin + 4):
+        for place in range(begin, begin + index.ITEM.size - PREVIOUS):
             whole |= int.from_bytes(self.map[place : end : index.ITEM.size], "little")
         return whole.to_bytes(count - 1, "little").count(0)
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from itertools import chain
 
+from flintmq.format.consume_queue import POINTER, UNIT_SIZE
 from flintmq.format.text import java_encode
 from flintmq.kernels import fetch
 from flintmq.message import StoredMessage
@@ -143,8 +144,8 @@ class QueueBatch:
 
     def _unit(self, number: int) -> tuple[int, int]:
         """Log offset and size of a unit's record."""
-        at = fetch.UNIT * number
-        return int.from_bytes(self._units[at : at + 8], "big"), int.from_bytes(self._units[at + 8 : at + 12], "big")
+        offset, size = POINTER.unpack_from(self._units, UNIT_SIZE * number)
+        return offset, size
 
 
 class LooseBatch(QueueBatch):
@@ -180,7 +181,7 @@ def read_batch(lookup: QueueLookup, name: QueueName, offset: int, count: int, ma
         return QueueBatch(lookup, name, offset, memoryview(b""), 0, 0, maps)
     units = lookup.plain_units(name, offset, stop - offset)
     log = lookup.snapshot.log
-    found, size = fetch.run(units, 0, len(units) // fetch.UNIT, log.min_offset, lookup.snapshot.end)
+    found, size = fetch.run(units, 0, len(units) // UNIT_SIZE, log.min_offset, lookup.snapshot.end)
     if found:
         return QueueBatch(lookup, name, offset, units, found, size, maps)
     return LooseBatch(lookup, name, offset, stop)

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from flintmq.config.keys import StoreConfig
 from flintmq.format.consume_queue import Unit
 from flintmq.format.consume_queue_ext import is_address
+from flintmq.format.record_view import size_at
 from flintmq.format.text import java_encode, java_hash
 from flintmq.kernels import fetch, walk
 from flintmq.kernels.derive import unit as unit_bytes
@@ -174,7 +175,7 @@ class LiveReader:
         if not unit.is_written:
             return None, "has no unit in its queue file"
         raw = self.files.read(unit.physical_offset, unit.size)
-        if raw is None or int.from_bytes(raw[:4], "big") != unit.size:
+        if raw is None or size_at(raw) != unit.size:
             return None, f"has a unit that leads to no record of its size, at log offset {unit.physical_offset}"
         message = StoredMessage(raw)
         place = raw, unit.physical_offset, len(raw) + 8, len(raw), topic, queue_id, offset

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from array import array
 
-from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit, record_offset_at
+from flintmq.format.record_view import size_at
 from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus
 from flintmq.storage.mapped_file import MappedFile
@@ -81,7 +82,7 @@ class PieceReader:
 
     def _checked(self, units: memoryview, at: int, count: int) -> int:
         """Take the first units of these that lead to records of this queue in one log file; how many."""
-        start = int.from_bytes(units[UNIT_SIZE * at : UNIT_SIZE * at + 8], "big")
+        start = record_offset_at(units, at)
         file = self._hold(start)
         if file is None:
             return 0
@@ -125,7 +126,7 @@ class PieceReader:
 
     def _add(self, file: MappedFile, positions: memoryview, count: int, size: int) -> None:
         own, last = LogFile(file.path, file.start, file.size), positions[count - 1]
-        end = last + int.from_bytes(file.view[last : last + 4], "big")
+        end = last + size_at(file.view, last)
         self.pieces.append(Piece(file.view, file.start, positions, count, end, own))
         self.rows += count
         self.bytes_left -= size

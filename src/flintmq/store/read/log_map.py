@@ -9,13 +9,13 @@ records, with the lowest and highest queue offset there. One message is found by
 from __future__ import annotations
 
 import re
-import struct
 from array import array
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from flintmq.format.record import INNER_BATCH
+from flintmq.format.record_view import QUEUE, size_at
 from flintmq.format.text import java_decode, java_encode
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
@@ -27,7 +27,6 @@ from flintmq.store.layout.queue_name import QueueName
 SEGMENT_BYTES = 4 << 20
 
 _INNER = re.compile(rb"INNER_(NUM|MULTI_DISPATCH)\x01")
-_PLACE = struct.Struct(">iiq")  # at 12 in a record: queue id, flag, queue offset
 
 
 class QueueRun(NamedTuple):
@@ -183,9 +182,9 @@ def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, st
     wanted = re.compile(re.escape(topic) if exact else b"")
     for piece in LogWalk(log, None, begin, end, strict=False):
         for at in records_with(wanted, piece):
-            queue_id, _, queue_offset = _PLACE.unpack_from(piece.data, at + 12)
+            queue_id, queue_offset = QUEUE.unpack_from(piece.data, at)
             plain = queue_id == name.queue_id and low <= queue_offset < stop
-            if plain or _INNER.search(piece.data, at, at + _size(piece, at)):
+            if plain or _INNER.search(piece.data, at, at + size_at(piece.data, at)):
                 yield stored_message(piece.data, at)
 
 
@@ -203,10 +202,6 @@ def records_with(pattern: re.Pattern[bytes], piece: Piece) -> Iterator[int]:
     at = positions[0] if piece.count else piece.end
     while at < piece.end and (match := pattern.search(piece.data, at, piece.end)):
         record = positions[bisect_right(positions, match.start()) - 1]
-        at = record + _size(piece, record)
+        at = record + size_at(piece.data, record)
         if match.end() <= at:
             yield record
-
-
-def _size(piece: Piece, at: int) -> int:
-    return int.from_bytes(piece.data[at : at + 4], "big")

@@ -23,13 +23,14 @@ from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, LostLogError
 from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.record_view import store_times
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store.append.commit_log import LogState
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.records import record_at
-from flintmq.store.commitlog.resync import next_record, store_times
+from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot, list_log
 from flintmq.store.commitlog.walk import NO_FILE, REFUSED, LogWalk
 from flintmq.store.consumequeue import known_ends

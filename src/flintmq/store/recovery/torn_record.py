@@ -9,17 +9,13 @@ zeros from its first byte on; then what lies behind goes with it. Before other r
 
 from __future__ import annotations
 
-import struct
-
 from flintmq.format.record import (
-    BORN_HOST_V6,
     INNER_BATCH,
-    MAGIC_V1,
-    STORE_HOST_V6,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_NONE,
 )
+from flintmq.format.record_view import PLACE, texts_at
 from flintmq.kernels import fetch, group_units
 from flintmq.store.commitlog.end_of_log import SECTOR
 from flintmq.store.commitlog.walk import Piece
@@ -27,8 +23,6 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 
 TORN = "its topic or properties did not arrive as a whole"
 ODD = "a zero byte in its topic or properties"
-
-_HEAD = struct.Struct(">iI4xi4xq8xi")  # size, magic, queue id, queue offset, system flag
 
 
 class TornRecordSearch:
@@ -51,9 +45,9 @@ class TornRecordSearch:
             return None
         data = piece.data
         for at in piece.positions[: piece.count]:
-            size, magic, queue_id, queue_offset, flags = _HEAD.unpack_from(data, at)
-            topic, topic_end = _topic(data, at, magic, flags)
-            name, properties = bytes(data[topic:topic_end]), bytes(data[topic_end + 2 : at + size])
+            size, _, queue_id, queue_offset, flags = PLACE.unpack_from(data, at)
+            topic, topic_end, rest = texts_at(data, at)
+            name, properties = bytes(data[topic:topic_end]), bytes(data[rest : at + size])
             wrong = self._count(name, queue_id, queue_offset, flags)
             if b"\0" in name or b"\0" in properties:
                 wrong = TORN if _is_hole(data, topic, at + size, piece.base - piece.file.start) else ODD
@@ -92,15 +86,6 @@ class TornRecordSearch:
         if queue_offset == expected or (queue_offset == 0 and not self.alone):
             return None
         return f"queue offset {queue_offset} where {expected} is the next"
-
-
-def _topic(data: memoryview, at: int, magic: int, flags: int) -> tuple[int, int]:
-    """Where the topic of the record at data[at] stands."""
-    body = at + 84 + (12 if flags & BORN_HOST_V6 else 0) + (12 if flags & STORE_HOST_V6 else 0)
-    begin = body + 4 + int.from_bytes(data[body : body + 4], "big")
-    width = 1 if magic == MAGIC_V1 else 2
-    begin += width
-    return begin, begin + int.from_bytes(data[begin - width : begin], "big")
 
 
 def _is_hole(data: memoryview, topic: int, end: int, position: int) -> bool:

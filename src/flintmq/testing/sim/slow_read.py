@@ -11,6 +11,7 @@ from functools import lru_cache
 
 from flintmq.format import index, record
 from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.format.record_view import size_at
 from flintmq.storage.filesystem import REAL, Effects
 
 DERIVED = ("commitlog", "consumequeue", "index")
@@ -41,7 +42,7 @@ def _checked(raw: bytes, offset: int, room: int) -> record.Record:
 
 
 def _at(data: bytes, at: int, offset: int, room: int) -> tuple[record.Record, int]:
-    size = int.from_bytes(data[at : at + 4], "big")
+    size = size_at(data, at)
     if record.MIN_SIZE <= size <= room:
         return _checked(data[at : at + size], offset, room), size
     found = record.check(data, at, offset, file_end=at + room)
