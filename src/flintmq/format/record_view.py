@@ -89,7 +89,7 @@ def body_at(data: Buffer, at: int = 0) -> int:
 
 
 def texts_at(data: Buffer, at: int = 0) -> tuple[int, int, int]:
-    """Return where the topic begins, the topic ends, and the properties begin, of the record at data[at]."""
+    """Return the positions of the topic, of its end and of the properties of a record."""
     body = body_at(data, at)
     begin = body + int.from_bytes(data[body - WIDTHS["i32"] : body], "big")
     width = WIDTHS["u8" if magic_at(data, at) == MAGIC_V1 else "i16"]
