@@ -9,7 +9,6 @@ deliver messages twice to anyone who reads along. Such an export is refused.
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,9 +16,9 @@ from typing import Any
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.target import Manifest
-from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import local_only
-from flintmq.storage.whole_file import NEW, replace_file
+from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.whole_file import NEW
 
 COPY = "export.json"
 FORMAT = 1
@@ -66,7 +65,7 @@ class ExportCheckpoint:
             UsageError: the copy is of another table, or ahead of this one.
             StoreAccessError: it cannot be read.
         """
-        there = self._read()
+        there = _copy_file(self.folder / COPY).load(_checked) if self.folder is not None else None
         if there is None:
             return
         if there["table"] != str(self.table):
@@ -85,20 +84,20 @@ class ExportCheckpoint:
         """
         if self.folder is None or last is None:
             return
-        copy = {
-            "format": FORMAT, "table": str(self.table), "number": last.number, "end": last.end, "made": last.made,
+        _copy_file(self.folder / COPY).save({
+            "table": str(self.table), "number": last.number, "end": last.end, "made": last.made,
             "offsets": last.offsets,
-        }  # fmt: skip
-        text = json.dumps(copy, ensure_ascii=False) + "\n"
-        replace_file(str(self.folder / COPY), text.encode(), REAL)
+        })  # fmt: skip
 
-    def _read(self) -> dict[str, Any] | None:
-        if self.folder is None or not (self.folder / COPY).exists():
-            return None
-        try:
-            copy: dict[str, Any] = json.loads((self.folder / COPY).read_text(encoding="utf-8"))
-            if copy["format"] != FORMAT or not isinstance(copy["number"], int) or "table" not in copy:
-                raise ValueError("of another version")
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise StoreAccessError(f"{self.folder / COPY}: not readable ({error}); remove it") from error
-        return copy
+
+def _copy_file(path: Path) -> VersionedJson:
+    def refused(error: Exception) -> StoreAccessError:
+        return StoreAccessError(f"{path}: not readable ({error}); remove it")
+
+    return VersionedJson(str(path), ("format", FORMAT), refused, style={"ensure_ascii": False})
+
+
+def _checked(copy: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(copy["number"], int) or "table" not in copy:
+        raise ValueError("of another version")
+    return copy

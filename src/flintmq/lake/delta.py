@@ -28,9 +28,8 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
 from flintmq.lake.target import NAMES, ExportTarget, Manifest, StagedFile
-from flintmq.storage.filesystem import REAL
 from flintmq.storage.tree import walk_tree
-from flintmq.storage.whole_file import replace_file, sync_folder
+from flintmq.storage.whole_file import sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -136,7 +135,7 @@ class DeltaTarget(ExportTarget):
                 table.alter.add_columns(added)
             path = self._manifest(manifest.number)
             path.parent.mkdir(exist_ok=True)
-            replace_file(str(path), manifest.to_json().encode(), REAL)
+            manifest.write(path)
             actions = [self._bring(manifest.number, file) for file in files]
             for folder in {above for action in actions for above in (self.root / action.path).parents}:
                 if folder.is_relative_to(self.root):

@@ -18,7 +18,6 @@ dates (`007` and `7` would both be 7), a file without rows in `topic_name=~text`
 from __future__ import annotations
 
 import fcntl
-import json
 import os
 import re
 import shutil
@@ -32,8 +31,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.parquet import folder_of
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.whole_file import replace_file, sync_file, sync_folder
+from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.whole_file import sync_file, sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -94,21 +93,33 @@ class Manifest:
     offsets: dict[str, int] | None = None
     names: int = 1
 
-    def to_json(self) -> str:
-        """Return the manifest as JSON."""
-        return json.dumps({"format": FORMAT, **asdict(self)}, ensure_ascii=False, indent=1) + "\n"
-
     @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Read a manifest from JSON.
+    def of(cls, value: dict[str, Any]) -> Manifest:
+        """Make a manifest from what `asdict` gave and JSON made of it.
 
         Raises:
-            ValueError, TypeError, KeyError: the text is not a manifest, or of another version.
+            ValueError, TypeError, KeyError: it is not a manifest.
         """
-        value = json.loads(text)
-        if value.pop("format") != FORMAT:
-            raise ValueError("written by another version of FlintMQ")
         return cls(**{**value, "anchor": ExportAnchor(**value["anchor"])})
+
+    def write(self, path: Path) -> None:
+        """Write the manifest into a file.
+
+        Raises:
+            OSError: the disk is full or fails.
+
+        Durability: on return.
+        """
+        _manifest_file(path).save(asdict(self))
+
+
+def _manifest_file(path: Path) -> VersionedJson:
+    def refused(error: Exception) -> StoreAccessError:
+        kind = type(error).__name__
+        return StoreAccessError(f"{path}: not a readable manifest ({kind}); export into a new directory")
+
+    style = {"ensure_ascii": False, "indent": 1}
+    return VersionedJson(str(path), ("format", FORMAT), refused, MANIFEST_BYTES_MAX, style)
 
 
 class StagedFile(NamedTuple):
@@ -210,14 +221,11 @@ class ExportTarget:
         Raises:
             StoreAccessError: the manifest cannot be read, or is damaged.
         """
-        try:
-            if path.stat().st_size > MANIFEST_BYTES_MAX:
-                raise ValueError("too large")
-            return Manifest.from_json(path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-            raise StoreAccessError(
-                f"{path}: not a readable manifest ({type(error).__name__}); export into a new directory"
-            ) from error
+        file = _manifest_file(path)
+        manifest = file.load(Manifest.of)
+        if manifest is None:
+            raise file.refused(FileNotFoundError())
+        return manifest
 
     def stage(self) -> Path:
         """Make an empty directory in which each task makes one of its own."""
@@ -244,7 +252,7 @@ class ExportTarget:
             (tree / place).parent.mkdir(parents=True, exist_ok=True)
             os.rename(written, tree / place)
             folders.update(folder for folder in (tree / place).parents if folder.is_relative_to(tree))
-        replace_file(str(tree / MANIFEST), manifest.to_json().encode(), REAL)
+        manifest.write(tree / MANIFEST)
         for folder in folders:
             sync_folder(folder)
         os.rename(tree, self.root / f"export={manifest.number}")

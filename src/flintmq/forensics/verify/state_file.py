@@ -7,15 +7,13 @@ is refused, and never overwritten.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 from typing import Any
 
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import absolute, outside_store
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.versioned_json import VersionedJson
 
 FORM = "flintmq verify 1"
 """What the file calls itself; another form gets another number."""
@@ -40,7 +38,8 @@ class StateFile:
         if not os.access(os.path.dirname(self.path), os.W_OK):
             raise StoreAccessError(f"{self.path}: no directory there that can be written; name a file elsewhere")
         settings = {key: str(getattr(config, KEYS[key])) for key in sorted(config.given & KEYS.keys())}
-        self._head = {"form": FORM, "root": absolute(root), "settings": settings}
+        self._head = {"root": absolute(root), "settings": settings}
+        self._file = VersionedJson(self.path, ("form", FORM), self._refused, style={"separators": (",", ":")}, end="")
 
     def load(self) -> dict[str, Any] | None:
         """The state, None if there is no such file.
@@ -49,17 +48,9 @@ class StateFile:
             UsageError: the file holds something else, or belongs to another store or other settings.
             StoreAccessError: it cannot be read.
         """
-        try:
-            with open(self.path, encoding="utf-8") as file:
-                held = json.load(file)
-        except FileNotFoundError:
+        held = self._file.load(_checked)
+        if held is None:
             return None
-        except OSError as error:
-            raise StoreAccessError(f"{self.path}: {error.strerror}; check permissions and the disk") from error
-        except ValueError:
-            held = None
-        if not isinstance(held, dict) or held.get("form") != FORM or not isinstance(held.get("state"), dict):
-            raise UsageError(f"{self.path} holds no state of this version's verify; remove it to begin anew")
         for what in ("root", "settings"):
             if held.get(what) != self._head[what]:
                 raise UsageError(
@@ -80,9 +71,8 @@ class StateFile:
         Raises:
             StoreAccessError: it cannot be written.
         """
-        text = json.dumps({**self._head, "state": state}, separators=(",", ":"))
         try:
-            replace_file(self.path, text.encode("ascii"), REAL)
+            self._file.save({**self._head, "state": state})
         except OSError as error:
             raise StoreAccessError(f"{self.path}: {error.strerror}; name a file that can be written") from error
 
@@ -90,3 +80,14 @@ class StateFile:
         """There is nothing left to go on with."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
+
+    def _refused(self, error: Exception) -> StoreAccessError | UsageError:
+        if isinstance(error, OSError):
+            return StoreAccessError(f"{self.path}: {error.strerror}; check permissions and the disk")
+        return UsageError(f"{self.path} holds no state of this version's verify; remove it to begin anew")
+
+
+def _checked(held: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(held["state"], dict):
+        raise TypeError("no state")
+    return held

@@ -61,7 +61,9 @@ def test_another_file_is_refused(plan, text):
 
 
 def test_it_is_readable(plan):
-    told = json.loads(full(plan).to_json())
+    commit(plan.into, plan, full(plan))
+    with open(state_path(plan.into)) as file:
+        told = json.load(file)
     assert told["format"] == 1 and told["position"] == 500 and told["shape"]["peer"] == "5.3.3"
 
 

@@ -7,7 +7,6 @@ Everything below INTO that the file does not speak of is of a round that was not
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -16,7 +15,7 @@ from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.forensics.rebuild import RebuildPlan
 from flintmq.lake.target import ExportAnchor
 from flintmq.storage.dispatch_lock import FOLDER
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.versioned_json import VersionedJson
 from flintmq.store.consumequeue.writer import WriterState
 
 FORMAT = 1
@@ -115,20 +114,13 @@ class DispatchState:
     batches: dict[str, int] = field(default_factory=dict)
     index: IndexState = field(default_factory=IndexState)
 
-    def to_json(self) -> str:
-        """The state as text."""
-        return json.dumps({"format": FORMAT, **asdict(self)}) + "\n"
-
     @classmethod
-    def from_json(cls, text: str) -> DispatchState:
-        """The state of a text.
+    def of(cls, value: dict[str, Any]) -> DispatchState:
+        """Make the state from what `asdict` gave and JSON made of it.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: it is none, or of another version.
+            ValueError, TypeError, KeyError, AttributeError: it is no such state.
         """
-        value = json.loads(text)
-        if value.pop("format") != FORMAT:
-            raise ValueError("written by another version of FlintMQ")
         shape, index = value["shape"], value["index"]
         made: dict[str, Any] = {
             "shape": DispatchSettings(**{**shape, "delay_ms": tuple(shape["delay_ms"])}),
@@ -151,16 +143,7 @@ def load(into: str) -> DispatchState | None:
     Raises:
         StoreAccessError: the file cannot be read, or is damaged.
     """
-    path = state_path(into)
-    try:
-        with open(path, encoding="ascii") as file:
-            return DispatchState.from_json(file.read(STATE_BYTES_MAX))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise StoreAccessError(
-            f"{path}: not a readable state ({type(error).__name__}); --anew makes everything again"
-        ) from error
+    return _file(into).load(DispatchState.of)
 
 
 def commit(into: str, plan: RebuildPlan, state: DispatchState) -> None:
@@ -171,7 +154,16 @@ def commit(into: str, plan: RebuildPlan, state: DispatchState) -> None:
 
     Durability: on return.
     """
-    replace_file(state_path(into), state.to_json().encode("ascii"), plan.disk)
+    _file(into).save(asdict(state), plan.disk)
+
+
+def _file(into: str) -> VersionedJson:
+    path = state_path(into)
+
+    def refused(error: Exception) -> StoreAccessError:
+        return StoreAccessError(f"{path}: not a readable state ({type(error).__name__}); --anew makes everything again")
+
+    return VersionedJson(path, ("format", FORMAT), refused, STATE_BYTES_MAX)
 
 
 def check_shape(into: str, found: DispatchSettings, wanted: DispatchSettings, given: frozenset[str]) -> None:

@@ -8,7 +8,6 @@ what it would put next and finds there, in that order, it has put already. Other
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -21,7 +20,7 @@ from flintmq.format import properties
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, StoredMessage, stored_message
 from flintmq.spark.jobs.replay.rows import LEAST_MS, Records
 from flintmq.storage.filesystem import REAL
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.versioned_json import VersionedJson
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.message_store import MessageStore
@@ -44,19 +43,9 @@ class WriterIds:
 
     def __init__(self, root: str) -> None:
         self.path = os.path.join(root, FILE_NAME)
-        self._givers: dict[str, dict[str, Any]] = {}
-        try:
-            data = REAL.read_file(self.path, BYTES_MAX)
-            if data is not None:
-                value = json.loads(data)
-                if value["format"] != FORMAT:
-                    raise ValueError("written by another version of FlintMQ")
-                self._givers = dict(value["givers"])
-        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
-            raise StoreAccessError(
-                f"{self.path}: not readable ({error}); it says what was put already: bring it back from a backup, or "
-                "remove it if all that was put may be put again"
-            ) from error
+        style = {"ensure_ascii": False, "indent": 1}
+        self._file = VersionedJson(self.path, ("format", FORMAT), self._refused, BYTES_MAX, style)
+        self._givers: dict[str, dict[str, Any]] = self._file.load(lambda value: dict(value["givers"]), REAL) or {}
 
     def get(self, giver: str) -> dict[str, Any] | None:
         """What the giver wrote last."""
@@ -88,8 +77,13 @@ class WriterIds:
 
     def _write(self, givers: dict[str, dict[str, Any] | None]) -> None:
         self._givers = {name: each for name, each in givers.items() if each is not None}
-        text = json.dumps({"format": FORMAT, "givers": self._givers}, ensure_ascii=False, indent=1) + "\n"
-        replace_file(self.path, text.encode("utf-8", "surrogatepass"), REAL)
+        self._file.save({"givers": self._givers})
+
+    def _refused(self, error: Exception) -> StoreAccessError:
+        return StoreAccessError(
+            f"{self.path}: not readable ({error}); it says what was put already: bring it back from a backup, or "
+            "remove it if all that was put may be put again"
+        )
 
 
 class WriterTail:

@@ -1,0 +1,92 @@
+"""Keeps the state of a job in a small JSON file that names its format's version, and is replaced as a whole.
+
+The file is an object whose first key is the version. A reader takes only its own version: a state that is half
+understood would be worse than none. What the state is, and what a user can do about a file that is not readable, is
+said where the file is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from flintmq.errors import FlintError
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.whole_file import replace_file
+
+_UNREADABLE = (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError)  # of a file, or its contents
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class VersionedJson:
+    """One such file.
+
+    Attributes:
+        path: of the file.
+        version: the first key and its value, which a file must have to be read.
+        refused: makes the error that users see, from the error that a read met.
+        bytes_max: size of the largest file that is read.
+        style: how the text is written: arguments of json.dumps.
+        end: what ends the text.
+    """
+
+    path: str
+    version: tuple[str, object]
+    refused: Callable[[Exception], FlintError]
+    bytes_max: int = 1 << 30
+    style: Mapping[str, Any] = field(default_factory=dict)
+    end: str = "\n"
+
+    def load(self, build: Callable[[dict[str, Any]], T], effects: Effects | None = None) -> T | None:
+        """Read the file; return None if there is no such file.
+
+        Args:
+            build: makes the state from the object, whose version has been checked and removed. It may fail with any
+                error of a dictionary that is not as expected.
+            effects: the disk of the store that contains the file; None if it is in no store, and may be a link.
+
+        Raises:
+            FlintError: as `refused` makes it.
+            StoreAccessError: in a store: the file is a link, or access is denied.
+        """
+        try:
+            data = self._read() if effects is None else effects.read_file(self.path, self.bytes_max + 1)
+            return None if data is None else build(self._decode(data))
+        except _UNREADABLE as error:
+            raise self.refused(error) from error
+
+    def save(self, state: Mapping[str, Any], effects: Effects = REAL) -> None:
+        """Replace the file.
+
+        Raises:
+            OSError: the old file is untouched then.
+
+        Durability: on return.
+        """
+        key, version = self.version
+        text = json.dumps({key: version, **state}, **self.style) + self.end
+        replace_file(self.path, text.encode("utf-8", "surrogatepass"), effects)
+
+    def _read(self) -> bytes | None:
+        try:
+            with open(self.path, "rb") as file:
+                self._check_size(os.fstat(file.fileno()).st_size)
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def _check_size(self, size: int) -> None:
+        if size > self.bytes_max:
+            raise ValueError("too large")
+
+    def _decode(self, data: bytes) -> dict[str, Any]:
+        self._check_size(len(data))
+        found: dict[str, Any] = json.loads(data.decode("utf-8", "surrogatepass"))
+        key, version = self.version
+        if found.pop(key) != version:
+            raise ValueError("written by another version of FlintMQ")
+        return found
