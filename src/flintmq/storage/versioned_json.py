@@ -1,8 +1,8 @@
-"""Keeps the state of a job in a small JSON file that names its format's version, and is replaced as a whole.
+"""Keeps the state of a job in a small JSON file with a version, replaced as a whole.
 
-The file is an object whose first key is the version. A reader takes only its own version: a state that is half
-understood would be worse than none. What the state is, and what a user can do about a file that is not readable, is
-said where the file is used.
+The file is a JSON object whose first key is the version. Another version is refused: a state that is half understood
+would be worse than none. The modules that use the class say what the state is, and what a user can do about a file that
+cannot be read.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ class VersionedJson:
     """One such file.
 
     Attributes:
-        path: of the file.
-        version: the first key and its value, which a file must have to be read.
-        refused: makes the error that users see, from the error that a read met.
+        path: path of the file.
+        version: the first key and its value; a file with another value is refused.
+        refused: turns the error of a read into the error that users see.
         bytes_max: size of the largest file that is read.
-        style: how the text is written: arguments of json.dumps.
-        end: what ends the text.
+        style: arguments of json.dumps for the text.
+        end: last characters of the text.
     """
 
     path: str
@@ -45,8 +45,8 @@ class VersionedJson:
         """Read the file; return None if there is no such file.
 
         Args:
-            build: makes the state from the object, whose version has been checked and removed. It may fail with any
-                error of a dictionary that is not as expected.
+            build: makes the state from the object, whose version has been checked and removed. Errors that a wrong
+                object causes are refused like errors of the file.
             effects: the disk of the store that contains the file; None if it is in no store, and may be a link.
 
         Raises:
