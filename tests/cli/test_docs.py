@@ -51,7 +51,7 @@ def test_every_error_class_has_its_line() -> None:
 
 
 def test_every_link_within_the_page_leads_somewhere() -> None:
-    headings = {line.lstrip("# ").replace(" ", "-") for line in PAGE.splitlines() if line.startswith("#")}
+    headings = {line.lstrip("# ").lower().replace(" ", "-") for line in PAGE.splitlines() if line.startswith("#")}
     links = re.findall(r"\]\(#([^)]+)\)", PAGE)
     assert links and set(links) <= headings
 

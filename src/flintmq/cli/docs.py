@@ -10,6 +10,7 @@ from __future__ import annotations
 import inspect
 import sys
 import textwrap
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,7 @@ FOUND = (
 )
 """What makes the exit code 1 without an error."""
 WIDTH = 120
+SHARED = 4  # commands that have an option, for it to be told once
 
 
 def help_text(topic: str) -> str | None:
@@ -107,8 +109,10 @@ def page() -> str:
     """The whole of docs/operations/cli.md."""
     root: Any = typer.main.get_command(app)
     parts = [INTRODUCTION.replace("{times}", TIMES), "## Commands\n", *_contents(root), ""]
+    shared = _shared(root)
+    parts += ["## Options of many commands\n", "| argument or option | meaning |", "|---|---|", *shared, ""]
     for name, command in _commands(root):
-        parts += [*_section(name, command), *([TEMPLATES] if name == "scan" else [])]
+        parts += [*_section(name, command, shared), *([TEMPLATES] if name == "scan" else [])]
     parts += ["## Exit codes\n", "| code | error | meaning |", "|---|---|---|", *_exit_codes(), ""]
     return "\n".join(parts)
 
@@ -134,17 +138,25 @@ def _text(command: Any) -> list[str]:
     return [" ".join(part.split()) for part in inspect.cleandoc(command.help or "").split("\n\n")]
 
 
-def _section(name: str, command: Any) -> Iterator[str]:
+def _shared(root: Any) -> list[str]:
+    """The rows of arguments and options that at least SHARED commands have, word for word."""
+    counts = Counter(_parameter(param) for _, command in _commands(root) for param in command.params)
+    return [row for row, count in counts.items() if count >= SHARED]
+
+
+def _section(name: str, command: Any, shared: list[str]) -> Iterator[str]:
     words = [p.metavar if p.required else f"[{p.metavar}]" for p in command.params if p.param_type_name == "argument"]
     yield f"### flintmq {name}\n"
     yield f"    flintmq {' '.join([name, *words])} [OPTIONS]\n"
     for paragraph in _text(command):
         yield textwrap.fill(paragraph, WIDTH) + "\n"
-    yield "| argument or option | meaning |"
-    yield "|---|---|"
-    for param in command.params:
-        yield _parameter(param)
-    yield ""
+    rows = [_parameter(param) for param in command.params]
+    own = [row for row in rows if row not in shared]
+    if own:
+        yield from ["| argument or option | meaning |", "|---|---|", *own, ""]
+    also = ", ".join(row.split(" | ")[0].removeprefix("| ") for row in rows if row in shared)
+    if also:
+        yield f"{'Also' if own else 'Options'}: {also} ([above](#options-of-many-commands)).\n"
     lines = [line.strip() for line in (command.epilog or "").splitlines()]
     yield "Examples:\n"
     yield "\n".join(f"    {line}" for line in lines if line.startswith("flintmq ")) + "\n"
