@@ -62,9 +62,10 @@ mutmut: install ## Let mutmut change format, storage and recovery; goes on where
 branches: install ## Branches of format, storage and recovery that their own tests take; docs/internals/reliability.md
 	$(BIN)/python -m tests.robustness.mutants.branches --write
 
-lint: install ## Find mistakes and unformatted files (changes nothing)
+lint: install ## Find mistakes and unformatted files, and calls in tests that do not fit (changes nothing)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy tests
 
 format: install ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .

@@ -188,7 +188,8 @@ def test_both_ways_write_the_same_bytes(tmp_path_factory, crc_property, unique, 
         other = slow.log.append(message)
         if unique and other.msg_id != result.msg_id:  # each gives its own
             made += [(result.msg_id.encode(), other.msg_id.encode())]
-            other = PutResult(*(getattr(other, name) for name in FIELDS), other.reason, result.msg_id)
+            fields = {name: getattr(other, name) for name in FIELDS}
+            other = PutResult(**fields, reason=other.reason, msg_id=result.msg_id)
         assert other == result
     assert fast.log.end == slow.log.end and fast.log.next_offsets == slow.log.next_offsets
     if fast.log.end:

@@ -99,12 +99,12 @@ def test_seconds_are_capped_and_bounds_are_checked() -> None:
 
 def test_a_window_of_the_items_gives_the_same_file() -> None:
     keys = [(n * 7919 % 23, 100 * n, 5000 + 900 * n) for n in range(1, 12)]
-    columns = [array(code, [key[n] for key in keys]) for n, code in enumerate("iqq")]
+    hashes, offsets, times = (array(code, [key[n] for key in keys]) for n, code in enumerate("iqq"))
     whole, part, begin = empty(SLOTS, 20), empty(SLOTS, 4), index.item_position(0, SLOTS)
-    assert insert(whole, SLOTS, 20, *columns, 0, len(keys)) == len(keys)
+    assert insert(whole, SLOTS, 20, hashes, offsets, times, 0, len(keys)) == len(keys)
     made = bytearray(len(whole))
     for first, start, stop in ((0, 0, 3), (4, 3, 7), (8, 7, 11)):  # item 0 is never used
-        assert insert(part, SLOTS, 20, *columns, start, len(keys), first) == stop
+        assert insert(part, SLOTS, 20, hashes, offsets, times, start, len(keys), first) == stop
         count = stop + 1 - first
         at = index.item_position(first, SLOTS)
         made[at : at + 20 * count] = part[begin : begin + 20 * count]

@@ -214,7 +214,7 @@ def test_configuration_by_both_spellings(tmp_path: Path):
     with MessageStore(tmp_path) as store:
         assert store.config.mapped_file_size_commit_log == 8192, "what is on disk, where nothing is said"
     with pytest.raises(ConfigError, match="flushDiskType"):
-        MessageStore(tmp_path, flush_disk_typ="SYNC_FLUSH")
+        MessageStore(tmp_path, flush_disk_typ="SYNC_FLUSH")  # type: ignore[call-arg]
     with pytest.raises(ConfigError):
         MessageStore(tmp_path, config={"flushDiskType": "SOMETIMES"})
     with MessageStore(tmp_path / "dev", dev=True) as store:

@@ -66,7 +66,7 @@ def test_every_call_of_every_thread_is_failed_with_every_error():
 def test_one_case_of_each_class_comes_first_and_what_is_done_does_not_come_again():
     seen = {"0 closes": {"main fsync": 3, "main open": 2}}
     found = syscalls.cases(seen)
-    lives = {"0 closes": syscalls.End(0, sites={"main fsync": ["x", "x", "y"], "main open": ["z", "z"]})}
+    lives = {"0 closes": call_cases.End(0, sites={"main fsync": ["x", "x", "y"], "main open": ["z", "z"]})}
     told = syscalls.classes(found, lives)
     assert {one[:3] for one in told} == {("main", "fsync", "x"), ("main", "fsync", "y"), ("main", "open", "z")}
     done = {found.index(Case("main", "fsync", 2, "EIO", "once"))}
@@ -178,11 +178,11 @@ def test_a_run_goes_on_and_tries_again_what_was_wrong(tmp_path: Path, monkeypatc
     todo = [todo[n] for n in syscalls.order(todo, told, set())]
     bad, tried = {todo[1]}, []
 
-    def attempt(folder: Path, case: Case) -> tuple[syscalls.End, Told]:
+    def attempt(folder: Path, case: Case) -> tuple[call_cases.End, Told]:
         tried.append(case)
         if case in bad:
             raise syscalls.Wrong("lost one")
-        return syscalls.End(0, {"where": "close", "raised": ""}), Told(acknowledged=1)
+        return call_cases.End(0, {"where": "close", "raised": ""}), Told(acknowledged=1)
 
     monkeypatch.setattr(syscalls, "try_case", attempt)
 

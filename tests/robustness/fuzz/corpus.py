@@ -110,8 +110,8 @@ def _records(store: Golden) -> Iterator[record.Record]:
 def _small_index(count: int) -> bytes:
     """An index file of four slots that holds so many keys."""
     data = bytearray(40 + 4 * 4 + 20 * (count + 2))
-    keys = [array(code, (100 * n for n in range(1, count + 1))) for code in "iqq"]
-    kernel.insert(data, 4, count + 2, *keys, 0, count)
+    hashes, offsets, times = (array(code, (100 * n for n in range(1, count + 1))) for code in "iqq")
+    kernel.insert(data, 4, count + 2, hashes, offsets, times, 0, count)
     return bytes(data)
 
 

@@ -313,21 +313,21 @@ class Tries:
         ints = [array("i", bytes(4 * rows)) for _ in range(4)]
         ints[2][0] = chance.choice((0, 0x10, 0x20, 0x30))
         longs = [array("q", bytes(8 * rows)) for _ in range(4)]
-        hosts = [array("q", (number(chance, 280) for _ in range(rows))) for _ in range(2)]
+        begins, stops = (array("q", (number(chance, 280) for _ in range(rows))) for _ in range(2))
         encode.append(
             out, 0, number(chance, len(out) + 8), 0, 0, rows, number(chance, 0), number(chance, 4096),
-            chance.randrange(2), source, *ends(30), source, *ends(10), source, *ends(20), source, *hosts,
+            chance.randrange(2), source, *ends(30), source, *ends(10), source, *ends(20), source, begins, stops,
             ints[0], longs[0], ints[1], ints[2], longs[1], longs[2], ints[3], longs[3], array("q", bytes(8 * rows)),
         )  # fmt: skip
 
     def put(self) -> None:
         chance = self.chance
         out = self.output.last(chance.choice((8, 90, 91, 99, 200, 1500)))
-        parts = [self.region.holding(chance.randbytes(chance.randrange(60))) for _ in range(3)]
+        body, topic, properties = (self.region.holding(chance.randbytes(chance.randrange(60))) for _ in range(3))
         hosts = chance.randbytes(chance.choice((16, 28, 40, 40, 40)))
         encode_one.encode(
-            out, number(chance, len(out)), 0, *parts, hosts, 0, 0, 0, chance.choice((0, 0x10, 0x20, 0x30)),
-            0, 0, 0, 0, chance.random() < 0.5,
+            out, number(chance, len(out)), 0, body, topic, properties, hosts, 0, 0, 0,
+            chance.choice((0, 0x10, 0x20, 0x30)), 0, 0, 0, 0, chance.random() < 0.5,
         )  # fmt: skip
 
     def _appender(self) -> tuple[fast_append.Appender, fast_append.AppendTarget]:
@@ -352,7 +352,7 @@ class Tries:
             chance.choice(("", "a", "k" * 300, "k" * 32_700, "\x01", "\udc80", "报警" * 20, "DELAY", "UNIQ_KEY"))
             for _ in range(4)
         ]
-        message = Message("T", bytes(chance.randrange(300)), *words[:2], {words[2]: words[3]})
+        message = Message("T", bytes(chance.randrange(300)), words[0], words[1], {words[2]: words[3]})
         message.sys_flag, message.born_timestamp = number(chance, 0), number(chance, 0)
         if chance.random() < 0.3:
             message.properties_bytes = chance.randbytes(chance.randrange(40))
@@ -374,10 +374,14 @@ class Tries:
 
         ids = array("i", (chance.choice((0, 1, 1, 65_535, 65_536)) for _ in range(rows * chance.randrange(2))))
         keys = texts(240, rows) if chance.random() < 0.5 else None
-        maps = (texts(5, rows), texts(240, 5), texts(240, 5)) if chance.random() < 0.5 else (None, None, None)
+        maps = names = values = None
+        if chance.random() < 0.5:
+            maps, names, values = texts(5, rows), texts(240, 5), texts(240, 5)
         tags = texts(240, rows) if chance.random() < 0.5 else None
-        unique = (PREFIX, number(chance, 0)) if chance.random() < 0.5 else ()
-        columns_ = columns_kernel.Columns(b"T", texts(240, rows), tags, keys, *maps, ids, array("q"), *unique)
+        prefix, first = (PREFIX, number(chance, 0)) if chance.random() < 0.5 else (b"", 0)
+        columns_ = columns_kernel.Columns(
+            b"T", texts(240, rows), tags, keys, maps, names, values, ids, array("q"), prefix, first
+        )
         seen = bytearray(columns_kernel.QUEUES)
         row, what = columns_.check(2000, file.size, chance.random() < 0.5, seen)
         places = {queue_id: fast_append.QueueCounter(0) for queue_id, there in enumerate(seen) if there}

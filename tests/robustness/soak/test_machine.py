@@ -208,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         later = [n for n, one in own if one.time >= time]
         earlier = [n for n, one in own if one.time <= time]
         wanted = (later or [own[-1][0] + 1])[0] if boundary == "lower" else (earlier or [own[0][0]])[-1]
-        assert self.store.offset_at_time(*place, time, boundary) == wanted
+        assert self.store.offset_at_time(place[0], place[1], time, boundary) == wanted
 
     @rule()
     def read_all(self) -> None:

@@ -39,8 +39,8 @@ def keys_of(records: int, seed: int = 1) -> Keys:
 
 
 def insert(found: KeyIndex, keys: Keys) -> None:
-    columns = [array(code, column) for code, column in zip("iqq", zip(*keys, strict=True), strict=True)]
-    found.insert(*columns, len(keys))
+    hashes, offsets, times = (array(code, column) for code, column in zip("iqq", zip(*keys, strict=True), strict=True))
+    found.insert(hashes, offsets, times, len(keys))
     found.check_invariants()
 
 
