@@ -16,7 +16,7 @@ from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, UsageError
-from flintmq.format.index import HEADER, PEER_533, checked_peer
+from flintmq.format.index import PEER_533, checked_peer
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.storage.store_url import effects_for, local_only, outside_store
@@ -386,8 +386,7 @@ def indexed_time(root: str, items: int, flushed: int) -> int:
     folder = os.path.join(root, "index")
     full = 0
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-        with open(os.path.join(folder, name), "rb") as file:
-            header = HEADER.unpack(file.read(HEADER.size))
-        if header.index_count >= items:
+        header = directories.index_header(os.path.join(folder, name))
+        if header is not None and header.index_count >= items:
             full = header.end_timestamp
     return min(full, flushed)

@@ -11,8 +11,8 @@ from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.forensics.rebuild import rebuild
-from flintmq.format import checkpoint, config_json, index
+from flintmq.forensics.rebuild import indexed_time, rebuild
+from flintmq.format import checkpoint, config_json
 from flintmq.kernels import encode
 from flintmq.store.commitlog.bulk_writer import LogWriter
 from flintmq.testing.messages import BATCH_TOPIC, KINDS, NAMES, TAGS, Cycle, Maker, Shape, pool_of
@@ -243,14 +243,8 @@ class _LogRun:
 
 def _write_small_files(root: Path, config: StoreConfig, flushed: int, clean: bool) -> None:
     """The checkpoint (with `flushed` ms), lock, and after a crash abort, as Java leaves them."""
-    full = 0
-    folder = root / "index"
-    for file in sorted(folder.iterdir()) if folder.is_dir() else []:
-        with file.open("rb") as opened:
-            header = index.HEADER.unpack(opened.read(index.HEADER.size))
-        if header.index_count >= config.max_index_num:
-            full = header.end_timestamp
-    (root / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(flushed, flushed, min(full, flushed))))
+    indexed = indexed_time(os.fspath(root), config.max_index_num, flushed)
+    (root / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(flushed, flushed, indexed)))
     (root / "lock").write_bytes(b"lock")
     if not clean:
         (root / "abort").write_bytes(b"4242")

@@ -36,7 +36,7 @@ def whole(root: Path, files: list[Times], on_disk: int, named: int | None = None
         path = root / "index" / f"{20231114221320000 + number}"
         path.write_bytes(data.ljust(index.file_size(8, 32), b"\0"))
     indexed = None if named is None else Indexed(100, 20231114221320000 + named, header(0, 0, 1))
-    return known_whole(discover(str(root), CONFIG, REAL), CONFIG, REAL, on_disk, indexed)
+    return known_whole(discover(str(root), CONFIG, REAL), on_disk, indexed)
 
 
 @pytest.mark.parametrize(

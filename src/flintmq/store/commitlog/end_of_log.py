@@ -40,6 +40,7 @@ from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
+from flintmq.store.layout.directories import index_header
 from flintmq.store.layout.small_files import power_was_cut, written_by_flintmq
 
 SECTOR = 512
@@ -188,9 +189,7 @@ def _last_named(root: str, effects: Effects) -> int | None:
     """Log offset of the record that the newest index file names last; None without index files."""
     folder = os.path.join(root, "index")
     for name in reversed(effects.listdir(folder)):
-        raw = effects.read_file(os.path.join(folder, name), index.HEADER.size) if index.NAME.fullmatch(name) else None
-        if raw is not None and len(raw) == index.HEADER.size:
-            header = index.HEADER.unpack(raw)
-            if header.next_item > 1:
-                return int(header.end_physical_offset)
+        header = index_header(os.path.join(folder, name), effects) if index.NAME.fullmatch(name) else None
+        if header is not None and header.next_item > 1:
+            return header.end_physical_offset
     return None

@@ -16,14 +16,12 @@ import os
 from typing import NamedTuple
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import ConfigError
+from flintmq.errors import ConfigError, CorruptStoreError
 from flintmq.format import index
 from flintmq.format.flintmq_mark import Indexed
-from flintmq.format.index import ITEM
 from flintmq.storage.filesystem import Effects
 from flintmq.store.index.reader import IndexFileReader
 from flintmq.store.index.writer import IndexFileWriter
-from flintmq.store.layout import directories
 from flintmq.store.layout.small_files import fsync_and_drop_cache
 
 log = logging.getLogger("flintmq.index")
@@ -58,7 +56,7 @@ class IndexMark:
     """
 
     def __init__(self, folder: str, config: StoreConfig, effects: Effects) -> None:
-        self.folder, self.config, self.effects = folder, config, effects
+        self.folder, self.effects = folder, effects
         self.indexed: Indexed | None = None
         self._every = min(config.mapped_file_size_commit_log, SYNC_BYTES)
 
@@ -70,28 +68,8 @@ class IndexMark:
         """
         self.indexed = None
         for file in found:
-            if (
-                indexed is not None
-                and os.path.basename(file.path) == _name(indexed)
-                and self._has(file, indexed.header)
-            ):
+            if indexed is not None and os.path.basename(file.path) == _name(indexed) and _has(file, indexed.header):
                 self.indexed = indexed
-
-    def _has(self, file: IndexFileReader, wanted: index.Header) -> bool:
-        """Whether a file holds the items that it had when its header was this one."""
-        with self.effects.reading(file.path) as fd:
-            header = index.HEADER.unpack(self.effects.pread(fd, index.HEADER.size, 0).ljust(index.HEADER.size, b"\0"))
-            if wanted.next_item == 1 or header.next_item < wanted.next_item:
-                return header.next_item >= wanted.next_item
-            try:
-                shape = directories.index_geometry(file.path, file.size, self.config, fd, self.effects)
-            except ConfigError:
-                return False
-            place = index.item_position(wanted.next_item - 1, shape.slots)
-            item = ITEM.unpack(self.effects.pread(fd, ITEM.size, place).ljust(ITEM.size, b"\0"))
-        same = header.begin_timestamp == wanted.begin_timestamp
-        same = same and header.begin_physical_offset == wanted.begin_physical_offset
-        return same and item.physical_offset == wanted.end_physical_offset
 
     def names(self, path: str, count: int) -> bool:
         """Whether the mark counts items of this file from this number on."""
@@ -133,7 +111,21 @@ class IndexMark:
         self.indexed = Indexed(position, name, header)
 
 
-def restore_to_mark(file: IndexFileReader, config: StoreConfig, effects: Effects, indexed: Indexed) -> bool:
+def _has(file: IndexFileReader, wanted: index.Header) -> bool:
+    """Whether a file holds the items that it had when its header was this one."""
+    if wanted.next_item == 1:
+        return True
+    try:
+        with file.open() as opened:
+            header, item = opened.header(), opened.item(wanted.next_item - 1)
+    except (ConfigError, CorruptStoreError):  # it does not tell its division, or is too short
+        return False
+    same = header.next_item >= wanted.next_item and header.begin_timestamp == wanted.begin_timestamp
+    same = same and header.begin_physical_offset == wanted.begin_physical_offset
+    return same and item.physical_offset == wanted.end_physical_offset
+
+
+def restore_to_mark(file: IndexFileReader, indexed: Indexed) -> bool:
     """After a power cut: make a file again what the mark says that it was, on disk.
 
     Its items below the count were synced; slots, header and what lies behind may be of any later moment, each sector
@@ -149,11 +141,12 @@ def restore_to_mark(file: IndexFileReader, config: StoreConfig, effects: Effects
     """
     if os.path.basename(file.path) != _name(indexed):
         return False
-    with effects.reading(file.path) as fd:
-        try:
-            shape = directories.index_geometry(file.path, file.size, config, fd, effects)
-        except ConfigError:
-            return False
+    effects = file.effects
+    try:
+        with file.open() as opened:
+            shape = opened.shape
+    except ConfigError:
+        return False
     if indexed.header.next_item > shape.items:
         return False
     fsync_and_drop_cache(file.path, 0, file.size, effects)

@@ -34,19 +34,11 @@ from flintmq.store.layout.small_files import StoreFiles
 log = logging.getLogger("flintmq.index")
 
 
-def _header(path: str, effects: Effects) -> index.Header:
-    size = index.HEADER.size
-    return index.HEADER.unpack((effects.read_file(path, size) or b"").ljust(size, b"\0"))
-
-
-def known_whole(
-    found: list[IndexFileReader], config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None
-) -> int:
+def known_whole(found: list[IndexFileReader], on_disk: int, indexed: Indexed | None) -> int:
     """How many index files, the oldest ones, are known to be on disk as a whole.
 
     Args:
         found: all of them, oldest first.
-        config, effects: of the store.
         on_disk: store time in ms of the last item that is known to be on disk. It tells of a full file that ends before
             (of several that end in this very millisecond one may not have been synced), as long as times go up from
             file to file: a younger file ends before it, too, where the clock was set back.
@@ -60,12 +52,12 @@ def known_whole(
         return names.index(indexed.name) if indexed.name in names else 0
     count, before = 0, 0
     for number, file in enumerate(found, 1):
-        header = _header(file.path, effects)
-        if not before <= header.begin_timestamp <= header.end_timestamp:
+        header = file.header()
+        if header is None or not before <= header.begin_timestamp <= header.end_timestamp:
             break
         before = header.end_timestamp
         with suppress(ConfigError):  # it is too short for any items
-            items = directories.index_geometry(file.path, file.size, config).items
+            items = directories.index_geometry(file.path, file.size, file.config).items
             if header.index_count >= items and 0 < before < on_disk:
                 count = number
     return count
@@ -90,12 +82,8 @@ def remove_unsynced(
     Durability: on return.
     """
     found = reader.discover(root, config, effects)
-    kept = known_whole(found, config, effects, on_disk, indexed)
-    if (
-        indexed is not None
-        and kept < len(found)
-        and durable_point.restore_to_mark(found[kept], config, effects, indexed)
-    ):
+    kept = known_whole(found, on_disk, indexed)
+    if indexed is not None and kept < len(found) and durable_point.restore_to_mark(found[kept], indexed):
         kept += 1
     for file in reversed(found[kept:]):
         effects.unlink(file.path)
@@ -147,12 +135,12 @@ class KeyIndex:
         Raises:
             ConfigError: a file does not tell its division, and no keys do.
         """
-        config, effects = self.config, self.effects
+        config = self.config
         for file in reversed(self.found):
             try:
-                with effects.reading(file.path) as fd:
-                    shape = directories.index_geometry(file.path, file.size, config, fd, effects)
-                if shape.items > 1 and _header(file.path, effects).index_count <= shape.items:
+                with file.open() as opened:
+                    shape, count = opened.shape, opened.header().index_count
+                if shape.items > 1 and count <= shape.items:
                     return shape
             except ConfigError:
                 if not {"maxHashSlotNum", "maxIndexNum"} <= config.given:
@@ -166,7 +154,8 @@ class KeyIndex:
             path = self.found.pop().path
             log.warning("%s is too short for its items and is made again", path)
             self.effects.unlink(path)
-            self.taken_back = _header(self.found[-1].path, self.effects).end_physical_offset if self.found else 0
+            header = self.found[-1].header() if self.found else None
+            self.taken_back = header.end_physical_offset if header is not None else 0
 
     def recover(
         self,
@@ -193,7 +182,7 @@ class KeyIndex:
             small.forget_indexed()
         self.known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
         self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
-        whole = known_whole(self.found, self.config, self.effects, on_disk, self.mark.indexed)
+        whole = known_whole(self.found, on_disk, self.mark.indexed)
         self.writer.full += [file.path for file in self.found[whole:-1]]
         for name in self.effects.listdir(self.folder):
             path = os.path.join(self.folder, name)
@@ -318,7 +307,8 @@ class KeyIndex:
                     self.effects.sync(fd)
                 finally:
                     self.effects.close(fd)
-                last = max(last, _header(path, self.effects).end_timestamp)
+                header = directories.index_header(path, self.effects)
+                last = max(last, header.end_timestamp if header is not None else 0)
             del self.writer.full[0]
         if last:
             self.effects.sync_dir(self.folder)

@@ -57,9 +57,8 @@ class IndexFileReader:
             yield OpenIndex(self.path, fd, shape, self.effects)
 
     def header(self) -> index.Header | None:
-        """The header alone, which needs no geometry; None if the file is gone or shorter than one."""
-        raw = self.effects.read_file(self.path, index.HEADER.size)
-        return index.HEADER.unpack(raw) if raw is not None and len(raw) == index.HEADER.size else None
+        """Read the header alone (see directories.index_header)."""
+        return directories.index_header(self.path, self.effects)
 
 
 def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[IndexFileReader]:

@@ -170,6 +170,12 @@ class IndexGeometry(NamedTuple):
         return index.file_size(self.slots, self.items)
 
 
+def index_header(path: str, effects: Effects = REAL) -> index.Header | None:
+    """Read the header of an index file, which needs no geometry; None if the file is gone or shorter than a header."""
+    data = effects.read_file(path, index.HEADER.size)
+    return index.HEADER.unpack(data) if data is not None and len(data) == index.HEADER.size else None
+
+
 def index_geometry(
     path: str, size: int, config: StoreConfig, fd: int | None = None, effects: Effects = REAL
 ) -> IndexGeometry:

@@ -20,7 +20,6 @@ from typing import Any
 
 from flintmq.errors import StoreLockedError
 from flintmq.forensics.rebuild import RebuildPlan
-from flintmq.format import index
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.rebuild import PlannedIndexFile, make_index_file, place_staged
 from flintmq.spark.jobs.staged import Stage
@@ -28,6 +27,7 @@ from flintmq.storage.dispatch_lock import FOLDER, exclusive, retire
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, WriterState
 from flintmq.store.index.writer import IndexFileWriter
+from flintmq.store.layout.directories import index_header
 
 RETIRE_S = 120.0  # how long the driver waits for attempts that it does not need any more
 
@@ -215,9 +215,5 @@ def remake_index_file(job: Round, skip: int, file: PlannedIndexFile) -> dict[str
 
 def index_count(path: str) -> tuple[int, int]:
     """(keys, log offset of the last one) as an index file's header has them; (-1, -1) where there is none."""
-    try:
-        with open(path, "rb") as file:
-            header = index.HEADER.unpack(file.read(index.HEADER.size).ljust(index.HEADER.size, b"\0"))
-    except FileNotFoundError:
-        return -1, -1
-    return max(header.index_count, 1) - 1, header.end_physical_offset
+    header = index_header(path)
+    return (-1, -1) if header is None else (header.next_item - 1, header.end_physical_offset)
