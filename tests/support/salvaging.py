@@ -27,7 +27,6 @@ from flintmq.forensics.salvage.in_place import plan_in_place, undo_in_place
 from flintmq.forensics.salvage.into import salvage_into
 from flintmq.forensics.verify.run import verify
 from flintmq.format.record import RECORD, split
-from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
@@ -78,7 +77,7 @@ def config_of(store: Golden) -> StoreConfig:
 def records(root: Path, config: StoreConfig) -> dict[int, bytes]:
     """Log offset -> bytes of every record that counts."""
     found = {}
-    for piece in LogWalk(list_log(str(root), config), StopFacts(), strict=False):
+    for piece in LogWalk(list_log(str(root), config), strict=False):
         for at in piece.positions[: piece.count]:
             size = int.from_bytes(piece.data[at : at + 4], "big")
             found[piece.base + at] = bytes(piece.data[at : at + size])

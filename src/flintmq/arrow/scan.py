@@ -17,14 +17,12 @@ from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches
 from flintmq.arrow.schema import narrow
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.storage.store_url import effects_for
-from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
+from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import ACCESS, LogWalk, Piece
-from flintmq.store.layout.directories import open_root
 
 Queue = int | tuple[str, int] | tuple[str, int, int, int | None]
 """A queue id of any topic; a topic and a queue id; or these, the least queue offset and the one to stop before."""
@@ -134,14 +132,13 @@ def open_reader(
     if batch_bytes < 1 or threads < 1:
         raise UsageError(f"batch_bytes is {batch_bytes} and threads {threads}; both must be 1 at least")
     settings = StoreConfig.of(config, set)
-    effects = effects_for(path, settings.s3)
-    root = open_root(path, settings, effects)
+    snapshot = Snapshot.open(path, settings)
     batches_read = batches(
-        list_log(root, settings, effects),
+        snapshot.log,
         begin or 0,
         end,
         schema=schema,
-        facts=read_facts(root, effects),
+        facts=snapshot.facts,
         predicate=predicate,
         decompress=decompress,
         access=access,
@@ -160,7 +157,7 @@ def batches(
     end: int | None,
     *,
     schema: pa.Schema,
-    facts: StopFacts | None = None,
+    facts: StopFacts = NO_FACTS,
     predicate: Predicate | None = None,
     decompress: bool = False,
     access: str = "pread",

@@ -89,20 +89,15 @@ class MessageScan:
         lenient: bool = False,
         progress: Progress = no_progress,
     ) -> None:
-        from flintmq.storage.store_url import effects_for
-        from flintmq.store.commitlog.end_of_log import read_facts
         from flintmq.store.commitlog.report import Report
-        from flintmq.store.commitlog.snapshot import list_log
+        from flintmq.store.commitlog.snapshot import Snapshot
         from flintmq.store.commitlog.walk import LogWalk
-        from flintmq.store.layout.directories import open_root
 
         self.selection, self.bodies, self.progress = selection, bodies, progress
         self.found = 0
         self.report = Report()
-        effects = effects_for(store, config.s3)
-        root = open_root(store, config, effects)
-        facts, log = read_facts(root, effects), list_log(root, config, effects)
-        self.walk = LogWalk(log, facts, strict=not lenient, report=self.report)
+        snapshot = Snapshot.open(store, config)
+        self.walk = LogWalk(snapshot.log, snapshot.facts, strict=not lenient, report=self.report)
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
         from flintmq.message import stored_message

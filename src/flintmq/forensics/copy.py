@@ -31,8 +31,8 @@ from flintmq.store.commitlog.end_of_log import LOST, StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFiles, file_start
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.snapshot import list_log
-from flintmq.store.commitlog.walk import find_end, refuse_damaged_ends
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import refuse_damaged_ends
 from flintmq.store.layout import directories
 from flintmq.store.message_store import MessageStore
 
@@ -172,18 +172,17 @@ class _Whole:
 
     def run(self) -> Copied:
         """Copy small files, log, queues and index in this order, then recover the copy if needed."""
-        before = read_facts(self.root, self.effects)
+        before = Snapshot(self.root, self.config, self.effects)
         os.makedirs(os.path.join(self.out, directories.LOG))
-        log = list_log(self.root, self.config, self.effects)
-        logs = {directories.LOG} | {os.path.relpath(os.path.dirname(file.path), self.root) for file in log.files}
-        self._tree("", skip={*logs, *DERIVED, *NOT_OURS})
+        logs = {os.path.relpath(os.path.dirname(file.path), self.root) for file in before.log.files}
+        self._tree("", skip={directories.LOG, *logs, *DERIVED, *NOT_OURS})
         self._log()
         for name in DERIVED:
             if self.effects.is_dir(os.path.join(self.root, name)):
                 self._tree(name)
         after = read_facts(self.root, self.effects)
-        self.done.live = any(facts.live or not facts.clean for facts in (before, after))
-        if self.done.live or self._moved(before, after):
+        self.done.live = any(facts.live or not facts.clean for facts in (before.facts, after))
+        if self.done.live or self._moved(before.facts, after):
             self.done.live = True
             self._settle()
         return self.done
@@ -194,11 +193,10 @@ class _Whole:
 
     def _log(self) -> None:
         """Copy the log's files up to the present end of the log, into one directory."""
-        log = list_log(self.root, self.config, self.effects)
-        facts, report = read_facts(self.root, self.effects), Report()
-        found = find_end(log, facts, report)
+        now, report = Snapshot(self.root, self.config, self.effects), Report()
+        log, found = now.log, now.find_end(report)
         if any(damage.reason.startswith(LOST) for damage in report.damages):
-            refuse_damaged_ends(log, facts, found)
+            refuse_damaged_ends(log, now.facts, found)
         end = found.offset
         self.done.begin, self.done.end = log.min_offset, end
         self.done.damages = [*_holes(log, end), *(f"{damage.file}: {damage.reason}" for damage in report.damages)]
@@ -304,4 +302,4 @@ class _Whole:
             raise StoreError(f"{self.root}: the copy does not end at log offset {self.done.end} any more; copy again")
 
     def _end_now(self) -> int:
-        return find_end(list_log(self.out, StoreConfig()), read_facts(self.out)).offset
+        return Snapshot(self.out, StoreConfig()).end

@@ -24,7 +24,6 @@ from flintmq.format import checkpoint, index, timer
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import Effects
-from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -214,17 +213,15 @@ def inspect(
         UnsupportedFormatError: the log is a DLedger log.
         StoreAccessError: the root, a directory or a file of the log may not be read.
     """
-    config = config or StoreConfig()
-    effects = effects or effects_for(root, config.s3)
-    return _Inspector(directories.open_root(root, config, effects), config, effects).run()
+    return _Inspector(Snapshot.open(root, config, effects)).run()
 
 
 class _Inspector:
     """Inspects one store once."""
 
-    def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
-        self.root, self.config, self.effects = root, config, effects
-        self.snapshot = Snapshot(root, config, None, effects)
+    def __init__(self, snapshot: Snapshot) -> None:
+        self.root, self.config, self.effects = snapshot.root, snapshot.config, snapshot.effects
+        self.snapshot = snapshot
         self.lookup = QueueLookup(self.snapshot)
         self.bounds: dict[QueueName, Bounds] = {}
         self.notes: list[InspectNote] = []

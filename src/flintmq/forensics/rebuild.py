@@ -19,12 +19,12 @@ from flintmq.errors import ConfigError, UsageError
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
-from flintmq.storage.store_url import effects_for, local_only, outside_store
+from flintmq.storage.store_url import local_only, outside_store
 from flintmq.storage.tree import walk_tree
-from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock, each_block
@@ -135,14 +135,14 @@ def plan_of(
     config = config or StoreConfig()
     checked_peer(peer)
     into = local_only(into)
-    effects = effects or effects_for(root, config.s3)
-    root = directories.open_root(root, config, effects)
+    store = Snapshot.open(root, config, effects)
+    root, effects = store.root, store.effects
     slots, items = _index_geometry(root, config, effects)
     return RebuildPlan(
         root,
         into,
-        list_log(root, config, effects),
-        read_facts(root, effects),
+        store.log,
+        store.facts,
         DispatchRules.of(config, batch_topics(root, effects), peer),
         -(-_file_size(root, directories.QUEUES, config, effects) // UNIT_SIZE) * UNIT_SIZE,
         _file_size(root, directories.EXT_QUEUES, config, effects) if _has_ext(root, config, effects) else 0,

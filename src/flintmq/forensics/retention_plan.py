@@ -124,8 +124,8 @@ def explain(
         UsageError: the store is on object storage, where retention does not delete.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: as for open_store.
     """
-    root = directories.open_root(local_only(path), config, effects)
-    lookup = QueueLookup(Snapshot(root, config, None, effects))
+    lookup = QueueLookup(Snapshot.open(local_only(path), config, effects))
+    root = lookup.snapshot.root
     rules, at = RetentionRules.of(config), effects.now_ms() if at_ms is None else at_ms
     if used is None:
         logs = [place.path for place in directories.log_directories(root, config, effects) if place.writable]

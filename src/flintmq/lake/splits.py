@@ -55,7 +55,7 @@ def estimated_records(log: LogFiles, begin: int, end: int) -> int:
     records = size = 0
     for part in equal_ranges(log, begin, end, SAMPLES):
         stop = min(part.end, part.begin + SAMPLE_BYTES)
-        for piece in LogWalk(log, None, part.begin, stop, strict=False) if stop > part.begin else ():
+        for piece in LogWalk(log, begin=part.begin, end=stop, strict=False) if stop > part.begin else ():
             records, size = records + piece.count, size + piece.end - piece.positions[0]
     return -(-(end - begin) * records // size) if size else 0
 

@@ -67,7 +67,7 @@ class StoreView:
         """Use `open_store`. `root` has passed directories.open_root."""
         self.root, self.config, self.access = root, config, access
         self._effects = effects
-        self._lookup: QueueLookup | None = QueueLookup(Snapshot(root, config, None, effects))
+        self._lookup: QueueLookup | None = QueueLookup(Snapshot(root, config, effects))
         self._maps = LogMaps() if access == "map" else None
 
     def __enter__(self) -> Self:
@@ -88,7 +88,7 @@ class StoreView:
     def refresh(self) -> None:
         """Look at the store anew: files that came or went, the end of the log, new messages in the queues."""
         now = self._now
-        self._lookup = QueueLookup(Snapshot(self.root, self.config, now.snapshot, self._effects), now)
+        self._lookup = QueueLookup(now.snapshot.again(), now)
         self._maps = self._maps and LogMaps()
 
     @property
@@ -324,7 +324,7 @@ class StoreView:
                         yield message
             if stop.wait(poll_ms / 1000):
                 return
-            snapshot = Snapshot(self.root, self.config, snapshot, self._effects)
+            snapshot = snapshot.again()
 
 
 def open_store(

@@ -40,7 +40,6 @@ from flintmq.format.layout import Layout
 from flintmq.kernels import record_parts, walk
 from flintmq.message import stored_message
 from flintmq.storage.filesystem import Effects
-from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk
@@ -118,9 +117,7 @@ def log(data: bytes) -> None:
     results = set()
     for access, piece_bytes in (("pread", 1 << 20), ("pread", 97), ("map", 300)):
         report = Report()
-        walked = LogWalk(
-            files, StopFacts(), strict=False, report=report, access=access, piece_bytes=piece_bytes, max_rows=5
-        )
+        walked = LogWalk(files, strict=False, report=report, access=access, piece_bytes=piece_bytes, max_rows=5)
         found = []
         for piece in walked:
             for at in piece.positions[: piece.count]:

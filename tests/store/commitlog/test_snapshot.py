@@ -5,6 +5,8 @@ import struct
 import pytest
 
 from flintmq.config.keys import StoreConfig
+from flintmq.errors import NotAStoreError
+from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.snapshot import Snapshot, list_log
 
 PLAIN = StoreConfig()
@@ -21,7 +23,7 @@ def test_the_end_of_every_log(golden_store):
     beyond = golden_store.expect.get("beyond", 0)
     assert (found.end == last_of(golden_store)) == (beyond == 0)
     assert found.facts.clean == (golden_store.name not in ("crash", "crash540", "crash550", "crash-keys"))
-    again = Snapshot(str(golden_store.path), PLAIN, found)
+    again = found.again()
     assert (again.end, again.log) == (found.end, found.log)
 
 
@@ -32,7 +34,7 @@ def test_stale_records_behind_the_end_do_not_count(golden):
     assert found.record(live["physical_offset"]).size == live["size"]
     assert found.record(stale["physical_offset"]) is None
     # Nor when the search for the end goes on from an earlier snapshot.
-    assert Snapshot(str(store.path), PLAIN, found).end == found.end == stale["physical_offset"]
+    assert found.again().end == found.end == stale["physical_offset"]
 
 
 def test_records_below_the_last_file_need_no_search_for_the_end(golden, monkeypatch):
@@ -55,9 +57,9 @@ def test_a_log_that_grew(golden, tmp_path):
     before = Snapshot(str(copy), PLAIN)
     assert before.end == row["physical_offset"]
     file.write_bytes(whole)
-    assert Snapshot(str(copy), PLAIN, before).end == last_of(store)
+    assert before.again().end == last_of(store)
     file.write_bytes(bytes(len(whole)))  # what was known is gone: the search begins anew
-    assert Snapshot(str(copy), PLAIN, before).end <= 655360
+    assert before.again().end <= 655360
 
 
 @pytest.mark.parametrize(
@@ -115,3 +117,14 @@ def test_an_empty_log(tmp_path):
     (tmp_path / "commitlog").mkdir()
     found = Snapshot(str(tmp_path), PLAIN)
     assert (found.end, found.record(0), found.broker.topics, found.replay_start) == (0, None, {}, None)
+
+
+def test_opening_a_path_checks_it_first(golden, tmp_path):
+    store = golden("basic")
+    found = Snapshot.open(store.path)
+    assert (found.root, found.config, found.effects) == (str(store.path), PLAIN, REAL)
+    assert (found.end, found.facts) == (last_of(store), Snapshot(str(store.path), PLAIN).facts)
+    with pytest.raises(NotAStoreError, match="does not exist"):
+        Snapshot.open(tmp_path / "nothing")
+    with pytest.raises(NotAStoreError, match="commitlog"):
+        Snapshot.open(tmp_path)

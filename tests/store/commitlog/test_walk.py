@@ -68,8 +68,8 @@ def test_a_range_gives_the_records_that_start_in_it(tmp_path: Path) -> None:
     log = log_of(tmp_path, one, two)
     every = first + second
     for cut in (0, 1, SIZE, SIZE + 1, FILE_SIZE - 1, FILE_SIZE, FILE_SIZE + SIZE):
-        assert offsets(LogWalk(log, None, 0, cut)) == [o for o in every if o < cut]
-    walk = LogWalk(log, None, every[3], every[7])
+        assert offsets(LogWalk(log, begin=0, end=cut)) == [o for o in every if o < cut]
+    walk = LogWalk(log, begin=every[3], end=every[7])
     assert offsets(walk) == every[3:7] and walk.position == every[7]
 
 

@@ -209,6 +209,6 @@ def test_what_is_known_of_the_log_is_taken_over(golden, tmp_path, monkeypatch):
     shutil.copytree(store.path / "commitlog", tmp_path / "commitlog")
     before = lookup(tmp_path)
     assert len(before.names()) == 16
-    after = QueueLookup(Snapshot(str(tmp_path), PLAIN, before.snapshot), before)
+    after = QueueLookup(before.snapshot.again(), before)
     monkeypatch.setattr("flintmq.store.read.queue_lookup.LogMap", lambda *_: pytest.fail("made anew"))
     check(after, store)

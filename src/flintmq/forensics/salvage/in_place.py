@@ -35,7 +35,7 @@ from flintmq.storage.tree import walk_tree
 from flintmq.store.commitlog.end_of_log import LOST, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.report import Damage, Report
-from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.layout import directories
@@ -267,8 +267,9 @@ class Mending:
 
     def _shape(self) -> LogFiles:
         """Give the log's files one size and fill gaps between them, in the overlay."""
-        log = list_log(self.root, self.config, self.effects)
-        refuse_without_log(self.root, log, read_facts(self.root, self.effects))
+        now = Snapshot(self.root, self.config, self.effects)
+        log = now.log
+        refuse_without_log(self.root, log, now.facts)
         if log.doubled:
             raise UsageError(f"{log.doubled[0]}: another log directory has a file of this name; move one of them away")
         size = log.file_size

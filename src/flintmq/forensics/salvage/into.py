@@ -31,7 +31,7 @@ from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.store_url import local_only, outside_store
 from flintmq.store.commitlog.bulk_writer import LogWriter
-from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
+from flintmq.store.commitlog.end_of_log import NO_FACTS, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Damage, Report
@@ -212,7 +212,7 @@ class Salvage:
     def _derived(self, file_size: int, end: int) -> None:
         log = LogFiles.discover([os.path.join(self.out, directories.LOG)], file_size)
         log = replace(log, max_record=self.plan.log.max_record)
-        made = rebuild.run(replace(self.plan, root=self.out, into=self.out, log=log, facts=StopFacts()))
+        made = rebuild.run(replace(self.plan, root=self.out, into=self.out, log=log, facts=NO_FACTS))
         done = self.done
         done.queues, done.units, done.keys, done.index_files = made.queues, made.units, made.keys, made.index_files
         done.notes |= made.notes

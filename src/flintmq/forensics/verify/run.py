@@ -179,7 +179,7 @@ class VerifyRun:
         self.findings, self.part = findings or Findings(), part or Part()
         self.file = StateFile(self.part.resume, root, config) if self.part.resume is not None else None
         self.checkpoint = read_checkpoint(root, self.findings, self.effects)
-        self.snapshot = Snapshot(root, config, None, self.effects)
+        self.snapshot = Snapshot(root, config, self.effects)
         self.log, self.facts = self.snapshot.log, self.snapshot.facts
         self.ground = Ground(self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live)
 

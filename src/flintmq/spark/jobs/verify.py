@@ -84,7 +84,7 @@ class VerifyPlan:
     def walk(self, part: LogRange, report: Report) -> LogWalk:
         """A walk over one range that steps over damage."""
         return LogWalk(
-            self.log, None, part.begin, part.end,
+            self.log, begin=part.begin, end=part.end,
             access=self.access, strict=False, report=report, piece_bytes=PIECE_BYTES,
         )  # fmt: skip
 

@@ -63,7 +63,7 @@ class Segments:
         rules = DispatchRules(config.delay_ms, DispatchRules.of(config, batches).batch_topics, True, index=False)
         dispatcher = Dispatcher(rules)
         parts: dict[int, list[Records]] = {}
-        for piece in LogWalk(lookup.snapshot.log, None, run.begin, run.end, strict=False):
+        for piece in LogWalk(lookup.snapshot.log, begin=run.begin, end=run.end, strict=False):
             for block in dispatcher.blocks(piece):
                 units = numpy.frombuffer(block.units, numpy.uint8)
                 for number, first, stop in block.queues:

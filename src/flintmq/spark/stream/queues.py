@@ -22,7 +22,7 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.options import ReadOptions
 from flintmq.message import StoredMessage
 from flintmq.spark.stream.offset_index import Places, Segments
-from flintmq.storage.store_url import absolute, effects_for
+from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.dispatch.dispatcher import DispatchRules
@@ -58,13 +58,13 @@ class StreamQueues:
     """
 
     def __init__(self, options: ReadOptions) -> None:
-        self._effects = effects_for(options.path, options.config.s3)
-        self.root = directories.open_root(absolute(options.path), options.config, self._effects)
+        now = Snapshot.open(absolute(options.path), options.config)
+        self.root, self._effects = now.root, now.effects
         self.options = options
         self._light: dict[QueueName, bool] = {}
         self._topics: dict[str, list[tuple[int, int, int]] | None] = {}  # what the options ask of a topic
         self._places: dict[QueueName, Places] = {}
-        self._look_at_all(Snapshot(self.root, options.config, None, self._effects), None)
+        self._look_at_all(now, None)
 
     def refresh(self, force: bool = False, also: Iterable[QueueName] = ()) -> None:
         """Look at the store anew: at the log, and at the queues that it may have brought something to.
@@ -74,7 +74,7 @@ class StreamQueues:
             also: queues to look at in any case.
         """
         before = self._lookup.snapshot
-        now = Snapshot(self.root, self.options.config, before, self._effects)
+        now = before.again()
         idle = time.monotonic() - self._looked_at
         changed = (now.end, now.log.min_offset) != (before.end, before.log.min_offset)
         if not (force or self._awaited or changed or idle > QUIET_SECONDS):

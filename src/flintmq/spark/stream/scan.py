@@ -67,7 +67,7 @@ def read_part(
     yield from rows_of(_light(part, missing, report), options, schema, of_rows, report)
     if not missing:
         return
-    lookup = QueueLookup(Snapshot(part.root, options.config, None, part.log.effects))
+    lookup = QueueLookup(Snapshot(part.root, options.config, part.log.effects))
     yield from rows_of(_found(lookup, missing, report), options, schema, of_rows, report)
     if missing and options.fail_on_data_loss:
         raise _lost(part, missing, lookup)
@@ -169,7 +169,7 @@ def _found(lookup: QueueLookup, missing: dict[QueueName, list[int]], report: Rep
                 place = next(place for place in places(message) if (place.topic, place.queue_id) == name)
                 done = place.offset + place.messages
                 at = message.physical_offset
-                yield from LogWalk(lookup.snapshot.log, None, at, at + 1, strict=False, report=report)
+                yield from LogWalk(lookup.snapshot.log, begin=at, end=at + 1, strict=False, report=report)
             elif offset >= done:
                 lost.append(offset)
         if lost:
@@ -192,7 +192,7 @@ def _lost(part: StreamTask, missing: dict[QueueName, list[int]], lookup: QueueLo
 
 def _with_place(part: StreamTask, error: CorruptStoreError) -> CorruptStoreError:
     """The error, with the first message of each of a few queues that it keeps from being read."""
-    lookup = QueueLookup(Snapshot(part.root, part.options.config, None, part.log.effects))
+    lookup = QueueLookup(Snapshot(part.root, part.options.config, part.log.effects))
     file = next((file for file in part.log.files if file.path == error.file), None)
     hit = []
     for name, (low, high) in part.spans.items():

@@ -30,9 +30,8 @@ def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]
     for begin, end in _runs(part) if part.sparse else [(part.begin, part.end)]:
         yield from LogWalk(
             part.log,
-            None,
-            begin,
-            end,
+            begin=begin,
+            end=end,
             access=part.options.access,
             strict=strict,
             report=report,
@@ -46,7 +45,7 @@ def lmq_pieces(part: StreamTask, name: QueueName, report: Report) -> Iterator[tu
     for offset, at in enumerate(
         unit_columns(plain_queue(part.root, name, part.log.effects), low, high)[0].tolist(), low
     ):
-        for piece in LogWalk(part.log, None, at, at + 1, strict=False, report=report, piece_bytes=LEAST_PIECE):
+        for piece in LogWalk(part.log, begin=at, end=at + 1, strict=False, report=report, piece_bytes=LEAST_PIECE):
             yield offset, piece
 
 

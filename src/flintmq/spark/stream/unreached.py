@@ -140,7 +140,7 @@ class Unreached:
         return found
 
     def _lookup(self) -> QueueLookup:
-        return QueueLookup(Snapshot(self._part.root, self._part.options.config, None, self._part.log.effects))
+        return QueueLookup(Snapshot(self._part.root, self._part.options.config, self._part.log.effects))
 
     def _why(self, lookup: QueueLookup, place: RecordPlace) -> str:
         """Why a dispatched record without a unit counts as lost; nothing if its topic or queue was deleted."""

@@ -34,6 +34,7 @@ import os
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
+from typing import Final
 
 from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark, index
@@ -97,6 +98,10 @@ class StopFacts:
     named: int | None = None
     zeros_end: int | None = None
     power_cut: bool = False
+
+
+NO_FACTS: Final = StopFacts()
+"""Nothing is known of the last stop: for a walk up to an end that the caller knows, and for a log alone."""
 
 
 def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, lost: bool) -> Verdict:

@@ -18,6 +18,7 @@ from flintmq.errors import FormatError
 from flintmq.format import checkpoint
 from flintmq.message import StoredMessage
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import RecordReader, record_at
@@ -53,11 +54,13 @@ def list_log(root: str, config: StoreConfig, effects: Effects = REAL) -> LogFile
 class Snapshot:
     """The log of the store at `root`, now.
 
+    `Snapshot.open` makes one of a path that a user gave, `again` makes the next one of the same store.
+
     Args:
         root: as store_directories.open_root gives it.
         config: the keys that are known.
-        before: an earlier snapshot of the same store; the search for the log's end goes on where it ended.
         effects: the disk.
+        before: an earlier snapshot of the same store; the search for the log's end goes on where it ended.
 
     Attributes:
         log: the log's files.
@@ -70,7 +73,7 @@ class Snapshot:
     Thread: any.
     """
 
-    def __init__(self, root: str, config: StoreConfig, before: Snapshot | None = None, effects: Effects = REAL) -> None:
+    def __init__(self, root: str, config: StoreConfig, effects: Effects = REAL, before: Snapshot | None = None) -> None:
         self.root, self.config, self.effects = root, config, effects
         self.facts = read_facts(root, effects)
         self.log = list_log(root, config, effects)
@@ -83,6 +86,31 @@ class Snapshot:
         self._lock = threading.Lock()
         self._told: set[str] = set()
         self._own = threading.local()  # .reader: see `held`
+
+    @classmethod
+    def open(
+        cls, path: str | os.PathLike[str], config: StoreConfig | None = None, effects: Effects | None = None
+    ) -> Snapshot:
+        """Open a store for reading: check that FlintMQ can read what is at the path, and list its log.
+
+        Args:
+            path: the store's directory, or a URL.
+            config: the keys that are known.
+            effects: the disk; None for what the path means.
+
+        Raises:
+            UsageError: a URL of a kind that is not read.
+            NotAStoreError: nothing is there, or no commit log.
+            UnsupportedFormatError: a DLedger log.
+            StoreAccessError: a directory may not be read.
+        """
+        config = config or StoreConfig()
+        effects = effects or effects_for(path, config.s3)
+        return cls(store_directories.open_root(path, config, effects), config, effects)
+
+    def again(self) -> Snapshot:
+        """Take a snapshot of the same store as it is now."""
+        return Snapshot(self.root, self.config, self.effects, self)
 
     @property
     def _last(self) -> int | None:

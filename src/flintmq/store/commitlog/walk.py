@@ -37,6 +37,7 @@ from flintmq.store.commitlog.end_of_log import (
     GO_ON,
     LOST,
     LOST_ADVICE,
+    NO_FACTS,
     READ_ON,
     SECTOR,
     Follows,
@@ -115,7 +116,7 @@ class LogWalk:
     def __init__(
         self,
         log: LogFiles,
-        facts: StopFacts | None = None,
+        facts: StopFacts = NO_FACTS,
         begin: int = 0,
         end: int | None = None,
         *,
@@ -129,7 +130,7 @@ class LogWalk:
     ) -> None:
         if access not in (*ACCESS, OWN):
             raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
-        self.log, self.facts, self.end = log, facts or StopFacts(), end
+        self.log, self.facts, self.end = log, facts, end
         self.cut_unordered = cut_unordered
         self.access, self.strict, self.report = access, strict, report if report is not None else Report()
         self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
@@ -368,9 +369,7 @@ class LogWalk:
         if offset <= self._not_older_at and time <= self._not_older_time:
             return True
         # Mostly the first record answers; so the pieces are small.
-        walk = LogWalk(
-            self.log, StopFacts(), offset, self.log.limit, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE
-        )
+        walk = LogWalk(self.log, begin=offset, end=self.log.limit, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE)
         walk._effort = self._effort
         for piece in walk:
             for at, stored in zip(piece.positions, store_times(piece.data, piece.positions, piece.count), strict=False):
@@ -411,7 +410,7 @@ def youngest(log: LogFiles, enough: int) -> int:
     """
     found = 0
     for file in reversed(log.files):
-        for piece in LogWalk(log, None, file.start, file.start + file.size, strict=False, check_crc=False):
+        for piece in LogWalk(log, begin=file.start, end=file.start + file.size, strict=False, check_crc=False):
             found = max(found, *store_times(piece.data, piece.positions, piece.count))
         if found >= enough:
             break
@@ -434,7 +433,7 @@ class LogEnd:
 
 
 def find_end(
-    log: LogFiles, facts: StopFacts | None = None, report: Report | None = None, begin: int | None = None
+    log: LogFiles, facts: StopFacts = NO_FACTS, report: Report | None = None, begin: int | None = None
 ) -> LogEnd:
     """Where the log ends, without reading more than its last file that holds anything.
 
@@ -449,7 +448,7 @@ def find_end(
         StoreAccessError: a file may not be read.
     """
     if begin is None and log.effects.remote:
-        begin = late_begin(log, facts or StopFacts())
+        begin = late_begin(log, facts)
     elif begin is None:
         begin = log.min_offset
         for file in reversed(log.files):

@@ -71,7 +71,7 @@ class LogMap:
     def extend(self, log: LogFiles, end: int) -> None:
         """Take the records between the map's end and `end` in. Damage between them is stepped over."""
         dispatcher = self._dispatcher()
-        for piece in LogWalk(log, None, self.end, end, strict=False) if end > self.end else ():
+        for piece in LogWalk(log, begin=self.end, end=end, strict=False) if end > self.end else ():
             if not self._segments or piece.base + piece.positions[0] - self._segments[-1] >= SEGMENT_BYTES:
                 self._segments.append(piece.base + piece.positions[0])
             if self._meets_batches(piece):
@@ -180,7 +180,7 @@ def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, st
     # A topic that is not what its bytes say (U+FFFD for malformed ones) cannot be searched for by bytes.
     exact = java_decode(topic) == name.topic and "\ufffd" not in name.topic
     wanted = re.compile(re.escape(topic) if exact else b"")
-    for piece in LogWalk(log, None, begin, end, strict=False):
+    for piece in LogWalk(log, begin=begin, end=end, strict=False):
         for at in records_with(wanted, piece):
             queue_id, queue_offset = QUEUE.unpack_from(piece.data, at)
             plain = queue_id == name.queue_id and low <= queue_offset < stop

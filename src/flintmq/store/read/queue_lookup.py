@@ -332,7 +332,7 @@ class QueueLookup:
             return end
         begin = first_record(snapshot.log, max(snapshot.log.min_offset, snapshot.end - SEGMENT_BYTES))
         found = None
-        for piece in LogWalk(snapshot.log, None, begin, snapshot.end, strict=False):
+        for piece in LogWalk(snapshot.log, begin=begin, end=snapshot.end, strict=False):
             low, high, before = 0, piece.count, found
             while low < high:
                 middle = (low + high) // 2

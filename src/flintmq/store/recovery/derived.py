@@ -6,7 +6,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator, Mapping
 
-from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import RecordReader, record_at
 from flintmq.store.commitlog.sources import OWN
@@ -99,7 +98,7 @@ def _dispatch(
     check_crc: bool,
 ) -> int | None:
     """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
-    walk = LogWalk(files, StopFacts(), start, end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
+    walk = LogWalk(files, begin=start, end=end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
     records = 0
 
     def blocks() -> Iterator[UnitBlock]:

@@ -27,11 +27,11 @@ from flintmq.format.record_view import store_times
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store.append.commit_log import LogState
-from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record
-from flintmq.store.commitlog.snapshot import Snapshot, list_log
+from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import NO_FILE, REFUSED, LogWalk
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
@@ -204,7 +204,7 @@ class LogRecovery:
         """Store time of the last record before a log offset; 0 if there is none in its file or the one before."""
         time, size = 0, self.files.file_size
         for begin in (end - end % size - size, end - end % size):
-            for piece in LogWalk(self.files, StopFacts(), max(begin, self.files.min_offset), min(end, begin + size)):
+            for piece in LogWalk(self.files, begin=max(begin, self.files.min_offset), end=min(end, begin + size)):
                 *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
         return time
 
@@ -307,7 +307,7 @@ def check_files(files: LogFiles, file_size: int) -> None:
 def offsets_of_log(root: str, files: LogFiles, dispatcher: Dispatcher, end: int) -> dict[tuple[bytes, int], int]:
     """The next queue offset of every queue: from the log, or from its files if it has no record there any more."""
     found: dict[tuple[bytes, int], int] = {}
-    for piece in LogWalk(files, StopFacts(), files.min_offset, end):
+    for piece in LogWalk(files, begin=files.min_offset, end=end):
         for block in dispatcher.blocks(piece):
             for number, _, last in block.queues:
                 key = dispatcher.queues.keys[number]
@@ -438,8 +438,8 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
     if not lost_directory(root, config, effects, accept=accept_lost):
         root = directories.open_root(root, config, effects)
         directories.refuse_rocksdb_queues(root, effects)
-    facts, known = read_facts(root, effects), read_config(root, effects)
-    files = without_empty_last(list_log(root, config, effects))
+    now = Snapshot(root, config, effects)
+    facts, known, files = now.facts, now.broker, without_empty_last(now.log)
     check_files(files, files.file_size)
     recovery = LogRecovery(root, files, facts, StoreFiles(root, effects).known, effects)
     end, _, verdict = recovery.find_end(reread=False, accept_lost=accept_lost)
@@ -462,7 +462,7 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
             what = "bytes behind the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
             decisions.append(f"{file.path}, which holds {what}, would be removed")
     if files.min_offset > 0 and known.consumer_offsets:
-        lookup = QueueLookup(Snapshot(root, config, None, effects))
+        lookup = QueueLookup(now)
         there = lookup.file_names()
 
         def begin_of(topic: str, queue_id: int) -> int | None:

@@ -39,9 +39,8 @@ from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.storage.dispatch_lock import DispatchLock
 from flintmq.storage.store_url import absolute, outside_store
-from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.snapshot import Snapshot, list_log
 from flintmq.store.commitlog.walk import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.consumequeue.writer import WriterState
 from flintmq.store.layout.store_config import batch_topics
@@ -220,8 +219,8 @@ class _Dispatch:
         """List the log anew, see that it is the same, and find its end."""
         plan = self.plan
         start.check_writer(plan)
-        log = list_log(plan.root, self.config, plan.log.effects)
-        facts = read_facts(plan.root, plan.log.effects)
+        now = Snapshot(plan.root, self.config, plan.log.effects)
+        log, facts = now.log, now.facts
         topics = batch_topics(plan.root, plan.log.effects)
         rules = replace(plan.rules, batch_topics=start.raw_topics(topics))
         self.plan = replace(plan, log=log, facts=facts, rules=rules)

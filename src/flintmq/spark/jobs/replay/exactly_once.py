@@ -129,7 +129,7 @@ class WriterTail:
         if expired := self.expired:
             raise StoreError(f"{self.root}: {expired}: use a new directory")
         log = list_log(self.root, self.config)
-        for piece in LogWalk(log, None, self.begin, self.end):
+        for piece in LogWalk(log, begin=self.begin, end=self.end):
             for at in piece.positions[: piece.count]:
                 yield stored_message(piece.data, at)
 
