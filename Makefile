@@ -10,6 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLD_SPARK := .venv-spark
 NEWEST := .venv-newest
+SITE := .venv-site
 KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
 ARGS ?=
 SECONDS ?= 60
@@ -19,7 +20,7 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark test-newest check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist
+.PHONY: help install compile demo test test-pure test-spark test-newest check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist site
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -122,6 +123,10 @@ docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.config.docs --write
 	$(BIN)/python -m tests.support.pages --write
 
+site: $(SITE)/.installed ## Build the documentation site, strictly, into build/site (makes .venv-site)
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
+	@echo "build/site/index.html is the first page"
+
 coverage: install ## Run the tests and tell which lines they miss
 	$(BIN)/python -m pytest --cov=flintmq --cov-report=term-missing:skip-covered $(ARGS)
 
@@ -146,7 +151,7 @@ clean: ## Remove builds, compiled kernels and caches; .venv stays
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
-	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST)
+	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST) $(SITE)
 
 debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
 	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \
@@ -155,10 +160,10 @@ debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests
 
 # The environment. An interpreter counts only if it runs, is 3.11 or newer and can make environments: a version manager's
 # shim may be there for a version that is not installed, and Debian's python3 may lack venv.
-$(BIN)/python:
+$(BIN)/python $(SITE)/bin/python:
 	@for python in $(PYTHON) python3.13 python3.12 python3.11 python3; do \
 	  if "$$python" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
-	    echo "Making $(VENV) with $$("$$python" --version) ($$python)"; exec "$$python" -m venv $(VENV); fi; \
+	    echo "Making $(@:/bin/python=) with $$("$$python" --version) ($$python)"; exec "$$python" -m venv $(@:/bin/python=); fi; \
 	  [ -z "$(PYTHON)" ] || { echo "PYTHON=$(PYTHON) does not run, is older than 3.11, or lacks the venv module"; exit 1; }; \
 	done; \
 	echo "No Python 3.11 or newer with the venv module found. Install one, or name it: make $(MAKECMDGOALS) PYTHON=/path/to/python3"; exit 1
@@ -167,6 +172,10 @@ $(BIN)/python:
 $(VENV)/.installed: pyproject.toml setup.py | $(BIN)/python
 	@echo "Installing FlintMQ and what it uses into $(VENV); the first time this brings some 900 MB (Spark, Java, Arrow)"
 	@FLINTMQ_PURE=1 $(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[all,dev]'
+	@touch $@
+
+$(SITE)/.installed: pyproject.toml | $(SITE)/bin/python
+	@FLINTMQ_PURE=1 $(SITE)/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[site]'
 	@touch $@
 
 # A kernel that does not compile costs speed, not the installation: setup.py says so in one line.

@@ -1,4 +1,4 @@
-"""Writes a commit log as a Parquet file, one record batch at a time, and asks the file a question.
+"""Writes a commit log as a Parquet file, batch by batch, and asks the file a question.
 
     $ tar xf tests/compat/golden/basic.tar.xz
     $ python examples/log_to_parquet.py basic messages.parquet

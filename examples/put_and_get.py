@@ -1,4 +1,4 @@
-"""Puts orders into a store of its own, gets them by offset and by key, and works through them as a consumer.
+"""Puts orders into a store, gets them by offset and key, and consumes them as a group.
 
     $ python examples/put_and_get.py shop
     stored order-1 as Orders/0/0

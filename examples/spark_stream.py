@@ -1,4 +1,4 @@
-"""Streams a store into a Parquet table with Spark, goes on after a restart, and counts each message once.
+"""Streams a store into a Parquet table with Spark, stops, goes on, and counts the rows.
 
     $ python examples/spark_stream.py shop table 2>/dev/null
     stored 300 orders, the table has 300

@@ -16,7 +16,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "flintmq"
-FOLDERS = ("src", "tests", "bench", "docs", "examples", "experiments", ".ci")
+FOLDERS = ("src", "tests", "bench", "docs", "examples", "experiments", ".ci", ".github")
 TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".sh", ".in", ".yml", ".yaml", ""}
 
 
@@ -208,7 +208,7 @@ FINISHED_PROSE = [
     "src/flintmq/format",
     "src/flintmq/lake",
     "src/flintmq/storage",
-    "examples/demo",
+    "examples",
 ]
 """Folders and files whose docstrings and comments keep the rules below. A folder of `src/flintmq` that joins this list
 leaves the list of D401 (imperative mood) in pyproject.toml."""

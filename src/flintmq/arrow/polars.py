@@ -38,7 +38,8 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
             report, threads.
 
     Raises:
-        As flintmq.dataset; MissingExtraError without Polars.
+        MissingExtraError: Polars is not installed.
+        FlintError: as flintmq.dataset raises it.
     """
     try:
         import polars

@@ -67,7 +67,7 @@ class MessageStore(Putter):
         LostLogError: log files are missing that were flushed once; nothing was touched.
         CorruptStoreError: damage that is no tail; nothing was touched.
         ConfigError: an unknown key or an impossible value, or one that would break a promise
-        (docs/operations/configuration.md).
+            (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
         UsageError: `dispatch` is neither, or `peer` is none of these.
         OSError: the disk refused.

@@ -79,7 +79,8 @@ def rebuild(
         progress: called now and then with bytes of log done and in all, about.
 
     Raises:
-        As flintmq.forensics.rebuild.rebuild; StoreError if Spark gave up.
+        StoreError: Spark gave up.
+        FlintError: as flintmq.forensics.rebuild.rebuild raises it.
     """
     plan = plan_rebuild(absolute(root), os.path.abspath(local_only(into)), config, peer)
     report = Report()

@@ -123,7 +123,8 @@ def verify(
             is right where all run on one machine.
 
     Raises:
-        As flintmq.forensics.verify.run.verify; StoreError if Spark gave up.
+        StoreError: Spark gave up.
+        FlintError: as flintmq.forensics.verify.run.verify raises it.
     """
     config = config or StoreConfig()
     effects = effects_for(root, config.s3)
