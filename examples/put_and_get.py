@@ -33,7 +33,7 @@ def put_orders(store: MessageStore) -> None:
 
 
 def look_up(store: MessageStore) -> None:
-    """Get one order by its place in a queue, and one by its key: the newest with that key comes first."""
+    """Get one order by its place in a queue, and one by its key, the newest first."""
     first = store.get(TOPIC, 0, 0).messages[0]
     print("by offset:", first.body.decode())
     print("by key:", store.query(TOPIC, "order-2")[0].body.decode())
@@ -50,7 +50,7 @@ def bill(store: MessageStore) -> None:
 
 
 def main(path: Path) -> None:
-    """Write a store, then look into it without opening it for writing, as another process may at any time."""
+    """Write a store, then read it as another process may at any time."""
     with MessageStore(path, dev=True) as store:  # dev: files of kilobytes, not of a gigabyte
         put_orders(store)
         look_up(store)

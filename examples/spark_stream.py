@@ -31,7 +31,7 @@ def put_orders(store: Path, count: int) -> None:
 
 
 def stream(spark: SparkSession, store: Path, table: Path) -> None:
-    """Bring what is new in the store into the table: each message once, also if this is killed and run again."""
+    """Add the new messages of the store to the table, each once, also after a kill."""
     orders = spark.readStream.format("flintmq").option("subscribe", "Orders").load(str(store))
     query = (
         orders.select("queue_id", "queue_offset", "keys")
