@@ -16,7 +16,7 @@ def test_whole(run: Run, golden: Any, tmp_path: Path) -> None:
     assert done.code == 0 and "offsets 0 to 737416" in done.out and done.out.endswith(f"{tmp_path}/c\n")
     assert run("verify", tmp_path / "c").code == 0
     again = run("copy", golden("basic").path, "--into", tmp_path / "c")
-    assert again.code == 2 and "stands there already" in again.err
+    assert again.code == 2 and "is there already" in again.err
     [row] = run("copy", golden("crash").path, "--into", tmp_path / "d", "--json").rows
     assert row["live"] is True and row["into"] == str(tmp_path / "d")
 

@@ -100,7 +100,7 @@ def test_damage_is_marked_and_ends_with_1(run: Run, golden, tmp_path: Path) -> N
         ((".",), 2, "is a directory; name one file in it"),
         (("nothing",), 5, "there is no such file; check the path"),
         (("empty",), 2, "is empty; say what it is with --as KIND (commitlog, "),
-        (("odd",), 2, "of no kind that its path or its content tells; say what it is with --as KIND"),
+        (("odd",), 2, "has no known path or content; say what it is with --as KIND"),
         (("odd", "--as", "queue"), 2, "'queue' is no kind of file; there are commitlog, "),
         (("odd", "--as", "text", "--at", "9"), 2, "--at 9 lies outside the file; its positions are 0 to 2"),
         (("odd", "--at", "-1"), 2, "'-1' is no position; write a number of bytes"),

@@ -44,7 +44,7 @@ def test_what_is_left_out_and_skipped_is_told(run: Run, spark: Calls) -> None:
     )
     result = run("spark", "replay", "a", "--into", "b")
     assert result.code == 1 and result.out == (
-        "replayed nothing: there is nothing new\nfound    7 messages that a run before had put already\n"
+        "replayed nothing: there are no new messages\nfound    7 messages that an earlier run had put\n"
         "left out 3 system topics\nskipped  1 damaged places, 90 bytes\nresult   b\n"
     )
     assert run("spark", "replay", "a", "--into", "b", "--json").rows == [spark.answer.as_dict()]

@@ -27,7 +27,7 @@ def test_what_is_listed_and_forgotten(run: Run, tmp_path: Path) -> None:
     [row] = run("spark", "sink", root, "--json").rows
     assert [(giver["state"], giver["batch"]) for giver in row["givers"]] == [("stuck", 3), ("done", 9)]
     gone = run("spark", "sink", root, "--forget", "one\x1b[31m")
-    assert gone.code == 0 and "WARNING" in gone.out and "behind log offset 77" in gone.out
+    assert gone.code == 0 and "WARNING" in gone.out and "after log offset 77" in gone.out
     assert run("spark", "sink", root).code == 0
     assert run("spark", "sink", root, "--forget", "three").code == 2
     assert run("spark", "sink", tmp_path / "none").code != 0

@@ -117,10 +117,8 @@ def test_runs_that_go_on_tell_in_the_end_what_one_run_tells(run: Run, golden, tm
     store, state = damaged(golden("basic"), tmp_path / "store"), tmp_path / "state"
     first = run("verify", store, "--to", "00000000000000131072", "--resume", state)
     assert first.code == 0 and "result  so far no defects, no notes" in first.out
-    assert (
-        first.err
-        == f"flintmq: ended at log offset 131072, as asked; go on with: flintmq verify {store} --resume {state}\n"
-    )
+    rest = f"flintmq verify {store} --resume {state}"
+    assert first.err == f"flintmq: ended at log offset 131072, as requested; continue with: {rest}\n"
     second = run("verify", store, "--to", 200_000, "--resume", state)
     assert second.code == 1 and "ended at log offset" in second.err and "so far 1 defect" in second.out
     assert run("verify", store, "--resume", state).out == run("verify", store).out
@@ -149,8 +147,8 @@ def test_progress_for_programs(run: Run, golden, tmp_path: Path) -> None:  # typ
     [
         (("--from", "x"), "--from: 'x' is neither a log offset nor the name of a log file"),
         (("--to", "-5"), "--to: '-5' is neither"),
-        (("--from", "9", "--to", "9"), "the end must lie behind the begin"),
-        (("--from", "99999999"), "no record of the log counts there or behind"),
+        (("--from", "9", "--to", "9"), "the end must be after the begin"),
+        (("--from", "99999999"), "there is no intact record there or later"),
         (("--max-seconds", "0"), "give more than 0"),
         (("--progress", "loud"), "Invalid value for '--progress'"),
     ],

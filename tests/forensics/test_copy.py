@@ -153,7 +153,7 @@ def test_refusals(golden: Any, tmp_path: Path) -> None:
     root = golden("basic").copy(tmp_path)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "x").touch()
-    with pytest.raises(UsageError, match="stands there"):
+    with pytest.raises(UsageError, match="is there already"):
         copy_whole(str(root), str(tmp_path / "full"))
     with pytest.raises(UsageError, match="is inside the store"):
         copy_whole(str(root), str(root / "copy"))

@@ -149,7 +149,7 @@ def test_resync_finds_the_next_record_behind_anything() -> None:
     for _ in range(300):
         junk = bytearray(chance.randbytes(chance.randrange(200)))
         if len(junk) > 12 and chance.random() < 0.5:
-            junk[4:8] = b"\xda\xa3\x20\xa7"  # a magic that leads nowhere
+            junk[4:8] = b"\xda\xa3\x20\xa7"  # a magic that points to no record
         data = bytes(junk) + make(len(junk), 1000) + bytes(20)
         assert walk.resync(data, 0, len(data), len(data), 0, 1 << 20) == (len(junk), walk.END)
 

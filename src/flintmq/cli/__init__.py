@@ -1,16 +1,16 @@
-"""The command line: one file per command, an output that prints, and `app.main`, which owns the exit codes.
+"""The command line: one file per command, an output that prints, and `app.main`.
 
-app             is the command `flintmq`: its commands, and what becomes of errors
-commands        holds what all commands have in common besides options
-options         holds arguments and options that several commands share
+app             the command `flintmq`: its commands, its exit codes and error lines
+commands        the base of all commands: clamped numbers, needed packages, usage lines
+options         arguments and options that several commands share
 output          prints: a console for people, or JSON for programs
-text            makes a value text for a terminal
+text            formats values for a terminal
 signals         ends a command early at a signal
-template        makes lines of the user's own shape
-message_lines   makes a line of a message
-body_option     gives the body as stored or decompressed
-sql_output      prints rows of an answer in SQL
-installation    finds out what this installation can do
+template        formats messages by the user's own template
+message_lines   formats a message as one line
+body_option     returns the body as stored or decompressed
+sql_output      formats the rows of an answer in SQL
+installation    finds out the state of this installation
 docs            writes docs/operations/cli.md
 copy            flintmq copy
 doctor          flintmq doctor

@@ -1,9 +1,8 @@
-"""The command `flintmq`: its commands, and what becomes of errors.
+"""The command `flintmq`: its commands, and the handling of errors.
 
-Start-up is lean: a command module imports what it works with only when it runs, so `flintmq --help` costs little more
-than Python itself. `main` owns the promises that hold for every command: an exit code from the table in
-docs/operations/cli.md, one line for an error, never a traceback (but with FLINTMQ_DEBUG=1), and silence where the
-reader of a pipe has gone.
+A command module imports its libraries only when it runs, so `flintmq --help` costs little more than Python itself.
+`main` keeps the promises that hold for every command: an exit code from the table in docs/operations/cli.md, one line
+for an error, never a traceback (but with FLINTMQ_DEBUG=1), and silence if the reader of a pipe has gone.
 """
 
 from __future__ import annotations
@@ -43,13 +42,13 @@ from flintmq.cli.signals import stopping
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10
-"""A bug of FlintMQ itself."""
+"""Exit code of a bug of FlintMQ itself."""
 COMPLETE = "_FLINTMQ_COMPLETE"
-"""Set by shells that ask what may come next, and to ask for what makes them do so; see docs/operations/cli.md."""
+"""Set by shells to ask for completions, or for the script that enables them; see docs/operations/cli.md."""
 EXIT_INTERRUPTED = 130
-"""Ctrl-C, as shells count it."""
+"""Exit code after Ctrl-C, as shells count it."""
 EXIT_TERMINATED = 143
-"""SIGTERM, likewise."""
+"""Exit code after SIGTERM, likewise."""
 
 ADVICE = {
     errno.EACCES: "check the permissions of the file and of the directories above it",
@@ -59,25 +58,25 @@ ADVICE = {
     errno.EDQUOT: "the quota of this user is used up; free some space, or give another place",
     errno.ENOTDIR: "a part of the path is a file; give a directory",
     errno.EISDIR: "it is a directory; give a file",
-    errno.EEXIST: "something stands there; give another name",
-    errno.ENOTEMPTY: "something stands there; give another name",
-    errno.ENOENT: "nothing is there; check the path",
+    errno.EEXIST: "give another name",
+    errno.ENOTEMPTY: "give another name",
+    errno.ENOENT: "check the path",
     errno.ENAMETOOLONG: "the name is too long for that file system; give a shorter one",
-    errno.ELOOP: "links lead in a circle; check the path",
+    errno.ELOOP: "links form a circle; check the path",
     errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine; close some programs",
     errno.ENOMEM: "memory is used up; close other programs",
     errno.EFBIG: "the file is larger than that file system or `ulimit -f` allows; give another place",
     errno.EBUSY: "something uses it; end that first",
-    errno.EIO: "the disk fails; look at the kernel's log (dmesg), and copy what can be read",
+    errno.EIO: "the disk fails; check the kernel's log (dmesg), and copy all readable files",
 }
-"""What to do about an error of the system."""
+"""Advice for errors of the system."""
 
 app = typer.Typer(
     name="flintmq",
     add_completion=False,
     no_args_is_help=False,
-    rich_markup_mode=None,  # plain help: quick to make, the same on every terminal
+    rich_markup_mode=None,  # plain help: quick to produce, the same on every terminal
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
 )
@@ -115,16 +114,16 @@ def _root(
         bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
     quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress bars; also behind the command's name.")
+        bool, typer.Option("--quiet", "-q", help="No progress bars; also after the command's name.")
     ] = False,
 ) -> None:
-    """Look into Apache RocketMQ message stores, and mend them: offline, without Java.
+    """Inspect Apache RocketMQ message stores, and mend them: offline, without Java.
 
-    STORE is the directory with commitlog/ in it. Begin with inspect (what is there?) and verify (is it sound?). No
-    command writes to a store that is there but put, recover, salvage --in-place, spark dispatch, spark sink --forget,
-    and spark replay (--into). Output is escaped for terminals; --json gives exact values to programs. Exit codes: 0
-    fine, 1 damage or a mismatch found, 2 wrong use or not a store; `flintmq help exit-codes` lists the others, `flintmq
-    help` what else is told.
+    STORE is the directory with commitlog/ in it. Begin with inspect (the content) and verify (is it sound?). Only put,
+    recover, salvage --in-place, spark dispatch, spark sink --forget and spark replay (--into) write to an existing
+    store. Output is escaped for terminals; --json gives exact values to programs. Exit codes: 0 fine, 1 damage or a
+    mismatch found, 2 wrong use or not a store; `flintmq help exit-codes` lists the others, `flintmq help` the other
+    topics.
     """
 
 
@@ -135,7 +134,7 @@ def version_command() -> None:
 
 
 class Shell(enum.StrEnum):
-    """A shell that asks what may come next."""
+    """A shell that asks for completions."""
 
     bash = "bash"
     zsh = "zsh"
@@ -150,7 +149,7 @@ class Shell(enum.StrEnum):
 def completion_command(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", show_default=False, help="bash, zsh or fish.")],
 ) -> None:
-    """Print what makes the Tab key complete commands and options.
+    """Print the script that makes the Tab key complete commands and options.
 
     Put it into the shell's start-up file: ~/.bashrc, ~/.zshrc, or ~/.config/fish/config.fish.
     """
@@ -166,7 +165,7 @@ def help_command(
         typer.Argument(metavar="TOPIC", show_default=False, help="exit-codes, times, or a command's name."),
     ] = None,
 ) -> None:
-    """Explain a command, the exit codes, or how times are written."""
+    """Explain a command, the exit codes, or the format of times."""
     from flintmq.cli.docs import help_text
 
     words = topic or []
@@ -178,7 +177,7 @@ def help_command(
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and leave the process with its exit code. The entry point of the script `flintmq`.
+    """Run one command and exit with its code; the entry point of the script `flintmq`.
 
     Raises:
         SystemExit: always.
@@ -187,7 +186,7 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 
 def run(argv: Sequence[str]) -> int:
-    """Run one command and give its exit code. Prints errors; raises none."""
+    """Run one command and return its exit code. Prints errors; raises none."""
     _open_missing_streams()
     words = list(argv)
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
@@ -202,14 +201,14 @@ def run(argv: Sequence[str]) -> int:
             return 0
         except KeyboardInterrupt:
             return stopped.exit_code
-        except Exception as error:  # the last door: whatever it is, the user gets one line
-            if stopped.number is not None:  # a library made another error of the signal
+        except Exception as error:  # the outermost handler: whatever the error, the user gets one line
+            if stopped.number is not None:  # a library turned the signal into another error
                 return stopped.exit_code
             return _explain(error, as_json)
 
 
 def _take_quiet(words: list[str]) -> bool:
-    """Take `-q` and `--quiet` out of the words, wherever they stand before `--`; whether they were there."""
+    """Remove `-q` and `--quiet` before `--` from the words; return whether there were any."""
     end = words.index("--") if "--" in words else len(words)
     places = [at for at in range(end) if words[at] in ("-q", "--quiet") and not _is_value(words, at)]
     for at in reversed(places):
@@ -218,7 +217,7 @@ def _take_quiet(words: list[str]) -> bool:
 
 
 def _is_value(words: list[str], at: int) -> bool:
-    """Whether a word is what an option before it asks for."""
+    """Return whether a word is the value of the option before it."""
     return at > 0 and words[at - 1] in ("--grep", "--key", "--tag", "--topic", "--format", "--where", "--property")
 
 
@@ -237,7 +236,7 @@ def _dispatch(words: list[str]) -> int:
 
 
 def _explain(error: Exception, as_json: bool) -> int:
-    """Print one line about an error; gives the exit code."""
+    """Print one line about an error; return the exit code."""
     if os.environ.get("FLINTMQ_DEBUG") == "1":
         import traceback
 
@@ -273,14 +272,14 @@ def _system(error: OSError) -> str:
 
 
 def _open_missing_streams() -> None:
-    """A process can be started with stdout or stderr closed; what is written there then goes nowhere."""
+    """Replace a closed stdout or stderr: output there then disappears."""
     if sys.stdout is None or sys.stderr is None:
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (as long as the process)
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
 
 
 def _discard_stdout() -> None:
-    """Point stdout at nothing, so that Python's own flush at exit does not complain about the broken pipe."""
+    """Redirect stdout to nothing, so that Python's flush at exit does not raise BrokenPipeError."""
     try:
         nothing = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nothing, sys.stdout.fileno())

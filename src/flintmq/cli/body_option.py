@@ -1,4 +1,4 @@
-"""The body that a command shows: as stored, or with `--decompress` as its producer gave it."""
+"""The body that a command shows: as stored, or with `--decompress` the producer's."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 class Bodies:
-    """Gives bodies, and counts those that say they are compressed and are not: these are shown as stored.
+    """Returns bodies to show, and counts those that fail to decompress and are shown as stored.
 
-    One body that a client wrote wrongly must not end a scan of millions; it must not pass in silence either.
+    One broken body must not end a scan of millions; it must not pass unnoticed either.
     """
 
     def __init__(self, decompress: bool) -> None:
@@ -23,7 +23,7 @@ class Bodies:
         self.first_failure = ""
 
     def of(self, message: StoredMessage) -> bytes:
-        """The body to show.
+        """Return the body to show.
 
         Raises:
             MissingExtraError: the package that decompresses it is not installed.
@@ -41,7 +41,7 @@ class Bodies:
             return message.body
 
     def report_failures(self, out: Output) -> int:
-        """Say on stderr how many could not be decompressed; gives the exit code, 1 if there were any."""
+        """Report failed decompressions on stderr; return the exit code, 1 if there were any."""
         if self.failed:
             out.note(f"{self.failed} bodies could not be decompressed and are shown as stored; {self.first_failure}")
         return 1 if self.failed else 0

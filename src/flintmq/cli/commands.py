@@ -1,4 +1,4 @@
-"""What all commands have in common beside options: numbers that are clamped, needed packages, plain usage lines."""
+"""The base of all commands: clamped numbers, needed packages, plain usage lines."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Command(TyperCommand):
     """A command of `flintmq`.
 
     Attributes:
-        needs: a package, and the extra that brings it and all else that the command uses.
+        needs: a package, and the extra that installs it and all else that the command uses.
     """
 
     needs: tuple[str, str] | None = None
 
     def invoke(self, ctx: Any) -> Any:
-        """Run it, with numbers that a machine can count.
+        """Run the command, with numbers clamped to 64 bits.
 
         Raises:
-            MissingExtraError: what it needs is not installed.
+            MissingExtraError: a needed package is not installed.
         """
         if self.needs is not None:
             need(*self.needs)
@@ -34,18 +34,18 @@ class Command(TyperCommand):
         return super().invoke(ctx)
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
-        """The words of the usage line, without braces: STORE."""
+        """Return the words of the usage line, without braces: STORE."""
         return [re.sub(r"[{}]", "", piece) for piece in super().collect_usage_pieces(ctx)]
 
     def get_help(self, ctx: Any) -> str:
-        """The help, without names of Python's types behind arguments."""
+        """Return the help, without names of Python's types after arguments."""
         return re.sub(
             r"(?m)^(  [A-Z]+)( <[a-z]+>)", lambda found: found[1] + " " * len(found[2]), super().get_help(ctx)
         )
 
 
 class SqlCommand(Command):
-    """A command that asks DuckDB."""
+    """A command that runs SQL in DuckDB."""
 
     needs = ("duckdb", "duckdb")
 
@@ -57,7 +57,7 @@ class SparkCommand(Command):
 
 
 def need(package: str, extra: str) -> None:
-    """Look whether an optional package is there.
+    """Check that an optional package is installed.
 
     Raises:
         MissingExtraError: it is not.
@@ -69,7 +69,7 @@ def need(package: str, extra: str) -> None:
 
 
 def clamped(value: Any) -> Any:
-    """Numbers that no 64 bits hold become the largest or the least that they do: no store has more of anything."""
+    """Clamp numbers to 64 bits; no store has more of anything."""
     if isinstance(value, list):
         return [clamped(one) for one in value]
     if isinstance(value, int) and not isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""`flintmq copy`: a consistent copy of a store, also of a live one, whole or of some messages."""
+"""`flintmq copy`: a consistent copy of a store, also of a live one, whole or filtered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def command(
     until: UntilOption = None,
     skip_damage: Annotated[
         bool,
-        typer.Option("--skip-damage", help="With a filter: pass over damage, and tell it at the end with exit code 1."),
+        typer.Option("--skip-damage", help="With a filter: skip damage, and report it at the end with exit code 1."),
     ] = False,
     peer: PeerOption = Peer.v533,
     settings: SetOption = None,
@@ -54,10 +54,10 @@ def command(
 ) -> int:
     """Copy a store, also while a broker writes it.
 
-    Both RocketMQ and FlintMQ open the copy. Whole, it has the same bytes up to where the log ends when it is copied.
+    Both RocketMQ and FlintMQ open the copy. A whole copy has the same bytes up to the end of the log at that moment.
     With --topic, --since or --until it is a new store of these messages alone: offsets begin at 0, committed offsets
-    follow, and copy.jsonl in it maps old to new. The copy appears at once when it is whole; a run that was killed
-    leaves nothing at DIR, and the next begins anew.
+    follow, and copy.jsonl in it maps old to new. The copy appears only when it is complete; a killed run leaves nothing
+    at DIR, and the next run starts again.
     """
     out, config = output(as_json), store_config(settings)
     first, end = time_range(since, until)
@@ -82,20 +82,20 @@ def command(
 
 
 def _whole(done: Copied) -> Iterable[Any]:
-    """What a whole copy has, for people."""
+    """Describe a whole copy for people."""
     yield f"log      offsets {done.begin} to {done.end}, {size(done.end - done.begin)}"
     yield f"files    {done.files} with {size(done.data_bytes)} of data"
     if done.live:
-        yield "state    a writer was at work or had died: queues and index were settled, the copy is stopped cleanly"
+        yield "state    a writer was at work or had died: queues and index were recovered, the copy is stopped cleanly"
     for text in done.damages:
-        yield f"damage   {printable(text)}; the copy has it too: `flintmq verify` tells all, `flintmq salvage` mends"
+        yield f"damage   {printable(text)}; the copy has it too: `flintmq verify` reports all, `flintmq salvage` mends"
     for name in done.left_out:
-        yield f"left out {printable(name)}: a link, no file of a store, or gone meanwhile"
+        yield f"left out {printable(name)}: a link, no file of a store, or vanished meanwhile"
     yield f"result   {printable(done.into)}"
 
 
 def _some(done: Salvaged) -> Iterable[Any]:
-    """What a filtered copy has, for people."""
+    """Describe a filtered copy for people."""
     yield f"log      {done.records} records, {size(done.log_bytes)}"
     if done.lost_ranges or done.dropped:
         yield f"lost     {done.lost_ranges} damaged ranges, {size(done.lost_bytes)}; {done.dropped} records dropped"

@@ -1,8 +1,7 @@
-"""Makes docs/operations/cli.md from the commands themselves: `python -m flintmq.cli.docs --write`, or `--check` for
-tests.
+"""Writes docs/operations/cli.md from the commands: `python -m flintmq.cli.docs --write`.
 
-The reference cannot drift: synopsis, options and examples come from the declarations that parse the command line, the
-exit codes from the error classes.
+`--check` compares the page for tests. The page cannot drift: synopsis, options and examples come from the declarations
+that parse the command line, the exit codes from the error classes.
 """
 
 from __future__ import annotations
@@ -26,31 +25,31 @@ PAGE = Path("docs/operations/cli.md")
 INTRODUCTION = """\
 # The command `flintmq`
 
-Made from the commands by `python -m flintmq.cli.docs --write`; do not edit. What `--json` gives is in
+Made from the commands by `python -m flintmq.cli.docs --write`; do not edit. The output of `--json` is described in
 [json.md](json.md).
 
     pip install flintmq
 
-But for `put`, `recover` and `salvage`, no command writes to the store it looks at, takes the lock of a broker, or
-needs one to be stopped. `STORE` is the directory that holds `commitlog/`: a broker's `storePathRootDir`, a copy of
-it, or a directory with nothing but `commitlog/` in it.
+Only `put`, `recover`, `salvage --in-place`, `spark dispatch`, `spark sink --forget` and `spark replay` write to an
+existing store. The other commands take no lock of a broker, and need none to be stopped. `STORE` is the directory that
+holds `commitlog/`: a broker's `storePathRootDir`, a copy of it, or a directory with nothing but `commitlog/` in it.
 
-File sizes are taken from the files that are there, else RocketMQ's defaults hold. What files do not tell comes by
-`--set KEY=VALUE`, with the names of `broker.conf`.
+File sizes come from the existing files, else RocketMQ's defaults hold. `--set KEY=VALUE` gives settings that the files
+do not record, with the names of `broker.conf`.
 
-What comes from a store is shown escaped: control characters, bidi controls and bytes that are no UTF-8 appear as
-`\\x1b`, `\\u202e`, `\\xff`. With `--json` every line is ASCII and holds the exact values.
+Text from a store is escaped: control characters, bidi controls and bytes that are no UTF-8 appear as `\\x1b`,
+`\\u202e`, `\\xff`. With `--json` every line is ASCII and has the exact values.
 
 {times}
 
-Progress bars appear on long work where stderr is a terminal; `-q` (`--quiet`), before or behind the command's name,
-leaves them out. A closed pipe (`flintmq scan ... | head`) is no error. An error is one line on stderr, with `--json` a
+Progress bars appear during long work if stderr is a terminal; `-q` (`--quiet`), before or after the command's name,
+turns them off. A closed pipe (`flintmq scan ... | head`) is no error. An error is one line on stderr, with `--json` a
 JSON object; `FLINTMQ_DEBUG=1` adds the traceback.
 
-Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP end a command in the same way: nothing of unfinished work
-is left, and the exit code is 130, 143 or 129. After `kill -9` a hidden directory may stay beside the place that was to
-be written (`.NAME.flintmq-copy`, `.NAME.flintmq-salvage`, `NAME/.flintmq-rebuild`); the next run with the same place
-removes it. Numbers beyond 64 bits count as the largest of 64 bits.
+Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP end a command in the same way: unfinished work is
+removed, and the exit code is 130, 143 or 129. After `kill -9` a hidden directory may stay beside the target
+(`.NAME.flintmq-copy`, `.NAME.flintmq-salvage`, `NAME/.flintmq-rebuild`); the next run with the same target removes it.
+Numbers beyond 64 bits count as the largest of 64 bits.
 
 Completion of commands and options by the Tab key, in bash, zsh or fish: put this into the shell's start-up file.
 
@@ -61,17 +60,17 @@ TIMES = """\
 1970), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`."""
 
 TEMPLATES = """\
-Fields of `--format` are the names of the schema in braces. A field may have a form:
+Fields of `--format` are the names of the schema in braces. A field may name its format:
 
-| field | gives |
+| field | value |
 |---|---|
-| `{topic}`, `{queue_offset}`, ... | the value as text, escaped; nothing where it is null |
+| `{topic}`, `{queue_offset}`, ... | the value as text, escaped; empty if it is null |
 | `{body}`, `{body:text}` | the body as escaped text |
 | `{body:base64}`, `{body:hex}`, `{body:length}` | the body's bytes, or their number |
 | `{store_timestamp}`, `{born_timestamp}` | ms since 1970 |
 | `{store_timestamp:iso}`, `{born_timestamp:iso}` | ISO 8601 in UTC |
 | `{properties}` | all properties as a JSON object |
-| `{properties:NAME}` | one property, escaped; nothing where it is not there |
+| `{properties:NAME}` | one property, escaped; empty if it is missing |
 
 `{{` and `}}` are braces; `\\t` and `\\n` are a tab and a line end.
 """
@@ -83,19 +82,19 @@ FOUND = (
     "`--decompress` met bodies that cannot be decompressed; they are shown as stored.",
     "`doctor` found something that must be repaired.",
 )
-"""What makes the exit code 1 without an error."""
+"""Reasons for exit code 1 without an error."""
 WIDTH = 120
-SHARED = 4  # commands that have an option, for it to be told once
+SHARED = 4  # an option of at least this many commands is listed once
 
 
 def help_text(topic: str) -> str | None:
-    """What `flintmq help TOPIC` prints; None for what is a command's name, or nothing."""
+    """Return the text of `flintmq help TOPIC`; None if the topic may be a command's name."""
     if not topic:
-        return f"""flintmq help exit-codes    what the exit codes mean
-flintmq help times         how times are written
+        return f"""flintmq help exit-codes    the meaning of the exit codes
+flintmq help times         the format of times
 flintmq help COMMAND       the same as flintmq COMMAND --help
 
-All of it, and what verify finds (verify.md): {PAGES}/cli.md"""
+The full reference, and the findings of verify (verify.md): {PAGES}/cli.md"""
     if topic == "exit-codes":
         rows = [[cell.strip().strip("`") for cell in row.split("|")[1:4]] for row in _exit_codes()]
         width = max(len(name) for _, name, _ in rows)
@@ -106,7 +105,7 @@ All of it, and what verify finds (verify.md): {PAGES}/cli.md"""
 
 
 def page() -> str:
-    """The whole of docs/operations/cli.md."""
+    """Return the whole of docs/operations/cli.md."""
     root: Any = typer.main.get_command(app)
     parts = [INTRODUCTION.replace("{times}", TIMES), "## Commands\n", *_contents(root), ""]
     shared = _shared(root)
@@ -126,7 +125,7 @@ def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
 
 
 def _contents(root: Any) -> Iterator[str]:
-    yield "| command | what it does |"
+    yield "| command | purpose |"
     yield "|---|---|"
     for name, command in _commands(root):
         link = f"flintmq-{name.replace(' ', '-')}"
@@ -134,12 +133,12 @@ def _contents(root: Any) -> Iterator[str]:
 
 
 def _text(command: Any) -> list[str]:
-    """The paragraphs of a command's description, each on one line."""
+    """Return the paragraphs of a command's description, each on one line."""
     return [" ".join(part.split()) for part in inspect.cleandoc(command.help or "").split("\n\n")]
 
 
 def _shared(root: Any) -> list[str]:
-    """The rows of arguments and options that at least SHARED commands have, word for word."""
+    """Return the rows of arguments and options that at least SHARED commands have."""
     counts = Counter(_parameter(param) for _, command in _commands(root) for param in command.params)
     return [row for row, count in counts.items() if count >= SHARED]
 
@@ -176,7 +175,7 @@ def _exit_codes() -> Iterator[str]:
     rows = [(0, "", "Fine.")]
     rows += [(error.exit_code, f"`{error.__name__}`", _meaning(error)) for error in _tree(FlintError)]
     rows += [
-        (1, "", "`verify` or `scan --skip-damage` found damage, `rebuild` a mismatch, `doctor` an ill installation")
+        (1, "", "`verify` or `scan --skip-damage` found damage, `rebuild` a mismatch, `doctor` a broken installation")
     ]
     rows += [(5, "`OSError`", "The system refuses to read or write a file.")]
     rows += [
@@ -201,14 +200,14 @@ def _meaning(error: type[FlintError]) -> str:
 
 
 def main(words: list[str]) -> int:
-    """`--write` writes the page below the current directory, `--check` compares it; gives the exit code."""
+    """Write the page below the current directory, or check it; return the exit code."""
     if words == ["--write"]:
         PAGE.write_text(page(), encoding="utf-8")
         return 0
     if words == ["--check"]:
         if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
             return 0
-        sys.stderr.write(f"{PAGE} is not what the commands say; run: python -m flintmq.cli.docs --write\n")
+        sys.stderr.write(f"{PAGE} does not match the commands; run: python -m flintmq.cli.docs --write\n")
         return 1
     sys.stderr.write("usage: python -m flintmq.cli.docs --write | --check\n")
     return 2

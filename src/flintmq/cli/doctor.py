@@ -1,4 +1,4 @@
-"""`flintmq doctor`: what this installation can do, and what to do where it cannot."""
+"""`flintmq doctor`: the state of this installation, with advice for what is missing."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ EPILOG = examples("flintmq doctor", "flintmq doctor --config broker.conf", "flin
 def command(
     config: Annotated[
         str | None,
-        typer.Option("--config", metavar="FILE", show_default=False, help="Look at this broker.conf, too."),
+        typer.Option("--config", metavar="FILE", show_default=False, help="Also check this broker.conf."),
     ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Say what this installation can do.
+    """Report the state of this installation.
 
-    Which versions, kernels, Java and Spark are found, and what to do about what is missing. Tries the kernels on a
-    record that Java wrote. Exit code 1 if something must be repaired; what is optional and not there is only said.
-    With --config (and --set) also what of a broker's configuration FlintMQ does not do: what it refuses to write a
-    store with, which is an error, and which keys have no effect.
+    Lists versions, kernels, Java and Spark, with advice for what is missing. Tests the kernels on a record that Java
+    wrote. Exit code 1 if something must be repaired; a missing optional part is only reported. With --config (and
+    --set) it also reports the parts of a broker's configuration that FlintMQ does not support: keys that it refuses to
+    write a store with, which are errors, and keys without effect.
     """
     from flintmq.cli.installation import diagnose
 

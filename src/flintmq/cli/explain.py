@@ -23,7 +23,7 @@ EPILOG = examples(
     "flintmq explain /var/rocketmq/store/checkpoint --json",
 )
 HEX_BYTES = 8
-"""A line shows so many of its bytes."""
+"""A line shows this many of its bytes."""
 NAME_CHARS = 34
 TEXT_CHARS = 160
 
@@ -33,12 +33,12 @@ def command(
     at: Annotated[
         str | None,
         typer.Option(
-            "--at", metavar="POSITION", show_default=False, help="Tell what covers this byte of the file, in full."
+            "--at", metavar="POSITION", show_default=False, help="Explain in full what covers this byte of the file."
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--as", metavar="KIND", show_default=False, help="What it is, where its path does not tell."),
+        typer.Option("--as", metavar="KIND", show_default=False, help="Its kind, if its path does not show it."),
     ] = None,
     limit: Annotated[
         int | None,
@@ -48,7 +48,7 @@ def command(
             metavar="N",
             min=0,
             show_default=False,
-            help="So many units in a line each: 10 unless told; with --at so many behind it, 2 unless told.",
+            help="Units with a line of their own (10); with --at those after it (2).",
         ),
     ] = None,
     settings: SetOption = None,
@@ -56,11 +56,12 @@ def command(
 ) -> int:
     """Explain any file of a store, byte by byte.
 
-    Of the log, queues and their extensions, batch queues, index, timer store, checkpoints, configuration. Without --at
-    an overview: the first units in a line each, the rest counted. With --at the record, unit, slot or item that covers
-    the position, field by field, what lies before and behind it, where it leads and whether what stands there agrees.
+    It explains the log, queues and their extensions, batch queues, index, timer store, checkpoints and configuration.
+    Without --at it prints an overview: the first units in a line each, and counts of the rest. With --at it prints the
+    record, unit, slot or item that covers the position, field by field, with its neighbours, and checks the place that
+    it points to.
 
-    What is wrong is marked; exit code 1 where something is. Kinds for --as: commitlog, consumequeue, consumequeue_ext,
+    Errors are marked, and make the exit code 1. Kinds for --as: commitlog, consumequeue, consumequeue_ext,
     batchconsumequeue, compactionlog, compactioncq, index, checkpoint, mark, timerlog, timerwheel, timercheck, json,
     text, other.
     """
@@ -102,12 +103,12 @@ def _json(line: Line) -> str:
 
 
 def _coloured() -> bool:
-    """Whether stdout is a terminal that shows colours, and nobody asked for none (https://no-color.org)."""
+    """Return whether stdout is a terminal with colours and NO_COLOR is unset (no-color.org)."""
     return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 class _Paint:
-    """Colours, where they are wanted."""
+    """Adds colours, if they are wanted."""
 
     def __init__(self, wanted: bool) -> None:
         self.wanted = wanted
@@ -152,17 +153,17 @@ def _fact(name: str, text: str, paint: _Paint) -> str:
 
 
 def _end_of(name: str) -> str:
-    """A name, of a long one its end: what a path of keys ends with tells most."""
+    """Shorten a long name to its end, the most specific part of a path of keys."""
     return name if len(name) <= NAME_CHARS else "…" + name[1 - NAME_CHARS :]
 
 
 def _line(line: Line, width: int, paint: _Paint) -> Iterator[str]:
-    """Position, length, bytes, name, value, meaning; what is wrong on a line of its own."""
+    """Yield position, length, bytes, name, value and meaning, then a problem in its own line."""
     shown = line.data[:HEX_BYTES].hex() + (".." if line.length > HEX_BYTES else "")
     name, text = _end_of(printable(line.name)), shorten_text(printable(line.text), TEXT_CHARS)
     place = f"{line.offset:>{width}} {line.length:>6}"
-    told = f"{paint(FAINT, f'{place}  {shown:<{2 * HEX_BYTES + 2}}')}  {paint(CYAN, f'{name:<27}')}  {text}"
+    described = f"{paint(FAINT, f'{place}  {shown:<{2 * HEX_BYTES + 2}}')}  {paint(CYAN, f'{name:<27}')}  {text}"
     meaning = f"  {paint(FAINT, '- ' + printable(line.meaning).replace('`', ''))}" if line.meaning else ""
-    yield (told + meaning).rstrip()
+    yield (described + meaning).rstrip()
     if line.problem is not None:
         yield f"{'':>{width + 7}}  {paint(RED, 'wrong: ' + printable(line.problem))}"

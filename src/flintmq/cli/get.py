@@ -33,12 +33,12 @@ def command(
 ) -> int:
     """Show the message at an offset of a queue.
 
-    With all its fields. Exit code 7 where the queue holds no message at that offset.
+    It prints all fields. Exit code 7 if the queue holds no message at that offset.
     """
     if raw and as_json:
         raise UsageError("--raw and --json exclude each other; --json holds the body in base64")
     if raw and sys.stdout.isatty():
-        raise UsageError("--raw writes unescaped bytes, which a terminal may obey; send them to a file or a program")
+        raise UsageError("--raw writes unescaped bytes, which can control a terminal; send them to a file or a program")
     import flintmq
     from flintmq.cli.message_lines import details, json_line
     from flintmq.forensics.topic_tail import must_have
@@ -47,7 +47,7 @@ def command(
         try:
             message = view.get(topic, queue_id, queue_offset)
         except MessageNotFoundError:
-            must_have(view, [topic])  # a word about the topic, if that is what is wrong
+            must_have(view, [topic])  # a better error if the topic is unknown
             raise
     out, bodies = output(as_json), Bodies(decompress)
     body = bodies.of(message)

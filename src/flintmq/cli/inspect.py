@@ -1,4 +1,4 @@
-"""`flintmq inspect`: what a store holds, in one glance."""
+"""`flintmq inspect`: a summary of a store's content."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 EPILOG = examples("flintmq inspect /var/rocketmq/store", "flintmq inspect /var/rocketmq/store --json")
 TOPICS_SHOWN = 100
-"""A person sees so many topics, those with most messages; and so many groups and notes."""
+"""A person sees this many topics, those with most messages; and this many groups and notes."""
 QUEUES_SHOWN = 16
 INDEX_SHOWN = 8
 NAMES_SHOWN = 24
 NAME_CHARS = 60
 SPARSE = 16 << 20
-"""Bytes that files must seem larger than they are, to be worth a word."""
+"""Bytes by which files must be larger than on disk to be reported as sparse."""
 
 
 def command(store: StoreArgument, settings: SetOption = None, as_json: JsonOption = False) -> int:
-    """Show what a store holds, in one glance.
+    """Summarize a store's content.
 
-    Files, topics and queues with their offsets, groups and how far they lag, the range of times, the last shutdown.
-    Fast: of the log only the ends are read. Whether the files agree with each other is what verify tells.
+    Shows files, topics and queues with their offsets, groups and their lag, the range of times, and the last shutdown.
+    Fast: only the ends of the log are read. `flintmq verify` checks whether the files agree with each other.
     """
     from flintmq.forensics.inspect import inspect
 
@@ -62,7 +62,7 @@ def _render(found: Inspection) -> Iterator[Any]:
 
 
 def _named(what: str, names: Sequence[str]) -> Iterator[Any]:
-    """What there is nothing more to say about, in one line."""
+    """List names without further facts, in one line."""
     if names:
         shown = ", ".join(shorten_text(printable(name), NAME_CHARS) for name in names[:NAMES_SHOWN])
         yield _text(f"{what}: {shown}" + (f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""))
@@ -90,7 +90,7 @@ def _overview(found: Inspection) -> Table:
 
 
 def _size(folder: Folder) -> str:
-    """How large files are; where the disk keeps much less (they are sparse), that as well."""
+    """Return the size of files, and their size on disk if that is much less (sparse files)."""
     sparse = folder.on_disk is not None and folder.bytes - folder.on_disk >= SPARSE
     return f"{size(folder.bytes)}, on disk {size(folder.on_disk or 0)}" if sparse else size(folder.bytes)
 
@@ -156,7 +156,7 @@ def _index(found: Inspection) -> Table:
 
 
 def plain_table(*columns: str, header: bool = True) -> Table:
-    """A table without lines; a name that ends with > is that of a column of numbers."""
+    """Return a table without lines; a name that ends with > marks a column of numbers."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 2, 0, 0))
@@ -166,7 +166,7 @@ def plain_table(*columns: str, header: bool = True) -> Table:
 
 
 def _text(value: str) -> Any:
-    """Text that rich takes as it is, without reading markup in it."""
+    """Return text that rich prints unchanged, without parsing markup."""
     from rich.text import Text
 
     return Text(value)

@@ -1,7 +1,7 @@
-"""What this installation can do: versions, compiled kernels, Java, Spark's Python; and what to do where it cannot.
+"""Finds out the state of this installation: versions, kernels, Java, Spark's Python.
 
-Every finding is one `Check`. Nothing is downloaded and no store is touched. The kernels are not only looked at but
-tried, on a record that Java wrote: a kernel that compiled and computes nonsense is worse than none.
+Every finding is one `Check` with advice if something is missing. Nothing is downloaded and no store is touched. The
+kernels are also tested on a record that Java wrote: a kernel that compiles and computes nonsense is worse than none.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import JavaNotFoundError
 
 OK, OPTIONAL, SLOW, BROKEN, IDLE = "ok", "missing", "slow", "broken", "no effect"
-"""States of a check: fine; an optional part that is not there; works but slowly; must be repaired."""
+"""States of a check: fine; an optional part is missing; works but slowly; must be repaired; a key without effect."""
 
-# Distribution, extra that brings it (none for what is required), what it is for.
+# Distribution, extra that installs it (empty if it is required), purpose.
 PACKAGES = (
     ("typer", "", "the command line"),
     ("rich", "", "tables and progress bars"),
@@ -65,7 +65,7 @@ _LENGTHS = (0, 1, 15, 64, 255, 1024)  # bytes: around the steps of the CRC's wid
 
 @dataclass(frozen=True)
 class Check:
-    """One finding: what was looked at, how it is, what was found, and what to do about it ("" where nothing)."""
+    """One finding: name of the part, state, description, and advice ("" if none is needed)."""
 
     name: str
     state: str
@@ -81,17 +81,17 @@ class Diagnosis:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing must be repaired. What is optional and missing, or slow, is no illness."""
+        """Return whether nothing must be repaired; missing optional parts and slow ones are healthy."""
         return all(check.state != BROKEN for check in self.checks)
 
 
 def diagnose(find_java: Callable[[], str] | None = None, config: StoreConfig | None = None) -> Diagnosis:
-    """Look at everything.
+    """Check everything.
 
     Args:
-        find_java: tells in a few words which Java Spark would use, or raises JavaNotFoundError; it belongs to the
-            Spark side, which this module does not import. Without it Java and Spark's Python are not looked at.
-        config: keys to look at; None for none.
+        find_java: describes the Java that Spark would use in a few words, or raises JavaNotFoundError; it belongs to
+            the Spark side, which this module does not import. Without it Java and Spark's Python are not checked.
+        config: keys to check; None for none.
     """
     checks = [_own(), _python(), *_kernels(), _self_test(), *(_package(*package) for package in PACKAGES), _zstd()]
     if find_java is not None and _installed("pyspark") is not None:
@@ -100,7 +100,7 @@ def diagnose(find_java: Callable[[], str] | None = None, config: StoreConfig | N
 
 
 def _keys(config: StoreConfig) -> list[Check]:
-    """What of a configuration a store that FlintMQ writes would not keep, and what has no effect."""
+    """List the keys that FlintMQ refuses to write a store with, and the keys without effect."""
     idle = without_effect(config)
     checks = [Check("config", BROKEN, *says.split("; ", 1)) for says in not_kept(config)]
     if idle:
@@ -145,7 +145,7 @@ def _kernels() -> list[Check]:
 
 
 def _self_test() -> Check:
-    """Try the walker: it must take Java's record, and refuse it with any of some bits flipped."""
+    """Test the walker: it must accept Java's record, and refuse it with a flipped bit."""
     from flintmq.format.layout import WIDTHS
     from flintmq.format.record_view import number_at
     from flintmq.kernels import walk
@@ -207,7 +207,7 @@ def _java(find_java: Callable[[], str]) -> Check:
 
 
 def _workers() -> list[Check]:
-    """What Spark's workers would run, and what they would find there."""
+    """Check the Python that Spark's workers would run, and the data sources it finds."""
     named = os.environ.get("PYSPARK_PYTHON")
     path = shutil.which(named or "python3")
     set_it = f"export PYSPARK_PYTHON={sys.executable} (flintmq.spark.session does this by itself)"
@@ -227,7 +227,7 @@ def _workers() -> list[Check]:
 
 
 def _sources(sources: dict[str, str]) -> list[Check]:
-    """One `pyspark_*` module that fails to import makes Spark overlook all Python sources, ours too."""
+    """Check `pyspark_*` modules: one that fails to import makes Spark miss all Python sources."""
     checks = []
     for name, error in sorted(sources.items()):
         if error:

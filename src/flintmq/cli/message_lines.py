@@ -1,10 +1,10 @@
-"""One message as one line: JSON in the schema's keys and order, or a line for people."""
+"""Formats one message as one line: JSON in the schema's order, or a line for people."""
 
 from __future__ import annotations
 
 from binascii import b2a_base64
 from collections.abc import Iterator, Mapping
-from json.encoder import encode_basestring_ascii as quoted  # the C function where there is one
+from json.encoder import encode_basestring_ascii as quoted  # the C function if there is one
 from typing import TYPE_CHECKING
 
 from flintmq.cli.text import iso, printable, printable_bytes, shorten_text, size
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from flintmq.message import StoredMessage
 
 BODY_CHARS = 100
-"""A line for people shows this much of a body."""
+"""Characters of a body in a line for people."""
 
 
 def json_line(message: StoredMessage, body: bytes) -> str:
-    """A message, with the body that is to be shown, as a JSON object with exactly the schema's keys, in its order.
+    """Return a message as a JSON object with exactly the schema's keys, in its order.
 
-    ASCII only. The body is base64, times are ms since 1970, a missing text is null. Spelled out, because this is
-    the inner loop of `scan --json`.
+    `body` is the body to show. The line is ASCII only: the body is base64, times are ms since 1970, a missing text is
+    null. Written out by hand, because this is the inner loop of `scan --json`.
     """
     f, pairs = message.fields, message.properties
     get = pairs.get
@@ -40,7 +40,7 @@ def json_line(message: StoredMessage, body: bytes) -> str:
 
 
 def properties_json(properties: Mapping[str, str]) -> str:
-    """Properties as a JSON object in stored order."""
+    """Return properties as a JSON object in stored order."""
     return "{" + ",".join([quoted(k) + ":" + quoted(v) for k, v in properties.items()]) + "}"
 
 
@@ -49,7 +49,7 @@ def _text(text: str | None) -> str:
 
 
 def line(message: StoredMessage, body: bytes) -> str:
-    """The message as one line for people: when, where, how large, its tags and keys, the start of its body."""
+    """Return a message as a line for people: time, place, size, tags, keys, start of the body."""
     m = message
     parts = [iso(m.store_timestamp), f"{printable(m.topic) or '(no topic)'}/{m.queue_id}/{m.queue_offset}"]
     parts += [f"@{m.physical_offset}", size(m.size)]
@@ -57,13 +57,13 @@ def line(message: StoredMessage, body: bytes) -> str:
         parts.append(f"tags={shorten_text(printable(m.tags), BODY_CHARS)}")
     if m.keys is not None:
         parts.append(f"keys={shorten_text(printable(m.keys), BODY_CHARS)}")
-    if body:  # four bytes a character at most: no need to escape megabytes for the first hundred characters
+    if body:  # four bytes a character at most: escaping megabytes for the first hundred characters would be slow
         parts.append(shorten_text(printable_bytes(body[: 4 * BODY_CHARS]), BODY_CHARS))
     return "  ".join(parts)
 
 
 def details(message: StoredMessage, body: bytes) -> Iterator[str]:
-    """All fields of a message for people, one a line in the schema's order; the whole body comes last."""
+    """Yield all fields of a message for people, one a line in the schema's order, body last."""
     for name in COLUMNS:
         value = getattr(message, name)
         if name == "properties":

@@ -1,4 +1,4 @@
-"""Arguments and options that several commands share, and what becomes of them."""
+"""Arguments and options that several commands share, and their evaluation."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
 
 PAGES = "https://github.com/flintmq/flintmq/blob/main/docs"
-"""Where the documentation is for those who have the package alone; pyproject.toml has the same."""
+"""The documentation, for users who have only the package; pyproject.toml has the same address."""
 
 StoreArgument = Annotated[
     str,
     typer.Argument(
         metavar="STORE",
         show_default=False,
-        help="The store's directory, the one with commitlog/ in it; to read also s3://BUCKET/STORE.",
+        help="The store's directory, the one with commitlog/ in it; for reading also s3://BUCKET/STORE.",
     ),
 ]
 SetOption = Annotated[
@@ -32,7 +32,7 @@ SetOption = Annotated[
         "--set",
         metavar="KEY=VALUE",
         show_default=False,
-        help="A RocketMQ setting that the files do not tell, such as maxIndexNum=400. May be repeated.",
+        help="A RocketMQ setting that the files do not record, such as maxIndexNum=400. May be repeated.",
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs: one object a line.")]
@@ -51,7 +51,7 @@ UntilOption = Annotated[
 ]
 LimitOption = Annotated[
     int | None,
-    typer.Option("--limit", "-n", metavar="N", min=0, show_default=False, help="Stop after so many messages."),
+    typer.Option("--limit", "-n", metavar="N", min=0, show_default=False, help="Stop after N messages."),
 ]
 TagOption = Annotated[
     list[str] | None,
@@ -60,7 +60,7 @@ TagOption = Annotated[
 
 
 class Access(enum.StrEnum):
-    """How a log is read (flintmq.store.commitlog.walk.ACCESS)."""
+    """The way of reading a log (flintmq.store.commitlog.walk.ACCESS)."""
 
     pread = "pread"
     map = "map"
@@ -82,21 +82,21 @@ MasterOption = Annotated[
 
 
 def tags_of(words: Sequence[str] | None) -> frozenset[str] | None:
-    """The tags that `--tag` names, also as RocketMQ's consumers write them: `A || B`. None for all, as `*` is."""
+    """Return the tags that `--tag` names, also in the form `A || B`; None for all, as for `*`."""
     tags = frozenset(tag.strip() for word in words or () for tag in word.split("||")) - {""}
     return None if not words or "*" in tags else tags
 
 
 def examples(*lines: str) -> str:
-    """The end of a command's help: its examples, one a line and not wrapped."""
+    """Return the end of a command's help: its examples, one a line and not wrapped."""
     return "\n".join(["Examples:", "", "\b", *(f"  {line}" for line in lines)])
 
 
 def store_config(settings: Sequence[str] | None) -> StoreConfig:
-    """The configuration that repeated `--set KEY=VALUE` give.
+    """Return the configuration given by repeated `--set KEY=VALUE`.
 
     Raises:
-        ConfigError: a word without `=`, an unknown key, or a value that the key cannot have.
+        ConfigError: a word without `=`, an unknown key, or an invalid value.
     """
     from flintmq.config.keys import from_settings
 
@@ -104,14 +104,14 @@ def store_config(settings: Sequence[str] | None) -> StoreConfig:
 
 
 def time_range(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """What `--since` and `--until` say, in ms: from the first, up to and without the second; None where unbounded.
+    """Return [since, until) in ms; None where unbounded.
 
     Raises:
-        UsageError: a text that is no time, or a range that is empty.
+        UsageError: a text that is no time, or an empty range.
     """
     now_ms = time.time_ns() // 1_000_000
     first = None if since is None else parse_time(since, now_ms, "--since")
     end = None if until is None else parse_time(until, now_ms, "--until")
     if first is not None and end is not None and first >= end:
-        raise UsageError(f"--since ({iso(first)}) is not before --until ({iso(end)}); nothing can lie between them")
+        raise UsageError(f"--since ({iso(first)}) is not before --until ({iso(end)}); no time is between them")
     return first, end

@@ -1,8 +1,8 @@
-"""Where commands print: a console for people, or JSON for programs. Commands compute; an Output prints.
+"""Prints for commands: a console for people, or JSON for programs.
 
-Both write to stdout in blocks of bytes and never through a text layer that could fail on an odd locale. Progress and
-messages go to stderr. A reader that went away (`flintmq scan ... | head -1`) is no error: it surfaces as PipeClosed,
-which `main` turns into exit code 0.
+Commands compute; an Output prints. Both outputs write to stdout in blocks of bytes and never through a text layer that
+could fail on an odd locale. Progress and messages go to stderr. A reader that went away (`flintmq scan ... | head -1`)
+is no error: it raises PipeClosed, which `main` turns into exit code 0.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 BLOCK_BYTES = 1 << 16
-"""Rows are gathered into blocks of about this many bytes before they are written."""
+"""Rows are collected into blocks of about this many bytes before they are written."""
 
 PIPED_WIDTH = 10_000
 """Columns of a table that goes to a file: no line is broken."""
@@ -38,7 +38,7 @@ Progress = Callable[[int, int], None]
 
 
 def no_progress(done: int, total: int) -> None:
-    """Takes progress where nobody watches."""
+    """Ignore progress."""
 
 
 quiet = False
@@ -47,7 +47,7 @@ quiet = False
 
 @contextlib.contextmanager
 def be_quiet(wanted: bool) -> Iterator[None]:
-    """Within the block there are no progress bars, if that is wanted."""
+    """Suppress progress bars within the block, if `wanted`."""
     global quiet
     before, quiet = quiet, quiet or wanted
     try:
@@ -57,14 +57,14 @@ def be_quiet(wanted: bool) -> Iterator[None]:
 
 
 class Bar:
-    """A progress bar on stderr: there while work is done and nothing else is printed.
+    """A progress bar on stderr, shown during work unless something else is printed.
 
     Args:
-        title: what is being done.
+        title: name of the work.
     """
 
     WAIT_S = 0.5
-    """It appears so long after the beginning, or after what was printed last."""
+    """Seconds before it appears, from the beginning or from the last printed line."""
 
     def __init__(self, title: str) -> None:
         from rich.console import Console as RichConsole
@@ -75,10 +75,10 @@ class Bar:
         columns = (TextColumn("{task.description}"), BarColumn(), percent, TimeRemainingColumn())
         self._progress = RichProgress(*columns, console=RichConsole(stderr=True), transient=True)
         self._task = self._progress.add_task(title, total=None)
-        self._lock = threading.Lock()  # work may be told by another thread than prints
+        self._lock = threading.Lock()  # the thread that reports progress may differ from the one that prints
         self._shown, self._from = False, time.monotonic() + self.WAIT_S
 
-    def tell(self, done: int, total: int) -> None:
+    def update(self, done: int, total: int) -> None:
         """Take progress."""
         self._progress.update(self._task, completed=done, total=total or None)
         with self._lock:
@@ -96,7 +96,7 @@ class Bar:
 
 
 class PipeClosed(Exception):
-    """Whoever read our output has gone; there is nothing left to do, and nothing wrong."""
+    """The reader of our output has gone; the command ends without an error."""
 
 
 class Output:
@@ -121,13 +121,13 @@ class Output:
             raise PipeClosed from None
 
     def lines(self, rows: Iterable[str]) -> None:
-        """Write one line a row, in blocks; to a terminal each as it comes.
+        """Write one line a row, in blocks; to a terminal each row at once.
 
-        What was made before an error is written before the error is seen.
+        If making a row fails, the rows before it are written first.
 
         Raises:
             PipeClosed: the reader has gone.
-            KeyboardInterrupt: a signal came before the next row, and was dropped on its way.
+            KeyboardInterrupt: a signal arrived before the next row, and a library dropped its exception.
         """
         block: list[str] = []
         length = 0
@@ -147,29 +147,31 @@ class Output:
         if block:
             data = "\n".join(block).encode("utf-8", "backslashreplace") + b"\n"
             block.clear()
-            # Only a string can hold DEL, and JSON allows the escape there; a terminal should not get it raw.
+            # Only a string can hold DEL, and JSON allows the escape there; a terminal should not receive the raw byte.
             self.write(data.replace(b"\x7f", b"\\u007f") if self.json else data)
 
     def result(self, value: Any, render: Callable[[Any], Iterable[RenderableType]]) -> None:
-        """Print a command's value: as one JSON object, or as what `render` makes of it."""
+        """Print a command's value: as one JSON object, or as rendered by `render`."""
         raise NotImplementedError
 
     def note(self, text: str) -> None:
-        """One line for people on stderr: what was skipped, what was found. Programs get it in JSON."""
+        """Print one line for people on stderr, such as what was skipped; in JSON mode as an object."""
         if self._bar is not None:
             self._bar.hide()
         stderr(json.dumps({"note": text}) if self.json else f"flintmq: {printable(text)}")
 
     @contextlib.contextmanager
     def progress(self, title: str) -> Iterator[Progress]:
-        """A progress bar on stderr where that is a terminal and nobody wants quiet, else nothing. Yields what to call
-        as work is done. What is printed meanwhile takes the bar's place for a moment."""
+        """Show a progress bar on stderr within the block; yield the function that takes progress.
+
+        There is no bar if stderr is no terminal or with -q or --json. Printing hides the bar for a moment.
+        """
         if quiet or self.json or not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
             yield no_progress
             return
         self._bar = bar = Bar(title)
         try:
-            yield bar.tell
+            yield bar.update
         finally:
             self._bar = None
             bar.hide()
@@ -179,7 +181,7 @@ class Console(Output):
     """Text for people: tables that fit the terminal, whole lines when piped."""
 
     def result(self, value: Any, render: Callable[[Any], Iterable[RenderableType]]) -> None:
-        """Print what `render` makes of the value, piece by piece."""
+        """Print the rendered value, piece by piece."""
         from rich.console import Console as RichConsole
 
         terminal = sys.stdout.isatty()
@@ -192,7 +194,7 @@ class Console(Output):
 
 
 class Json(Output):
-    """One JSON object a line, in ASCII, so that no terminal and no log can be misled by it."""
+    """One JSON object a line, in ASCII, which cannot control a terminal or forge log lines."""
 
     json = True
 
@@ -202,12 +204,12 @@ class Json(Output):
 
 
 def output(as_json: bool) -> Output:
-    """The output that an option `--json` asks for."""
+    """Return the output that an option `--json` asks for."""
     return Json() if as_json else Console()
 
 
 def dumps(value: Any) -> str:
-    """A value as one line of compact ASCII JSON. Dataclasses are objects, bytes are hex, paths and enums are text."""
+    """Return a value as compact ASCII JSON: bytes in hex, paths and enums as text."""
     return json.dumps(value, default=_plain, separators=(",", ":"), allow_nan=False)
 
 
@@ -228,7 +230,7 @@ def _plain(value: Any) -> Any:
 
 
 def error_line(error: Exception, message: str, exit_code: int, as_json: bool) -> str:
-    """The one line that stderr gets for an error."""
+    """Return the line that stderr gets for an error."""
     if not as_json:
         return f"flintmq: {printable(message)}"
     fields: dict[str, object] = {"error": type(error).__name__, "exit_code": exit_code, "message": message}
@@ -251,7 +253,7 @@ def stderr(line: str) -> None:
 
 
 class _Warnings(logging.Handler):
-    """Warnings of the library as notes: one escaped line each, as everything that comes from a store's files."""
+    """Prints the library's warnings as notes, one escaped line each, for they quote file names."""
 
     def __init__(self, as_json: bool) -> None:
         super().__init__(logging.WARNING)
@@ -264,9 +266,9 @@ class _Warnings(logging.Handler):
 
 @contextlib.contextmanager
 def warnings_as_notes(as_json: bool) -> Iterator[None]:
-    """Within the block, what flintmq's loggers warn of goes to stderr as notes.
+    """Print warnings of flintmq's loggers as notes on stderr, within the block.
 
-    Without a handler of its own Python would print it as it is, and file names may hold escape sequences.
+    Without a handler Python would print them unescaped, and file names may contain escape sequences.
     """
     logger, handler = logging.getLogger("flintmq"), _Warnings(as_json)
     logger.addHandler(handler)

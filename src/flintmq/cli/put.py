@@ -25,7 +25,8 @@ LINES_AT_ONCE = 1000
 
 def command(
     store: Annotated[
-        str, typer.Argument(metavar="STORE", show_default=False, help="The store's directory; made if it is missing.")
+        str,
+        typer.Argument(metavar="STORE", show_default=False, help="The store's directory; created if missing."),
     ],
     topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
     body: Annotated[
@@ -45,8 +46,8 @@ def command(
 ) -> int:
     """Store messages in a store that no broker has open.
 
-    The store is recovered first if it was not stopped cleanly, and stopped cleanly afterwards. Ends with exit code 3
-    at the first message that is not stored, and with 12 at the first that may be stored or not.
+    The store is recovered first if it was not stopped cleanly, and stopped cleanly afterwards. Ends with exit code 3 at
+    the first message that is not stored, and with 12 at the first that may be stored or not.
     """
     if lines and body is not None:
         raise UsageError("--lines reads standard input; leave BODY out")
@@ -54,7 +55,7 @@ def command(
     from flintmq.format.text import java_encode
     from flintmq.store.append.checks import topic_status
 
-    if topic_status(topic, java_encode(topic)) is not None:  # before a store is made for it
+    if topic_status(topic, java_encode(topic)) is not None:  # before a store is created for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
     out = output(as_json)
     with flintmq.MessageStore(store, config=store_config(settings), unique_keys=not no_unique_key) as opened:
@@ -69,7 +70,7 @@ def command(
 
 
 def _bodies(body: str | None, lines: bool) -> Iterator[list[bytes]]:
-    """Groups of bodies, as they are to be stored together."""
+    """Yield groups of bodies to store together."""
     if body is not None:
         yield [body.encode("utf-8", "surrogateescape")]
     elif not lines:

@@ -1,4 +1,4 @@
-"""`flintmq query`: the messages that carry a key, through the index."""
+"""`flintmq query`: the messages with a key, found through the index."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ def command(
     key: Annotated[str, typer.Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.")],
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="The newest so many.")] = 64,
+    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most the N newest.")] = 64,
     decompress: DecompressOption = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Find messages by key.
 
-    The newest ones of a topic, in the order in which they were stored. Asks the index, and compares the key itself:
-    RocketMQ compares hashes, and may answer with strangers. No message with the key is no error.
+    Prints the newest ones of a topic, in the order in which they were stored. Reads the index, and compares the key
+    itself: RocketMQ compares hashes, and may return messages with another key. No message with the key is no error.
     """
     import flintmq
     from flintmq.cli.message_lines import json_line, line

@@ -1,4 +1,4 @@
-"""`flintmq rebuild`: queues and index anew from the commit log."""
+"""`flintmq rebuild`: rebuild queues and index from the commit log."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ EPILOG = examples(
 
 
 class Engine(enum.StrEnum):
-    """What does the work."""
+    """The engine that does the work."""
 
     local = "local"
     spark = "spark"
 
 
 class Peer(enum.StrEnum):
-    """Whose habits the result follows."""
+    """The RocketMQ version whose habits the result follows."""
 
     v533 = "5.3.3"
     v540 = "5.4.0"
@@ -48,7 +48,7 @@ class Peer(enum.StrEnum):
 
 
 IntoOption = Annotated[
-    str, typer.Option("--into", metavar="DIR", show_default=False, help="Where the result goes; made if not there.")
+    str, typer.Option("--into", metavar="DIR", show_default=False, help="Directory of the result; created if missing.")
 ]
 PeerOption = Annotated[
     Peer,
@@ -68,12 +68,12 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Make queues and index anew from the log.
+    """Rebuild queues and index from the log.
 
-    Writes consumequeue/, consumequeue_ext/, batchconsumequeue/ and index/ into a directory. Only the log is read,
-    and config/topics.json, which tells queue types. All of the result appears at once or nothing. To use it, stop
-    the broker, move the store's own directories away and the new ones in. Damage in the log is an error: rebuild
-    does not decide what may be lost.
+    Writes consumequeue/, consumequeue_ext/, batchconsumequeue/ and index/ into a directory. Reads only the log, and
+    config/topics.json for the queue types. Either all of the result appears or nothing. To use it, stop the broker,
+    move the store's own directories away and the new ones in. Damage in the log is an error: rebuild does not decide
+    which messages may be lost.
     """
     if master is not None and engine is not Engine.spark:
         raise UsageError("--master belongs to --engine spark")
@@ -98,7 +98,7 @@ def command(
 
 
 def _render(done: Rebuilt, into: str) -> Iterable[Any]:
-    """What a rebuild made, for people."""
+    """Describe a rebuild for people."""
     yield f"records  {done.records} in {size(done.log_bytes)} of log"
     yield f"queues   {done.queues} with {done.units} units"
     yield f"index    {done.index_files} files with {done.keys} keys"

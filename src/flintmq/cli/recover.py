@@ -1,4 +1,4 @@
-"""`flintmq recover`: bring a store into order after an unclean stop."""
+"""`flintmq recover`: recover a store after an unclean stop."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ EPILOG = examples(
 
 def command(
     store: StoreArgument,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say where the log ends and what would be cut.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what recovery would truncate.")] = False,
     accept_lost_log: Annotated[
         bool,
         typer.Option(
             "--accept-lost-log",
-            help="Log files that were flushed and are missing at the end will not come back: go on without them. "
-            "Queues, index and consumer offsets come back to where the log ends now.",
+            help="Log files that were flushed and are missing at the end are lost for good: continue without them. "
+            "Queues, index and consumer offsets go back to the present end of the log.",
         ),
     ] = False,
     settings: SetOption = None,
@@ -32,10 +32,10 @@ def command(
 ) -> int:
     """Recover a store, as the next start would.
 
-    Its torn or stale tail is cut, and queues and index are made to agree with the log. What counts behind the cut is
-    copied to quarantine/ first. Damage that is no tail is an error (exit code 1), and nothing is touched then; so are
-    log files that are missing below what was flushed (a disk that is not mounted, a wrong storePathCommitLog). Stop the
-    broker before; afterwards the store counts as stopped cleanly.
+    Truncates a torn or stale tail, and makes queues and index agree with the log. Intact records after the cut are
+    copied to quarantine/ first. Damage that is no tail is an error (exit code 1), and nothing is changed then; so are
+    missing log files below the flushed offset (a disk that is not mounted, a wrong storePathCommitLog). Stop the broker
+    before; afterwards the store counts as stopped cleanly.
     """
     out, config = output(as_json), store_config(settings)
     if dry_run:
@@ -49,7 +49,7 @@ def command(
         from flintmq.store.recovery.lost_log import lost_directory
 
         if not lost_directory(local_only(store), config, accept=accept_lost_log):
-            directories.open_root(local_only(store), config)  # recovering makes no store where none is
+            directories.open_root(local_only(store), config)  # recovering never creates a store
         with flintmq.MessageStore(store, config=config, accept_lost_log=accept_lost_log) as opened:
             found = opened.recovered.as_dict()
     out.result(found, _render)
@@ -57,7 +57,7 @@ def command(
 
 
 def _render(found: dict[str, Any]) -> Iterable[Any]:
-    """What recovery found, for people."""
+    """Describe a recovery for people."""
     yield f"log ends  at offset {found['end']} ({found['verdict']})"
     for line in found["decisions"]:
         yield f"decision  {line}"

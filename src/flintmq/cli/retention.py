@@ -1,4 +1,4 @@
-"""`flintmq retention explain`: what would be deleted, when, by which rule, and who has not read it."""
+"""`flintmq retention explain`: what retention would delete, when, by which rule."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from flintmq.cli.text import duration, iso, parse_time, printable, shorten_text,
 if TYPE_CHECKING:
     from flintmq.forensics.retention_plan import FileFate, RetentionPlan, Unread
 
-HELP = "What is deleted when it is old or the disk is full."
+HELP = "Deletion of old files, and of files on a full disk."
 EPILOG = examples(
     "flintmq retention explain /var/rocketmq/store --set fileReservedTime=48",
     "flintmq retention explain /var/rocketmq/store --at now --used 88 --json",
 )
 SHOWN = 20
-"""A person sees so many files, and so many queues that lose unread messages."""
+"""A person sees this many files, and this many queues that lose unread messages."""
 NAME_CHARS = 40
 
 
@@ -31,7 +31,7 @@ def command(
     store: StoreArgument,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", show_default=False, help="What would be at TIME, with the files of now."),
+        typer.Option("--at", metavar="TIME", show_default=False, help="Predict for TIME, with the present files."),
     ] = None,
     used: Annotated[
         int | None,
@@ -41,7 +41,7 @@ def command(
             min=0,
             max=100,
             show_default=False,
-            help="What would be if the disk were so full.",
+            help="Predict for a disk that is PERCENT full.",
         ),
     ] = None,
     config: Annotated[
@@ -51,13 +51,13 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Say what would be deleted, when, and who has not read it.
+    """Predict what retention would delete, when, and which groups have not read it.
 
-    By the rules of RocketMQ, which FlintMQ's engine follows too: files of the log older than fileReservedTime go in the
-    hours of deleteWhen (local time), at any hour once the disk is fuller than diskMaxUsedSpaceRatio, and whatever their
-    age above diskSpaceCleanForciblyRatio. Queues and index follow. These keys are the broker's, not the store's: give
-    its broker.conf where it changes them. A topic that no group has committed an offset for has group "-". Nothing is
-    deleted by this command.
+    It follows the rules of RocketMQ, which FlintMQ's engine follows too: log files older than fileReservedTime go in
+    the hours of deleteWhen (local time), at any hour once the disk is fuller than diskMaxUsedSpaceRatio, and at any age
+    above diskSpaceCleanForciblyRatio. Queues and index follow. These keys are the broker's, not the store's: give its
+    broker.conf if it changes them. A topic that no group has committed an offset for has group "-". This command
+    deletes nothing.
     """
     from flintmq.config.keys import StoreConfig
     from flintmq.config.text import split_setting
@@ -90,7 +90,7 @@ def _render(plan: RetentionPlan) -> Iterator[Any]:
     yield ""
     yield _files(plan)
     if len(plan.files) > SHOWN:
-        yield f"and {len(plan.files) - SHOWN} files behind them (--json shows all)"
+        yield f"and {len(plan.files) - SHOWN} later files (--json shows all)"
     unread = sorted((row for row in plan.unread if row.unread), key=lambda row: (row.group is None, -row.unread))
     if unread:
         yield ""
@@ -111,7 +111,7 @@ def _next(plan: RetentionPlan) -> str:
 
 
 def _local(ms: int) -> str:
-    """A time in UTC, and in the local time that deleteWhen means."""
+    """Return a time in UTC and in local time, in which deleteWhen is given."""
     try:
         return f"{iso(ms)} ({datetime.fromtimestamp(ms / 1000).astimezone():%H:%M %Z})"
     except (OverflowError, ValueError, OSError):
@@ -148,7 +148,7 @@ def _groups(rows: list[Unread]) -> Any:
 
 
 def _plain(text: str) -> Any:
-    """Text that rich takes as it is."""
+    """Return text that rich prints unchanged."""
     from rich.text import Text
 
     return Text(text)

@@ -1,4 +1,4 @@
-"""`flintmq salvage`: what is left of a damaged store, in a store that a broker starts on."""
+"""`flintmq salvage`: recover the intact messages of a damaged store."""
 
 from __future__ import annotations
 
@@ -23,35 +23,34 @@ EPILOG = examples(
     "flintmq salvage /var/rocketmq/store --into /tmp/saved",
     "flintmq copy /var/rocketmq/store --into /tmp/copy && flintmq salvage /tmp/copy --in-place --yes",
 )
-SHOWN = 20  # changes that a person sees one by one
+SHOWN = 20  # changes listed one by one
 
 
 def command(
     store: StoreArgument,
     into: Annotated[
         str | None,
-        typer.Option("--into", metavar="DIR", show_default=False, help="Write a new store here; it must not be there."),
+        typer.Option("--into", metavar="DIR", show_default=False, help="Write a new store into this new directory."),
     ] = None,
-    in_place: Annotated[bool, typer.Option("--in-place", help="Mend the store itself; --undo takes it back.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --in-place: say what would be done.")] = False,
+    in_place: Annotated[bool, typer.Option("--in-place", help="Mend the store itself; --undo reverts it.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --in-place: report the changes, make none.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --in-place or --undo: do not ask.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Take back all that --in-place did.")] = False,
+    undo: Annotated[bool, typer.Option("--undo", help="Revert all changes of --in-place.")] = False,
     peer: PeerOption = Peer.v533,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Save what damage has left of a store. Stop the broker before.
+    """Recover the intact messages of a damaged store. Stop the broker before.
 
     --into writes every intact record into a new store, with new offsets in order; queues, index, configuration and
-    committed offsets follow, and salvage.jsonl in it maps old to new and lists what was lost. The old store is only
-    read.
+    committed offsets follow, and salvage.jsonl in it maps old to new and lists the losses. The old store is only read.
 
-    --in-place changes as little as lets a broker start: damaged ranges of the log are copied to quarantine/ and
-    covered by records of a topic of their own, FLINTMQ_QUARANTINE; other messages keep their places and offsets;
-    queues, index and small files are mended. It asks before; a killed run is finished by the next one.
+    --in-place makes the least change after which a broker starts: damaged ranges of the log are copied to quarantine/
+    and covered by filler records of a topic of their own, FLINTMQ_QUARANTINE; other messages keep their places and
+    offsets; queues, index and small files are mended. It asks before; the next run finishes a killed one.
     """
     if (into is not None) + in_place + undo != 1:
-        raise UsageError("say one of: --into DIR (a new store), --in-place (the store itself), --undo")
+        raise UsageError("give one of: --into DIR (a new store), --in-place (the store itself), --undo")
     if (dry_run and not in_place) or (yes and into is not None):
         raise UsageError("--dry-run belongs to --in-place, --yes to --in-place and --undo")
     out, config = output(as_json), store_config(settings)
@@ -92,13 +91,13 @@ def _undo(store: str, config: StoreConfig, yes: bool, out: Output) -> int:
 
 
 def _ask(what: str) -> None:
-    """A typed yes, or an error.
+    """Ask for a typed yes.
 
     Raises:
-        UsageError: nobody is there to ask, or the answer is another one.
+        UsageError: stdin is no terminal, or the answer is another one.
     """
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(f"--yes is needed to {what} where nobody can be asked")
+        raise UsageError(f"--yes is needed to {what} because stdin is no terminal")
     sys.stderr.write(f"type yes to {what}: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != "yes":
@@ -106,12 +105,12 @@ def _ask(what: str) -> None:
 
 
 def _salvaged(done: Salvaged) -> Iterable[Any]:
-    """What a salvage into a new store made, for people."""
+    """Describe a salvage into a new store for people."""
     yield f"log      {done.records} records, {size(done.log_bytes)}"
     ranges = f"{done.lost_ranges} damaged range{'' if done.lost_ranges == 1 else 's'}"
     yield f"lost     {ranges}, {size(done.lost_bytes)}"
     if done.dropped:
-        yield f"dropped  {done.dropped} records that cannot be written anew"
+        yield f"dropped  {done.dropped} records that cannot be rewritten"
     yield f"queues   {done.queues} with {done.units} units"
     yield f"index    {done.index_files} files with {done.keys} keys"
     yield f"offsets  {done.offsets} committed offsets were translated"
@@ -121,7 +120,7 @@ def _salvaged(done: Salvaged) -> Iterable[Any]:
 
 
 def _mended(mended: Mended, done: bool) -> Iterable[str]:
-    """What a salvage in place did or would do, for people."""
+    """Describe a salvage in place, or its plan, for people."""
     for path in mended.finished:
         yield f"finished {printable(path)}, which a killed run had begun"
     for line in mended.ranges[:SHOWN]:
@@ -130,26 +129,26 @@ def _mended(mended: Mended, done: bool) -> Iterable[str]:
         yield f"{_what(line):8} {_where(line)}"
     more = max(len(mended.ranges) - SHOWN, 0) + max(len(mended.changes) - SHOWN, 0)
     if more:
-        yield f"         and {more} more; --json tells all"
+        yield f"         and {more} more; --json lists all"
     for code, count in sorted(mended.left.items()):
         yield f"left     {code} ({count}x), which has to be mended by hand: {PAGES}/verify.md"
     lost = sum(line["bytes"] for line in mended.ranges)
     if not mended.ranges and not mended.changes:
-        yield "result   nothing is to be done"
+        yield "result   there is nothing to do"
     else:
         yield f"result   {_result(len(mended.ranges), lost, len(mended.changes), done)}"
     if mended.journal:
-        yield f"kept     {printable(mended.journal)} holds what was there; --undo takes all back"
+        yield f"kept     {printable(mended.journal)} holds the old bytes; --undo restores them"
 
 
 def _result(ranges: int, lost: int, changes: int, done: bool) -> str:
-    """What was done, or would be: ranges that are covered, of so many bytes, and other changes."""
-    cover, make = ("covered", "made") if done else ("would cover", "would make")
+    """Summarize the ranges covered, their bytes, and other changes, made or planned."""
+    covered, made = ("covered", "made") if done else ("would cover", "would make")
     parts = []
     if ranges:
-        parts.append(f"{cover} {ranges} range{'' if ranges == 1 else 's'} ({size(lost)})")
+        parts.append(f"{covered} {ranges} range{'' if ranges == 1 else 's'} ({size(lost)})")
     if changes:
-        parts.append(f"{make} {changes} {'other ' if ranges else ''}change{'' if changes == 1 else 's'}")
+        parts.append(f"{made} {changes} {'other ' if ranges else ''}change{'' if changes == 1 else 's'}")
     return ", ".join(parts)
 
 

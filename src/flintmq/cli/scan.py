@@ -1,4 +1,4 @@
-"""`flintmq scan`: the records of the log in the order in which they lie there."""
+"""`flintmq scan`: the records of the log in physical order."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ EPILOG = examples(
     "flintmq scan /var/rocketmq/store --limit 5 --format '{store_timestamp:iso} {topic} {body}'",
 )
 DAMAGES_SHOWN = 20
-"""More damaged places than these are only counted."""
+"""Damaged places reported one by one; further ones are only counted."""
 
 
 @dataclass(frozen=True)
 class Selection:
-    """Which records are wanted: those that every given part agrees with.
+    """The wanted records: those that match every given part.
 
     Attributes:
-        predicate: topics, queues, tags, store time; tried on the record's bytes before anything is decoded.
+        predicate: topics, queues, tags, store time; tested on the record's bytes before anything is decoded.
         key: among the keys, or the unique message id.
-        grep: bytes that the body must hold, as it is shown.
+        grep: bytes in the body as it is shown.
     """
 
     predicate: Predicate
@@ -56,20 +56,20 @@ class Selection:
     grep: bytes | None = None
 
     def has_key(self, message: StoredMessage) -> bool:
-        """Whether a message has the wanted key."""
+        """Return whether a message has the wanted key."""
         return self.key is None or message.msg_id == self.key or self.key in (message.keys or "").split(" ")
 
 
 class MessageScan:
-    """The wanted messages of a store in physical order, each with its body. Iterate it once.
+    """The wanted messages of a store in physical order, each with its body. Iterate once.
 
     Args:
         store: the store's directory.
-        selection: what is wanted.
-        config: what the files do not tell.
-        bodies: gives the body that is shown.
-        lenient: skip damaged ranges and tell `report`; otherwise they are an error.
-        progress: told how many bytes of the log are done, and how many there are.
+        selection: the wanted records.
+        config: settings that the files do not record.
+        bodies: returns the body to show.
+        lenient: skip damaged ranges and report them; otherwise they are an error.
+        progress: called with bytes of log done and in all.
 
     Attributes:
         report: damage and notes, complete after the last message.
@@ -146,16 +146,16 @@ def command(
     ] = None,
     decompress: DecompressOption = False,
     skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Go on behind damage, and tell it at the end with exit code 1.")
+        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
     ] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Print the log's records in physical order.
 
-    Everything unless limited, one line a message; with --json one object a line with exactly the keys of the
-    schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after what
-    lies before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
+    Prints everything unless limited, one line a message; with --json one object a line with exactly the keys of the
+    schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after the
+    records before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
     """
     from flintmq.store.commitlog.predicate import Predicate
 
@@ -176,15 +176,15 @@ def command(
     if not found.found and limit != 0 and topic:
         _must_have(store, topic, store_config(settings))
     if not found.found and limit != 0:
-        out.note("no record matches; flintmq inspect tells which topics and times there are")
-    return max(tell_damage(out, found.report), bodies.report_failures(out))
+        out.note("no record matches; flintmq inspect shows the topics and times")
+    return max(report_damage(out, found.report), bodies.report_failures(out))
 
 
 def _must_have(store: str, topics: list[str], config: StoreConfig) -> None:
-    """Look whether there are such topics, once none of their messages was found.
+    """Check that the topics exist, after none of their messages was found.
 
     Raises:
-        MessageNotFoundError: there is not.
+        MessageNotFoundError: one does not.
     """
     import flintmq
     from flintmq.forensics.topic_tail import must_have
@@ -194,7 +194,7 @@ def _must_have(store: str, topics: list[str], config: StoreConfig) -> None:
 
 
 def writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, bytes], str]:
-    """What makes a message, and the body to show, a line: JSON, a template, or the usual one for people.
+    """Return the function that formats a message: as JSON, by a template, or for people.
 
     Raises:
         UsageError: both are wanted, or the template has unknown fields.
@@ -204,14 +204,14 @@ def writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, byte
     if template is None:
         return json_line if as_json else line
     if as_json:
-        raise UsageError("--format and --json exclude each other; --json always gives the whole schema")
+        raise UsageError("--format and --json exclude each other; --json always prints the whole schema")
     from flintmq.cli.template import compile_template
 
     return compile_template(template)
 
 
-def tell_damage(out: Output, report: Report) -> int:
-    """Name the damaged places that were skipped on stderr; gives the exit code."""
+def report_damage(out: Output, report: Report) -> int:
+    """Report the damaged places that were skipped on stderr; return the exit code."""
     for damage in report.damages[:DAMAGES_SHOWN]:
         out.note(f"skipped {damage.lost} bytes at {damage.file}, position {damage.position}: {damage.reason}")
     if report.damage_count > DAMAGES_SHOWN:

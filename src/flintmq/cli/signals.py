@@ -1,8 +1,9 @@
-"""What ends a command early: Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP (a terminal that closes).
+"""Ends a command early at Ctrl-C, SIGTERM or SIGHUP, always by a KeyboardInterrupt.
 
-All three are one to a command: KeyboardInterrupt in its main thread, so that everything is cleaned up by the same way.
-Libraries in between may make another error of it, so it is remembered. Python drops it where it comes amid a finalizer,
-as of a stream that DuckDB lets go, and would go on: that is not told, and whoever writes an answer asks `check` first.
+SIGTERM comes from systemd, `docker stop` or `timeout`, SIGHUP from a terminal that closes. The exception is raised in
+the main thread, so that cleaning up is the same for all three. Libraries may turn it into another error, so the signal
+is remembered. Python drops the exception if it is raised inside a finalizer, for example of a stream that DuckDB
+releases, and the command would continue. So every writer of output calls `check` first.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped:
-    """Whether a signal came.
+    """Records whether a signal came.
 
     Attributes:
-        number: the first one's; None while there is none.
+        number: the first signal's number; None if none came.
     """
 
     def __init__(self) -> None:
@@ -29,7 +30,7 @@ class Stopped:
 
     @property
     def exit_code(self) -> int:
-        """As shells count it: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
+        """The exit code by shells' count: 130 for Ctrl-C, 143 for SIGTERM, 129 for SIGHUP."""
         return 128 + (self.number or signal.SIGINT)
 
     def take(self, number: int, frame: FrameType | None) -> None:
@@ -42,14 +43,14 @@ class Stopped:
         raise KeyboardInterrupt
 
 
-_now: list[Stopped] = []  # of the command that runs
+_now: list[Stopped] = []  # of the running commands, the innermost last
 
 
 def check() -> None:
-    """Look whether a signal came.
+    """Check whether a signal came.
 
     Raises:
-        KeyboardInterrupt: one did, and was dropped on its way.
+        KeyboardInterrupt: one came, and its exception was dropped.
     """
     if _now and _now[-1].number is not None:
         raise KeyboardInterrupt
@@ -57,7 +58,10 @@ def check() -> None:
 
 @contextlib.contextmanager
 def stopping() -> Iterator[Stopped]:
-    """Within the block these signals raise KeyboardInterrupt; what is ignored (nohup) or has a handler stays so."""
+    """Make the signals raise KeyboardInterrupt within the block.
+
+    A signal that is ignored (nohup) or has a handler keeps it.
+    """
     stopped, hook = Stopped(), sys.unraisablehook
 
     def dropped(what: sys.UnraisableHookArgs) -> None:

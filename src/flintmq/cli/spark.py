@@ -1,4 +1,4 @@
-"""The group `flintmq spark`: verify and rebuild here, the other jobs in modules of their own."""
+"""The group `flintmq spark`: verify and rebuild here, other jobs in their own modules."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def rebuild_command(
 ) -> int:
     """Rebuild queues and index with many workers.
 
-    The same as flintmq rebuild --engine spark, and the same bytes as the local engine makes.
+    The same as flintmq rebuild --engine spark; the bytes equal those of the local engine.
     """
     return rebuild.command(store, into, rebuild.Engine.spark, peer, master, access, settings, as_json)
 
@@ -50,7 +50,7 @@ def verify_command(
 ) -> int:
     """Verify a store with many workers.
 
-    Finds what flintmq verify finds; each worker checks a range of the log.
+    Finds the same as flintmq verify; each worker checks a range of the log.
     """
     from flintmq.spark.jobs.verify import verify
 

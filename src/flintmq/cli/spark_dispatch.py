@@ -1,4 +1,4 @@
-"""`flintmq spark dispatch`: queues and index of a log kept current by Spark."""
+"""`flintmq spark dispatch`: keep queues and index of a log current with Spark."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ def command(
     into: Annotated[
         str,
         typer.Option(
-            "--into", metavar="DIR", show_default=False, help="Where queues and index go; may be STORE, see below."
+            "--into", metavar="DIR", show_default=False, help="Directory of queues and index; may be STORE, see below."
         ),
     ],
-    once: Annotated[bool, typer.Option("--once", help="End with what is there now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="End at the present end of the log.")] = False,
     interval: Annotated[
-        float, typer.Option("--interval", metavar="S", min=0.0, help="Seconds until the log is looked at again.")
+        float, typer.Option("--interval", metavar="S", min=0.0, help="Seconds until the next look at the log.")
     ] = 1.0,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Remove the queues and the index in DIR and make all of them again.")
+        bool, typer.Option("--anew", help="Remove the queues and the index in DIR and rebuild all of them.")
     ] = False,
     peer: PeerOption = Peer.v533,
     master: MasterOption = None,
@@ -56,9 +56,10 @@ def command(
 ) -> int:
     """Keep queues and index current while the log is written.
 
-    Writes consumequeue/, consumequeue_ext/, batchconsumequeue/ and index/ in DIR: the bytes that rebuild makes. Goes on
-    until SIGINT or SIGTERM, which ends it after one more round; stopped or killed, the next run goes on where the last
-    round ended. DIR may be STORE itself if the engine was opened with dispatch="external", or if nobody writes it.
+    Writes consumequeue/, consumequeue_ext/, batchconsumequeue/ and index/ in DIR, with the bytes that rebuild writes.
+    Runs until SIGINT or SIGTERM, which ends it after one more round; stopped or killed, the next run continues at the
+    end of the last round. DIR may be STORE itself if the engine was opened with dispatch="external", or if no process
+    writes it.
     """
     from flintmq.spark.jobs.dispatch.job import dispatch
     from flintmq.storage.store_url import outside_store
@@ -88,7 +89,7 @@ def command(
 
 
 def _render(done: Dispatched, into: str) -> Iterable[Any]:
-    """What a dispatch did, for people."""
+    """Describe a dispatch for people."""
     if not done.rounds:
         yield f"nothing new up to log offset {done.end}"
     else:

@@ -1,4 +1,4 @@
-"""`flintmq spark export`: messages to Parquet or Delta, once or as they come."""
+"""`flintmq spark export`: messages to Parquet or Delta, once or as a stream."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ EPILOG = examples(
 
 
 class TargetFormat(enum.StrEnum):
-    """What an export writes."""
+    """The format of an export."""
 
     parquet = "parquet"
     delta = "delta"
@@ -54,7 +54,7 @@ class Codec(enum.StrEnum):
 
 
 class Body(enum.StrEnum):
-    """What bodies are exported as."""
+    """The form of exported bodies."""
 
     bytes = "bytes"
     text = "text"
@@ -64,7 +64,7 @@ class Body(enum.StrEnum):
 def export_command(
     store: StoreArgument,
     into: Annotated[
-        str, typer.Option("--out", metavar="DIR", show_default=False, help="Where the files go; made if not there.")
+        str, typer.Option("--out", metavar="DIR", show_default=False, help="Directory of files; created if missing.")
     ],
     to: Annotated[
         TargetFormat, typer.Option("--to", metavar="FORMAT", help="parquet or delta.")
@@ -81,12 +81,12 @@ def export_command(
         bool, typer.Option("--explode", help="Each message of an inner batch as a row of its own.")
     ] = False,
     skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
+        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
     ] = False,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Go on with what comes, until SIGINT or SIGTERM; --once ends before.")
+        bool, typer.Option("--stream", help="Continue with new messages until SIGINT or SIGTERM; see --once.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --stream: end with what is there now.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="With --stream: end at the present end of the log.")] = False,
     interval: Annotated[
         float, typer.Option("--interval", metavar="S", min=0.0, help="With --stream: seconds between micro-batches.")
     ] = 10.0,
@@ -111,7 +111,7 @@ def export_command(
     target_file_size: Annotated[
         str | None,
         typer.Option(
-            "--target-file-size", metavar="SIZE", show_default=False, help="About how large files get, as 128MiB."
+            "--target-file-size", metavar="SIZE", show_default=False, help="Approximate size of files, such as 128MiB."
         ),
     ] = None,
     partition_by: Annotated[
@@ -120,7 +120,7 @@ def export_command(
     checkpoint: Annotated[
         str | None,
         typer.Option(
-            "--checkpoint", metavar="DIR", show_default=False, help="Keep a copy of where the export stands there."
+            "--checkpoint", metavar="DIR", show_default=False, help="Keep a copy of the export's progress there."
         ),
     ] = None,
     master: MasterOption = None,
@@ -129,8 +129,8 @@ def export_command(
 ) -> int:
     """Export messages to Parquet or Delta.
 
-    Files by topic and date; a second run adds only what is new. All files of a run, or of a micro-batch with --stream,
-    appear at once or none. The columns are those of the schema.
+    Writes files by topic and date; a second run adds only new messages. All files of a run, or of a micro-batch with
+    --stream, appear at once or none. The columns are those of the schema.
     """
     from flintmq.storage.store_url import outside_store
 
@@ -139,7 +139,7 @@ def export_command(
     if checkpoint is not None:
         outside_store(checkpoint, store, config)
     if not stream and (once or max_offsets is not None):
-        raise UsageError("--once and --max-offsets are for --stream; an export without it takes what is there")
+        raise UsageError("--once and --max-offsets are for --stream; an export without it ends at the end of the log")
     choices: dict[str, Any] = {
         "topics": topic or None,
         "decompress": decompress,
@@ -166,7 +166,7 @@ def export_command(
 
 
 def _columns(text: str) -> tuple[str, ...]:
-    """The partition columns that a text names, in their order; `topic` is short for topic_name."""
+    """Return the partition columns of a text, in order; `topic` is short for topic_name."""
     if text == "none":
         return ()
     names = {"topic_name" if name == "topic" else name for name in text.split(",")}
@@ -184,7 +184,7 @@ def _stream(
     max_offsets: int | None,
     choices: Mapping[str, Any],
 ) -> Exported:
-    """Run a streaming export until it ends or a signal asks for it."""
+    """Run a streaming export until it ends or a signal arrives."""
     from flintmq.spark.jobs.export.stream import export_stream
 
     stop = threading.Event()
@@ -213,7 +213,7 @@ def _render_export(done: Exported, into: str) -> Iterable[Any]:
     if done.damages:
         yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"
     if done.bad_bodies:
-        yield f"bodies   {done.bad_bodies} are not as was asked for; their bytes are in the column body_raw"
+        yield f"bodies   {done.bad_bodies} could not be converted; their bytes are in the column body_raw"
     for code, count in sorted(done.notes.items()):
         yield f"note     {code} ({count}x)"
     yield f"result   {printable(into)}"

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def spark_job(name: str, master: str | None, out: Output) -> Iterator[tuple[SparkSession, Progress]]:
-    """A session for one job, and what to tell its progress; the session ends with the block.
+    """Open a session for one job; yield it and a function that takes progress.
 
     Raises:
         MissingExtraError: pyspark is not installed.

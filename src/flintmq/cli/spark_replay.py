@@ -39,7 +39,7 @@ def command(
     ],
     into: Annotated[
         str,
-        typer.Option("--into", metavar="DIR", show_default=False, help="The store: a new one, or one that is there."),
+        typer.Option("--into", metavar="DIR", show_default=False, help="The store, new or existing."),
     ],
     where: Annotated[
         str | None,
@@ -48,23 +48,23 @@ def command(
         ),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Put messages one by one into a new store too, with store times of now.")
+        bool, typer.Option("--live", help="Put messages one by one into a new store too, with present store times.")
     ] = False,
     speed: Annotated[
         str,
         typer.Option("--speed", metavar="SPEED", help="original, xN (N times as fast) or max."),
     ] = "max",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what there is to do, and write nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the messages to put, and write nothing.")] = False,
     system_topics: Annotated[
-        bool, typer.Option("--system-topics", help="The broker's own topics too, which it would work on again.")
+        bool, typer.Option("--system-topics", help="Include the broker's own topics, which it would process again.")
     ] = False,
     skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
+        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
     ] = False,
     skip_refused: Annotated[
         bool,
         typer.Option(
-            "--skip-refused", help="Leave out messages that the store would refuse, and tell it with exit code 1."
+            "--skip-refused", help="Leave out messages that the store would refuse, and report them with exit code 1."
         ),
     ] = False,
     peer: PeerOption = Peer.v533,
@@ -75,10 +75,10 @@ def command(
 ) -> int:
     """Replay messages into a store.
 
-    Into a directory that is not there or empty: many workers write a new store, which appears whole or not at all.
-    Into a store that is there, and that nobody has open: messages are put behind its own, in order, if it takes all
-    of them. The same replay once more adds only what is new in the source, also after it was killed. --set is for the
-    store that is written.
+    Into a missing or empty directory, many workers write a new store, which appears whole or not at all. Into an
+    existing store that no process has open, messages are put after its own, in order, if it accepts all of them.
+    Repeating the same replay adds only messages that are new in the source, also after it was killed. --set is for the
+    target store.
     """
     from flintmq.spark.jobs.replay.job import replay
     from flintmq.storage.store_url import outside_store
@@ -107,15 +107,15 @@ def command(
 
 
 def _render(done: Replayed, into: str) -> Iterable[Any]:
-    """What a replay did, for people."""
+    """Describe a replay for people."""
     what = "would replay" if done.dry_run else "replayed"
     more = ""
     if done.queues:
         more = f" in {done.queues} queues of {done.topics} topics, {size(done.bytes)}"
         more += f", {done.files} log files" if done.files else ""
-    yield f"{what} {done.rows} messages{more}" if done.rows else f"{what} nothing: there is nothing new"
+    yield f"{what} {done.rows} messages{more}" if done.rows else f"{what} nothing: there are no new messages"
     if done.found:
-        yield f"found    {done.found} messages that a run before had put already"
+        yield f"found    {done.found} messages that an earlier run had put"
     for why, count in done.left_out.items():
         yield f"left out {count} {why.replace('_', ' ')}"
     if done.damages:

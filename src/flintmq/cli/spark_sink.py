@@ -1,4 +1,4 @@
-"""`flintmq spark sink`: who has put what into a store by the sink or by replays, and the way out of a stuck batch."""
+"""`flintmq spark sink`: lists the queries and replays that put into a store."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def command(
             "--forget",
             metavar="QUERY",
             show_default=False,
-            help="Give up what is noted of this query (as listed).",
+            help="Drop the record of this query (as listed).",
         ),
     ] = None,
     as_json: JsonOption = False,
 ) -> int:
-    """List which queries and replays put what into a store.
+    """List the queries and replays that put messages into a store.
 
-    Each batch that the sink puts is noted in the store's file flintmq.puts, so that it is there once. A batch that
-    cannot be finished is stuck: it ends its own query at each start, and this command ends with exit code 1. --forget
-    gives up what is noted of a query: what of the batch is in the store stays, and all of its rows are put if it runs
+    The sink records each batch in the store's file flintmq.puts, so that its rows are stored once. A batch that cannot
+    be finished is stuck: it ends its own query at each start, and this command ends with exit code 1. --forget drops
+    the record of a query: the rows of the batch that are in the store stay, and all of its rows are put if it runs
     again.
     """
     from flintmq.spark.sink import listing
@@ -72,6 +72,6 @@ def _forgotten(giver: Giver) -> Iterator[Any]:
         yield "WARNING its last batch is put again if Spark runs it again"
     else:
         yield (
-            f"WARNING what of its batch is in the store stays there (behind log offset {giver.log_end}); if the batch "
+            f"WARNING what of its batch is in the store stays there (after log offset {giver.log_end}); if the batch "
             "runs again, those rows are there twice"
         )

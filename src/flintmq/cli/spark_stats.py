@@ -1,4 +1,4 @@
-"""`flintmq spark stats`: what a store's traffic looks like, as figures and as a page."""
+"""`flintmq spark stats`: a store's traffic as figures and as a page."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def command(
     since: SinceOption = None,
     until: UntilOption = None,
     skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Pass over damage, and tell it at the end with exit code 1.")
+        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
     ] = False,
     master: MasterOption = None,
     settings: SetOption = None,
@@ -53,8 +53,8 @@ def command(
 ) -> int:
     """Make a page of HTML: rates, sizes, latency, queues, lag.
 
-    Keys and producers too. Counts in one pass over the log, at rest or while it is written. The page opens without a
-    network.
+    It shows keys and producers too. One pass over the log counts everything, at rest or while it is written. The page
+    opens without a network.
     """
     from flintmq.spark.jobs.stats.job import check_target, stats
 

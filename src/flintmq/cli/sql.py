@@ -1,4 +1,4 @@
-"""`flintmq sql`: a question about the messages, in SQL."""
+"""`flintmq sql`: queries about the messages, in SQL."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from flintmq.cli.options import (
     time_range,
 )
 from flintmq.cli.output import output
-from flintmq.cli.scan import tell_damage
+from flintmq.cli.scan import report_damage
 from flintmq.cli.text import byte_count
 from flintmq.errors import UsageError
 
@@ -55,30 +55,30 @@ def command(
             "--format",
             metavar="FORM",
             show_default=False,
-            help="table, csv, json or parquet; else the ending of FILE decides, else table.",
+            help="table, csv, json or parquet; else by the suffix of FILE, else table.",
         ),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--output", metavar="FILE", show_default=False, help="A new file for the answer, whole or not."),
+        typer.Option("--output", metavar="FILE", show_default=False, help="A new file for the whole answer."),
     ] = None,
     memory: Annotated[
-        str, typer.Option("--memory", metavar="SIZE", help="What DuckDB may hold before it uses temporary files.")
+        str, typer.Option("--memory", metavar="SIZE", help="Memory that DuckDB may use before it uses temporary files.")
     ] = "192MiB",
     decompress: DecompressOption = False,
     skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Go on behind damage, and tell it at the end with exit code 1.")
+        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
     ] = False,
     access: AccessOption = Access.pread,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Ask about messages in SQL (DuckDB).
+    """Query messages in SQL (DuckDB).
 
-    The views are messages (the columns of scan --json; body is a blob, decode(body) its text, properties a map),
-    queues (topic, queue_id, min_offset, max_offset, type) and offsets (consumer_group, topic, queue_id,
-    next_offset). Only the columns that the question names are read, and its filters on topic, queue_id, tags and
-    store_timestamp are tried before anything is decoded. Rows come as they are found, in any number.
+    The views are messages (the columns of scan --json; body is a blob, decode(body) its text, properties a map), queues
+    (topic, queue_id, min_offset, max_offset, type) and offsets (consumer_group, topic, queue_id, next_offset). Only the
+    columns in the query are read, and its filters on topic, queue_id, tags and store_timestamp are tested before
+    anything is decoded. Rows are printed as they are found, in any number.
     """
     form, limit = _form(kind, target, as_json), byte_count("--memory", memory)
     if target is not None:
@@ -109,7 +109,7 @@ def command(
                 out.lines(lines(form, answer))
             else:
                 _write(form, target, answer)
-    return tell_damage(out, report)
+    return report_damage(out, report)
 
 
 def _form(kind: str | None, target: str | None, as_json: bool) -> str:
@@ -123,14 +123,16 @@ def _form(kind: str | None, target: str | None, as_json: bool) -> str:
     if form is None and target is not None:
         form = SUFFIXES.get(os.path.splitext(target)[1].lower())
         if form is None:
-            raise UsageError(f"--output {target}: the ending says no form; give --format, one of: {', '.join(FORMATS)}")
+            raise UsageError(
+                f"--output {target}: its suffix names no format; give --format, one of: {', '.join(FORMATS)}"
+            )
     if form == "parquet" and target is None:
         raise UsageError("--format parquet needs a file; give --output FILE")
     return form or "table"
 
 
 def _check(target: str, store: str, config: StoreConfig) -> None:
-    """Look whether the file may be made, before the work."""
+    """Check that the file may be created, before the work."""
     from flintmq.storage.store_url import outside_store
 
     outside_store(target, store, config)
@@ -142,7 +144,7 @@ def _check(target: str, store: str, config: StoreConfig) -> None:
 
 
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:
-    """Write beside the file's place, then put it there: all of the answer or no file."""
+    """Write to a temporary file, then rename it: all of the answer or no file."""
     from flintmq.cli.sql_output import lines, write_lines, write_parquet
     from flintmq.storage.whole_file import new_file
 

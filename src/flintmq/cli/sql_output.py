@@ -1,7 +1,7 @@
-"""Rows of an answer as lines: a table for people, CSV, or JSON; and Parquet, which is no text.
+"""Formats the rows of an answer: a table for people, CSV, JSON or Parquet.
 
-Everything is a stream. Texts come from messages, so a table and CSV have them escaped as a terminal wants it, and in
-CSV a text that a spreadsheet would take for a formula begins with an apostrophe.
+All formats are streams. Texts come from messages, so a table and CSV have them escaped for a terminal, and in CSV a
+text that a spreadsheet would take for a formula begins with an apostrophe.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "csv", "json", "parquet")
 CELL = 100
-"""A cell of a table shows so many characters."""
+"""Characters in a cell of a table."""
 MEASURED = 1000
-"""The first rows of a table, which say how wide its columns are."""
+"""Number of first rows that decide the width of a table's columns."""
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "＝", "＋", "－", "＠")
 _PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def lines(kind: str, answer: pa.RecordBatchReader) -> Iterator[str]:
-    """The answer's lines, without line ends, in one of FORMATS that is text.
+    """Yield the answer's lines, without line ends, in one of the text FORMATS.
 
     Raises:
         Whatever reading the answer raises.
@@ -42,7 +42,7 @@ def lines(kind: str, answer: pa.RecordBatchReader) -> Iterator[str]:
 
 
 def write_parquet(path: str, answer: pa.RecordBatchReader) -> None:
-    """The answer as one Parquet file.
+    """Write the answer as one Parquet file.
 
     Raises:
         OSError: the disk is full or fails.
@@ -56,7 +56,7 @@ def write_parquet(path: str, answer: pa.RecordBatchReader) -> None:
 
 
 def write_lines(path: str, rows: Iterator[str]) -> None:
-    """Lines as a file in UTF-8.
+    """Write lines as a file in UTF-8.
 
     Raises:
         OSError: the disk is full or fails.
@@ -68,7 +68,7 @@ def write_lines(path: str, rows: Iterator[str]) -> None:
 
 
 def _table(answer: pa.RecordBatchReader) -> Iterator[str]:
-    """Columns as wide as the first rows want them, numbers to the right."""
+    """Yield a table with columns as wide as the first rows need, numbers to the right."""
     import pyarrow as pa
     from rich.cells import cell_len
 
@@ -110,7 +110,7 @@ def _json(answer: pa.RecordBatchReader) -> Iterator[str]:
     names = answer.schema.names
     doubled = next((name for number, name in enumerate(names) if name in names[:number]), None)
     if doubled is not None:
-        raise UsageError(f"two columns are named {doubled!r}; name one otherwise with `as`, JSON holds only one")
+        raise UsageError(f"two columns are named {doubled!r}; rename one with `as`, JSON holds only one")
     for batch in answer:
         for row in _rows(batch):
             yield dumps(dict(zip(names, map(_value, row), strict=True)))
@@ -121,7 +121,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[Any, ...]]:
 
 
 def _values(column: Any) -> list[Any]:
-    """A column as Python values; points in time as text, for which Python's calendar may be too short."""
+    """Return a column as Python values; timestamps as text, since Python's calendar is shorter."""
     import pyarrow as pa
 
     if not pa.types.is_timestamp(column.type):
@@ -147,7 +147,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _text(value: Any, raw: bool = False) -> str:
-    """A value as text; escaped unless `raw`."""
+    """Return a value as text; escaped unless `raw`."""
     if value is None:
         return ""
     if isinstance(value, str):
@@ -162,7 +162,7 @@ def _text(value: Any, raw: bool = False) -> str:
 
 
 def _value(value: Any) -> Any:
-    """A value as JSON has it: bytes in base64 as everywhere, times as text, whole decimals as numbers."""
+    """Convert a value for JSON: bytes in base64, times as text, whole decimals as numbers."""
     if isinstance(value, bytes):
         return binascii.b2a_base64(value, newline=False).decode("ascii")
     if isinstance(value, float) and not math.isfinite(value):

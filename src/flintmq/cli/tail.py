@@ -1,4 +1,4 @@
-"""`flintmq tail`: the newest messages of a topic, and those that come."""
+"""`flintmq tail`: the newest messages of a topic, and new ones as they arrive."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ LINES = 10
 
 
 class ReaderGone(threading.Event):
-    """Set once nobody reads what we print: waiting notices it, also while there is nothing to print."""
+    """Set once the reader of our output has gone, noticed also while nothing is printed."""
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for that; whether it is so."""
+        """Wait for that; return whether the reader has gone."""
         try:
             watched = select.poll()
-            watched.register(sys.stdout.fileno(), 0)  # errors and hang-ups are told anyway
-        except (OSError, ValueError, AttributeError):  # no real file, as within a test, or a system without poll
+            watched.register(sys.stdout.fileno(), 0)  # errors and hang-ups are reported anyway
+        except (OSError, ValueError, AttributeError):  # no real file, as in a test, or a system without poll
             return super().wait(timeout)
         if watched.poll(None if timeout is None else timeout * 1000):
             self.set()
@@ -71,17 +71,17 @@ def command(
     lines: Annotated[
         int | None,
         typer.Option(
-            "--lines", "-n", metavar="N", min=0, show_default=False, help="So many of the newest; 10 unless told."
+            "--lines", "-n", metavar="N", min=0, show_default=False, help="Number of the newest messages (10)."
         ),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on with what comes, until Ctrl-C.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new messages until Ctrl-C.")] = False,
     queue: Annotated[
         list[int] | None,
         typer.Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
     ] = None,
     tag: TagOption = None,
     limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=0, show_default=False, help="Stop after so many messages.")
+        int | None, typer.Option("--limit", metavar="N", min=0, show_default=False, help="Stop after N messages.")
     ] = None,
     template: Annotated[
         str | None,
@@ -93,13 +93,13 @@ def command(
 ) -> int:
     """Show the newest messages of a topic, or follow it.
 
-    With --follow also those that come. On a store that is in use as well, by RocketMQ or FlintMQ. One line a message,
-    in the order of the log: when, which queue and offset, where in the log, how large, tags, keys, the start of the
+    With --follow it continues with new messages as they arrive. The store may be in use by RocketMQ or FlintMQ. Prints
+    one line a message, in the order of the log: time, queue and offset, log offset, size, tags, keys, the start of the
     body; with --json one object a line with exactly the keys of the schema. Light queues are topics of their own
     (%LMQ%...).
     """
     if begin is not None and lines is not None:
-        raise UsageError("--since and --lines exclude each other; give a time, or how many of the newest")
+        raise UsageError("--since and --lines exclude each other; give a time, or a number of messages")
     if until is not None and (begin is None or follow):
         raise UsageError("--until goes with --since, and not with --follow; give both ends of the time")
     since, end = time_range(begin, until)
@@ -111,10 +111,10 @@ def command(
     with flintmq.open_store(store, config=store_config(settings)) as view:
         tail = TopicTail(view, topic, queue, tags_of(tag), expected=follow)
         first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since, end)
-        _say_what_lacks(tail, out, follow)
+        _report_gaps(tail, out, follow)
         shown = (show(message, bodies.of(message)) for message in islice(_all(first, tail, follow), limit))
         if follow:
-            for line in shown:  # each as it comes, whoever reads it
+            for line in shown:  # each at once, for a reader of the pipe
                 out.lines([line])
         else:
             out.lines(shown)
@@ -127,10 +127,8 @@ def _all(
     return chain(first, tail.coming(ReaderGone())) if follow else iter(first)
 
 
-def _say_what_lacks(tail: TopicTail, out: Output, follow: bool) -> None:
+def _report_gaps(tail: TopicTail, out: Output, follow: bool) -> None:
     if follow and not tail.queues:
         out.note(f"topic {tail.topic} has no messages here yet; waiting for the first")
     if not tail.complete:
-        out.note(
-            "there may be more among the older messages, which were not looked at; --since TIME reaches further back"
-        )
+        out.note("there may be more among the older messages, which were not read; --since TIME reaches further back")

@@ -1,8 +1,8 @@
-"""`scan --format TEMPLATE`: lines of the user's own shape, such as `{topic} {queue_offset} {body:text}`.
+"""Formats messages by `--format TEMPLATE`, such as `{topic} {queue_offset} {body:text}`.
 
-A template names the schema's fields in braces. A field may say how it is written, after a colon; what it has not
-been told it writes as its JSON form would be, without quotes. Nothing is evaluated: a name is looked up in the table
-of fields or refused. Values are escaped for terminals, the template's own text is not.
+A template names the schema's fields in braces. A field may name its format after a colon; by default it is written as
+its JSON form, without quotes. Nothing is evaluated: a name is in the table of fields or refused. Values are escaped for
+terminals, the template's own text is not.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ Part = Callable[["StoredMessage", bytes], str]
 
 
 def compile_template(template: str) -> Part:
-    """The function that writes a message, with the body that is to be shown, as the template says.
+    """Return the function that formats a message, with the body to show, by a template.
 
     Args:
-        template: text with fields in braces; `{{` and `}}` stand for braces, `\\t` and `\\n` for tab and line end.
-            A field is a name of the schema, and may have a form: `{body:text}` (as without), `{body:base64}`,
+        template: text with fields in braces; `{{` and `}}` are literal braces, `\\t` and `\\n` tab and line end. A
+            field is a name of the schema, and may have a format: `{body:text}` (the default), `{body:base64}`,
             `{body:hex}`, `{body:length}`, `{store_timestamp:iso}`, `{properties:NAME}` for one property.
 
     Raises:
-        UsageError: a brace without its partner, a name that is no field, or a form that the field does not have.
+        UsageError: a brace without its partner, a name that is no field, or a format that the field does not have.
     """
     for written, meant in _ESCAPES:
         template = template.replace(written, meant)

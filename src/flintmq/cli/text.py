@@ -1,4 +1,4 @@
-"""What a value looks like on a terminal: escaped text, times, sizes. Nothing here writes.
+"""Formats values for a terminal: escaped text, times, sizes. Nothing here writes.
 
 Store files are hostile input: a topic may hold an escape sequence that repaints the screen, a bidi control that
 reverses the rest of the line, or bytes that are no UTF-8. Everything that came from a file, a path or an error text
@@ -23,7 +23,7 @@ _INT64_MAX = (1 << 63) - 1
 
 
 def printable(text: str) -> str:
-    """`text` with everything escaped that is not a visible character or a space.
+    """Escape everything in `text` that is not a visible character or a space.
 
     Escaped are the Unicode categories of controls (C0, C1, DEL), formats (bidi controls among them), surrogates,
     line and paragraph separators, and characters that Python's Unicode does not know. A byte that was no UTF-8 in a
@@ -35,7 +35,7 @@ def printable(text: str) -> str:
 
 
 def printable_bytes(data: bytes | bytearray | memoryview) -> str:
-    """Bytes as escaped text: UTF-8 where they are, `\\xNN` for every byte that is not."""
+    """Return bytes as escaped text: UTF-8, and `\\xNN` for every byte that is not."""
     return printable(bytes(data).decode("utf-8", "surrogateescape"))
 
 
@@ -53,12 +53,12 @@ def _escape(char: str) -> str:
 
 
 def shorten_text(text: str, limit: int) -> str:
-    """`text`, or its first `limit - 1` characters and an ellipsis."""
+    """Shorten a text to its first `limit - 1` characters and an ellipsis, if it is longer."""
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def size(count: int) -> str:
-    """A number of bytes for people: `512 B`, `1.4 KiB`, `3.0 GiB`."""
+    """Format a number of bytes for people: `512 B`, `1.4 KiB`, `3.0 GiB`."""
     if abs(count) < 1024:
         return f"{count} B"
     value = float(count)
@@ -70,7 +70,7 @@ def size(count: int) -> str:
 
 
 def byte_count(option: str, text: str) -> int:
-    """A number of bytes that a person wrote: `131072`, `128KiB`, `128 MiB`, `1GiB`.
+    """Parse a number of bytes: `131072`, `128KiB`, `128 MiB`, `1GiB`.
 
     Raises:
         UsageError: the text is none.
@@ -82,7 +82,7 @@ def byte_count(option: str, text: str) -> int:
 
 
 def duration(ms: int) -> str:
-    """A span of time for people, its two largest units: `2 d 3 h`, `1 m 5 s`, `80 ms`."""
+    """Format a span of time for people, its two largest units: `2 d 3 h`, `1 m 5 s`, `80 ms`."""
     parts: list[str] = []
     rest = abs(ms)
     for unit in ("d", "h", "m", "s", "ms"):
@@ -93,12 +93,12 @@ def duration(ms: int) -> str:
 
 
 def parse_time(text: str, now_ms: int, option: str = "time") -> int:
-    """A time that a person wrote, in ms since 1970.
+    """Parse a time into ms since 1970.
 
     Args:
-        text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC where no zone is written), digits (ms since
-            1970), `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
-        now_ms: what an age counts from.
+        text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC if no zone is written), digits (ms since 1970),
+            `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
+        now_ms: the moment that an age counts from.
         option: the option's name, for the error.
 
     Raises:

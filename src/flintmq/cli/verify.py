@@ -1,4 +1,4 @@
-"""`flintmq verify`: everything in a store against everything else."""
+"""`flintmq verify`: checks everything in a store against everything else."""
 
 from __future__ import annotations
 
@@ -29,40 +29,40 @@ EPILOG = examples(
     "flintmq verify /var/rocketmq/store --max-seconds 600 --resume /tmp/verify.state",
 )
 NOTES_OF_A_CODE = 3
-"""A person sees so many notes of one code; programs get all that are kept."""
+"""A person sees this many notes of one code; programs get all that are kept."""
 
 
 class Watch(enum.StrEnum):
-    """How progress is told."""
+    """The way of showing progress."""
 
     bar = "bar"
     json = "json"
 
 
 class ProgressLines:
-    """Progress as lines of JSON on stderr, one a second at most and one at the end.
+    """Prints progress as lines of JSON on stderr, one a second at most and one at the end.
 
     Args:
-        findings: what is found, as it is found.
+        findings: the collection that verify fills.
     """
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
-        self._begun, self._told = time.monotonic(), 0.0
+        self._begun, self._printed = time.monotonic(), 0.0
         self._last = (0, 0)
 
     def __call__(self, done: int, total: int) -> None:
         """Take progress, in bytes of log."""
         self._last = done, total
-        if time.monotonic() - self._told >= 1:
-            self.tell()
+        if time.monotonic() - self._printed >= 1:
+            self.write()
 
-    def tell(self) -> None:
+    def write(self) -> None:
         """Print a line now."""
-        self._told = time.monotonic()
+        self._printed = time.monotonic()
         done, total = self._last
         line: dict[str, object] = {"kind": "progress", "done": done, "total": total}
-        line |= {"seconds": round(self._told - self._begun, 3)}
+        line |= {"seconds": round(self._printed - self._begun, 3)}
         line |= {"defects": self.findings.defect_count, "notes": self.findings.note_counts.total()}
         stderr(dumps(line))
 
@@ -86,7 +86,10 @@ def command(
     resume: Annotated[
         str | None,
         typer.Option(
-            "--resume", metavar="FILE", show_default=False, help="Go on where the run before ended; FILE keeps where."
+            "--resume",
+            metavar="FILE",
+            show_default=False,
+            help="Continue where the last run ended; FILE keeps the state.",
         ),
     ] = None,
     progress: Annotated[
@@ -99,12 +102,12 @@ def command(
 ) -> int:
     """Check everything in a store against the log, or a part of it.
 
-    Every record, queue unit, index item and small file; exit code 1 where they contradict each other. Each defect
-    tells its file, position, what was expected and found, and what it costs; the line `mend` names the command that
-    mends all, or most. Notes are harmless: leftovers of a crash, of expiry, of a cut log. `flintmq help` tells
-    where all of them are explained.
+    Checks every record, queue unit, index item and small file; exit code 1 if they contradict each other. Each defect
+    names its file and position, the expected and the found state, and the cost; the line `mend` names the command that
+    mends all, or most. Notes are harmless: leftovers of a crash, of expiry, of a truncated log. `flintmq help` names
+    the page that explains them all.
 
-    --to and --max-seconds end a run early, and --resume goes on there: together the runs find what one would. --from
+    --to and --max-seconds end a run early, and --resume continues there: together the runs find the same as one. --from
     alone judges as if the log before it had expired.
     """
     from flintmq.forensics.verify.findings import Findings
@@ -116,23 +119,23 @@ def command(
     if progress is Watch.json:
         lines = ProgressLines(findings)
         found = verify(store, config, lines, access=access.value, part=part, findings=findings)
-        lines.tell()
+        lines.write()
     else:
         with out.progress("verifying") as bar:
             found = verify(store, config, bar, access=access.value, part=part, findings=findings)
     code = print_verification(out, found)
     if found.stopped == OUT_OF_TIME:
-        text = f"the time is up at log offset {found.part_end}; go on with: {_go_on(found, resume)}"
+        text = f"the time is up at log offset {found.part_end}; continue with: {_go_on(found, resume)}"
         if code == UnfinishedError.exit_code:
             raise UnfinishedError(text)
         out.note(text)
     elif found.stopped is not None:
-        out.note(f"ended at log offset {found.part_end}, as asked; go on with: {_go_on(found, resume)}")
+        out.note(f"ended at log offset {found.part_end}, as requested; continue with: {_go_on(found, resume)}")
     return code
 
 
 def _place(option: str, text: str | None) -> int | None:
-    """A log offset: the number itself, or a log file's name, which is its first offset.
+    """Return a log offset: the number itself, or a log file's name, which is its first offset.
 
     Raises:
         UsageError: the text is neither.
@@ -144,19 +147,19 @@ def _place(option: str, text: str | None) -> int | None:
 
 
 def _go_on(found: Verification, resume: str | None) -> str:
-    """The command that looks at the rest."""
+    """Return the command that checks the rest."""
     rest = f"--from {found.part_end}" if resume is None else f"--resume {shlex.quote(resume)}"
     return f"flintmq verify {shlex.quote(found.root)} {rest}"
 
 
 def print_verification(out: Output, found: Verification) -> int:
-    """Print what verify found; gives the exit code."""
+    """Print the findings of verify; return the exit code."""
     out.lines(_json(found) if out.json else _text(found))
     return found.exit_code
 
 
 def _json(found: Verification) -> Iterator[str]:
-    """A line for each defect and note, then one with the counts."""
+    """Yield a line for each defect and note, then one with the counts."""
     for defect in found.defects:
         yield dumps({"kind": "defect", **_pairs(defect), "mend": mend(defect.code, found.root)})
     for note in found.notes:

@@ -183,7 +183,7 @@ def _fate(
     if verdict.forced:
         return at, verdict.forced
     if written is None:
-        return None, "stays: it cannot be told when it was written"
+        return None, "stays: its last write time is unknown"
     due = rules.due(written)
     if verdict.reason and rules.expired(written, at):
         return at, rules.expired(written, at)

@@ -1,15 +1,15 @@
-"""Tools for tests, of FlintMQ and of programs that use it: made-up stores and damage to them.
+"""Tools for tests, of FlintMQ and of programs that use it: generated stores and damage.
 
-written = write_store(path, messages=10_000, seed=7, kinds="all")
-flip(path / "commitlog" / "00000000000000000000", position=1234)
+written = write_store(path, messages=10_000, seed=7, kinds="all") flip(path / "commitlog" / "00000000000000000000",
+position=1234)
 
 write_store    writes store directories of any size and shape
-messages       makes up messages from a seed
+messages       generates messages from a seed
 rows           holds messages as columns
 damage         damages files as disks, crashes and people do
 strategies     offers hypothesis strategies
 pytest_plugin  offers fixtures to pytest
-smoke          tries an installed FlintMQ
+smoke          tests an installed FlintMQ
 orders         takes orders, for the tutorial and the demo
 
 sim            the laboratory: power cuts and failing calls on a simulated disk

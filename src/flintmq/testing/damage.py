@@ -1,6 +1,6 @@
-"""Damage to the files of a store, the kinds that disks, crashes and people do.
+"""Damages the files of a store as disks, crashes and people do.
 
-Each function changes one file in place and says what it did. `random_damage` picks file, place and kind by a seed.
+Each function changes one file in place and returns a description. `random_damage` picks file, place and kind by a seed.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ AnyPath = str | os.PathLike[str]
 
 @dataclass(frozen=True)
 class InjectedDamage:
-    """What was done: `length` bytes from `position` of `file` are not what they were (or gone, for "cut")."""
+    """One piece of damage: `length` bytes from `position` of `file`, changed or cut off."""
 
     kind: str
     file: Path
@@ -28,7 +28,7 @@ class InjectedDamage:
 
 
 def _within(path: Path, position: int, length: int) -> Path:
-    """The path, if the file has these bytes; UsageError if not."""
+    """Return the path if the file has these bytes; raise UsageError if not."""
     size = path.stat().st_size
     if not 0 <= position <= position + length <= size:
         raise UsageError(f"{path}: {length} bytes at {position} do not lie within its {size} bytes")
@@ -36,7 +36,7 @@ def _within(path: Path, position: int, length: int) -> Path:
 
 
 def _change(kind: str, file: AnyPath, position: int, data: bytes) -> InjectedDamage:
-    """Put other bytes into a file, which keeps its size."""
+    """Write other bytes into a file, which keeps its size."""
     path = _within(Path(file), position, len(data))
     with path.open("r+b") as opened:
         opened.seek(position)
@@ -60,7 +60,7 @@ def flip(file: AnyPath, position: int, mask: int = 1) -> InjectedDamage:
 
 
 def zero(file: AnyPath, position: int, length: int = SECTOR) -> InjectedDamage:
-    """Overwrite with zeros: a sector that was never written.
+    """Overwrite with zeros, like a sector that was never written.
 
     Raises:
         UsageError: the range goes beyond the file.
@@ -78,7 +78,7 @@ def rubbish(file: AnyPath, position: int, length: int = SECTOR, seed: int = 0) -
 
 
 def swap(file: AnyPath, first: int, second: int, length: int = SECTOR) -> InjectedDamage:
-    """Exchange two ranges: writes that went to each other's place.
+    """Exchange two ranges, like writes that went to each other's place.
 
     Raises:
         UsageError: a range goes beyond the file, or they overlap.
@@ -91,7 +91,7 @@ def swap(file: AnyPath, first: int, second: int, length: int = SECTOR) -> Inject
 
 
 def stale(file: AnyPath, position: int, source: int, length: int = SECTOR) -> InjectedDamage:
-    """Overwrite with what stands at `source`: old bytes that look right in every way but their place.
+    """Overwrite with the bytes at `source`: old bytes, correct except for their place.
 
     Raises:
         UsageError: a range goes beyond the file.
@@ -100,10 +100,10 @@ def stale(file: AnyPath, position: int, source: int, length: int = SECTOR) -> In
 
 
 def cut(file: AnyPath, size: int) -> InjectedDamage:
-    """Make the file shorter.
+    """Truncate the file.
 
     Raises:
-        UsageError: it is not longer than that.
+        UsageError: the file is not longer than that.
     """
     path = Path(file)
     old = path.stat().st_size
@@ -117,9 +117,9 @@ KINDS = ("flip", "zero", "cut", "swap", "stale", "rubbish")
 
 
 def random_damage(store: AnyPath, seed: int, kinds: Sequence[str] = KINDS, folder: str = "") -> InjectedDamage:
-    """One piece of damage, decided by the seed, to a file of the store or of one folder of it.
+    """Damage one file of the store or of one of its folders, as the seed decides.
 
-    Ranges are sectors of 512 bytes at a multiple of 512, or what a smaller file has.
+    Ranges are sectors of 512 bytes at a multiple of 512, or smaller in a smaller file.
 
     Raises:
         UsageError: there is no file with any bytes.
@@ -145,7 +145,7 @@ def random_damage(store: AnyPath, seed: int, kinds: Sequence[str] = KINDS, folde
 
 
 def _used(file: Path) -> int:
-    """Where the file's last byte that is not zero lies, plus one: damage should hit something."""
+    """Return the position after the last nonzero byte, so that damage hits data."""
     size, piece = file.stat().st_size, 1 << 20
     with file.open("rb") as opened:
         for start in range((size - 1) // piece * piece, -1, -piece):

@@ -1,9 +1,9 @@
-"""What made-up messages look like: a cycle of them, decided once from a seed, which is then repeated.
+"""Generates messages: a cycle of them, decided once from a seed and then repeated.
 
-Deciding on a message in Python costs microseconds; a store of 10 GB has tens of millions. So a `Cycle` of some
-thousand messages is made once, and each time round only what must differ is filled in: queue offsets, times, the digits
-in unique ids and keys, and where in a pool of text (or random bytes) each body begins. Messages that depend on where
-others came to lie (a commit names its half message) are `late`: they are finished one by one.
+Deciding on a message in Python costs microseconds; a store of 10 GB has tens of millions. So a `Cycle` of some thousand
+messages is made once, and each round fills in only the differences: queue offsets, times, the digits in unique ids and
+keys, and the start of each body in a pool of text (or random bytes). Messages that depend on the place of others (a
+commit names its half message) are `late`: they are finished one by one.
 """
 
 from __future__ import annotations
@@ -43,12 +43,12 @@ WORDS = (
 SCHEDULE, HALF, OP = "SCHEDULE_TOPIC_XXXX", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRANS_OP_HALF_TOPIC"
 BATCH_TOPIC, LIGHT_TOPIC, ODD_TOPIC = "Bulk", "Devices", "Größen-库存"
 DELAY_MS = (1000, 5000, 10000, 30000)  # of levels 1 to 4
-N = b"\0"  # where a template's properties take the eight digits of the message's number
+N = b"\0"  # the place of the message number's eight digits in a template's properties
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What the messages of a store are to be like; `write_store` explains the fields."""
+    """The properties of a store's messages; `write_store` explains the fields."""
 
     topics: Sequence[tuple[str, float]]
     queues: int
@@ -76,14 +76,14 @@ class Cycle:
 
     Attributes:
         rows: the messages as columns; `fill` renews them.
-        templates: encoded properties of each row, with N where digits go.
-        queue_of: for each row the number of its queue in `counters`, -1 for records that have no place in a queue.
-        place: for each row how many offsets of that queue the rows before take.
-        takes: for each row how many offsets it takes itself.
-        steps: queue number -> how many offsets all rows take.
+        templates: encoded properties of each row, with N in place of digits.
+        queue_of: for each row the number of its queue in `counters`, -1 for records without a place in a queue.
+        place: for each row the number of offsets of that queue that earlier rows take.
+        takes: for each row the number of offsets that it takes.
+        steps: queue number -> number of offsets that all rows take.
         pooled: length of each row's body that is taken from the pool; -1 for bodies of their own.
-        late: row -> what finishes it.
-        batches: first row of a classic batch -> row behind its last.
+        late: row -> function that finishes it.
+        batches: first row of a classic batch -> row after its last.
     """
 
     pool: bytes
@@ -106,7 +106,7 @@ class Cycle:
         return len(self.templates)
 
     def seal(self) -> None:
-        """To be called when all messages are in: the pool is put behind the bodies of their own."""
+        """Append the pool to the rows' own bodies, after the last message was added."""
         bodies = self.rows.bodies
         self._pool_at = len(bodies.data)
         bodies.data += self.pool
@@ -114,7 +114,7 @@ class Cycle:
         self._longest = max(self.pooled, default=0)
 
     def steps_of(self, count: int) -> dict[int, int]:
-        """Queue number -> how many offsets the first `count` rows take."""
+        """Return the number of offsets per queue that the first `count` rows take."""
         steps: dict[int, int] = {}
         for queue, takes in zip(self.queue_of[:count], self.takes[:count], strict=True):
             if takes:
@@ -172,7 +172,7 @@ class Maker:
         self.prefix = f"{self.random.getrandbits(96):024X}"
 
     def make(self, count: int) -> Cycle:
-        """A cycle of exactly `count` messages, a quarter of the steps being of the special kinds."""
+        """Make a cycle of exactly `count` messages; a quarter of the steps are of special kinds."""
         kinds = sorted(self.shape.kinds)
         while len(self.cycle) < count:
             if kinds and self.random.random() < 0.25:
@@ -183,7 +183,7 @@ class Maker:
         return self.cycle
 
     def counter(self, topic: str, queue_id: int) -> int:
-        """The number of a queue."""
+        """Return the number of a queue."""
         return self.numbers.setdefault((topic, queue_id), len(self.numbers))
 
     def _topic(self) -> str:
@@ -193,7 +193,7 @@ class Maker:
         return self.random.randint(*self.shape.body_bytes)
 
     def _usual(self, extra: dict[str, str] | None = None) -> bytes:
-        """The properties of a usual message: keys, a unique id, a tag or none, WAIT."""
+        """Return the properties of a usual message: keys, a unique id, a tag or none, WAIT."""
         pairs: dict[str, str | None] = {}
         if self.shape.keys:
             names = ["k\0"] + [f"c{self.random.randrange(5000)}" for _ in range(self.shape.keys - 1)]
@@ -217,7 +217,12 @@ class Maker:
         flag: int = 0,
         reconsumed: int = 0,
     ) -> int:
-        """One message; a body of None comes from the pool. `takes`: how many queue offsets it uses up."""
+        """Add one message.
+
+        Args:
+            body: None for one from the pool.
+            takes: number of queue offsets that it uses.
+        """
         cycle = self.cycle
         number = self.counter(topic, queue_id) if takes else -1
         cycle.queue_of.append(number)
@@ -248,7 +253,7 @@ class Maker:
     def _plain(self) -> None:
         self._add(self._topic(), self._queue(), self._usual())
 
-    # The special kinds. Each gets how many messages are left in the cycle.
+    # The special kinds. Each method gets the number of messages left in the cycle.
 
     def _flags(self, left: int) -> None:
         flag = self.random.choice((1, -1, 2**31 - 1, -(2**31), self.random.getrandbits(31)))
@@ -298,13 +303,13 @@ class Maker:
         template = self._usual({"DELAY": str(level), "REAL_TOPIC": topic, "REAL_QID": str(queue)})
         self._add(SCHEDULE, level - 1, template)
         if left > 1:
-            self._add(topic, queue, template)  # the delivered copy, which still carries all of it
+            self._add(topic, queue, template)  # the delivered copy, which still has all properties
 
     def _transactions(self, left: int) -> None:
         topic, queue = self._topic(), self._queue()
         marks = {"TRAN_MSG": "true", "PGROUP": "payers"}
         ending = self.random.choice((0x4, 0x8, 0x8, 0xC))
-        if ending == 0x4:  # prepared and rolled-back records only come from other writers; they have no queue offset
+        if ending == 0x4:  # only other writers store prepared and rolled-back records; they have no queue offset
             self._add(topic, queue, self._usual(marks), takes=0, sys_flag=0x4)
             return
         real = {"REAL_TOPIC": topic, "REAL_QID": str(queue)}
@@ -360,7 +365,7 @@ class Maker:
 
 
 def pool_of(shape: Shape, seed: int, messages: int) -> bytes:
-    """The bytes from which bodies are cut: random ones, or words with spaces."""
+    """Return the pool that bodies are cut from: random bytes, or words with spaces."""
     low, high = shape.body_bytes
     size = min(4 << 20, max(1 << 14, messages * (low + high) // 8)) + 2 * high
     source = random.Random(f"pool {seed}")
@@ -373,7 +378,7 @@ def pool_of(shape: Shape, seed: int, messages: int) -> bytes:
 
 
 def compress(body: bytes, kind: int) -> bytes:
-    """The body compressed by LZ4 (1), ZSTD (2) or ZLIB (3, and 0: as old clients do, who do not say by what).
+    """Compress a body by LZ4 (1), ZSTD (2) or ZLIB (3; 0 for old clients, which name no method).
 
     Raises:
         MissingExtraError: the library of 1 or 2 is not installed.

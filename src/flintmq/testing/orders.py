@@ -1,7 +1,7 @@
-"""An engine that takes orders, for demos: `python -m flintmq.testing.orders STORE --orders 100000 --rate 5000`.
+"""Runs an engine that takes orders, for demos: `python -m flintmq.testing.orders STORE`.
 
-Orders are numbered from 0, and the number is the message's key. Started again, also after kill -9, it looks up which
-order the store holds as its last, and goes on with the next: so a store never lacks an order, nor has one twice.
+Orders are numbered from 0, and the number is the message's key. When it is started again, also after kill -9, it looks
+up the last order in the store and continues with the next, so that a store never lacks an order nor has one twice.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ CITIES = (
 )  # the first has a hot queue
 QUEUES = 4
 AT_ONCE = 200
-SWING_S = 8.0  # the rate goes up and down once in so many seconds
+SWING_S = 8.0  # period of the swinging rate
 
 
 def order(number: int, born_ms: int | None = None) -> Message:
-    """The order of a number: always the same, but for the time it was born (ms since 1970; None: when it is put)."""
+    """Return the order of a number, the same each time except for its birth time in ms."""
     mixed = number * 2_654_435_761 % 2**32
     body = {
         "order": number,
@@ -55,16 +55,16 @@ def order(number: int, born_ms: int | None = None) -> Message:
 
 
 def number_of(keys: str | None) -> int:
-    """The number of an order from its message's keys.
+    """Return the number of an order from its message's keys.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the keys are not an order's.
     """
     return int((keys or "").removeprefix("order-"))
 
 
 def next_number(path: str | os.PathLike[str]) -> int:
-    """The number that a store's next order has: one more than the largest at the end of a queue."""
+    """Return the number of a store's next order, by the messages at the ends of its queues."""
     try:
         with open_store(path) as view:
             ends = [queue for queue in view.queues() if queue.max_offset > queue.min_offset]
@@ -75,50 +75,50 @@ def next_number(path: str | os.PathLike[str]) -> int:
 
 
 def take(path: str | os.PathLike[str], orders: int, rate: float, acks: Path | None = None) -> int:
-    """Put orders up to a number at a rate that swings, and say which are stored.
+    """Put orders up to a number at a swinging rate, and record how many are stored.
 
     Args:
-        path: the store; made if it is not there.
-        orders: how many it shall hold in the end.
-        rate: orders a second in the mean; 0 for as fast as possible.
-        acks: each time a batch is stored, the number of orders that are is appended here as a line.
+        path: the store; created if missing.
+        orders: number of orders in the store in the end.
+        rate: mean orders a second; 0 for as fast as possible.
+        acks: each time a batch is stored, the number of stored orders is appended here as a line.
 
     Returns:
-        How many were put.
+        Number of orders put.
 
     Raises:
         StoreError: one could not be stored.
     """
     number = first = next_number(path)
     began = time.monotonic()
-    with MessageStore(path) as store, open(acks or os.devnull, "a", encoding="ascii") as told:
+    with MessageStore(path) as store, open(acks or os.devnull, "a", encoding="ascii") as acked:
         while number < orders:
-            now = time.time_ns() // 1_000_000  # they were some ms on their way
+            now = time.time_ns() // 1_000_000  # the orders were some ms on their way
             batch = [order(n, now - n * n % 19) for n in range(number, min(number + AT_ONCE, orders))]
             for result in store.put_many(batch, until_refused=True):
                 if result.status.name != "PUT_OK":
                     raise StoreError(f"{path}: order {number} was not stored: {result.status.name}")
             number += len(batch)
-            told.write(f"{number}\n")
-            told.flush()
+            acked.write(f"{number}\n")
+            acked.flush()
             if rate:
-                behind = due(number - first, rate) - (time.monotonic() - began)
-                time.sleep(max(0.0, behind))
+                ahead_s = due(number - first, rate) - (time.monotonic() - began)
+                time.sleep(max(0.0, ahead_s))
         store.wait_dispatched(30)
     return number - first
 
 
 def due(count: int, rate: float) -> float:
-    """When so many orders have come, in seconds: at the rate in the mean, half as many more or fewer in swings."""
+    """Return when `count` orders are due, in seconds; the rate swings by half around its mean."""
     even = count / rate
     return even + 0.5 * SWING_S / (2 * math.pi) * math.sin(2 * math.pi * even / SWING_S)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run it. Returns the exit code."""
+    """Run the command and return its exit code."""
     parser = argparse.ArgumentParser(description="Takes orders into a store; started again, it goes on.")
-    parser.add_argument("store", help="the store's directory; made if it is not there")
-    parser.add_argument("--orders", type=int, default=100_000, help="how many the store shall hold (100000)")
+    parser.add_argument("store", help="the store's directory; created if missing")
+    parser.add_argument("--orders", type=int, default=100_000, help="number of orders in the end (100000)")
     parser.add_argument("--rate", type=float, default=5000, help="orders a second, 0: as fast as possible (5000)")
     parser.add_argument("--acks", type=Path, help="a file that gets the number of stored orders, a line a batch")
     given = parser.parse_args(arguments)

@@ -1,12 +1,13 @@
-"""A plugin for pytest: stores for tests of programs that use FlintMQ. Installed with the package, nothing to import.
+"""A plugin for pytest: stores for tests of programs that use FlintMQ.
 
     def test_orders(flintmq_store):
         flintmq_store.put(Message("orders", b"hello"))
         assert flintmq_store.consumer("billing", "orders").poll(wait_ms=1000)[0].body == b"hello"
 
-Fixtures: `flintmq_store`, `flintmq_open`, `flintmq_path`, `flintmq_reader`. Configuration, later ones win: small files,
-the ini option `flintmq_config` (a KEY=VALUE a line), the marker `@pytest.mark.flintmq(flushDiskType="SYNC_FLUSH")` of
-module, class and test, what `flintmq_open` is given. `pytest -p no:flintmq` leaves the plugin out.
+It is installed with the package, and needs no import. Fixtures: `flintmq_store`, `flintmq_open`, `flintmq_path`,
+`flintmq_reader`. Configuration, later ones win: small files, the ini option `flintmq_config` (a KEY=VALUE a line), the
+marker `@pytest.mark.flintmq(flushDiskType="SYNC_FLUSH")` of module, class and test, arguments of `flintmq_open`.
+`pytest -p no:flintmq` disables the plugin.
 """
 
 from __future__ import annotations
@@ -30,32 +31,31 @@ if TYPE_CHECKING:
 
 INI = "flintmq_config"
 MARKER = "flintmq(KEY=VALUE, ...): RocketMQ's configuration keys, in either spelling, for the stores of a test"
-PATIENCE_S = 1.0  # how long what the store had open may take to go
+PATIENCE_S = 1.0  # how long threads, files and maps of a closed store may take to go
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The ini option."""
+    """Add the ini option."""
     parser.addini(INI, "RocketMQ's keys for the stores of tests, KEY=VALUE, one a line", type="linelist", default=[])
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """The marker."""
+    """Register the marker."""
     config.addinivalue_line("markers", MARKER)
 
 
 @pytest.fixture
 def flintmq_path(tmp_path: Path) -> Path:
-    """The directory of this test's store; nothing is there until somebody opens one."""
+    """Return the directory of this test's store; it is created when a store is opened."""
     return tmp_path / "flintmq"
 
 
 @pytest.fixture
 def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator[Callable[..., MessageStore]]:
-    """`flintmq_open(path=flintmq_path, unique_keys=True, **keys)` opens a store, again or another.
+    """Return a function that opens a store, again or another; all are closed after the test.
 
-    All are closed after the test.
-
-    The test fails in its teardown if a store could not be stopped cleanly, or left threads, files or maps behind.
+    Its signature is `flintmq_open(path=flintmq_path, unique_keys=True, **keys)`. The test fails in its teardown if a
+    store could not be stopped cleanly, or leaked threads, files or maps.
     """
     from flintmq.config.keys import key_name
     from flintmq.store.message_store import MessageStore
@@ -71,28 +71,29 @@ def flintmq_open(request: pytest.FixtureRequest, flintmq_path: Path) -> Iterator
         return store
 
     yield opened
-    told = []
+    complaints = []
     for store in reversed(stores):
         store.close()
     for root in dict.fromkeys(store.root for store in stores):
         if os.path.exists(os.path.join(root, "abort")):
-            told.append(f"{root} was not stopped cleanly; the log of flintmq.store says why")
-    told += leaks([store.root for store in stores], before)
-    if told:
-        pytest.fail("flintmq: " + "; ".join(told), pytrace=False)
+            complaints.append(f"{root} was not stopped cleanly; the log of flintmq.store says why")
+    complaints += leaks([store.root for store in stores], before)
+    if complaints:
+        pytest.fail("flintmq: " + "; ".join(complaints), pytrace=False)
 
 
 @pytest.fixture
 def flintmq_store(flintmq_open: Callable[..., MessageStore]) -> MessageStore:
-    """An empty `flintmq.MessageStore` of small files, closed after the test."""
+    """Return an empty `flintmq.MessageStore` of small files, closed after the test."""
     return flintmq_open()
 
 
 @pytest.fixture
 def flintmq_reader(flintmq_path: Path) -> Callable[..., list[StoredMessage]]:
-    """`flintmq_reader(topic=None)`: all messages of this test's store, as another process reads them from its log.
+    """Return a function that reads all messages of this test's store from its log.
 
-    It needs no open store, so it also sees what a program under test has put that opened `flintmq_path` by itself.
+    `flintmq_reader(topic=None)` needs no open store, so it also sees messages that a program under test puts after
+    opening `flintmq_path` by itself.
     """
     from flintmq.store.view import open_store
 
@@ -104,10 +105,10 @@ def flintmq_reader(flintmq_path: Path) -> Callable[..., list[StoredMessage]]:
 
 
 def configuration(request: pytest.FixtureRequest) -> dict[str, object]:
-    """What ini option and markers say, under RocketMQ's names.
+    """Return the keys of ini option and markers, under RocketMQ's names.
 
     Raises:
-        UsageError: a line that is no KEY=VALUE, a marker with words that are none.
+        UsageError: a line that is no KEY=VALUE, or a marker with positional arguments.
     """
     from flintmq.config.keys import key_name
 
@@ -120,7 +121,7 @@ def configuration(request: pytest.FixtureRequest) -> dict[str, object]:
 
 
 def leaks(roots: list[str], before: set[threading.Thread]) -> list[str]:
-    """What is still there of closed stores: threads that came since, and, on Linux, open files and maps."""
+    """List the leaks of closed stores: new threads, and, on Linux, open files and maps."""
     limit = time.monotonic() + PATIENCE_S
     while found := _leaks(roots, before):
         if time.monotonic() > limit:
@@ -139,7 +140,7 @@ def _leaks(roots: list[str], before: set[threading.Thread]) -> list[str]:
     for fd in os.listdir("/proc/self/fd"):
         try:
             path = os.readlink(f"/proc/self/fd/{fd}")
-        except OSError:  # the one by which the directory is listed
+        except OSError:  # the descriptor that lists the directory
             continue
         if path.startswith(inside):
             found.append(f"{path} is open")

@@ -8,7 +8,7 @@ from flintmq.kernels import encode
 
 
 class Column:
-    """Byte strings of many rows: one buffer, and where each row's bytes begin and end."""
+    """Byte strings of many rows: one buffer, and begin and end of each row's bytes."""
 
     def __init__(self) -> None:
         self.data = bytearray()
@@ -22,18 +22,21 @@ class Column:
         self.ends.append(len(self.data))
 
     def set(self, row: int, value: bytes) -> None:
-        """Give a row another value; the bytes of the old one stay behind in the buffer."""
+        """Replace a row's value; the old bytes stay in the buffer."""
         self.starts[row] = len(self.data)
         self.data += value
         self.ends[row] = len(self.data)
 
     def __getitem__(self, row: int) -> bytes:
-        """The bytes of a row."""
+        """Return the bytes of a row."""
         return bytes(memoryview(self.data)[self.starts[row] : self.ends[row]])
 
 
 class Rows:
-    """Messages to be appended. Times are ms; hosts raw addresses and ports of 8 or 20 bytes, as the sysflag says."""
+    """Messages to append.
+
+    Times are ms; hosts are raw addresses and ports of 8 or 20 bytes, according to the sysflag.
+    """
 
     def __init__(self) -> None:
         self.bodies, self.topics, self.properties = Column(), Column(), Column()
@@ -88,7 +91,7 @@ class Rows:
         return self._host_starts[raw]
 
     def size(self, row: int) -> int:
-        """Bytes of the row's record, without a checksum property."""
+        """Return the bytes of the row's record, without a checksum property."""
         parts = (self.bodies, self.topics, self.properties)
         body, topic, properties = (part.ends[row] - part.starts[row] for part in parts)
         return encode.size_of(body, topic, properties, self.sys_flags[row])
@@ -106,7 +109,7 @@ class Rows:
         max_size: int = 4_259_840,
         flags: int = 0,
     ) -> tuple[int, int, int]:
-        """Run kernels/encode over the rows first..last-1; arguments and answer are the kernel's."""
+        """Run kernels/encode over rows first..last-1, with the kernel's arguments and result."""
         return encode.append(
             out,
             at,

@@ -1,7 +1,8 @@
-"""Whether an installed FlintMQ works: `python -m flintmq.testing.smoke compiled`, or `pure`, in any directory.
+"""Tests an installed FlintMQ: `python -m flintmq.testing.smoke compiled`, or `pure`.
 
-Imports it, asks its doctor, stores messages and finds them again from Python and by the command. `make dist` and
-cibuildwheel run it on every wheel, in an environment that holds nothing but the wheel and what it requires.
+It runs in any directory: imports FlintMQ, runs its doctor, stores messages and finds them again from Python and by the
+command. `make dist` and cibuildwheel run it on every wheel, in an environment with nothing but the wheel and its
+requirements.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ CONFIG = {"mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 50, "maxIndexNum
 
 
 def check(compiled: bool) -> str:
-    """Try it; gives a line about what was tried.
+    """Test the installation; return a line about the tests.
 
     Args:
         compiled: whether the kernels must be compiled; else none may be.
 
     Raises:
-        AssertionError: something is not as it should be; the text says what.
+        AssertionError: a test failed; the text says which.
     """
     kernels = state()
     built = [name for name, is_compiled in kernels.items() if is_compiled]
@@ -47,7 +48,7 @@ def check(compiled: bool) -> str:
 
 
 def _installed(name: str) -> str | None:
-    """The version of a distribution that nothing at run time may bring."""
+    """Return the version of a distribution that must not be installed at run time, or None."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
@@ -55,7 +56,7 @@ def _installed(name: str) -> str | None:
 
 
 def _round_trip(root: str) -> None:
-    """Put messages, get them, and let the commands look at the store."""
+    """Put messages, get them, and verify the store by the command."""
     bodies = [b"%d" % number * 20 for number in range(MESSAGES)]
     with flintmq.MessageStore(root, config=flintmq.StoreConfig.from_keys(CONFIG)) as store:
         for body in bodies:
@@ -79,7 +80,7 @@ def _same(what: str, found: object, expected: object) -> None:
 
 
 def main(words: Sequence[str]) -> int:
-    """Run the check that the one word names; gives the exit code."""
+    """Run the check that the one word names; return the exit code."""
     if list(words) not in (["compiled"], ["pure"]):
         sys.stderr.write("usage: python -m flintmq.testing.smoke compiled | pure\n")
         return 2

@@ -1,4 +1,4 @@
-"""Hypothesis strategies: messages and whole stores to try a program on. They need the package `hypothesis`."""
+"""Hypothesis strategies for messages, stores and damage; they need `hypothesis`."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ TIMES = st.integers(0, 2**53)
 
 @st.composite
 def hosts(draw: st.DrawFn, ipv6: bool) -> bytes:
-    """A raw address and port: 8 bytes, or 20 with IPv6."""
+    """Draw a raw address and port: 8 bytes, or 20 with IPv6."""
     width = 16 if ipv6 else 4
     return draw(st.binary(min_size=width, max_size=width)) + draw(st.integers(0, 65535)).to_bytes(4, "big")
 
 
 @st.composite
 def messages(draw: st.DrawFn, max_body: int = 300) -> dict[str, Any]:
-    """Arguments of `Rows.add` for a legal message: any topic, body, properties, flags, hosts and times."""
+    """Draw arguments of `Rows.add` for a legal message of any content."""
     sys_flag = draw(st.sampled_from([0, 0, 1, 2, 4, 8, 12])) | draw(st.sampled_from([0, 0x10, 0x20, 0x30]))
     pairs = draw(st.dictionaries(NAMES, NAMES, max_size=4))
     return {
@@ -45,7 +45,7 @@ def messages(draw: st.DrawFn, max_body: int = 300) -> dict[str, Any]:
 
 @st.composite
 def stores(draw: st.DrawFn, max_messages: int = 200, kinds: tuple[str, ...] = KINDS) -> dict[str, Any]:
-    """Keyword arguments of `write_store` (all but the path) for a small store of some shape, in small files."""
+    """Draw keyword arguments of `write_store` (all but the path) for a store in small files."""
     return {
         "messages": draw(st.integers(1, max_messages)),
         "seed": draw(st.integers(0, 2**32)),
@@ -73,5 +73,5 @@ def stores(draw: st.DrawFn, max_messages: int = 200, kinds: tuple[str, ...] = KI
 
 @st.composite
 def damages(draw: st.DrawFn) -> dict[str, Any]:
-    """Keyword arguments of `random_damage` (all but the store)."""
+    """Draw keyword arguments of `random_damage` (all but the store)."""
     return {"seed": draw(st.integers(0, 2**32)), "kinds": [draw(st.sampled_from(DAMAGES))]}

@@ -1,4 +1,4 @@
-"""Store directories of any size and shape, made from a seed: valid to the byte, and fast enough for gigabytes."""
+"""Writes store directories of any size and shape from a seed, valid to the byte."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class Written:
 
     Attributes:
         path: the directory.
-        records: how many records its log has.
-        min_offset, max_offset: log offsets of its first byte and behind its last record.
+        records: number of records in its log.
+        min_offset, max_offset: log offsets of its first byte and after its last record.
         first_ms, last_ms: store times of the first and the last record.
-        keys: RocketMQ keys that its reader must be told, because files do not tell them (`--set`, `set=`).
+        keys: RocketMQ keys that its reader needs, because files do not record them (`--set`, `set=`).
     """
 
     path: Path
@@ -72,40 +72,42 @@ def write_store(
     clean: bool = True,
     peer: str = "5.3.3",
 ) -> Written:
-    """Write a valid store, the same bytes for the same arguments (index files are named in local time).
+    """Write a valid store, with the same bytes for the same arguments.
+
+    Only the names of index files differ, which are in local time.
 
     Args:
         path: the directory, which must not hold a store yet.
-        messages: how many records the log gets.
+        messages: number of records in the log.
         seed: decides everything that is left to chance.
-        topics: how many, or their names, or name -> weight.
-        queues: of each topic.
+        topics: their number, or their names, or name -> weight.
+        queues: number of queues of each topic.
         body_bytes: size of a body, or (least, most).
         bodies: "text" (words) or "random".
         tags: to choose from; empty for none.
         keys: per message; the first is unique, the others are shared by many.
         kinds: special messages to mix in, about a quarter in all: of messages.KINDS, or "all". "flags": user flags,
-            multi-tags, reconsume times; "ipv6"; "v2": topics over 127 bytes; "compressed": really so, needs the extra
-            `compress`; "odd": empty bodies, bodies that hold record magics, strange property strings, names that are
+            multi-tags, reconsume times; "ipv6"; "v2": topics over 127 bytes; "compressed": really compressed, needs the
+            extra `compress`; "odd": empty bodies, bodies with record magics, strange property strings, names that are
             not ASCII; "delay", "transactions", "batches" (of the old kind), "inner_batches" (topic Bulk, BatchCQ),
             "light_queues" (sets enableLmq).
         commit_log_file_size: short for the key mappedFileSizeCommitLog.
         config: RocketMQ's keys: geometry, enabledAppendPropCRC, enableConsumeQueueExt and so on; its defaults else.
-        start_ms, duration_ms: store time of the first message and how long the whole takes; default: 1 ms a message.
+        start_ms, duration_ms: store time of the first message, and duration of the whole; default: 1 ms a message.
         waves: the rate, and the mix of topics, swings this many times over the duration.
-        expired_files: as if this many first files of the log had been deleted; queues do not begin at 0 then.
+        expired_files: number of first log files that seem to be deleted; queues do not begin at 0 then.
         commit_log_paths: several directories for the log, instead of `commitlog`.
         queues_and_index: False leaves commitlog/ (and config/) alone.
         config_files: whether config/ has topics.json, consumerOffset.json, subscriptionGroup.json.
-        clean: False: as after a crash: `abort` stands there, the checkpoint lags, a spare log file is there.
-        peer: whose habits the index follows, "5.3.3", "5.4.0" or "5.5.0".
+        clean: False for a store after a crash: it has `abort`, a checkpoint that lags, and a spare log file.
+        peer: the RocketMQ version whose habits the index follows: "5.3.3", "5.4.0" or "5.5.0".
 
     Returns:
-        What was written.
+        A description of the store.
 
     Raises:
-        UsageError: an impossible argument, or a store stands there already.
-        ConfigError: an unknown key or a value it cannot have.
+        UsageError: an impossible argument, or there is a store already.
+        ConfigError: an unknown key or an impossible value.
         MissingExtraError: compressed messages without the libraries for them.
     """
     if messages < 1 or expired_files < 0 or bodies not in ("text", "random"):
@@ -128,7 +130,7 @@ def write_store(
         given["storePathCommitLog"] = ",".join(os.fspath(folder) for folder in commit_log_paths)
     root = Path(path)
     if (root / "commitlog").exists() or (root / "consumequeue").exists():
-        raise UsageError(f"{root}: a store stands there already; give another directory")
+        raise UsageError(f"{root}: a store is there already; give another directory")
     root.mkdir(parents=True, exist_ok=True)
     if "storePathCommitLog" in given:
         (root / "commitlog").mkdir()
@@ -139,7 +141,7 @@ def write_store(
     if config_files:
         _write_config(root, shape, run, peer)
     elif "inner_batches" in shape.kinds:
-        raise UsageError("inner_batches need config_files: topics.json tells the type of their queue")
+        raise UsageError("inner_batches need config_files: topics.json has the type of their queue")
     if queues_and_index:
         rebuild(os.fspath(root), os.fspath(root), store, peer)
     _write_small_files(root, store, written.last_ms if clean else times.of(messages * 9 // 10), clean)
@@ -161,7 +163,7 @@ class _Times:
         self.start, self.duration, self.messages, self.waves = start, duration, messages, waves
 
     def of(self, number: int) -> int:
-        """Store time in ms of this message; never steps back."""
+        """Return the store time in ms of this message; times never step back."""
         if not self.waves:
             return self.start + self.duration * number // self.messages
         turns = 2 * math.pi * self.waves
@@ -169,7 +171,7 @@ class _Times:
         return self.start + int(self.duration * (x + 0.7 * math.sin(turns * x) / turns))
 
     def between(self, first: int, last: int) -> list[int]:
-        """The times of messages first..last-1."""
+        """Return the times of messages first..last-1."""
         if self.waves:
             return list(map(self.of, range(first, last)))
         start, duration, messages = self.start, self.duration, self.messages
@@ -206,7 +208,7 @@ class _LogRun:
         return Written(self.root, messages, self.begin, self.log.end, self.times.of(0), self.last_ms, keys)
 
     def _cycles(self, messages: int) -> list[Cycle]:
-        """One cycle, or with waves one for each mood."""
+        """Make one cycle, or with waves one for each mood."""
         pool, light = pool_of(self.shape, self.seed, messages), dict[str, int]()
         moods = MOODS if self.times.waves else 1
         cycles = []
@@ -242,7 +244,7 @@ class _LogRun:
 
 
 def _write_small_files(root: Path, config: StoreConfig, flushed: int, clean: bool) -> None:
-    """The checkpoint (with `flushed` ms), lock, and after a crash abort, as Java leaves them."""
+    """Write checkpoint (with `flushed` ms), lock, and after a crash abort, as Java does."""
     indexed = indexed_time(os.fspath(root), config.max_index_num, flushed)
     (root / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(flushed, flushed, indexed)))
     (root / "lock").write_bytes(b"lock")
@@ -251,7 +253,7 @@ def _write_small_files(root: Path, config: StoreConfig, flushed: int, clean: boo
 
 
 def _write_config(root: Path, shape: Shape, run: _LogRun, peer: str) -> None:
-    """config/: the topics, two groups that consume the first topic, and how far they are."""
+    """Write config/: the topics, and two groups with their offsets in the first topic."""
     version = {"counter": 3, "stateVersion": 0, "timestamp": run.times.start}
     queues: dict[str, int] = {}
     for topic, queue_id in run.numbers:
@@ -287,7 +289,7 @@ def _write_config(root: Path, shape: Shape, run: _LogRun, peer: str) -> None:
 
 
 def _group(name: str) -> dict[str, Any]:
-    """A consumer group with upstream's defaults."""
+    """Return a consumer group with upstream's defaults."""
     return {
         "attributes": {},
         "brokerId": 0,

@@ -60,7 +60,7 @@ def test_a_slot_with_its_chain(golden) -> None:  # type: ignore[no-untyped-def]
 @pytest.mark.parametrize(
     ("inside", "field", "what"),
     [(3, "key_hash", "no key of the record there has this hash"), (0, "key_hash", "not negative"),
-     (11, "physical_offset", "no record counts there"), (16, "previous", "not older")],
+     (11, "physical_offset", "there is no intact record"), (16, "previous", "not older")],
 )  # fmt: skip
 def test_a_flipped_item(inside: int, field: str, what: str, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = first(golden("basic").copy(tmp_path))

@@ -80,7 +80,7 @@ def test_neighbours(golden) -> None:  # type: ignore[no-untyped-def]
 def test_where_its_unit_stands(golden) -> None:  # type: ignore[no-untyped-def]
     store = golden("basic")
     row = next(row for row in store.live if row["topic"] == "Orders" and row["queue_offset"] == 105)
-    position = f"00000000000000002000, position {105 * 20 - 2000}: leads here"
+    position = f"00000000000000002000, position {105 * 20 - 2000}: points here"
     seen = at_offset(store, row["physical_offset"])
     assert seen.found["unit"] == f"consumequeue/Orders/{row['queue_id']}/{position}"
     assert f"get {store.path} Orders {row['queue_id']} 105" in seen.explained.steps[-1]
@@ -145,7 +145,7 @@ def test_many_gaps_stay_a_bounded_answer(golden, tmp_path: Path) -> None:  # typ
         flip(path, row["physical_offset"] + 8)
     seen = look(path)
     assert len(seen.lines) < 100 and seen.lines[-1].name == "rest"
-    assert seen.lines[-1].text.endswith("20 gaps are told above")
+    assert seen.lines[-1].text.endswith("20 gaps are listed above")
 
 
 def test_blank_zeros_and_torn_ends(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -159,7 +159,7 @@ def test_blank_zeros_and_torn_ends(golden, tmp_path: Path) -> None:  # type: ign
     patch(path, last["physical_offset"] + 50, bytes(131072 - last["physical_offset"] - 50))  # torn: zeros to the end
     torn = look(path)
     assert not torn.problems, "where the log may end is no problem by itself"
-    assert "nothing that counts follows in this file" in torn.field("no record").text
+    assert "no intact record follows in this file" in torn.field("no record").text
     assert torn.lines[-1].name == "zeros" and look(path, last["physical_offset"]).problems
 
 

@@ -36,7 +36,7 @@ def test_units_lead_to_what_java_has_there(golden) -> None:  # type: ignore[no-u
 @pytest.mark.parametrize(
     ("position", "field", "what"),
     [
-        (3 * 20 + 7, "physical_offset", "no record counts there: "),
+        (3 * 20 + 7, "physical_offset", "there is no intact record: "),
         (3 * 20 + 11, "size", "where the record's size is "),
         (3 * 20 + 19, "tags_code", "where "),
     ],
@@ -57,7 +57,7 @@ def test_a_unit_of_another_queue_or_place(golden, tmp_path: Path) -> None:  # ty
     patch(path, 0, unit)
     patch(path, 20, moved)
     assert look(path, 0).problems[0].problem == "the record is none of queue Orders/0"
-    assert look(path, 20).problems[1].problem == "the record has queue offset 5, the unit stands at 1"
+    assert look(path, 20).problems[1].problem == "the record has queue offset 5, the unit is at 1"
 
 
 def test_zeros_pre_filled_odd_and_a_rest(tmp_path: Path) -> None:
@@ -71,12 +71,12 @@ def test_zeros_pre_filled_odd_and_a_rest(tmp_path: Path) -> None:
         ("unit", 20), ("unit", 20), ("unit", 20), ("unit", 20), ("unit", 20), ("zeros", 40), ("rest", 3)
     ]  # fmt: skip
     assert [line.offset for line in seen.problems] == [80, 120 + 20]
-    assert "no log lies beside this file" in seen.lines[3].text
+    assert "there is no log beside this file" in seen.lines[3].text
     counted = look(path, limit=0)
     assert [(line.name, line.value) for line in counted.lines[:4]] == [
         ("pre-filled", 3), ("units", 1), ("odd", 1), ("zeros", 2)
     ]  # fmt: skip
-    assert "leads nowhere" in look(path, 5).field("size").text
+    assert "points to no record" in look(path, 5).field("size").text
     assert look(path, 142).lines[-1].name == "rest"
 
 

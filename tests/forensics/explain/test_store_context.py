@@ -24,8 +24,8 @@ def test_what_stands_at_log_offsets(golden, tmp_path: Path) -> None:  # type: ig
     found = here.record(row["physical_offset"])
     assert found.message is not None and found.message.size == row["size"] and not found.problem
     assert found.text == describe(found.message) and f"{row['topic']}/{row['queue_id']}/" in found.text
-    assert here.record(row["physical_offset"] + 1).text.startswith("no record counts there: magic 0x")
-    assert here.record(-1).problem and here.record(1 << 60).text == "behind the log's last file"
+    assert here.record(row["physical_offset"] + 1).text.startswith("there is no intact record: magic 0x")
+    assert here.record(-1).problem and here.record(1 << 60).text == "after the log's last file"
     copy = store.copy(tmp_path)
     flip(copy / "commitlog" / "00000000000000000000", row["physical_offset"] + 8)
     wrong = around(copy).record(row["physical_offset"])
@@ -38,7 +38,7 @@ def test_what_stands_at_log_offsets(golden, tmp_path: Path) -> None:  # type: ig
 def test_without_a_store(tmp_path: Path) -> None:
     for root in (None, tmp_path):
         found = around(root).record(5)
-        assert (found.message, found.problem, found.text) == (None, False, "no log lies beside this file")
+        assert (found.message, found.problem, found.text) == (None, False, "there is no log beside this file")
         assert isinstance(around(root).ext(0), str)
 
 

@@ -77,7 +77,7 @@ def test_a_mark_beyond_the_log(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("data", "why"), [(b"short", "it cannot be read"), (b"\x10" + bytes(4095), "it told of records that")]
+    ("data", "why"), [(b"short", "it cannot be read"), (b"\x10" + bytes(4095), "it named records that")]
 )
 def test_a_checkpoint_is_made_again_for_the_reason_that_it_has(golden: Any, tmp_path: Path, data: bytes, why: str):
     root = golden("basic").copy(tmp_path)

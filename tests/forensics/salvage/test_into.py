@@ -146,7 +146,7 @@ def test_what_cannot_be_is_refused_in_one_line(golden: Any, tmp_path: Path) -> N
     root = golden("basic").copy(tmp_path)
     (tmp_path / "taken").mkdir()
     (tmp_path / "taken" / "mine").touch()
-    with pytest.raises(UsageError, match="stands there already"):
+    with pytest.raises(UsageError, match="is there already"):
         salvage_into(str(root), str(tmp_path / "taken"))
     with pytest.raises(UsageError, match="peer"):
         salvage_into(str(root), str(tmp_path / "into"), peer="4")

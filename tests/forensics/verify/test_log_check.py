@@ -37,7 +37,7 @@ def test_damage_says_where_and_how_much(basic: tuple[Golden, Path]):
     (defect,) = found.defects
     assert (defect.file, defect.position) == (str(log_file(root, start)), row["physical_offset"] - start)
     assert defect.expected == f"a record at log offset {row['physical_offset']}"
-    assert defect.found == f"body CRC is wrong; {row['size']} bytes without a record that counts"
+    assert defect.found == f"body CRC is wrong; {row['size']} bytes without an intact record"
     assert found.records == 2999
 
 

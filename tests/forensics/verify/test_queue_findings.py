@@ -87,7 +87,7 @@ def test_what_needs_no_record(tmp_path: Path):
     assert told.harmless(2500, 100) == "units-lost"
     assert told.harmless(1000, 100) is told.harmless(-1, 100) is told.harmless(5000, 0x7FFFFFFF) is None
     told.passed["units-expired"] += 7
-    told.tell_passed()
+    told.report_passed()
     assert found.notes[0].text == "queue T/3: 7 units"
 
 

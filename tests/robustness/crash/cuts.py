@@ -34,7 +34,7 @@ from typing import Any
 from flintmq.store.message_store import MessageStore
 from tests.robustness.crash.disks import DROP_JOURNAL, FLUSH_JOURNAL, Disk, pull_plug, tidy, why_not
 from tests.robustness.crash.lives import KEYS, THREADS, Life, PutLedger, puts
-from tests.robustness.crash.verdict import COUNTS, Told, discount, judge, read_ledger, there
+from tests.robustness.crash.verdict import COUNTS, ContractReport, discount, judge, read_ledger, there
 from tests.robustness.torture import report
 from tests.support.faults import Faulty
 
@@ -157,7 +157,7 @@ def _child(mounted: Path, ledger: PutLedger, cut: Cut, plug: Plug) -> None:
         store.close()
 
 
-def check(disk: Disk, ledger: Path, folder: Path) -> Told:
+def check(disk: Disk, ledger: Path, folder: Path) -> ContractReport:
     """The contract on a copy of an unmounted disk."""
     image = disk.copy(folder / f"copy.{disk.kind}")
     try:

@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from flintmq.format.index import PEERS
-from flintmq.testing.sim.contract import Told, check_contract, read_ledger
+from flintmq.testing.sim.contract import ContractReport, check_contract, read_ledger
 from tests.robustness.crash.lives import Life, live
 
 LIVES = 10  # of one store
@@ -62,7 +62,7 @@ def lives_of(number: int) -> list[Life]:
     return [*found, Life(LIVES, number * 100 + LIVES, disk, after_s=0.1, pool=pool, peer=peer)]
 
 
-def one_store(number: int, root: Path) -> Told:
+def one_store(number: int, root: Path) -> ContractReport:
     """Live its lives and check the contract."""
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir(parents=True)

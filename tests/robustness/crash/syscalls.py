@@ -41,7 +41,7 @@ from flintmq.errors import FlintError
 from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.contract import SMALL as KEYS
-from flintmq.testing.sim.contract import PutLedger, Told
+from flintmq.testing.sim.contract import ContractReport, PutLedger
 from tests.robustness.crash.call_cases import (
     ENDS,
     KINDS,
@@ -70,7 +70,7 @@ STATE = Path("tests/robustness/torture/state/syscalls.json")
 _NOT_THE_STORES = tuple(
     {os.path.realpath(p) for p in (sys.prefix, sys.base_prefix, sysconfig.get_path("stdlib"), *sys.path[:3]) if p}
 )
-_JUDGED: dict[bytes, Told] = {}
+_JUDGED: dict[bytes, ContractReport] = {}
 
 
 class Wrong(AssertionError):
@@ -199,7 +199,7 @@ def decide(call: Call, case: Case | None, place: Path, end: End, watch: Watch, s
     return case.answer
 
 
-def try_case(folder: Path, case: Case) -> tuple[End, Told]:
+def try_case(folder: Path, case: Case) -> tuple[End, ContractReport]:
     """Strike, and check the contract on a healthy disk.
 
     Raises:
@@ -224,7 +224,7 @@ def try_case(folder: Path, case: Case) -> tuple[End, Told]:
         raise Wrong(f"{case}, {kind}: recovery: {type(error).__name__}: {error}") from error
 
 
-def judged(place: Path) -> Told:
+def judged(place: Path) -> ContractReport:
     """The verdict on a store and its ledger. Where every byte of both is that of a pair judged before, it is the same.
 
     So it is after most openings that were refused: they left what they found. The process that `abort` names is another

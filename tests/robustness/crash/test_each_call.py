@@ -17,7 +17,7 @@ import pytest
 from tests.robustness.crash import call_cases, refusing, syscalls
 from tests.robustness.crash.sites import kind_of
 from tests.robustness.crash.syscalls import Case
-from tests.robustness.crash.verdict import Told
+from tests.robustness.crash.verdict import ContractReport
 from tests.robustness.torture import report
 
 SAMPLE = [
@@ -178,11 +178,11 @@ def test_a_run_goes_on_and_tries_again_what_was_wrong(tmp_path: Path, monkeypatc
     todo = [todo[n] for n in syscalls.order(todo, told, set())]
     bad, tried = {todo[1]}, []
 
-    def attempt(folder: Path, case: Case) -> tuple[call_cases.End, Told]:
+    def attempt(folder: Path, case: Case) -> tuple[call_cases.End, ContractReport]:
         tried.append(case)
         if case in bad:
             raise syscalls.Wrong("lost one")
-        return call_cases.End(0, {"where": "close", "raised": ""}), Told(acknowledged=1)
+        return call_cases.End(0, {"where": "close", "raised": ""}), ContractReport(acknowledged=1)
 
     monkeypatch.setattr(syscalls, "try_case", attempt)
 

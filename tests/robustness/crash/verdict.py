@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flintmq.format import properties
-from flintmq.testing.sim.contract import Told, check_contract, read_ledger
+from flintmq.testing.sim.contract import ContractReport, check_contract, read_ledger
 from tests.robustness.crash.lives import FILE_SIZE, PutLedger
 from tests.support import engine
 
@@ -15,7 +15,7 @@ COUNTS = (
 )  # fmt: skip
 
 
-def judge(root: Path, ledger: Path) -> Told:
+def judge(root: Path, ledger: Path) -> ContractReport:
     """Recover, compare with the ledger (see check_contract), and settle the ledger."""
     found = check_contract(root, ledger)
     if not found.wrong:

@@ -186,7 +186,7 @@ class Soak:
         book = read_book(self.ledger)
         book.expired = found.log_begin
         told = check_contract(self.root, book, KEYS)
-        self.found.acknowledged = sum(answer["outcome"] == "ok" for answer in book.told.values())
+        self.found.acknowledged = sum(answer["outcome"] == "ok" for answer in book.answers.values())
         self.found.expired_files = found.log_begin // int(KEYS["mappedFileSizeCommitLog"])
         self.found.contract = str(told)
         self.found.wrong += [f"contract: {name} {count}; {told.notes[:3]}" for name, count in told.wrong.items()]

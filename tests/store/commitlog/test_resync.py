@@ -66,7 +66,7 @@ def test_headers_that_claim_huge_records_do_not_cost_the_square(tmp_path: Path) 
     for at in range(0, 4 << 20, 104):
         struct.pack_into(">iIi", data, at, size, 0xDAA320A7, 5)
         struct.pack_into(">q", data, at + 28, at)
-        struct.pack_into(">i", data, at + 84, size - 91)  # the zeros behind it: topic and properties of no length
+        struct.pack_into(">i", data, at + 84, size - 91)  # the zeros after it: topic and properties of no length
     (tmp_path / f"{0:020d}").write_bytes(data)
     began = time.monotonic()
     assert next_record(LogFiles.discover([str(tmp_path)]), 0) is None

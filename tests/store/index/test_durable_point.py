@@ -214,7 +214,7 @@ def test_the_mark_is_never_ahead_of_the_log_that_is_on_disk(tmp_path: Path):
 
 
 def test_queues_of_a_power_cut_are_written_again_from_the_mark_on(tmp_path: Path):
-    """D10: units behind the mark never arrived, in the middle of a queue file too."""
+    """D10: units after the mark never arrived, in the middle of a queue file too."""
     with open_small(tmp_path / "s", Clock(), **NEVER) as store:
         put_all(store, 12)
         marked(store)

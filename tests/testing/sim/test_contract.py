@@ -21,7 +21,7 @@ def lived(root: Path, count: int = 60) -> Book:
             message = Message("T", b"x" * (n * 10), tags="t", keys=identity, queue_id=n % 2)
             book.sent[identity] = {"digest": digest_of(message)}
             r = store.put(message)
-            book.told[identity] = {
+            book.answers[identity] = {
                 "outcome": r.outcome.value, "place": r.physical_offset, "size": r.size, "time": r.store_timestamp,
                 "queue_offset": r.queue_offset, "committed": None,
             }  # fmt: skip
@@ -45,7 +45,7 @@ def test_an_answer_that_the_store_does_not_keep_is_seen(tmp_path: Path, wrong: s
     book = lived(tmp_path, 5)
     identity = "0-99" if wrong == "lost" else "0-3"
     book.sent.setdefault(identity, {"digest": ""})
-    book.told[identity] = WRONGS[wrong]
+    book.answers[identity] = WRONGS[wrong]
     assert check_contract(tmp_path, book).wrong == {wrong: 1}
 
 
@@ -60,7 +60,7 @@ def test_what_was_not_promised_may_be_missing_at_the_end_only(tmp_path: Path):
     book = lived(tmp_path, 5)
     for identity, place in (("0-98", 1 << 20), ("0-99", 10)):
         book.sent[identity] = {"digest": ""}
-        book.told[identity] = {"outcome": "ok", "place": place, "size": 100, "committed": 0}
+        book.answers[identity] = {"outcome": "ok", "place": place, "size": 100, "committed": 0}
     book.safe["0"] = 0
     found = check_contract(tmp_path, book)
     assert found.wrong == {"lost": 1} and found.uncommitted == 1, found
@@ -73,11 +73,11 @@ def test_the_price_of_a_life_lies_where_the_next_one_went_on(tmp_path: Path):
         message = Message("T", b"y", keys="1-0", queue_id=0)
         r = store.put(message)
     book.sent |= {"0-99": {"digest": ""}, "1-0": {"digest": digest_of(message)}}
-    book.told["1-0"] = {"outcome": "ok", "place": r.physical_offset, "size": r.size, "time": r.store_timestamp,
+    book.answers["1-0"] = {"outcome": "ok", "place": r.physical_offset, "size": r.size, "time": r.store_timestamp,
                         "queue_offset": r.queue_offset, "committed": None}  # fmt: skip
-    last = book.told["0-4"]["place"]
+    last = book.answers["0-4"]["place"]
     for place, wrong in ((r.physical_offset, {}), (last, {"lost": 1})):
-        book.told["0-99"] = {"outcome": "ok", "place": place, "size": 100, "committed": 0}
+        book.answers["0-99"] = {"outcome": "ok", "place": place, "size": 100, "committed": 0}
         book.safe["0"] = 0
         found = check_contract(tmp_path, book)
         assert (found.wrong, found.uncommitted) == (wrong, 0 if wrong else 1), found
@@ -86,9 +86,9 @@ def test_the_price_of_a_life_lies_where_the_next_one_went_on(tmp_path: Path):
 @pytest.mark.parametrize("safe", [0, 1 << 62], ids=["unsynced", "synced"])
 def test_a_store_time_that_lacks_bytes_is_a_price_of_what_was_not_promised_only(tmp_path: Path, safe: int):
     book = lived(tmp_path, 5)
-    book.told["0-3"]["time"] |= 0xFF << 56
-    book.told["0-3"]["time"] -= 1 << 64  # the stored one has a zero where this has a byte
-    book.told["0-3"]["committed"], book.safe["0"] = 0, safe
+    book.answers["0-3"]["time"] |= 0xFF << 56
+    book.answers["0-3"]["time"] -= 1 << 64  # the stored one has a zero where this has a byte
+    book.answers["0-3"]["committed"], book.safe["0"] = 0, safe
     found = check_contract(tmp_path, book)
     assert (found.torn, found.wrong) == ((0, {"altered": 1}) if safe else (1, {}))
 
@@ -115,7 +115,7 @@ def test_a_queue_id_that_became_zero_is_a_price_of_what_was_not_promised_only(tm
     book.sent["0-0"] = {"digest": digest_of(sent)}
     with MessageStore(tmp_path, config=keys, unique_keys=False) as store:
         r = store.put(Message("T", b"x", keys="0-0", queue_id=0, tags="a", properties={"own": "1"}))
-    book.told["0-0"] = {"outcome": "ok", "place": 0, "size": r.size, "time": r.store_timestamp,
+    book.answers["0-0"] = {"outcome": "ok", "place": 0, "size": r.size, "time": r.store_timestamp,
                         "queue_offset": 0, "committed": committed}  # fmt: skip
     found = check_contract(tmp_path, book, keys)
     assert (found.torn, found.wrong) == ((1, {}) if committed == 0 and not covered else (0, {"altered": 1}))
@@ -127,7 +127,7 @@ def test_where_a_checksum_covers_the_whole_record_no_time_is_torn(tmp_path: Path
         message = Message("T", b"x", keys="0-0", queue_id=0)
         book.sent["0-0"] = {"digest": digest_of(message)}
         r = store.put(message)
-    book.told["0-0"] = {"outcome": "ok", "place": 0, "size": r.size, "time": r.store_timestamp | 1 << 60,
+    book.answers["0-0"] = {"outcome": "ok", "place": 0, "size": r.size, "time": r.store_timestamp | 1 << 60,
                         "queue_offset": 0, "committed": 0}  # fmt: skip
     book.safe["0"] = 0
     assert check_contract(tmp_path, book, keys).wrong == {"altered": 1}

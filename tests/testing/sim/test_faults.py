@@ -30,5 +30,5 @@ def test_what_a_poisoned_store_was_given_is_not_promised_by_its_close():
     run = SimRun(Case(0, "ext4", keys, [*OPS[:1], ("commit",), ("flush",), ("close",), *OPS[:1]]), SimDisk(0, "ext4"))
     run.disk.at_call = lambda name, path: run.disk.plan.update({run.disk.calls + 1: 28}) if name == "wrote" else None
     run.go()
-    answer, book = run.book.told["1-0-0"], run.now(power=False)
+    answer, book = run.book.answers["1-0-0"], run.now(power=False)
     assert (answer["outcome"], answer["committed"], book.safe["1"]) == ("ok", 0, 0)

@@ -26,7 +26,7 @@ class IndexSlots(Plain):
         self.file = file
 
     def meaning(self, sort: str) -> str:
-        return "slots without an item" if sort == ZEROS else "slots that lead to items"
+        return "slots without an item" if sort == ZEROS else "slots that point to items"
 
     def _remark(self, data: bytes) -> Remark:
         item = index.SLOT.unpack(data).item
@@ -61,7 +61,7 @@ class Items(Plain):
     def line(self, number: int, data: bytes, position: int) -> Line:
         item = index.ITEM.unpack(data)
         if not 0 < number < self.file.header.next_item:
-            why = "item 0 is never used" if not number else "behind the count: no item, whatever stands there"
+            why = "item 0 is never used" if not number else "after the last item; its bytes mean nothing"
             return Line(position, self.width, f"item {number}", "item", None, why, "no item", None, data)
         remarks = self._remarks(number, item)
         text = f"log offset {item.physical_offset}, {remarks['key_hash'].text or f'hash {item.key_hash}'}"
@@ -151,8 +151,8 @@ class DividedIndexFile:
             )
         if items.end < look.source.size:
             left = look.source.size - items.end
-            yield look.range(items.end, look.source.size, "rest", left, f"{left} bytes", "behind the last item's place",
-                             "the file is longer than its division tells")  # fmt: skip
+            yield look.range(items.end, look.source.size, "rest", left, f"{left} bytes", "after the last item's place",
+                             "the file is longer than its slots and items need")  # fmt: skip
 
     def _skip(self, begin: int, end: int, name: str, count: int) -> Iterator[Line]:
         if begin < end:

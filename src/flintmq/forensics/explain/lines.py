@@ -120,7 +120,7 @@ def field_lines(
         at, error = piece.at + piece.size, piece.error
     if at < len(data):
         text = f"{len(data) - at} bytes"
-        meaning = "not told apart, since a field before is wrong" if error else "behind the last field"
+        meaning = "not parsed, because an earlier field is wrong" if error else "after the last field"
         yield Line(base + at, len(data) - at, unit, "rest", None, text, meaning, None, data[at : at + SHOWN_BYTES])
 
 

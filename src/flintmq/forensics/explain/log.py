@@ -127,7 +127,7 @@ class LogFileLines:
     def _unseen(self) -> Iterator[Line]:
         begin, size = self._gap_end, self.source.size
         if begin < size:
-            text = f"{size - begin} bytes; {MOST_GAPS} gaps are told above"
+            text = f"{size - begin} bytes; {MOST_GAPS} gaps are listed above"
             yield self.look.range(begin, size, "rest", size - begin, text, "not looked at")
 
     def _facts(self) -> None:
@@ -188,7 +188,7 @@ class LogFileLines:
         if neighbour.begin:
             text = f"{records} record{'' if records == 1 else 's'}"
             yield self.look.range(
-                0, neighbour.begin, "before", records, text, "records in front, and gaps if there are any"
+                0, neighbour.begin, "before", records, text, "earlier records, and gaps if there are any"
             )
         yield from self._unit(neighbour)
 
@@ -267,7 +267,7 @@ class LogFileLines:
             lines = blame(lines, begin, f"{size} where {left} bytes are left; readers do not trust it")
         yield from lines
         if begin + record.BLANK_SIZE < end:
-            meaning = "behind a blank anything may stand; nobody reads it"
+            meaning = "bytes after a blank are arbitrary and never read"
             yield self.look.range(begin + record.BLANK_SIZE, end, "filler", None,
                                   f"{end - begin - record.BLANK_SIZE} bytes", meaning)  # fmt: skip
 
@@ -276,9 +276,9 @@ class LogFileLines:
         left = self.source.size - begin
         data = self.source.read(size if record.MIN_SIZE <= size <= self.max_record else record.BLANK_SIZE, begin)
         position, why = record_fields.first_wrong(data, self.start + begin, left, self.max_record)
-        then = f"records go on at position {end}" if follows else "nothing that counts follows in this file"
+        then = f"records go on at position {end}" if follows else "no intact record follows in this file"
         if follows and self._steps_back(end):
-            then = f"older records stand from position {end} on: a stale tail if the store stopped cleanly"
+            then = f"older records follow from position {end} on: a stale tail if the store stopped cleanly"
         used = self.source.used_until(begin, end)
         if in_full:
             known = self.source.read(min(used - begin, self.max_record), begin)
@@ -292,11 +292,11 @@ class LogFileLines:
             # If nothing follows, the log may end here; only verify can call it damage, for it knows the last stop.
             wrong = follows or begin == 0
             text = f"{used - begin} bytes" + ("" if wrong else f"; {why}")
-            yield self.look.range(begin, used, "no record", None, f"{text}; {then}", "bytes of no record that counts",
+            yield self.look.range(begin, used, "no record", None, f"{text}; {then}", "bytes of no intact record",
                                   why if wrong else None)  # fmt: skip
         self._damage(begin, why)
         if used < end:
-            yield self.look.range(used, end, "zeros", end - used, f"{end - used} bytes", "zeros behind it")
+            yield self.look.range(used, end, "zeros", end - used, f"{end - used} bytes", "zeros after it")
 
     def _steps_back(self, position: int) -> bool:
         """Return whether the record at a position is older than the last one before it."""

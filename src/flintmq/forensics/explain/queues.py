@@ -41,7 +41,7 @@ class QueueUnits:
     def meaning(self, sort: str) -> str:
         return {
             ZEROS: "nothing was written here",
-            PRE_FILLED: "fills the queue's first file in front of its first unit; leads nowhere",
+            PRE_FILLED: "fills the queue's first file before its first unit; points to no record",
             ODD: "no units: an offset below 0, or no size",
         }.get(sort, "messages of the queue, in their order")
 
@@ -50,7 +50,7 @@ class QueueUnits:
         if self.sort(data) == ODD:
             text, problem = f"offset {unit.physical_offset}, size {unit.size}", "no unit has such values"
         elif unit.is_pre_blank:
-            text, problem = "leads nowhere", None
+            text, problem = "points to no record", None
         else:
             text, problem = f"log offset {unit.physical_offset}, {unit.size} bytes", None
             remarks = self._remarks(number, unit)
@@ -97,7 +97,7 @@ class QueueUnits:
         if not mine:
             return f"the record is none of queue {place.topic}/{place.queue_id}"
         if not any(p.offset <= number < p.offset + p.messages for p in mine):
-            return f"the record has queue offset {mine[0].offset}, the unit stands at {number}"
+            return f"the record has queue offset {mine[0].offset}, the unit is at {number}"
         return None
 
     def _tags(self, code: int, message: StoredMessage) -> Remark:
@@ -254,7 +254,7 @@ def _ext_length(look: FileLook, at: int) -> tuple[int, str]:
 
 def _ext_remarks(look: FileLook, at: int) -> dict[str, Remark]:
     address = consume_queue_ext.address((look.place.start or 0) + at)
-    return {"size": Remark(f"units of the queue lead here with {address} as tags code")}
+    return {"size": Remark(f"units of the queue point here with {address} as tags code")}
 
 
 def _ext_line(look: FileLook, number: int, at: int, length: int) -> Line:

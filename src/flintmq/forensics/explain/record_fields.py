@@ -92,7 +92,7 @@ def _fields(
             yield field_line(piece, data, position, unit, remark)
     if at < len(data) and whole:
         text = f"{len(data) - at} bytes"
-        meaning = "not told apart, since a field before is wrong" if error else "behind the record's last field"
+        meaning = "not parsed, because an earlier field is wrong" if error else "after the record's last field"
         yield Line(position + at, len(data) - at, unit, "rest", None, text, meaning, None, data[at : at + SHOWN_BYTES])
 
 

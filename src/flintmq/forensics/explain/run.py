@@ -133,7 +133,7 @@ def _place(named: str, full: str, source: FileSource, kind: str | None) -> FileP
             place = FilePlace(kind, "", start=start)
         return replace(place, how="as you say")
     if seen is None:
-        what = "is empty" if not source.size else "is of no kind that its path or its content tells"
+        what = "is empty" if not source.size else "has no known path or content"
         raise UsageError(f"{named}: {what}; say what it is with --as KIND ({file_kinds.words()})")
     return seen
 

@@ -16,7 +16,7 @@ from flintmq.format.layout import Layout
 
 MOST_TEXT: Final = 1 << 16  # bytes read of one line of a text
 _TEXTS: Final = {
-    "abort": "there while a store runs: process, boot of the machine, mounting; left behind, the stop was not clean",
+    "abort": "there while a store runs: process, boot of the machine, mounting; left over, the stop was not clean",
     "abort.bak": "the content of an earlier abort; nobody reads it",
     "lock": "locked by a running store; the content means nothing",
     "flintmq.queues": "where each queue ended at the last clean stop: topic, queue, queue offset",
@@ -46,11 +46,11 @@ def page(look: FileLook) -> Iterator[Line]:
     if size > layout.size:
         end = min(size, due)
         zeros = look.source.zeros_until(layout.size, end) == end
-        text = "zeros" if zeros else "not all zeros; nobody reads them"
+        text = "zeros" if zeros else "not all zeros; never read"
         yield look.range(layout.size, end, "rest", end - layout.size, text, "fills the page")
     if size > due:
         problem = f"the file has {size} bytes where {due} are due"
-        yield look.range(due, size, "excess", size - due, f"{size - due} bytes", "behind the page", problem)
+        yield look.range(due, size, "excess", size - due, f"{size - due} bytes", "after the page", problem)
 
 
 def mark(look: FileLook) -> Iterator[Line]:
@@ -74,7 +74,7 @@ def mark(look: FileLook) -> Iterator[Line]:
     yield from lines
     if look.source.size > flintmq_mark.MARK.size:
         begin, size = flintmq_mark.MARK.size, look.source.size
-        yield look.range(begin, size, "excess", size - begin, f"{size - begin} bytes", "behind the mark")
+        yield look.range(begin, size, "excess", size - begin, f"{size - begin} bytes", "after the mark")
 
 
 def _counts(look: FileLook, found: flintmq_mark.Mark) -> str:
@@ -105,7 +105,7 @@ def text(look: FileLook) -> Iterator[Line]:
             return
         if not beyond:
             if look.at is not None and at and not shown:
-                yield look.range(0, at, "before", number, f"{number} lines", "lines in front")
+                yield look.range(0, at, "before", number, f"{number} lines", "earlier lines")
             whole = data[:end].removesuffix(b"\n")
             yield Line(
                 at,

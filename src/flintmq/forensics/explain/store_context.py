@@ -74,19 +74,19 @@ class Around:
         """Find the record at a log offset."""
         log = self.log
         if log is None:
-            return Found(None, "no log lies beside this file")
+            return Found(None, "there is no log beside this file")
         if offset < 0:
             return Found(None, "no place in a log", True)
         if offset < log.min_offset:
             return Found(None, f"before the log's first file ({log.min_offset}): expired")
         file = log.find(offset)
         if file is None:
-            return Found(None, "in no file of the log" if offset < log.limit else "behind the log's last file", True)
+            return Found(None, "in no file of the log" if offset < log.limit else "after the log's last file", True)
         try:
             message = record_at(log, offset)
             if message is not None:
                 return Found(message, describe(message))
-            return Found(None, f"no record counts there: {self._why(file, offset)}", True)
+            return Found(None, f"there is no intact record: {self._why(file, offset)}", True)
         except (FlintError, OSError) as error:
             return Found(None, f"cannot be read: {error}", True)
 
@@ -102,7 +102,7 @@ class Around:
         """Return the unit at a byte of this queue's extension, or why there is none."""
         root, topic, queue_id = self.place.root, self.place.topic, self.place.queue_id
         if root is None or topic is None or queue_id is None:
-            return "no extension lies beside this file"
+            return "there is no extension beside this file"
         folder = os.path.join(root, directories.EXT_QUEUES, topic, str(queue_id))
         try:
             for name in self.effects.listdir(folder):
@@ -112,9 +112,9 @@ class Around:
                     continue
                 with self.effects.reading(path) as fd:
                     data = self.effects.pread(fd, min(0x7FFF, start + size - position), position - start)
-                return consume_queue_ext.decode(data) or "no unit stands there"
+                return consume_queue_ext.decode(data) or "there is no unit"
         except FormatError as error:
-            return f"no unit stands there: {error.reason}"
+            return f"there is no unit: {error.reason}"
         except (FlintError, OSError) as error:
             return f"cannot be read: {error}"
         return "no file of the extension has that place"
@@ -142,8 +142,8 @@ class Around:
                 where = f"{os.path.join(inside, name)}, position {wanted - start}"
                 unit = consume_queue.UNIT.unpack(data.ljust(consume_queue.UNIT_SIZE, b"\0"))
                 if unit.physical_offset == message.physical_offset and unit.size == message.size:
-                    return f"{where}: leads here"
-                return f"{where}: does not lead here, but to {unit.physical_offset} ({unit.size} bytes)"
+                    return f"{where}: points here"
+                return f"{where}: does not point here, but to {unit.physical_offset} ({unit.size} bytes)"
         except (FlintError, OSError, ValueError):
             return ""
         return ""

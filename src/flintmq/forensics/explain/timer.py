@@ -67,7 +67,7 @@ class LogUnits:
         remarks = {
             "delay": Remark(f"due {iso(unit.slot_time)}"),
             "physical_offset": Remark(found.text, found.text if found.problem else None),
-            "previous_position": Remark("none in front" if unit.previous_position == timer.NONE else ""),
+            "previous_position": Remark("none before" if unit.previous_position == timer.NONE else ""),
         }
         if found.message is not None:
             message = found.message
@@ -152,7 +152,7 @@ def log(look: FileLook) -> Iterator[Line]:
     yield from field_lines(timer.LOG_END, head, units_end, "file end", {"size": remark})
     if units_end + len(head) < size:
         rest = units_end + len(head)
-        yield look.range(rest, size, "filler", None, f"{size - rest} bytes", "behind the end; nobody reads it")
+        yield look.range(rest, size, "filler", None, f"{size - rest} bytes", "after the end; never read")
 
 
 def _end_of_file(look: FileLook) -> int | None:

@@ -145,7 +145,7 @@ class Derived:
                 wanted.add(directories.INDEX)
             elif defect.code == "blank-size" and defect.position is not None:
                 self.write(defect.file, defect.position, encode_blank(look.log.file_size - defect.position))
-                self.emit({"what": "write", "file": defect.file, "why": "its end-of-file record tells a wrong size"})
+                self.emit({"what": "write", "file": defect.file, "why": "its end-of-file record gives a wrong size"})
             elif defect.code == "config-bad":
                 self._config(inside)
             elif defect.code.startswith("timer-"):
@@ -175,14 +175,18 @@ class Derived:
                 topic, _, number = name.rpartition("/")
                 queue = QueueName(topic, int(number))
                 filled = fill_holes(self.root, self.made, queue, plan.queue_file, self._lost.__contains__, REAL)
-                why = f"made from the log; {filled} offsets of lost messages lead on" if filled else "made from the log"
+                why = (
+                    f"made from the log; {filled} offsets of lost messages point to the next message"
+                    if filled
+                    else "made from the log"
+                )
                 self._swap(inside, why)
                 if plan.ext_file:
                     self._swap(f"{directories.EXT_QUEUES}/{name}", why)
             else:
                 self._swap(inside, "made from the log")
             if kind in KINDS and self.overlay.size(self._at(known_ends.FILE_NAME)) is not None:
-                self._out(known_ends.FILE_NAME, "it tells of the queues as they were")
+                self._out(known_ends.FILE_NAME, "it lists the queues as they were")
 
     def _rebuilt(self) -> rebuild.RebuildPlan:
         """Rebuild queues and index from the mended log, once."""
@@ -233,9 +237,9 @@ class Derived:
         """
         data = self.overlay.read_file(self._at("checkpoint"), checkpoint.FILE_SIZE) or b""
         try:
-            known, why = checkpoint.decode(data), "it told of records that the log does not have"
+            known, why = checkpoint.decode(data), "it named records that the log does not have"
         except FormatError:
-            known, why = checkpoint.Checkpoint(), "it cannot be read; zeros have a broker look at the whole log"
+            known, why = checkpoint.Checkpoint(), "it cannot be read; with zeros a broker checks the whole log"
         physic, logics, index = (min(max(time, 0), look.seen.last_time) for time in known[:3])
         flushed, confirm = (offset if 0 <= offset <= look.seen.log_end else 0 for offset in known[3:5])
         mended = checkpoint.Checkpoint(physic, logics, index, flushed, confirm)

@@ -237,7 +237,7 @@ class Mending:
 
     @property
     def needed(self) -> bool:
-        """Whether there is anything to do."""
+        """Return whether there is anything to do."""
         return bool(self.journal.changes)
 
     def carry_out(self) -> Mended:

@@ -131,7 +131,7 @@ def check_target(into: str) -> None:
         OSError: it cannot be listed.
     """
     if os.path.lexists(into) and (not os.path.isdir(into) or os.listdir(into)):
-        raise UsageError(f"{into}: something stands there already; give a directory that is missing or empty")
+        raise UsageError(f"{into}: something is there already; give a directory that is missing or empty")
 
 
 class Salvage:

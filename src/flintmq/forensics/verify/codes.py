@@ -1,4 +1,4 @@
-"""The codes of verify: what each defect means, costs and asks for, and what each note means.
+"""The codes of verify: meaning, cost and advice of each defect, meaning of each note.
 
 docs/operations/verify.md holds these tables (`python -m flintmq.forensics.verify.codes` prints them; a test compares).
 """
@@ -23,13 +23,13 @@ _REBUILD: Final = f"{_SALVAGE} --in-place mends it; `flintmq rebuild` makes queu
 DEFECTS: Final[dict[str, Code]] = {
     # -- commit log
     "record-damaged": Code(
-        "A stretch of the log holds no record that counts, although records follow or it was flushed.",
-        "its messages are lost; a start of RocketMQ that checks this file cuts the log here and drops all that follows",
+        "A range of the log holds no intact record, although records follow or it was flushed.",
+        "its messages are lost; a start of RocketMQ that checks this file truncates the log here and drops the rest",
         f"before any broker starts on it: {_SALVAGE} --into DIR saves the rest, --in-place lets a broker start",
     ),
     "log-unordered": Code(
         "After an unclean stop, a sector was never written although later ones were.",
-        "the records behind it were never acknowledged as flushed; recovery cuts the log here",
+        "the records after it were never acknowledged as flushed; recovery truncates the log here",
         "nothing, if the store stopped by a power cut; else treat it as `record-damaged`",
     ),
     "log-gap": Code(
@@ -48,8 +48,8 @@ DEFECTS: Final[dict[str, Code]] = {
         "mend permissions or disk and verify again",
     ),
     "blank-size": Code(
-        "An end-of-file record does not say how many bytes are left in the file.",
-        "nothing while reading: both FlintMQ and RocketMQ go on with the next file",
+        "An end-of-file record does not give the number of bytes left in the file.",
+        "no effect on reading: both FlintMQ and RocketMQ continue with the next file",
         f"none is needed ({_SALVAGE} --in-place corrects it); look at the disk or copy that changed it",
     ),
     # -- consume queues
@@ -85,17 +85,17 @@ DEFECTS: Final[dict[str, Code]] = {
     ),
     "unit-wrong": Code(
         "A unit and its record differ in position, size, tags code or time.",
-        "the message is not served, or tag filters pass it over",
+        "the message is not served, or tag filters skip it",
         _REBUILD,
     ),
     "unit-displaced": Code(
-        "Units stand at another queue offset than their records carry (RocketMQ appends after a hole).",
-        "queue offsets shift: committed offsets point at other messages, an offset is given twice",
+        "Units are at another queue offset than their records carry (RocketMQ appends after a hole).",
+        "queue offsets shift: committed offsets point at other messages, an offset is assigned twice",
         _REBUILD,
     ),
     "ext-wrong": Code(
-        "A unit's address leads to no unit of the extension queue, or to one of another record.",
-        "filters by tags or properties pass the message over",
+        "A unit's address points to no unit of the extension queue, or to one of another record.",
+        "filters by tags or properties skip the message",
         _REBUILD,
     ),
     # -- index
@@ -105,8 +105,8 @@ DEFECTS: Final[dict[str, Code]] = {
         _REBUILD,
     ),
     "index-header": Code(
-        "A number in an index file's header is not what its items give.",
-        "queries by key and time pass over the file or a part of it",
+        "A number in an index file's header does not agree with its items.",
+        "queries by key and time skip the file or a part of it",
         _REBUILD,
     ),
     "index-order": Code(
@@ -120,8 +120,8 @@ DEFECTS: Final[dict[str, Code]] = {
         _REBUILD,
     ),
     "index-extra": Code(
-        "An item stands for no key of any record at its place.",
-        "a query can step through it for nothing; the real key is compared, so no wrong answer comes of it",
+        "An item belongs to no key of any record at its place.",
+        "a query can step through it in vain; the real key is compared, so no answer is wrong",
         _REBUILD,
     ),
     "index-wrong": Code(
@@ -131,11 +131,11 @@ DEFECTS: Final[dict[str, Code]] = {
     ),
     "index-chain": Code(
         "An item's link to the item before it in its slot is wrong; links must strictly descend.",
-        "queries miss every older key of the slot; RocketMQ can spin for ever in a loop",
+        "queries miss every older key of the slot; RocketMQ can loop for ever",
         _REBUILD,
     ),
     "index-slot": Code(
-        "A hash slot does not lead to its newest item.",
+        "A hash slot does not point to its newest item.",
         "queries miss every key of the slot",
         _REBUILD,
     ),
@@ -146,13 +146,13 @@ DEFECTS: Final[dict[str, Code]] = {
         f"{_SALVAGE} --in-place, or delete the file: RocketMQ then replays the log from its start",
     ),
     "checkpoint-ahead": Code(
-        "The checkpoint tells of records that the log does not have: flushed, dispatched or confirmed beyond its end.",
+        "The checkpoint names records that the log does not have: flushed, dispatched or confirmed beyond its end.",
         "the end of the log is missing: messages that were flushed are lost",
         "look for a log file that was lost in a copy; bring it back before a broker starts",
     ),
     "mark-bad": Code(
         "FlintMQ's own mark of how far the log was flushed has a wrong checksum or shape.",
-        "nothing is lost: the checkpoint's times are used instead, which know less exactly what was flushed",
+        "nothing is lost: the checkpoint's times are used instead, which are less exact about the flushed part",
         "delete the file",
     ),
     "config-bad": Code(
@@ -161,12 +161,12 @@ DEFECTS: Final[dict[str, Code]] = {
         f"mend the file; {_SALVAGE} --in-place copies the `.bak` over it",
     ),
     "offset-ahead": Code(
-        "A committed offset (consumer group or delay level) lies behind the end of its queue.",
+        "A committed offset (consumer group or delay level) is after the end of its queue.",
         "new messages up to that offset are never consumed by this group, or RocketMQ resets it",
         f"check the queue's end first; {_SALVAGE} --in-place sets the offset to it",
     ),
     "timer-log": Code(
-        "The timer log holds a unit that cannot be, or one whose record is not in the log.",
+        "The timer log holds an impossible unit, or one whose record is not in the log.",
         "timed messages are not delivered, or delivery stops there",
         f"RocketMQ makes both anew from the timer topic when they are gone; {_SALVAGE} --in-place moves them away",
     ),
@@ -179,41 +179,41 @@ DEFECTS: Final[dict[str, Code]] = {
 
 NOTES: Final[dict[str, str]] = {
     "abort": "The `abort` file is there: the store is in use or did not stop cleanly.",
-    "live": "Some process holds the store's lock. What it writes meanwhile is not judged.",
-    "spare-file": "A log file of zeros behind the last used one, made ahead of need.",
+    "live": "A process holds the store's lock. Its writes meanwhile are not judged.",
+    "spare-file": "A log file of zeros after the last used one, allocated in advance.",
     "empty-file": "An empty file, which RocketMQ deletes at start.",
-    "torn-tail": "Bytes behind the log's end that are no record: the last write was cut short.",
-    "stale-tail": "Old records behind the log's end, left over from an earlier cut.",
+    "torn-tail": "Bytes after the log's end that are no record: the last write was cut short.",
+    "stale-tail": "Old records after the log's end, left over from an earlier truncation.",
     "time-step": "A record was stored at an earlier time than the one before it: the broker's clock was set back.",
     "vanished": "A log file was deleted while the log was read, as retention does.",
     "text-odd": "A topic is empty, or a topic or property string is not UTF-8 or holds a NUL.",
     "topic-name": "A topic's name cannot be a directory; its records have no queue.",
-    "no-queues": "There are no consume queues at all; they can be made from the log.",
+    "no-queues": "There are no consume queues at all; they can be rebuilt from the log.",
     "queue-unconfigured": "The log has messages of a topic that is no longer configured and has no queue.",
-    "queue-restarted": "A queue's offsets begin again in the log: the topic was deleted and made anew.",
+    "queue-restarted": "A queue's offsets begin again in the log: the topic was deleted and created again.",
     "units-pre-blank": "Units that fill the start of a queue whose first messages are gone.",
     "units-expired": "Units of a part of the log that has been deleted.",
-    "units-ghost": "Units behind the last one that the log gives their queue, left over from a cut of the log.",
-    "units-lost": "Units of messages in a damaged stretch of the log: they tell what was lost.",
+    "units-ghost": "Units after the last one that the log gives their queue, left over from a truncation of the log.",
+    "units-lost": "Units of messages in a damaged range of the log: they show the losses.",
     "units-pending": "Records without a unit, which the next start will dispatch (`abort` is there).",
-    "units-doubled": "Units at the offsets of lost messages, which `salvage --in-place` lets lead to the next message.",
-    "lmq-displaced": "A light queue's units stand at other offsets than their records carry.",
+    "units-doubled": "Units at the offsets of lost messages, which `salvage --in-place` points to the next message.",
+    "lmq-displaced": "A light queue's units are at other offsets than their records carry.",
     "delay-level": "Times of delivery that fit another `messageDelayLevel` than the one known.",
-    "index-uncovered": "A stretch of the log that no index file covers; RocketMQ drops such after an unclean stop.",
+    "index-uncovered": "A range of the log that no index file covers; RocketMQ drops some after an unclean stop.",
     "index-pending": "Keys without an item, which the next start will enter (`abort` is there).",
     "index-expired": "Items of a part of the log that has been deleted.",
-    "index-ghost": "Items behind the last key of the log, left over from a cut of the log.",
-    "index-lost": "Items of messages in a damaged stretch of the log.",
+    "index-ghost": "Items after the last key of the log, left over from a truncation of the log.",
+    "index-lost": "Items of messages in a damaged range of the log.",
     "index-doubled": "Keys entered twice, as RocketMQ does after an unclean stop.",
-    "checkpoint-missing": "There is no checkpoint; RocketMQ makes one at start.",
+    "checkpoint-missing": "There is no checkpoint; RocketMQ creates one at start.",
     "checkpoint-rest": "The checkpoint holds more than the six numbers known.",
-    "unknown-file": "A file or directory that RocketMQ 5.3.3 to 5.5.0 do not make.",
-    "not-checked": "A part of the store that verify does not look into.",
+    "unknown-file": "A file or directory that RocketMQ 5.3.3 to 5.5.0 do not create.",
+    "not-checked": "A part of the store that verify does not check.",
 }
 
 
 def tables() -> str:
-    """The two tables of docs/operations/verify.md."""
+    """Return the two tables of docs/operations/verify.md."""
     return "\n".join(_lines()) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""What derived files are judged by, besides the records themselves: the log's bounds, its damage, its last stop."""
+"""The context for checking queues, index and timer: log bounds, damage, last stop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ MOST_RANGES = 100_000
 
 
 class Ranges:
-    """Ranges of log offsets, added in ascending order. Beyond 100,000 the last one is stretched instead."""
+    """Ranges of log offsets in ascending order; past 100,000 the last one is extended."""
 
     def __init__(self) -> None:
         self._starts: list[int] = []
         self._ends: list[int] = []
 
     def add(self, start: int, end: int) -> None:
-        """Take [start, end), which begins at or behind the ranges before."""
+        """Add [start, end), which begins at or after the end of the last range."""
         if self._ends and (start <= self._ends[-1] or len(self._ends) >= MOST_RANGES):
             self._ends[-1] = max(self._ends[-1], end)
         else:
@@ -26,11 +26,11 @@ class Ranges:
             self._ends.append(end)
 
     def state(self) -> list[list[int]]:
-        """All of it, for JSON."""
+        """Return all ranges, for JSON."""
         return [self._starts, self._ends]
 
     def restore(self, state: list[list[int]]) -> None:
-        """Become what `state` gave."""
+        """Restore the result of `state`."""
         self._starts, self._ends = list(state[0]), list(state[1])
 
     def __contains__(self, offset: int) -> bool:
@@ -40,14 +40,14 @@ class Ranges:
 
 @dataclass
 class Ground:
-    """The ground on which units and items are judged.
+    """The log's bounds, damage and last stop, by which units and items are judged.
 
     Attributes:
-        findings: takes what is found.
-        log_begin: log offset of the first byte there is; what points before has expired.
+        findings: collects the findings.
+        log_begin: log offset of the first byte; units that point before it have expired.
         replay_from: log offset from which the next start dispatches again, None after a clean stop.
-        live: somebody writes the store now.
-        lost: ranges of the log that hold no record that counts, as the walk meets them.
+        live: whether a process is writing the store now.
+        lost: ranges of the log without an intact record, added as the walk meets them.
     """
 
     findings: Findings
@@ -57,5 +57,5 @@ class Ground:
     lost: Ranges = field(default_factory=Ranges)
 
     def is_pending(self, offset: int) -> bool:
-        """Whether a record at this log offset may still wait for its dispatch."""
+        """Return whether a record at this log offset may still wait for its dispatch."""
         return self.live or (self.replay_from is not None and offset >= self.replay_from)

@@ -1,7 +1,8 @@
-"""What verify finds: defects, and notes that are none.
+"""The findings of verify: defects, and notes, which are harmless.
 
-A defect is a contradiction that a healthy store, clean or crashed, does not have; it makes the exit code 1. A note is
-worth telling and harmless. Codes are stable and listed in `codes.py`, which docs/operations/verify.md is made from.
+A defect is a contradiction that no healthy store has, neither after a clean stop nor after a crash; it makes the exit
+code 1. A note is worth reporting and harmless. Codes are stable and listed in `codes.py`, the source of
+docs/operations/verify.md.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from flintmq.forensics.verify.codes import DEFECTS, NOTES
 
 KEPT_DEFECTS = 10_000  # kept one by one; beyond that they are only counted
 KEPT_NOTES = 1_000
-TEXT_LIMIT = 200  # characters of expected, found, cost and of a note that are kept
+TEXT_LIMIT = 200  # characters kept of expected, found, cost and of a note
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,11 +24,11 @@ class Defect:
 
     Attributes:
         code: a key of codes.DEFECTS.
-        file: path of the file that holds it.
-        position: byte position in that file; None where a whole file or directory is meant.
-        expected: what should be there.
-        found: what is there.
-        cost: what it costs whoever uses the store.
+        file: path of the file that has it.
+        position: byte position in that file; None for a whole file or directory.
+        expected: the correct state.
+        found: the present state.
+        cost: the consequence for users of the store.
     """
 
     code: str
@@ -40,7 +41,7 @@ class Defect:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something worth telling that is no defect. `code` is a key of codes.NOTES."""
+    """A harmless observation; `code` is a key of codes.NOTES."""
 
     code: str
     text: str
@@ -59,13 +60,13 @@ class Findings:
 
     @property
     def defect_count(self) -> int:
-        """All defects, those that were not kept included."""
+        """All defects, including those that were not kept."""
         return self.defect_counts.total()
 
     def defect(
         self, code: str, file: str, position: int | None, *, expected: str, found: str, cost: str | None = None
     ) -> None:
-        """Take a defect; `cost` is the code's usual one unless given."""
+        """Add a defect; `cost` is the code's usual one unless given."""
         usual = DEFECTS[code].cost
         self.defect_counts[code] += 1
         if len(self.defects) < KEPT_DEFECTS:
@@ -73,20 +74,20 @@ class Findings:
             self.defects.append(Defect(code, file, position, *texts))
 
     def note(self, code: str, text: str, file: str | None = None, position: int | None = None) -> None:
-        """Take a note."""
+        """Add a note."""
         assert code in NOTES, code
         self.note_counts[code] += 1
         if len(self.notes) < KEPT_NOTES:
             self.notes.append(Note(code, shorten_finding(text), file, position))
 
     def forget(self, *codes: str) -> None:
-        """Take back all notes with these codes."""
+        """Remove all notes with these codes."""
         self.notes[:] = [note for note in self.notes if note.code not in codes]
         for code in codes:
             self.note_counts.pop(code, None)
 
     def state(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return everything, for JSON."""
         return {
             "defects": [astuple(defect) for defect in self.defects],
             "notes": [astuple(note) for note in self.notes],
@@ -95,12 +96,12 @@ class Findings:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Become what `state` gave; what was found since then is forgotten."""
+        """Restore the result of `state`; later findings are dropped."""
         self.defects[:] = [Defect(*values) for values in state["defects"]]
         self.notes[:] = [Note(*values) for values in state["notes"]]
         self.defect_counts, self.note_counts = Counter(state["defect_counts"]), Counter(state["note_counts"])
 
 
 def shorten_finding(text: str) -> str:
-    """`text`, shortened to what a finding may hold."""
+    """Shorten a text to the length that a finding keeps."""
     return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"

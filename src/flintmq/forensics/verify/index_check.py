@@ -1,12 +1,12 @@
-"""Compare the items of the index files with the keys that the log gives, and check every chain.
+"""Compares the items of the index files with the log's keys, and checks every chain.
 
-Items are written in log order, over all files. So two cursors move side by side: `IndexCheck.expect` takes keys in log
-order and passes over the items that are theirs. A kernel does this for whole runs; it knows each slot's newest item, so
-every link is proven in one pass and no chain is ever walked. Where an item and a key differ, record by record: the
-places in the log tell which side has one too many.
+Items are written in log order, over all files, so two cursors move side by side: `IndexCheck.expect` takes keys in log
+order and passes over their items. A kernel does this for whole runs; it knows each slot's newest item, so every link is
+proven in one pass without walking a chain. If an item and a key differ, they are compared record by record: their
+places in the log show which side has one too many.
 
-What is no defect: stretches between two files or beyond the last one (RocketMQ drops index files after an unclean
-start), tags indexed or not (5.4.0, 5.5.0; not 5.3.3; one file can hold both habits), a record entered twice where
+These are no defects: ranges between two files or after the last one (RocketMQ drops index files after an unclean
+start), tags indexed or not (5.4.0, 5.5.0; not 5.3.3; one file can have both habits), a record entered twice where
 recovery began, items of an expired part of the log.
 """
 
@@ -27,13 +27,13 @@ from flintmq.kernels.buffers import Numbers
 from flintmq.message import stored_message
 from flintmq.store.commitlog.walk import Piece
 
-CALM = 8  # records without a surprise, one by one, before the kernel goes on
-LOOK_AHEAD = 64  # items that are searched for the one expected
+CALM = 8  # records compared one by one without a defect before the kernel continues
+LOOK_AHEAD = 64  # items searched for the one expected
 _MISSING, _WRONG, _MOVED = range(3)
 
 
 class RecordKeys(NamedTuple):
-    """What one record has for the index: the keys that every version enters, and its tags, for later ones."""
+    """The index keys of one record: those that every version enters, and its tags."""
 
     offset: int
     time: int
@@ -46,9 +46,9 @@ class KeyBlock(NamedTuple):
 
     Attributes:
         piece: the records.
-        last_offset: log offset of the last one that counts here.
+        last_offset: log offset of the last record that belongs to this block.
         hashes, offsets, times: hash, log offset and store time in ms of each key.
-        keys: how many keys.
+        keys: number of keys.
     """
 
     piece: Piece
@@ -58,17 +58,17 @@ class KeyBlock(NamedTuple):
     times: Numbers
     keys: int
 
-    def records(self, behind: int) -> Iterator[RecordKeys]:
-        """Every record behind this log offset, with or without keys."""
+    def records(self, after: int) -> Iterator[RecordKeys]:
+        """Yield every record after this log offset, with or without keys."""
         positions, base = self.piece.positions, self.piece.base
-        for i in range(bisect_right(positions, behind - base, 0, self.piece.count), self.piece.count):
+        for i in range(bisect_right(positions, after - base, 0, self.piece.count), self.piece.count):
             if positions[i] + base > self.last_offset:
                 return
             yield record_keys(self.piece, positions[i])
 
 
 def record_keys(piece: Piece, at: int) -> RecordKeys:
-    """The keys of the record at data[at] of a piece, by the clear rules of `format/`."""
+    """Return the keys of the record at data[at] of a piece, by the reference rules of `format/`."""
     message = stored_message(piece.data, at)
     topic, tags = message.topic, message.properties.get(TAGS)
     hashes = [index.key_hash(topic, key) for key in index.keys_of(message.properties, message.sys_flag)]
@@ -82,12 +82,12 @@ class IndexCheck:
 
     Args:
         files: the files that hold items, in log order.
-        ground: what they are judged by.
+        ground: the context of the checks.
 
     Attributes:
-        tags: whether the items met last were made by a version that indexes tags. The keys of the next block should be
+        tags: whether the last items were made by a version that indexes tags. The keys of the next block should be
             derived that way; otherwise it is compared record by record, which is slow.
-        items: items passed.
+        items: number of items passed.
     """
 
     def __init__(self, files: Iterable[IndexItems], ground: Ground) -> None:
@@ -97,7 +97,7 @@ class IndexCheck:
         self._files = iter(files)
         self._file: IndexItems | None = None
         self._before: IndexItems | None = None  # the file before it
-        self._last: RecordKeys | None = None  # the last record that was dealt with, if its keys are at hand
+        self._last: RecordKeys | None = None  # the last record compared, if its keys are known
         self._uncovered: tuple[int, int, int] | None = None  # first log offset, last, keys
         self._passed: Counter[str] = Counter()
         self._next_file()
@@ -105,7 +105,7 @@ class IndexCheck:
     # -- keys ------------------------------------------------------------------------------------------------------
 
     def expect(self, block: KeyBlock) -> None:
-        """Take the keys of the records behind those taken before."""
+        """Take the keys of the records after those taken before."""
         tags = self.tags
         k = self._equal(block, 0)
         while self._file is not None and (k < block.keys or self._file.offset <= block.last_offset):
@@ -118,13 +118,13 @@ class IndexCheck:
             self._last = keys
 
     def _cut_short(self, block: KeyBlock, k: int) -> int:
-        """The items end in the middle of a record: before its key k. Gives the first key of the next record."""
+        """Compare the record that the items end in; return the first key of the next record."""
         offset = block.offsets[k]
         self._record(next(block.records(offset - 1)), k - bisect_left(block.offsets, offset, 0, k))
         return bisect_right(block.offsets, offset, k, block.keys)
 
     def _equal(self, block: KeyBlock, k: int) -> int:
-        """Pass over keys whose items stand at the cursor; gives the first key that differs."""
+        """Pass over keys whose items are at the cursor; return the first key that differs."""
         while k < block.keys and (file := self._file) is not None:
             if file.number == 1:
                 until = bisect_left(block.offsets, file.offset, k, block.keys)
@@ -155,7 +155,7 @@ class IndexCheck:
         return k
 
     def _one_by_one(self, block: KeyBlock, k: int, tags: bool) -> int:
-        """Go on record by record, the one of the key before k again; gives the key to go on with."""
+        """Compare record by record from the one before key k; return the next key."""
         if self._last is not None:
             self._record(self._last, len(self._last.hashes) + self.tags)
         elif k:
@@ -177,7 +177,7 @@ class IndexCheck:
     # -- one record ------------------------------------------------------------------------------------------------
 
     def _record(self, keys: RecordKeys, entered: int) -> None:
-        """Compare the items of one record, `entered` of whose keys have been met (its tags come last)."""
+        """Compare a record's items; `entered` of its keys are known already (tags come last)."""
         hashes = keys.hashes
         tags_met = entered > len(hashes)
         entered, met = min(entered, len(hashes)), entered > 0
@@ -217,7 +217,7 @@ class IndexCheck:
             self.tags = tags_met
 
     def _at(self, offset: int) -> IndexItems | None:
-        """The file at the cursor, whose item points at this log offset or behind it: those before are accounted for."""
+        """Account for items before a log offset; return the file at the cursor then."""
         while (file := self._file) is not None and (place := file.offset) < offset:
             if 0 <= place < self.ground.log_begin:
                 self._expired(file)
@@ -229,7 +229,7 @@ class IndexCheck:
         return file
 
     def _expired(self, file: IndexItems) -> None:
-        """Items of a part of the log that has been deleted: only their chains and order can be checked."""
+        """Pass over items of a deleted part of the log, checking only their chains and order."""
         data, count = file.window()
         some = 0
         if file.number > 1:
@@ -245,10 +245,11 @@ class IndexCheck:
         self._turn()
 
     def _ahead(self, file: IndexItems, due: int, keys: RecordKeys) -> int:
-        """A key of the record is due, and the item at the cursor points behind it: which is wrong?
+        """Decide which is wrong when a key is due, and the item at the cursor points after it.
 
         Returns:
-            _MISSING; _WRONG where the item is wrong and has been passed; _MOVED where it is the key's all the same.
+            _MISSING if the key has no item; _WRONG if the item was wrong and has been passed; _MOVED if it is the key's
+                item nevertheless.
         """
         item, following = file.item, list(file.peek(LOOK_AHEAD))
         if not any(other.key_hash == due and other.physical_offset == keys.offset for other in following):
@@ -264,7 +265,7 @@ class IndexCheck:
         return _WRONG
 
     def _extra(self, why: str) -> None:
-        """The item at the cursor stands for nothing."""
+        """Report the item at the cursor, which belongs to no key."""
         file = self._file
         assert file is not None
         empty = file.empty_run()
@@ -275,7 +276,7 @@ class IndexCheck:
         self._turn()
 
     def _miss(self, keys: RecordKeys, count: int, met: bool) -> None:
-        """The last `count` keys of a record have no item; some of its keys have one if `met`."""
+        """Report that the last `count` keys of a record have no item; `met`: others have one."""
         file = self._file
         if file is not None and file.number > 1:
             file.wrong(
@@ -294,7 +295,10 @@ class IndexCheck:
             self._uncover(keys.offset, keys.offset, count)
 
     def _may_end_early(self, offset: int) -> bool:
-        """Whether the items may end within a record: in a full file whose successor is gone, or by an unclean stop."""
+        """Return whether the items may end within a record.
+
+        They may in a full file whose successor is missing, or after an unclean stop.
+        """
         full = self._before is not None and self._before.is_full
         return full or self.ground.live or self.ground.is_pending(offset)
 
@@ -307,7 +311,7 @@ class IndexCheck:
         self._turn()
 
     def _turn(self) -> None:
-        """Go on to the next file where this one has no more items, or too many wrong ones."""
+        """Go on to the next file if this one has no more items, or too many wrong ones."""
         if self._file is not None and (self._file.number >= self._file.stop or self._file.hopeless):
             self._next_file()
 
@@ -325,12 +329,12 @@ class IndexCheck:
             self._file.open()
 
     def _uncover(self, first: int, last: int, count: int) -> None:
-        """Keys that no file covers."""
+        """Add keys to the range that no file covers."""
         before = self._uncovered
         self._uncovered = (first, last, count) if before is None else (before[0], last, before[2] + count)
 
     def _cover(self) -> None:
-        """A key is met again: tell of those before that are not covered."""
+        """Report the uncovered range before a key that is covered again."""
         if self._uncovered is not None:
             first, last, count = self._uncovered
             self._uncovered = None
@@ -341,19 +345,19 @@ class IndexCheck:
     # -- a part of the log -----------------------------------------------------------------------------------------
 
     def state(self) -> list[Any]:
-        """How far the comparison is, for JSON."""
+        """Return the progress of the comparison, for JSON."""
         before, file = self._before and self._before.path, self._file and self._file.state()
         return [self.tags, self.items, before, file, self._last, self._uncovered, dict(self._passed)]
 
     def restore(self, state: list[Any], files: list[IndexItems]) -> None:
-        """Go on from what `state` gave.
+        """Continue from the result of `state`.
 
         Args:
-            state: see there.
+            state: the result of `state`.
             files: all files that hold items, in log order, none of them opened.
 
         Raises:
-            KeyError: a file that was looked at is gone.
+            KeyError: a file that was compared is gone.
         """
         self.tags, self.items, before, file, last, uncovered, passed = state
         places = {items.path: number for number, items in enumerate(files)}
@@ -371,21 +375,21 @@ class IndexCheck:
 
     @property
     def passed(self) -> int:
-        """Items passed, those of the file under way included."""
+        """Items passed, including those of the present file."""
         return self.items + (self._file.number - 1 if self._file is not None else 0)
 
     def stop(self) -> None:
-        """The part of the log that is looked at ends here: tell what is known, judge no item behind it."""
+        """End the comparison with the part of the log, without judging later items."""
         self._cover()
-        self._tell_passed()
+        self._report_passed()
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self, log_end: int) -> None:
-        """The log has no more keys: judge the items that are left.
+        """Judge the items left when the log has no more keys.
 
         Args:
-            log_end: log offset behind the last record.
+            log_end: log offset after the last record.
         """
         if self._last is not None:
             self._record(self._last, len(self._last.hashes) + self.tags)
@@ -397,8 +401,8 @@ class IndexCheck:
             self._uncovered = None
             self.ground.findings.note("index-pending", f"{count} keys from log offset {first} on wait for dispatch")
         self._cover()
-        self._tell_passed()
+        self._report_passed()
 
-    def _tell_passed(self) -> None:
+    def _report_passed(self) -> None:
         for code, count in self._passed.items():
             self.ground.findings.note(code, f"{count} index items" if code != "index-doubled" else f"{count} records")

@@ -1,7 +1,7 @@
-"""One index file as verify reads it: items in the order of their making, with the chains they must form.
+"""Reads one index file as verify does: items in the order of creation, and their chains.
 
-`heads` holds the newest item of each slot as the items passed so far make it. Each item must link to the head of its
-slot; at the file's end the heads must be what the slots on disk say, and the header what the items give.
+`heads` holds the newest item of each slot among the items passed so far. Each item must link to the head of its slot.
+At the file's end the heads must equal the slots on disk, and the header must agree with the items.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from flintmq.store.layout.directories import IndexGeometry
 
 WINDOW = 8192  # items read at once
 SLOTS_AT_ONCE = 65536
-MOST_DEFECTS = 1000  # in one file; then its other items are left out
+MOST_DEFECTS = 1000  # in one file; the rest of it is not checked
 _SIZE = index.ITEM.size
 _NOTHING = bytes(_SIZE)
 
@@ -32,15 +32,15 @@ class IndexItems:
     Args:
         path: the file.
         header: its header.
-        shape: how it is divided.
-        before: the file before it, if there is one: a new file counts the seconds of its first item from there.
+        shape: its geometry.
+        before: the file before it, if there is one: the seconds of a new file's first item count from its end.
         disk: reads.
-        ground: what it is judged by.
+        ground: the context of the checks.
 
     Attributes:
-        number: the item at the cursor; `stop` behind the last one.
+        number: the item at the cursor; `stop` after the last one.
         begin: store time in ms from which seconds are counted.
-        last_offset: log offset of the item before, 0 at first.
+        last_offset: log offset of the previous item, 0 at first.
     """
 
     def __init__(
@@ -59,14 +59,14 @@ class IndexItems:
         self.first_offset: int | None = None
         self.last_time: int | None = None
         self.heads = array("i")
-        self.gap = True  # no item of the key before is known: seconds of the first item may count from anywhere
+        self.gap = True  # the item of the previous key is unknown: seconds of the first item may count from anywhere
         self._window, self._first = memoryview(b""), 1
         self._defects = 0
         self.assumed: dict[int, int] = {}  # items taken for another hash than theirs
         self.dropped: list[tuple[int, int]] = []  # (first, count) of empty items passed over
 
     def open(self) -> None:
-        """Make ready for the first item: the heads take four bytes a slot, while this file is looked at."""
+        """Prepare for the first item: allocate the heads, four bytes a slot."""
         self.heads = array("i", bytes(4 * self.shape.slots))
         if self.header.index_count > self.shape.items:
             at = index.HEADER.offset("index_count")
@@ -75,7 +75,7 @@ class IndexItems:
     # -- items -----------------------------------------------------------------------------------------------------
 
     def window(self) -> tuple[memoryview, int]:
-        """Bytes of the items from the cursor on, as many as are at hand, and their number."""
+        """Return the buffered bytes from the cursor on, and their number of items."""
         at = (self.number - self._first) * _SIZE
         if at >= len(self._window):
             self._first = self.number
@@ -104,12 +104,12 @@ class IndexItems:
         return self.item.physical_offset
 
     def peek(self, count: int) -> Iterator[index.Item]:
-        """Up to `count` items behind the one at the cursor, as far as they are at hand."""
+        """Yield up to `count` items after the one at the cursor, as far as they are buffered."""
         data, some = self.window()
         return index.ITEM.iter(data, _SIZE, min(some, count + 1) * _SIZE)
 
     def empty_run(self) -> int:
-        """How many items from the cursor on are all zeros, as far as they are at hand."""
+        """Count the items from the cursor on that are all zeros, as far as they are buffered."""
         data, count = self.window()
         if data[:_SIZE] != _NOTHING:
             return 0
@@ -119,16 +119,16 @@ class IndexItems:
     # -- moving on -------------------------------------------------------------------------------------------------
 
     def met(self, count: int, offset: int, time: int | None) -> None:
-        """The kernel has passed `count` items; the last one stands for the record at `offset`, stored at `time`."""
+        """Advance past `count` items that the kernel compared; the last is of the given record."""
         self.number += count
         self.last_offset, self.last_time = offset, time
 
     def pass_item(self, time: int | None, key_hash: int | None = None) -> None:
-        """Pass the item at the cursor after a look at its seconds and its link.
+        """Pass the item at the cursor and check its seconds and its link.
 
         Args:
-            time: store time in ms of the record it stands for; None if that is not known.
-            key_hash: the hash it should have; None: the one it has.
+            time: store time in ms of its record; None if not known.
+            key_hash: the hash it should have; None for the one it has.
         """
         item, key = self.item, key_hash
         if key is None:
@@ -148,7 +148,7 @@ class IndexItems:
         self.number += 1
 
     def _first_item(self, item: index.Item, time: int | None) -> None:
-        """The first item sets the header's begin; its own seconds count from the end of the file before."""
+        """Check the first item, which sets the header's begin and counts from the file before."""
         self.first_offset = item.physical_offset
         if time is None:
             return
@@ -164,7 +164,7 @@ class IndexItems:
             self._wrong_field("index-wrong", "seconds", due, item.seconds)
 
     def drop(self, count: int = 1) -> None:
-        """Pass items that are wrong and told; their links are not looked at."""
+        """Pass wrong items that were reported, without checking their links."""
         if self.window()[0][:_SIZE] == _NOTHING:
             self.dropped.append((self.number, count))
         for item in index.ITEM.iter(self.window()[0], 0, count * _SIZE):
@@ -177,28 +177,28 @@ class IndexItems:
         self.last_offset = max(self.last_offset, 0)
 
     def place(self) -> tuple[str, int]:
-        """File and position of the item at the cursor."""
+        """Return file and position of the item at the cursor."""
         return self.path, index.item_position(self.number, self.shape.slots)
 
     @property
     def is_full(self) -> bool:
-        """Whether no further item fits."""
+        """Return whether no further item fits."""
         return self.stop >= self.shape.items
 
     @property
     def hopeless(self) -> bool:
-        """Whether so much is wrong that the rest is not worth looking at."""
+        """Return whether so much is wrong that the rest is not checked."""
         return self._defects >= MOST_DEFECTS
 
     # -- a part of the log -----------------------------------------------------------------------------------------
 
     def state(self) -> list[Any]:
-        """How far the cursor is, for JSON; the heads come from the file again."""
+        """Return the progress of the cursor, for JSON; the heads are read from the file again."""
         numbers = [self.number, self.begin, self.first_offset, self.last_offset, self.last_time, self.gap]
         return [self.path, numbers, self._defects, list(self.assumed.items()), self.dropped]
 
     def restore(self, state: list[Any]) -> None:
-        """Go on from what `state` gave, in a file that has been opened."""
+        """Continue from the result of `state`, in a file that has been opened."""
         _, (stop, begin, first, last, time, gap), self._defects, assumed, dropped = state
         self.assumed, self.dropped = dict(assumed), [(first, count) for first, count in dropped]
         odd = {first: (count, -1) for first, count in self.dropped}
@@ -228,13 +228,13 @@ class IndexItems:
         self._defect(code, position, f"{field} {expected} in item {self.number}", str(found))
 
     def wrong(self, code: str, expected: str, found: str) -> None:
-        """Tell that the item at the cursor is wrong."""
+        """Report that the item at the cursor is wrong."""
         self._defect(code, self.place()[1], f"{expected} in item {self.number}", found)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """All items are passed: compare slots and header with what they give."""
+        """Compare slots and header with the items, when all of them were passed."""
         if not self.hopeless:
             self._header()
             self._slots()
@@ -276,7 +276,7 @@ class IndexItems:
                     return
 
     def _unfinished(self, found: int, due: int) -> bool:
-        """A slot that an unclean stop, or a writer at this moment, set before it counted the item."""
+        """Return whether an unclean stop or a present writer set the slot before the item count."""
         if (
             found < self.stop
             or found >= self.shape.items

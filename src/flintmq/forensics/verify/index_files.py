@@ -1,4 +1,4 @@
-"""Which index files there are, and how each is divided, as far as it can be told."""
+"""Lists the index files and finds the geometry of each."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from flintmq.format import index
 from flintmq.store.layout import directories
 from flintmq.store.layout.directories import IndexGeometry
 
-SAMPLED = 64  # items that are looked at to judge a guess
+SAMPLED = 64  # items checked to judge a guess
 _KEYS = ("maxHashSlotNum", "maxIndexNum")
 
 
@@ -28,7 +28,7 @@ class _Found(NamedTuple):
 
 
 def index_items(root: str, config: StoreConfig, disk: Disk, ground: Ground) -> Iterator[IndexItems]:
-    """The index files that hold items, in log order; what is wrong with the others is told."""
+    """Yield the index files that hold items, in log order, and report defects of the others."""
     folder = os.path.join(root, directories.INDEX)
     paths = []
     for name in disk.effects.listdir(folder):
@@ -48,7 +48,7 @@ def index_items(root: str, config: StoreConfig, disk: Disk, ground: Ground) -> I
 
 
 def _holds_items(file: _Found, last: bool, disk: Disk, ground: Ground) -> bool:
-    """Whether a file holds items. Only the last one may be without; its slots are empty then."""
+    """Return whether a file holds items; only the last one may have none, with empty slots."""
     if file.header.next_item > 1 and file.shape.items > 1:
         return True
     at = index.HEADER.offset("index_count")
@@ -65,7 +65,7 @@ def _holds_items(file: _Found, last: bool, disk: Disk, ground: Ground) -> bool:
 
 
 def _first_byte(file: _Found, disk: Disk) -> int | None:
-    """Where the first byte behind the header stands that is not zero; holes of a sparse file are stepped over."""
+    """Return the position of the first nonzero byte after the header, skipping holes."""
     position: int | None = index.HEADER.size
     below = os.path.dirname(file.path)
     while position is not None and position < file.size:
@@ -81,7 +81,7 @@ def _first_byte(file: _Found, disk: Disk) -> int | None:
 
 
 def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found | None:
-    """One file with its header and division; None if it holds nothing or cannot be understood, which is told."""
+    """Open a file; report it and return None if it is empty or cannot be understood."""
     size = disk.effects.size(path)
     below = os.path.dirname(path)
     if size == 0:
@@ -108,7 +108,7 @@ def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found 
 
 
 def _not_divided(path: str, size: int, why: str, config: StoreConfig, ground: Ground) -> None:
-    """Without a key nobody can know how the file is divided; with one, the file does not fit it."""
+    """Report a file without a known geometry: a defect only if keys were given."""
     if any(key in config.given for key in _KEYS):
         ground.findings.defect("index-file", path, None, expected="a file that fits the keys given", found=why)
     else:
@@ -118,9 +118,9 @@ def _not_divided(path: str, size: int, why: str, config: StoreConfig, ground: Gr
 
 
 def _guess(path: str, size: int, header: index.Header, disk: Disk) -> IndexGeometry | None:
-    """RocketMQ's usual division, four items a slot, if it fits the size and most items look right under it.
+    """Guess RocketMQ's usual geometry, four items a slot, if size and most items agree with it.
 
-    A file with a damaged item is divided as it was before; so most, and not all.
+    Most items suffice, because a damaged item does not change the geometry.
     """
     slots, rest = divmod(size - index.HEADER.size, index.SLOT.size + 4 * index.ITEM.size)
     newest = min(header.next_item, 4 * slots) - 1
@@ -138,7 +138,7 @@ def _guess(path: str, size: int, header: index.Header, disk: Disk) -> IndexGeome
 
 
 def _of_one_size(found: list[_Found], config: StoreConfig, ground: Ground) -> list[_Found]:
-    """Leave out files of another size than the others, or than the keys give."""
+    """Report and leave out files of another size than the others, or than the keys give."""
     given = all(key in config.given for key in _KEYS)
     due = config.index_file_size if given else directories.common_size((file.size for file in found), 0)
     for file in found:
@@ -148,7 +148,10 @@ def _of_one_size(found: list[_Found], config: StoreConfig, ground: Ground) -> li
 
 
 def _in_log_order(found: list[_Found], ground: Ground) -> list[_Found]:
-    """By name, as RocketMQ has them, unless local time went back (a change of zone) and offsets give a better order."""
+    """Sort files by name, as RocketMQ does, or by offset if only that gives an order.
+
+    Names do not follow the log if local time went back (a change of zone).
+    """
     holding = [file for file in found if file.header.next_item > 1]
     if not _overlaps(holding):
         return holding
@@ -160,14 +163,14 @@ def _in_log_order(found: list[_Found], ground: Ground) -> list[_Found]:
             "index-order",
             file.path,
             index.HEADER.offset("begin_physical_offset"),
-            expected="a begin behind the end of the file before",
+            expected="a begin after the end of the file before",
             found=f"log offset {file.header.begin_physical_offset}",
         )
     return holding
 
 
 def _overlaps(files: list[_Found]) -> list[_Found]:
-    """Files that begin before the one before them ends."""
+    """Return the files that begin before the one before them ends."""
     return [
         file
         for before, file in pairwise(files)

@@ -1,4 +1,4 @@
-"""The commit log's own checks: files and their chain, the walk's report, end-of-file records, odd text."""
+"""Checks the commit log itself: files, the walk's report, end-of-file records, odd text."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.walk import NO_FILE, Piece
 
 MISSING_FILE = "missing file"  # the walker's word for a gap
-ODD_TEXTS = 20  # records with odd text that are told one by one
+ODD_TEXTS = 20  # records with odd text that are reported one by one
 
 
 class LogReport(Report):
-    """Turns what a walk reports into findings, and keeps the damaged ranges for those who judge derived files."""
+    """Turns the walk's report into findings, and keeps the damaged ranges for later checks."""
 
     def __init__(self, ground: Ground) -> None:
         super().__init__()
         self.ground = ground
 
     def damage(self, damage: Damage) -> None:
-        """A stretch without records that count."""
+        """Report a range without intact records."""
         self.damage_count += 1
         self.lost_bytes += damage.lost
         self.ground.lost.add(damage.offset, damage.offset + damage.lost)
         if damage.reason in (MISSING_FILE, NO_FILE):
-            return  # check_files tells it
+            return  # check_files reports it
         if damage.reason.startswith(LOST):
             self.ground.findings.defect(
                 "log-gap", damage.file, None, expected="the log's next file", found=damage.reason
@@ -46,17 +46,17 @@ class LogReport(Report):
             damage.file,
             damage.position,
             expected=f"a record at log offset {damage.offset}",
-            found=f"{damage.reason}; {damage.lost} bytes without a record that counts",
+            found=f"{damage.reason}; {damage.lost} bytes without an intact record",
         )
 
     def note(self, code: str, text: str) -> None:
-        """A note of the walker, whose codes have underscores."""
+        """Report a note of the walker, whose codes have underscores."""
         self.note_counts[code] += 1
         self.ground.findings.note(code.replace("_", "-"), text)
 
 
 def check_files(log: LogFiles, directories: list[str], findings: Findings, effects: Effects) -> None:
-    """The names and sizes of the log's files: one size, no gap, no overlap, nothing else beside them."""
+    """Check names and sizes of the log's files: one size, no gap, no overlap, no other files."""
     for path in log.doubled:
         findings.defect("log-gap", path, None, expected="one file of this name", found="another in a second directory")
     for number, file in enumerate(log.files):
@@ -81,11 +81,11 @@ def check_files(log: LogFiles, directories: list[str], findings: Findings, effec
 
 
 class LogCheck:
-    """Looks at every piece of a walk: end-of-file records between files, text that is not UTF-8.
+    """Checks every piece of a walk: end-of-file records between files, text that is not UTF-8.
 
     Attributes:
-        records: how many there were.
-        end: log offset behind the last one.
+        records: number of records.
+        end: log offset after the last one.
         last_time: the latest store time in ms, 0 without records.
     """
 
@@ -98,16 +98,16 @@ class LogCheck:
         self._odd = 0
 
     def state(self) -> list[int | None]:
-        """All of it, for JSON."""
+        """Return everything, for JSON."""
         return [self.records, self.end, self.last_time, self._odd, self._file.start if self._file is not None else None]
 
     def restore(self, state: list[int | None]) -> None:
-        """Become what `state` gave."""
+        """Restore the result of `state`."""
         self.records, self.end, self.last_time, self._odd = (int(number or 0) for number in state[:4])
         self._file = self.log.find(state[4]) if state[4] is not None else None
 
     def take(self, piece: Piece) -> None:
-        """Look at one piece."""
+        """Check one piece."""
         if self._file is not None and piece.file.start != self._file.start:
             self._blank(self._file)
         self._file = piece.file
@@ -130,7 +130,7 @@ class LogCheck:
             self.findings.note("text-odd", text, piece.file.path, offset - piece.file.start)
 
     def _blank(self, file: LogFile) -> None:
-        """The end-of-file record behind the last record of a file, if one stands there."""
+        """Check the end-of-file record after the last record of a file, if there is one."""
         position = self.end - file.start
         head = head_at(self.log, file, position)
         if magic_at(head) != MAGIC_BLANK:
@@ -142,7 +142,7 @@ class LogCheck:
             )
 
     def finish(self) -> None:
-        """The walk has ended."""
+        """Check the last file, after the walk."""
         if self._file is not None:
             self._blank(self._file)
         if self._odd > ODD_TEXTS:
@@ -150,19 +150,19 @@ class LogCheck:
 
 
 def check_spares(log: LogFiles, end: int, ground: Ground) -> None:
-    """Files behind the log's end, made ahead of need: RocketMQ has up to two while it runs."""
+    """Note the files allocated after the log's end: RocketMQ has up to two while it runs."""
     for file in log.files:
         if file.start < end or file.start == log.min_offset:
             continue
         if head_at(log, file, 0) == bytes(HEAD_SIZE):
             ground.findings.note("spare-file", f"{file.path} holds nothing yet", file.path)
         elif file.size and file.start not in ground.lost:
-            text = f"{file.path}: bytes behind the log's end that are no record"
+            text = f"{file.path}: bytes after the log's end that are no record"
             ground.findings.note("torn-tail", text, file.path)
 
 
 def head_at(log: LogFiles, file: LogFile, position: int, count: int = HEAD_SIZE) -> bytes:
-    """Some bytes of a log file, fewer where it ends or cannot be read (which the walk has told)."""
+    """Read some bytes of a log file, fewer if it ends; none if it is unreadable."""
     try:
         with log.effects.reading(file.path) as fd:
             return log.effects.pread(fd, count, position)

@@ -1,8 +1,9 @@
-"""A part of a verification: what is asked for, and everything that the walk through the log carries along.
+"""One part of a verification: its request, and the accumulated state of the walk.
 
-A part that goes on from a state has all that the parts before it knew, so they find together what one run finds. A part
-that begins at an offset without one (`Part.begin`) judges as if the log before it had expired: what points there
-is left out. A part ends with the block of the log (8 MiB at most) that reaches its end or uses up its time.
+A part that continues from a state knows all that the parts before it knew, so together they find the same as one run. A
+part that begins at an offset without a state (`Part.begin`) judges as if the log before it had expired: units that
+point there are left out. A part ends with the block of the log (8 MiB at most) that reaches its end or uses up its
+time.
 """
 
 from __future__ import annotations
@@ -30,25 +31,25 @@ from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher
 
 SAVE_SECONDS = 10.0
-"""How often a state is saved on the way."""
+"""Interval of saving the state during a part."""
 
 AT_END, OUT_OF_TIME = "end", "time"
-"""Why a part stopped before the log's end."""
+"""Reasons why a part stopped before the log's end."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """What part of a store is verified; all of it unless something is given.
+    """The part of a store to verify; all of it by default.
 
     Attributes:
-        begin: log offset from which on; the first record that counts there or behind is the first one looked at.
-        end: log offset up to which; the block of the log that reaches it is looked at whole.
+        begin: first log offset; the part begins with the first intact record there or later.
+        end: last log offset; the block of the log that reaches it is checked whole.
         max_seconds: end after this time.
-        resume: path of the file that keeps the state: a run goes on from there, and leaves it there if it does not
-            come to the log's end. Not in the store, which is never written.
+        resume: path of the file that keeps the state: a run continues from it, and leaves it there unless it reaches
+            the log's end. Not in the store, which is never written.
 
     Raises:
-        UsageError: (when made) numbers that cannot be.
+        UsageError: (on creation) impossible numbers.
     """
 
     begin: int | None = None
@@ -59,27 +60,27 @@ class Part:
     def __post_init__(self) -> None:
         if (self.begin or 0) < 0 or (self.end is not None and self.end <= (self.begin or 0)):
             raise UsageError(
-                f"from {self.begin or 0} to {self.end}: the end must lie behind the begin, and both from 0 on"
+                f"from {self.begin or 0} to {self.end}: the end must be after the begin, and neither below 0"
             )
         if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
             raise UsageError(f"a time of {self.max_seconds} seconds: give more than 0")
 
     def first(self, log: LogFiles) -> int | None:
-        """Log offset of the record to begin with; None for the log's begin.
+        """Return the log offset of the first record; None for the log's begin.
 
         Raises:
-            UsageError: no record counts there or behind.
+            UsageError: there is no intact record there or later.
         """
         if self.begin is None or self.begin <= log.min_offset:
             return None
         found = next_record(log, self.begin)
         if found is None:
             files = f"its files have offsets from {log.min_offset} up to {log.limit}"
-            raise UsageError(f"--from {self.begin}: no record of the log counts there or behind; {files}")
+            raise UsageError(f"--from {self.begin}: there is no intact record there or later; {files}")
         return found
 
     def watch(self) -> Callable[[int], str | None]:
-        """Begin to measure the time. Gives what tells, for a log offset that is reached, why to stop there, or None."""
+        """Start the clock; return a function of a log offset that returns why to stop, or None."""
         started = time.monotonic()
 
         def stop(position: int) -> str | None:
@@ -92,16 +93,16 @@ class Part:
 
 @dataclass
 class VerifyPass:
-    """What a walk through the log carries along, all of which a later part can go on with.
+    """The accumulated state of one verification, which a later run can resume.
 
     Attributes:
         findings, ground: see Ground.
         walk: the walk; it may be iterated once.
-        log, queues, index: what looks at the records, their units and their keys; no index where none is made.
+        log, queues, index: check the records, their units and their keys; `index` is None if the store has no index.
         items: the index files, in log order.
         dispatcher: makes units and keys.
-        begin: log offset where the part begins that is looked at; None for the log's begin.
-        last: log offset of the last record that was taken.
+        begin: log offset where the part begins; None for the log's begin.
+        last: log offset of the last record taken.
     """
 
     ground: Ground
@@ -116,23 +117,23 @@ class VerifyPass:
 
     @property
     def findings(self) -> Findings:
-        """What was found so far."""
+        """The findings so far."""
         return self.ground.findings
 
     @property
     def position(self) -> int:
-        """Log offset to go on from."""
+        """Log offset to continue from."""
         return self.walk.position
 
     def begin_at(self, offset: int) -> None:
-        """Look at the log from a record on, as if what lies before had expired."""
+        """Begin at a record, as if the log before it had expired."""
         self.begin = self.queues.begin = self.ground.log_begin = self.log.end = self.walk.position = offset
         if self.index is not None:
             self.items[:] = [items for items in self.items if items.header.end_physical_offset >= offset]
             self.index = IndexCheck(self.items, self.ground)
 
     def take(self, piece: Piece) -> None:
-        """Look at one piece of the walk."""
+        """Check one piece of the walk."""
         self.log.take(piece)
         self.last = piece.base + piece.positions[piece.count - 1]
         self.dispatcher.follow(PEER_540 if self.index is not None and self.index.tags else PEER_533)
@@ -143,12 +144,12 @@ class VerifyPass:
                 self.index.expect(KeyBlock(piece, block.last_offset, *keys))
 
     def pass_blank(self, file: LogFile) -> None:
-        """Go on behind the end-of-file record, if one stands at the position."""
+        """Skip the end-of-file record, if there is one at the position."""
         if magic_at(head_at(self.walk.log, file, self.position - file.start)) == MAGIC_BLANK:
             self.walk.position = file.start + max(file.size, self.walk.log.file_size)
 
     def finish(self) -> None:
-        """The log has ended: judge what is left."""
+        """Judge what is left after the log's end."""
         self.log.finish()
         check_spares(self.walk.log, self.log.end, self.ground)
         self.queues.finish()
@@ -156,16 +157,16 @@ class VerifyPass:
             self.index.finish(self.log.end)
 
     def stop(self) -> None:
-        """The part has ended, and no other goes on from it: tell what was held back, judge nothing behind it."""
+        """End with this part: report what was held back, without judging anything after it."""
         self.log.finish()
         self.queues.stop()
         if self.index is not None:
             self.index.stop()
 
-    # -- to go on later --------------------------------------------------------------------------------------------
+    # -- to continue later ---------------------------------------------------------------------------------------------
 
     def state(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+        """Return everything, for JSON."""
         return {
             "position": self.position,
             "last_time": self.walk.last_time,
@@ -179,10 +180,10 @@ class VerifyPass:
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on from what `state` gave, with nothing taken yet.
+        """Continue from the result of `state`, before anything is taken.
 
         Raises:
-            UsageError: the log is another one, or has been cut or expired there.
+            UsageError: the log is another one, or was truncated or has expired there.
         """
         last, head = state["last"]
         if last is not None and self._head(last) != head:
@@ -198,10 +199,11 @@ class VerifyPass:
         self.queues.restore(state["queues"], self.dispatcher)
         if self.index is not None:
             self.index.restore(state["index"], self.items)
-        self.findings.restore(state["findings"])  # at last: what the files alone give has been told
+        # Last, because opening the files has found again what the state holds already.
+        self.findings.restore(state["findings"])
 
     def _head(self, offset: int | None) -> str | None:
-        """The begin of a record, in hex; None if its file is gone."""
+        """Return the first bytes of a record in hex; None if its file is gone."""
         file = self.walk.log.find(offset) if offset is not None else None
         if file is None or offset is None:
             return None

@@ -1,13 +1,13 @@
-"""Compare the units that the log gives a queue with the units on disk, both ways.
+"""Compares a queue's units on disk with those that the log gives it, both ways.
 
-`UnitCheck.expect` takes the units of one queue in log order and a cursor moves along the files: whole runs of equal
-bytes at once, one unit at a time only where something differs. Every unit that the cursor passes is accounted for: it
-is the one expected, it is harmless (pre-blank, expired, of a message in a damaged stretch), or it is a defect. What is
-behind the cursor at the end has no record: ghosts, left over from a cut of the log.
+`UnitCheck.expect` takes the units of one queue in log order while a cursor moves along the files: over whole runs of
+equal bytes at once, and one unit at a time only where something differs. Every unit that the cursor passes is accounted
+for: it is the one expected, it is harmless (pre-blank, expired, of a message in a damaged range), or it is a defect.
+Units after the cursor at the end have no record: they are ghosts, left over from a truncation of the log.
 
-Where a unit and a record do not meet, the record's queue offset and what comes next on both sides tell which one is too
-many. RocketMQ appends units after a hole, so whole stretches can be displaced by a few places; and a topic that is
-deleted and made anew begins again at offset 0 while the log still holds its old records. Both are followed.
+If a unit and a record differ, the record's queue offset and the next units on both sides show which one is too many.
+RocketMQ appends units after a hole, so whole ranges can be displaced by a few places. A topic that was deleted and
+created again begins at offset 0 while the log still holds its old records. Both cases are followed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from flintmq.store.consumequeue.reader import ExtQueue
 from flintmq.store.layout.queue_name import QueueName
 
 FIRST_RUN, LONGEST_RUN = 64, 8192  # units compared at once
-LOOK_AHEAD = 512  # expected units that are searched for the one found
-LOOK_BEHIND = 256  # units of batch and light queues that are searched for the one expected
-_KEY: Final = POINTER.size  # a unit is recognised by the place and size of its record
+LOOK_AHEAD = 512  # expected units searched for the one found
+LOOK_BEHIND = 256  # units of batch and light queues searched for the one expected
+_KEY: Final = POINTER.size  # a unit is recognized by offset and size of its record
 
 
 class UnitCheck:
@@ -35,15 +35,15 @@ class UnitCheck:
 
     Args:
         name: topic and queue id.
-        files: what is on disk.
-        kind: what kind of queue it is.
-        ground: what it is judged by.
-        extension: the queue's extension files, where units hold addresses.
+        files: its units on disk.
+        kind: the kind of queue.
+        ground: the context of the checks.
+        extension: the queue's extension files, if units hold addresses.
 
     Attributes:
-        cursor: number of the unit on disk that is looked at next.
-        matched: units that stand for their record.
-        log_end: queue offset behind the last message that the log gives; set by the caller.
+        cursor: number of the next unit on disk.
+        matched: number of units that agree with their record.
+        log_end: queue offset after the last message in the log; set by the caller.
     """
 
     __slots__ = (
@@ -58,26 +58,26 @@ class UnitCheck:
         self.found = UnitFindings(name, files, kind, ground)
         self.cursor = files.first
         self.matched = self.log_end = self._end = 0
-        self._accounted = 0  # units before this number have been looked at; the cursor may go back, this does not
+        self._accounted = 0  # units before this number have been checked; the cursor may go back, this does not
         self._last_address = -(1 << 63) - 1
 
     @property
     def end(self) -> int:
-        """Queue offset behind the last message, by the log or by the files, whichever has more."""
+        """Queue offset after the last message, by the log or by the files, whichever has more."""
         return max(self.log_end, self._end, self.cursor if self.kind.indexed and self.files.spans else 0)
 
     def state(self) -> list[Any]:
-        """How far the comparison is, for JSON."""
+        """Return the progress of the comparison, for JSON."""
         numbers = [self.cursor, self.matched, self.log_end, self._end, self._accounted, self._last_address]
         return [numbers, self.found.state(), sorted(self.files.blocked)]
 
     def begin_at(self, offset: int) -> None:
-        """Compare from a log offset on: files that lie whole before it are left out."""
+        """Compare from a log offset on: files that are entirely before it are left out."""
         self.files.leave_out(offset)
         self.cursor = self.files.first
 
     def restore(self, state: list[Any]) -> None:
-        """Go on from what `state` gave."""
+        """Continue from the result of `state`."""
         self.cursor, self.matched, self.log_end, self._end, self._accounted, self._last_address = state[0]
         self.found.restore(state[1])
         self.files.blocked |= set(state[2])
@@ -85,10 +85,10 @@ class UnitCheck:
     # -- what the log gives ----------------------------------------------------------------------------------------
 
     def expect(self, first: int, units: bytes, times: Sequence[int]) -> None:
-        """Take a run of units that the log gives this queue, behind those taken before.
+        """Take a run of units that the log gives this queue, after those taken before.
 
         Args:
-            first: queue offset of the first one; the others follow without holes. Without meaning in a batch queue.
+            first: queue offset of the first one; the others follow without holes. Unused in a batch queue.
             units: their bytes.
             times: store time in ms of each one's record.
         """
@@ -102,7 +102,7 @@ class UnitCheck:
                 i += self._resolve(first + i, units, i, count, times)
 
     def _pass_doubled(self, q: int, key: bytes) -> None:
-        """Pass over units before queue offset q that lead to the record at q, as salvage leaves them for lost ones."""
+        """Pass over units before q that point to its record; salvage leaves them for lost ones."""
         begin = q
         while begin > self.cursor and self.files.one(begin)[:_KEY] == key:
             begin -= 1
@@ -113,7 +113,7 @@ class UnitCheck:
             self._accounted, self.cursor = max(self._accounted, q), q
 
     def _equal(self, first: int, units: bytes, i: int, count: int) -> int:
-        """Pass over expected units that equal those at the cursor; gives the first one that does not."""
+        """Pass over expected units that equal those at the cursor; return the first other one."""
         width, step = self.kind.width, FIRST_RUN
         while i < count:
             some = min(step, count - i)
@@ -128,17 +128,17 @@ class UnitCheck:
         return i
 
     def _met(self, queue_offset: int, count: int) -> None:
-        """The next `count` units on disk are those of the records at this queue offset."""
+        """Advance past `count` units on disk that belong to the records at this queue offset."""
         self.found.met(self.cursor, count, self.cursor - queue_offset if self.kind.indexed else 0)
         self.matched += count
         self.cursor += count
         self._accounted = max(self._accounted, self.cursor)
 
     def _resolve(self, q: int, units: bytes, i: int, count: int, times: Sequence[int]) -> int:
-        """Expected unit i and the unit at the cursor differ: decide about one of them or both.
+        """Decide about expected unit i and the unit at the cursor, which differ.
 
         Returns:
-            How many expected units are dealt with. With 0 the cursor has moved to where they can meet.
+            Number of expected units dealt with. After 0 the cursor has moved to where they can match.
         """
         width, indexed = self.kind.width, self.kind.indexed
         expected, found = units[i * width : (i + 1) * width], self.files.one(self.cursor)
@@ -157,7 +157,7 @@ class UnitCheck:
         offset, size = POINTER.unpack_from(found)
         at_its_place = self.kind.placed and q == self.cursor
         if not any(found) or (not at_its_place and (offset < 0 or size <= 0)):
-            return 0 if self._look_behind(key) else self._missing(q, 1, expected)
+            return 0 if self._look_ahead(key) else self._missing(q, 1, expected)
         if not at_its_place and self.found.harmless(offset, size) is not None:
             self._account(self.cursor, self.cursor + 1)
             self.cursor += 1
@@ -165,7 +165,7 @@ class UnitCheck:
         ahead = _find(units, found[:_KEY], i + 1, min(count, i + LOOK_AHEAD), width)
         if ahead is not None:
             return self._missing(q, ahead - i, expected)
-        if self._look_behind(key):
+        if self._look_ahead(key):
             return 0
         if indexed and q != self.cursor:
             return self._missing(q, 1, expected)
@@ -181,8 +181,8 @@ class UnitCheck:
         self.found.missing(queue_offset, count, POINTER.unpack_from(expected)[0])
         return count
 
-    def _look_behind(self, key: bytes) -> bool:
-        """Where places tell nothing (batch, light queues): go to the unit with this key if it is not far behind."""
+    def _look_ahead(self, key: bytes) -> bool:
+        """In batch and light queues, move to the unit with this key if it is not far ahead."""
         count = min(self.files.end - self.cursor - 1, LOOK_BEHIND)
         if self.kind.placed or count <= 0:
             return False
@@ -194,20 +194,20 @@ class UnitCheck:
         return True
 
     def _account(self, start: int, stop: int) -> None:
-        """Explain every unit in [start, stop), for which there is no record, unless it has been looked at before."""
+        """Explain every unit in [start, stop) that has no record and was not checked before."""
         start, self._accounted = max(start, self._accounted), max(stop, self._accounted)
         for number, data in self.files.blocks(start, stop):
             for at in range(0, len(data), self.kind.width):
                 offset, size = POINTER.unpack_from(data, at)
                 if offset < 0 or size <= 0:
-                    continue  # a place without a unit: the record that misses it is told
+                    continue  # no unit here: its record is reported as missing one
                 why = self.found.harmless(offset, size)
                 if why is not None:
                     self.found.passed[why] += 1
                 else:
                     self.found.extra(number + at // self.kind.width, offset)
 
-    # -- what a unit says besides its record's place ---------------------------------------------------------------
+    # -- the other fields of a unit ------------------------------------------------------------------------------------
 
     def _compare(self, expected: bytes, found: bytes, time: int) -> None:
         if self.kind.width == BATCH_UNIT_SIZE:
@@ -226,9 +226,9 @@ class UnitCheck:
     def _compare_extension(self, code: int, address: int, time: int) -> None:
         unit = self.extension.unit(address) if self.extension is not None else None
         if unit is None:
-            found = f"address {ext.position(address)} leads nowhere"
+            found = f"address {ext.position(address)} points to no record"
         elif address <= self._last_address:
-            found = f"address {ext.position(address)} is not behind that of the unit before"
+            found = f"address {ext.position(address)} is not after that of the unit before"
         elif (unit.tags_code, unit.store_timestamp) != (code, time):
             found = f"tags code {unit.tags_code}, time {unit.store_timestamp}"
         else:
@@ -239,17 +239,17 @@ class UnitCheck:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The log gives this queue nothing more: judge what is left on both sides."""
+        """Judge the rest of both sides, when the log has no more units for this queue."""
         self.stop()
-        self._count_behind()
-        self.found.tell_passed()
+        self._count_after()
+        self.found.report_passed()
 
     def stop(self) -> None:
-        """The part of the log that is looked at ends here: tell what was held back. What is behind is not judged."""
+        """Report what was held back at the end of a part; later units are not judged."""
         self.found.finish(self.cursor, self.matched)
 
-    def _count_behind(self) -> None:
-        """What stands behind the last unit that the log gives."""
+    def _count_after(self) -> None:
+        """Count the units after the last one that the log gives."""
         width = self.kind.width
         for number, data in self.files.blocks(self.cursor, self.files.end):
             if not any(data):
@@ -267,7 +267,7 @@ class UnitCheck:
 
 
 def _same_prefix(ours: bytes, theirs: bytes, width: int) -> int:
-    """How many whole units two blocks of one length begin with in common; fewer than all."""
+    """Return how many leading units two blocks of one length share; fewer than all."""
     low, high = 0, len(ours) // width - 1
     while low < high:  # units before `low` are equal, some unit up to `high` is not
         middle = (low + high + 1) // 2
@@ -279,7 +279,7 @@ def _same_prefix(ours: bytes, theirs: bytes, width: int) -> int:
 
 
 def _find(units: bytes, key: bytes, start: int, stop: int, width: int) -> int | None:
-    """Number of the first unit in [start, stop) that begins with key."""
+    """Return the number of the first unit in [start, stop) that begins with `key`."""
     at = start * width - 1
     end = stop * width
     while True:

@@ -1,8 +1,7 @@
-"""The raw units of one queue, as verify reads them: every place there is, zeros where nothing is.
+"""Reads the raw units of one queue: every place there is, zeros where nothing is.
 
-`store/consumequeue/reader.py` answers readers and passes over what is odd; here what is odd is told: files of another
-size, gaps, strange names. Descriptors are kept open for a while, because verify comes back to a queue with every piece
-of the log.
+`store/consumequeue/reader.py` serves readers and skips odd files; here they are reported: files of another size, gaps,
+strange names. Descriptors stay open for a while, because verify returns to a queue with every piece of the log.
 """
 
 from __future__ import annotations
@@ -21,11 +20,11 @@ from flintmq.store.commitlog.files import file_start
 
 OPEN_FILES = 128
 BLOCK_BYTES = 64 * 1024
-CACHED_UNITS = 64  # read at once when single units are asked for
+CACHED_UNITS = 64  # units read at once for a single one
 
 
 class Disk:
-    """Reads files through descriptors that stay open until others push them out.
+    """Reads files through a limited number of descriptors that stay open.
 
     Thread: one.
     """
@@ -35,7 +34,7 @@ class Disk:
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def descriptor(self, path: str, below: str) -> int | None:
-        """An open descriptor; None if the file is gone.
+        """Return an open descriptor; None if the file is gone.
 
         Raises:
             StoreAccessError: the file may not be read.
@@ -54,7 +53,7 @@ class Disk:
         return fd
 
     def pread(self, path: str, below: str, count: int, position: int) -> bytes:
-        """Bytes of a file; fewer, or none, where it ends or is gone.
+        """Read bytes of a file; fewer, or none, if it ends or is gone.
 
         Raises:
             StoreAccessError: the file may not be read.
@@ -68,12 +67,12 @@ class Disk:
             raise StoreAccessError(f"{path}: {error.strerror}; check the disk") from error
 
     def next_data(self, path: str, below: str, position: int) -> int | None:
-        """First position that may hold data, None behind the last; see Effects.next_data."""
+        """Return the next position that may hold data, None after the last; see Effects.next_data."""
         fd = self.descriptor(path, below)
         return None if fd is None else self.effects.next_data(fd, position)
 
     def close(self) -> None:
-        """Give all descriptors back."""
+        """Close all descriptors."""
         while self._open:
             self.effects.close(self._open.popitem()[1])
 
@@ -90,7 +89,7 @@ class UnitFiles:
     """The units of one queue as one sequence.
 
     In a plain queue the number of a unit is its queue offset; in a batch queue (`counted`) units are counted from the
-    first file's first one.
+    first one of the first file.
 
     Args:
         folder: the queue's directory.
@@ -102,7 +101,7 @@ class UnitFiles:
         findings: takes odd files.
 
     Attributes:
-        blocked: files that could not be read, told once.
+        blocked: unreadable files, reported once.
     """
 
     __slots__ = ("blocked", "_cache", "_cache_at", "below", "disk", "findings", "folder", "spans", "width")
@@ -168,7 +167,7 @@ class UnitFiles:
             self.findings.defect("queue-gap", path, None, expected=f"name {expected:020}", found=f"name {start:020}")
 
     def leave_out(self, offset: int) -> None:
-        """Leave out leading files whose units all point before a log offset, as if they had expired."""
+        """Leave out leading files whose units all point before a log offset, as if expired."""
         while len(self.spans) > 1:
             head = record_offset_at(self.one(self.spans[1].first))
             if not 0 < head <= offset:
@@ -182,18 +181,18 @@ class UnitFiles:
 
     @property
     def end(self) -> int:
-        """Number behind the last place; 0 without files."""
+        """Number after the last place; 0 without files."""
         return self.spans[-1].stop if self.spans else 0
 
     def one(self, number: int) -> bytes:
-        """The bytes of one unit; zeros where no file is."""
+        """Return the bytes of one unit; zeros outside all files."""
         at = (number - self._cache_at) * self.width
         if not 0 <= at < len(self._cache):
             self._cache, self._cache_at, at = self.read(number, CACHED_UNITS), number, 0
         return self._cache[at : at + self.width]
 
     def read(self, number: int, count: int) -> bytes:
-        """The bytes of `count` units from `number` on; zeros where no file is."""
+        """Return the bytes of `count` units from `number` on; zeros outside all files."""
         out = bytearray()
         end = number + count
         for at in range(self._span_of(number), len(self.spans)):
@@ -222,7 +221,7 @@ class UnitFiles:
             return b""
 
     def blocks(self, number: int, stop: int) -> Iterator[tuple[int, bytes]]:
-        """(number, bytes) of the stretches of [number, stop) that files hold, holes of sparse files left out."""
+        """Yield (number, bytes) of the parts of [number, stop) in files, without sparse holes."""
         for place in range(self._span_of(number), len(self.spans)):
             span = self.spans[place]
             if span.first >= stop:
@@ -245,15 +244,15 @@ class UnitFiles:
         try:
             return self.disk.next_data(path, self.below, position)
         except StoreAccessError:
-            return position  # the read that follows tells
+            return position  # the following read reports it
 
     def place(self, number: int) -> tuple[str, int | None]:
-        """File and position of a unit, for people; the directory where no file has a place for it."""
+        """Return file and position of a unit, or the directory if no file has a place for it."""
         span = self.spans[self._span_of(number)] if self.spans else None
         if span is not None and span.first <= number < span.stop:
             return span.path, (number - span.first) * self.width
         return self.folder, None
 
     def _span_of(self, number: int) -> int:
-        """Which file has a place for this unit, or is the last one before it; the first one if none is."""
+        """Return the index of the last file that begins at or before this unit, else 0."""
         return max(0, bisect_right(self.spans, number, key=lambda span: span.first) - 1)

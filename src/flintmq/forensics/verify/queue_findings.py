@@ -1,7 +1,7 @@
-"""What the comparison of one queue has found so far, gathered into runs before it is told.
+"""The findings of one queue, gathered into runs before they are reported.
 
-Neighbouring units with one fault are one finding. Some things show only later: whether missing units are a hole or
-only not dispatched yet, whether units that point ahead belong to a queue begun anew, whether times of delivery are of
+Neighbouring units with one fault are one finding. Some facts show only later: whether missing units are a hole or only
+not dispatched yet, whether units that point ahead belong to a queue begun again, whether times of delivery follow
 another table of levels.
 """
 
@@ -16,12 +16,12 @@ from flintmq.forensics.verify.queue_files import UnitFiles
 from flintmq.format.consume_queue import POINTER, PRE_BLANK_SIZE, UNIT_SIZE
 from flintmq.store.layout.queue_name import QueueName
 
-HELD = 100  # findings of a kind that are kept until the queue's end shows what they are
+HELD = 100  # findings of a kind kept until the queue's end explains them
 
 
 @dataclass(frozen=True, slots=True)
 class QueueKind:
-    """What kind of queue it is.
+    """The properties of a queue that the comparison depends on.
 
     Attributes:
         width: bytes of a unit.
@@ -37,12 +37,12 @@ class QueueKind:
 
     @property
     def indexed(self) -> bool:
-        """Whether a unit's number is its queue offset."""
+        """Return whether a unit's number is its queue offset."""
         return self.width == UNIT_SIZE
 
     @property
     def placed(self) -> bool:
-        """Whether a unit must stand at the queue offset that its record carries."""
+        """Return whether a unit must be at the queue offset that its record carries."""
         return self.indexed and not self.light
 
 
@@ -52,7 +52,9 @@ class _UnitRun:
 
     first: int = 0
     count: int = 0
-    offset: int = 0  # of the first one: its record's log offset; for displaced ones the queue offset that it carries
+    offset: int = (
+        0  # of the first unit: its record's log offset; for displaced units the queue offset that the record carries
+    )
     shift: int = 0
 
 
@@ -61,12 +63,12 @@ class UnitFindings:
 
     Args:
         name: topic and queue id.
-        files: what is on disk.
-        kind: what kind of queue it is.
-        ground: what it is judged by.
+        files: its units on disk.
+        kind: the kind of queue.
+        ground: the context of the checks.
 
     Attributes:
-        passed: units that need no record: code of the note -> how many.
+        passed: units that need no record: code of the note -> number.
     """
 
     __slots__ = ("_delays", "_displaced", "_extra", "_held", "_held_count", "_missing", "files", "ground", "kind",
@@ -93,23 +95,23 @@ class UnitFindings:
         self.ground.findings.note(code, f"queue {self.label}: {text}", self.files.folder)
 
     def state(self) -> list[Any]:
-        """All that is not told yet, for JSON."""
+        """Return everything not reported yet, for JSON."""
         held = [(number, expected.hex(), found.hex()) for number, expected, found in self._held]
         runs = [astuple(run) for run in (self._missing, self._displaced, self._extra)]
         return [dict(self.passed), runs, held, self._held_count, [[d, *seen] for d, seen in self._delays.items()]]
 
     def restore(self, state: list[Any]) -> None:
-        """Become what `state` gave."""
+        """Restore the result of `state`."""
         passed, runs, held, self._held_count, delays = state
         self.passed = Counter(passed)
         self._missing, self._displaced, self._extra = (_UnitRun(*run) for run in runs)
         self._held = [(number, bytes.fromhex(expected), bytes.fromhex(found)) for number, expected, found in held]
         self._delays = {delay: (count, first) for delay, count, first in delays}
 
-    # -- as they come ----------------------------------------------------------------------------------------------
+    # -- during the comparison -----------------------------------------------------------------------------------------
 
     def harmless(self, offset: int, size: int) -> str | None:
-        """The note that explains a unit without a record of this queue, None if nothing does."""
+        """Return the code of the note that explains a unit without a record, None if there is none."""
         if offset == 0 and size == PRE_BLANK_SIZE:
             return "units-pre-blank"
         if 0 <= offset < self.ground.log_begin:
@@ -117,11 +119,14 @@ class UnitFindings:
         return "units-lost" if offset in self.ground.lost else None
 
     def wrong(self, number: int, expected: str, found: str, code: str = "unit-wrong") -> None:
-        """A unit stands for its record, and says something else than it should."""
+        """Report a unit of the right record with a wrong field."""
         self._defect(code, number, f"{expected} (queue {self.label}, unit {number})", found)
 
     def contradiction(self, number: int, expected: bytes, found: bytes) -> None:
-        """Another record's place stands where this one's is due. It may be a later one's: the topic was made anew."""
+        """Take a unit that points to another record than the one due.
+
+        It may be a later one's, if the topic was created again.
+        """
         if POINTER.unpack_from(found)[0] <= POINTER.unpack_from(expected)[0]:
             self._contradicts(number, expected, found)
             return
@@ -130,7 +135,7 @@ class UnitFindings:
             self._held.append((number, expected, found))
 
     def extra(self, number: int, offset: int) -> None:
-        """A unit points at a log offset where no record of this queue begins."""
+        """Take a unit that points to a log offset where no record of this queue begins."""
         if self._extra.count and number != self._extra.first + self._extra.count:
             self.settle_extra()
         if not self._extra.count:
@@ -138,32 +143,35 @@ class UnitFindings:
         self._extra.count += 1
 
     def missing(self, queue_offset: int, count: int, offset: int) -> None:
-        """Records, the first at this queue offset and log offset, have no unit. Why shows when a later one has one."""
+        """Take records without a unit, the first at this queue offset and log offset.
+
+        The reason shows when a later record has a unit.
+        """
         if not self._missing.count:
             self._missing = _UnitRun(queue_offset, 0, offset)
         self._missing.count += count
 
     def met(self, number: int, count: int, shift: int) -> None:
-        """Units stand for their records, `shift` places behind the queue offset that these carry."""
+        """Take units that agree with their records, `shift` places after their queue offset."""
         self.settle_extra()
         if self._missing.count:
-            self._tell_missing(number, hole=True)
+            self._report_missing(number, hole=True)
         if self._displaced.count and shift != self._displaced.shift:
-            self._tell_displaced()
+            self._report_displaced()
         if shift:
             if not self._displaced.count:
                 self._displaced = _UnitRun(number, 0, number - shift, shift)
             self._displaced.count += count
 
     def begun_again(self, queue_offset: int) -> None:
-        """The log counts the queue's offsets anew from here, and the files hold what came later."""
+        """Note that the queue's offsets begin again here; the files hold the later units."""
         self._note("queue-restarted", f"begins again at offset {queue_offset}")
         self._held.clear()
         self._held_count = 0
         self._missing = _UnitRun()
 
     def delivered_after(self, number: int, delay: int) -> None:
-        """A time of delivery that is not the level's: another table of levels, or damage."""
+        """Take a time of delivery that is not its level's: another table of levels, or damage."""
         if delay not in self._delays and len(self._delays) >= HELD:
             self.wrong(number, "the time of delivery that the delay level gives", f"store time + {delay} ms")
             return
@@ -171,7 +179,7 @@ class UnitFindings:
         self._delays[delay] = (count + 1, first)
 
     def settle_extra(self) -> None:
-        """The run of extra units, if there is one, has ended."""
+        """Report the run of extra units, if there is one."""
         run, self._extra = self._extra, _UnitRun()
         if run.count:
             due = f"a record of queue {self.label} for {_units(run.first, run.count)}"
@@ -180,26 +188,26 @@ class UnitFindings:
     # -- at the end ------------------------------------------------------------------------------------------------
 
     def finish(self, cursor: int, matched: int) -> None:
-        """Tell what has been held back.
+        """Report everything held back.
 
         Args:
-            cursor: number of the unit behind the last one that stands for a record.
-            matched: how many do.
+            cursor: number of the unit after the last one that agrees with a record.
+            matched: number of units that agree.
         """
         self.settle_extra()
         if self._missing.count:
-            self._tell_missing(cursor, hole=False)
+            self._report_missing(cursor, hole=False)
         if self._displaced.count:
-            self._tell_displaced()
+            self._report_displaced()
         for held in self._held:
             self._contradicts(*held)
         if self._held_count > len(self._held):
             further = f"{self._held_count - len(self._held)} further units point ahead"
             self._defect("unit-wrong", cursor, f"units of earlier records of queue {self.label}", further)
-        self._tell_delays(matched)
+        self._report_delays(matched)
 
-    def tell_passed(self) -> None:
-        """One note for each reason why units need no record."""
+    def report_passed(self) -> None:
+        """Add one note for each reason why units need no record."""
         for code, count in self.passed.items():
             self._note(code, f"{count} units")
 
@@ -207,7 +215,7 @@ class UnitFindings:
         ours, theirs = POINTER.unpack_from(expected), POINTER.unpack_from(found)
         self.wrong(number, f"log offset {ours[0]}, size {ours[1]}", f"log offset {theirs[0]}, size {theirs[1]}")
 
-    def _tell_missing(self, cursor: int, hole: bool) -> None:
+    def _report_missing(self, cursor: int, hole: bool) -> None:
         run, self._missing = self._missing, _UnitRun()
         if not hole and self.ground.is_pending(run.offset):
             self._note("units-pending", f"{run.count} messages from log offset {run.offset} on wait for dispatch")
@@ -216,7 +224,7 @@ class UnitFindings:
         due = f"{what} of queue {self.label}, for records from log offset {run.offset} on"
         self._defect("unit-missing", run.first if self.kind.indexed else cursor, due, "none for them")
 
-    def _tell_displaced(self) -> None:
+    def _report_displaced(self) -> None:
         run, self._displaced = self._displaced, _UnitRun()
         if self.kind.light:
             where = f"{_units(run.first, run.count)} stand for queue offsets from {run.offset} on"
@@ -225,8 +233,11 @@ class UnitFindings:
         due = f"{run.count} records of queue {self.label} at queue offsets from {run.first} on"
         self._defect("unit-displaced", run.first, due, f"their records say {run.offset} on")
 
-    def _tell_delays(self, matched: int) -> None:
-        """Times of delivery that another delay level table explains are a note, single ones are wrong."""
+    def _report_delays(self, matched: int) -> None:
+        """Report times of delivery that are not their level's.
+
+        They are a note if another table of delay levels explains them; single ones are wrong.
+        """
         for delay, (count, first) in self._delays.items():
             if count > max(1, matched // 2):
                 self._note("delay-level", f"{count} messages are due {delay} ms after they were stored")

@@ -1,4 +1,4 @@
-"""All queues of a store under comparison: which there are, which kind each is, what becomes of those without files."""
+"""All queues of a store under comparison, by kind, with and without files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _SIZE_KEYS = {
 
 
 class Absent:
-    """A queue of the log that has no files. Small, since a damaged log can name very many."""
+    """A queue of the log without files; small, since a damaged log can name very many."""
 
     __slots__ = ("count", "kind", "log_end", "name", "offset", "width")
 
@@ -43,25 +43,25 @@ class Absent:
         self.offset = -1  # log offset of the first record
 
     def expect(self, first: int, units: bytes, times: Sequence[int]) -> None:
-        """Count what the log gives; see UnitCheck.expect."""
+        """Count units; see UnitCheck.expect."""
         if self.offset < 0:
             self.offset = record_offset_at(units)
         self.count += len(units) // self.width
 
     def state(self) -> list[Any]:
-        """All of it, for JSON."""
+        """Return everything, for JSON."""
         return [self.width, self.kind, self.count, self.log_end, self.offset]
 
     @classmethod
     def of(cls, name: QueueName, state: list[Any]) -> Absent:
-        """What `state` gave."""
+        """Restore the result of `state`."""
         absent = cls(name, *state[:2])
         absent.count, absent.log_end, absent.offset = state[2:]
         return absent
 
     @property
     def end(self) -> int:
-        """Queue offset behind the last message."""
+        """Queue offset after the last message."""
         return self.log_end
 
 
@@ -69,11 +69,11 @@ class QueueSet:
     """The queues of a store, on disk and in the log.
 
     Attributes:
-        rules: how records become units, as far as the store tells.
+        rules: how records become units, as far as the store shows.
         on_disk: the queues that have a directory, by kind; may be narrowed before anything is taken.
         none: there were no queues on disk at all.
-        count, matched: queues compared, units that stand for their record.
-        begin: log offset where the part of the log begins that is looked at; None for the log's begin.
+        count, matched: queues compared, units that agree with their record.
+        begin: log offset where the part of the log begins; None for the log's begin.
     """
 
     def __init__(self, root: str, config: StoreConfig, broker: BrokerConfig, disk: Disk, ground: Ground) -> None:
@@ -85,7 +85,7 @@ class QueueSet:
         self.rules = DispatchRules.of(config, batch_topics | self.topics_on_disk[directories.BATCH_QUEUES])
         if self._has_light_queues():
             self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
-        self.none = not any(self.on_disk.values())  # nothing to compare with: only commitlog/ was copied, say
+        self.none = not any(self.on_disk.values())  # nothing to compare with, for example if only commitlog/ was copied
         self._checks: dict[int, UnitCheck | Absent | None] = {}
         self._ends: dict[tuple[str, int], int] = {}
         self._refused: set[bytes] = set()
@@ -94,7 +94,10 @@ class QueueSet:
 
     @cached_property
     def _unmet(self) -> dict[str, set[QueueName]]:
-        """Queues on disk that the log has not given anything yet. Made late, so that a task can narrow `on_disk`."""
+        """Queues on disk without a unit in the log yet.
+
+        Made late, so that a task can narrow `on_disk` first.
+        """
         return {kind: set(names) for kind, names in self.on_disk.items()}
 
     def _names(self, kind: str) -> list[QueueName]:
@@ -108,14 +111,17 @@ class QueueSet:
             return []
 
     def _file_size(self, kind: str) -> int:
-        """Bytes of a file of this kind: as given, else what most files of the first queues have; 0 without files."""
+        """Return the file size of a kind: as given, else the common one of the first queues, else 0."""
         if _SIZE_KEYS[kind] in self.config.given:
             plain = kind == directories.QUEUES
             return self.config.consume_queue_file_size if plain else self.config.mapper_file_size_batch_consume_queue
         return queue_file_size(self.root, kind, 0, self.disk.effects) if self.on_disk[kind] else 0
 
     def _has_light_queues(self) -> bool:
-        """Nothing but their directories tells that a broker had light queues, if the keys do not."""
+        """Return whether directories of light queues exist.
+
+        If the keys do not say it, nothing else shows that a broker had light queues.
+        """
         return any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES])
 
     # -- what the log gives ----------------------------------------------------------------------------------------
@@ -137,7 +143,7 @@ class QueueSet:
                 check.log_end = max(check.log_end, *(unit.base_offset + unit.messages for unit in batch))
 
     def _check(self, number: int, dispatcher: Dispatcher) -> UnitCheck | Absent | None:
-        """The comparison of one queue; None if there is nothing to compare."""
+        """Return the comparison of one queue; None if there is nothing to compare."""
         if self.none:
             return None
         if number not in self._checks:
@@ -187,7 +193,7 @@ class QueueSet:
         return check
 
     def _check_extension(self, extension: ExtQueue) -> None:
-        """The files of an extension queue have one size and no gap."""
+        """Check that the files of an extension queue have one size and no gap."""
         size = directories.common_size((file.size for file in extension.files), 0)
         if "mappedFileSizeConsumeQueueExt" in self.config.given:
             size = self.config.mapped_file_size_consume_queue_ext
@@ -205,17 +211,17 @@ class QueueSet:
     # -- a part of the log -----------------------------------------------------------------------------------------
 
     def state(self, dispatcher: Dispatcher) -> list[Any]:
-        """How far the comparison is, for JSON: every queue in the order of its number."""
+        """Return the progress of the comparison, for JSON: every queue in the order of its number."""
         queues: list[Any] = []
         for number, queue in enumerate(dispatcher.queues.keys):
             check = self._checks.get(number)
-            light = number in dispatcher.lmq_numbers
+            is_light = number in dispatcher.lmq_numbers
             queues.append(
                 [
                     queue.kind,
                     queue.topic.hex(),
                     queue.queue_id,
-                    light,
+                    is_light,
                     isinstance(check, Absent),
                     check and check.state(),
                 ]
@@ -223,7 +229,7 @@ class QueueSet:
         return [self.count, sorted(topic.hex() for topic in self._refused), queues]
 
     def restore(self, state: list[Any], dispatcher: Dispatcher) -> None:
-        """Go on from what `state` gave; `dispatcher` learns the same numbers of queues."""
+        """Continue from the result of `state`; `dispatcher` learns the same numbers of queues."""
         count, refused, queues = state
         self._refused = {bytes.fromhex(topic) for topic in refused}
         for queue_kind, raw, queue_id, light, absent, saved in queues:
@@ -249,7 +255,7 @@ class QueueSet:
         return check
 
     def stop(self) -> None:
-        """The part of the log that is looked at ends here: tell what is known, judge nothing behind it."""
+        """Report what is known at the end of a part, without judging anything after it."""
         for check in self._checks.values():
             if isinstance(check, Absent):
                 self._without_files(check)
@@ -258,14 +264,14 @@ class QueueSet:
 
     @property
     def met(self) -> int:
-        """Units that stand for their record, those of comparisons under way included."""
+        """Units that agree with their record, including those of unfinished comparisons."""
         under_way = (check.matched for check in self._checks.values() if isinstance(check, UnitCheck))
         return self.matched or sum(under_way)
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The log has been read: judge what is left, queues without records included."""
+        """Judge what is left after the log's end, including queues without records."""
         if self.none:
             if any(self.disk.effects.listdir(os.path.join(self.root, kind)) for kind in self.on_disk):
                 self.ground.findings.note("no-queues", "the directories of the queues hold no queue")
@@ -293,7 +299,7 @@ class QueueSet:
         self._ends[key] = max(self._ends.get(key, 0), check.end)
 
     def _without_files(self, absent: Absent) -> None:
-        """The log has messages for a queue that has no files."""
+        """Report messages in the log for a queue that has no files."""
         findings, topic = self.ground.findings, absent.name.topic
         folder = os.path.join(self.root, absent.kind, topic, str(absent.name.queue_id))
         what = f"queue {topic}/{absent.name.queue_id}: {absent.count} messages from log offset {absent.offset} on"
@@ -306,12 +312,12 @@ class QueueSet:
             findings.defect("queue-missing", folder, None, expected=f"files for {what}", found="none")
 
     def end_of(self, topic: str, queue_id: int) -> int | None:
-        """Queue offset behind the last message of a queue, by its files or by the log; None without such a queue."""
+        """Return the queue offset after a queue's last message; None without such a queue."""
         return self._ends.get((topic, queue_id))
 
 
 def _by_queue(units: list[tuple[int, BatchUnit]]) -> dict[int, list[BatchUnit]]:
-    """The units of each queue, in their order."""
+    """Group units by queue, in their order."""
     found: dict[int, list[BatchUnit]] = defaultdict(list)
     for number, unit in units:
         found[number].append(unit)

@@ -1,7 +1,7 @@
-"""The command that mends each defect of verify. What each defect means stands in `codes.py`.
+"""The command that mends each defect of verify, for the table in the manual.
 
-docs/operations/verify.md holds this table (`python -m flintmq.forensics.verify.repair_hints` prints it; a test
-compares).
+`codes.py` describes the defects. docs/operations/verify.md holds this table (`python -m
+flintmq.forensics.verify.repair_hints` prints it; a test compares).
 """
 
 from __future__ import annotations
@@ -49,23 +49,24 @@ MENDS: Final[dict[str, str]] = {
     "timer-log": _IN_PLACE,
     "timer-wheel": _IN_PLACE,
 }
-"""Code of the defect -> the command, with STORE for the store and DIR for a directory to choose. A broker is stopped
-before, and a file that can be had from a backup or a replica is brought back first.
+"""Code of the defect -> the command, with STORE for the store and DIR for a new directory.
+
+Before the command, stop the broker, and bring back files that a backup or a replica has.
 """
 
 
 def mend(code: str, root: str) -> str:
-    """The command for a defect of the store at `root`, as a shell takes it; DIR is still to be chosen."""
+    """Return the command for a defect of the store at `root`, quoted; DIR is left to choose."""
     return MENDS[code].replace("STORE", shlex.quote(root))
 
 
 def in_place(code: str) -> bool:
-    """Whether `flintmq salvage --in-place` mends this defect, alone or together with all others of its kind."""
+    """Return whether `flintmq salvage --in-place` mends this defect."""
     return MENDS[code] == _IN_PLACE
 
 
 def table() -> str:
-    """The table of docs/operations/verify.md: the defects of each command."""
+    """Return the table of docs/operations/verify.md: the defects that each command mends."""
     return "\n".join(_lines()) + "\n"
 
 

@@ -1,12 +1,11 @@
-"""Verify a store: every record, every queue unit, every index item, and the small files around them.
+"""Verifies a store: every record, every unit, every index item, and the small files.
 
-One walk through the log gives, by the same function that dispatch and rebuild use, the units and keys that must be on
-disk; they are compared in log order with what is there (`queue_check.py`, `index_check.py`). Nothing is held but a
-cursor for each queue, one index file's slots and a piece of the log, so a store of any size takes about the same
-memory.
+One walk through the log derives the units and keys that must be on disk, by the same function that dispatch and rebuild
+use. They are compared in log order with those on disk (`queue_check.py`, `index_check.py`). Memory holds only a cursor
+for each queue, one index file's slots and a piece of the log, so a store of any size takes about the same memory.
 
-Verify never writes, takes no lock, and never stops at damage: it tells, steps over it and goes on. What each finding
-means is in docs/operations/verify.md.
+Verify never writes, takes no lock, and never stops at damage: it reports it, skips it and continues.
+docs/operations/verify.md describes each finding.
 """
 
 from __future__ import annotations
@@ -47,25 +46,27 @@ from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.layout import directories as store_directories
 
 PIECE_BYTES = 8 << 20
-UNSEEN = "unseen"  # what stands at the end of a log that was not read to its end
+UNSEEN = "unseen"  # the `ending` of a log that was not read to its end
 Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
 
 @dataclass
 class Verification:
-    """What verify found.
+    """The result of verify.
 
     Attributes:
         root: the store.
-        clean: it stopped cleanly (no `abort`); live: somebody writes it now.
-        records: records that count; log_begin, log_end: log offsets of the first byte and behind the last record.
-        ending: what stands at the log's end (the names of end_of_log.Verdict, in lower case), or "unseen".
-        queues, units: queues on disk or in the log, units that stand for their record.
-        index_files, index_items: files looked at, items passed.
+        clean: it stopped cleanly (no `abort`).
+        live: a process is writing it now.
+        records: number of intact records.
+        log_begin, log_end: log offsets of the first byte and after the last record.
+        ending: the reason why the log ends there (the names of end_of_log.Verdict, in lower case), or "unseen".
+        queues, units: queues on disk or in the log, units that agree with their record.
+        index_files, index_items: files checked, items passed.
         defects: the first 10,000, with defect_count and defect_counts (by code) for all.
         notes: the first 1,000, with note_counts (by code) for all.
-        part_begin, part_end: log offsets between which the log was looked at; part_end is where to go on.
-        stopped: why the log's end was not reached: "end" (of the part asked for), "time"; None if it was.
+        part_begin, part_end: log offsets between which the log was checked; a later part continues at part_end.
+        stopped: why the log's end was not reached: "end" (of the part), "time"; None if it was reached.
     """
 
     root: str
@@ -90,7 +91,7 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        """1 with defects; without, that of UnfinishedError if the time was up, else 0."""
+        """Exit code: 1 with defects, else that of UnfinishedError if the time was up, else 0."""
         if self.defect_count:
             return 1
         return UnfinishedError.exit_code if self.stopped == OUT_OF_TIME else 0
@@ -110,17 +111,17 @@ def verify(
 
     Args:
         root: the store's directory.
-        config: RocketMQ's keys for what the files do not tell.
+        config: RocketMQ's keys for settings that the files do not record.
         progress: called now and then with bytes of log done and in all.
         access: how the log is read: "pread" or "map".
-        effects: the disk; None for what the path means.
-        part: what is looked at; None for everything.
-        findings: takes what is found as it is found; None for one of its own.
+        effects: the disk; None chooses it by the path.
+        part: the part to check; None for everything.
+        findings: collects the findings as they are made; None for a new collection.
 
     Raises:
-        UsageError: the part's begin lies behind the log, or its state belongs to something else.
+        UsageError: the part begins after the log's end, or its state belongs to something else.
         NotAStoreError: root is no store.
-        UnsupportedFormatError: a DLedger log.
+        UnsupportedFormatError: the log is a DLedger log.
         StoreAccessError: the root or a directory of the log may not be listed.
         ConfigError: given keys contradict each other.
     """
@@ -136,12 +137,12 @@ def verify(
 
 @dataclass
 class VerifyResult:
-    """What a verification saw in the log and beside it.
+    """The results of the walk, for the checks after it.
 
     Attributes:
         records, log_end, last_time, ending: see Verification; last_time is the latest store time in ms.
         queues, units, index_files, index_items: see Verification.
-        end_of: queue offset behind the last message of a queue; None for a queue that does not exist.
+        end_of: queue offset after the last message of a queue; None for a queue that does not exist.
         part_begin, part_end, stopped: see Verification.
     """
 
@@ -160,12 +161,12 @@ class VerifyResult:
 
 
 def _no_end(topic: str, queue_id: int) -> int:
-    """A queue that may end anywhere."""
+    """Return an end that no offset exceeds, for a queue of unknown end."""
     return LARGEST_OFFSET
 
 
 class VerifyRun:
-    """One verification: what is looked at, and in which order. The job on Spark looks at the log in another way."""
+    """One verification, in order. The job on Spark replaces `look`."""
 
     def __init__(
         self,
@@ -184,11 +185,11 @@ class VerifyRun:
         self.ground = Ground(self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live)
 
     def run(self, progress: Progress | None, access: str) -> Verification:
-        """Look at everything."""
+        """Check everything."""
         directories = [place.path for place in store_directories.log_directories(self.root, self.config, self.effects)]
         check_root(self.root, self.config, self.findings, self.effects)
         if self.facts.live:
-            self.findings.note("live", "a running store holds the lock; what it writes meanwhile is not judged")
+            self.findings.note("live", "a running store holds the lock; its writes meanwhile are not judged")
         check_files(self.log, directories, self.findings, self.effects)
         seen = self.look(progress, access)
         if seen.stopped is None:
@@ -216,12 +217,12 @@ class VerifyRun:
         )
 
     def _finish(self, seen: VerifyResult) -> None:
-        """The log's end is known: look at the small files, and at what points across queues."""
+        """Check the small files and committed offsets, once the log's end is known."""
         check_checkpoint(self.root, self.checkpoint, seen.log_end, seen.last_time, self.findings)
         check_mark(self.root, self.findings, self.effects)
         check_config(self.root, self.findings, self.effects)
         if not self.facts.live:
-            # Without any queue files (a copy of the log and config/ alone) nobody knows where the queues end.
+            # Without any queue files (a copy of the log and config/ alone) the ends of the queues are unknown.
             end_of = seen.end_of if seen.queues or not seen.records else _no_end
             check_offsets(self.root, self.snapshot.broker, end_of, self.findings)
             TimerStoreCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(end_of)
@@ -243,7 +244,7 @@ class VerifyRun:
         elif self.file is None:
             course.stop()
         if course.begin is not None:
-            self.findings.forget("units-expired", "index-expired")  # they stand for what lies before the part
+            self.findings.forget("units-expired", "index-expired")  # they are of the log before the part
         if self.file is not None and stopped is None:
             self.file.remove()
         return self._seen(course, stopped)
@@ -270,11 +271,11 @@ class VerifyRun:
 
     def _go_on(self, course: VerifyPass, saved: dict[str, Any]) -> None:
         if self.part.begin is not None:
-            raise UsageError(f"it tells to go on from log offset {saved['position']}; leave --from out")
+            raise UsageError(f"it says to continue at log offset {saved['position']}; leave --from out")
         course.restore(saved)
 
     def _walk(self, course: VerifyPass, progress: Progress | None) -> str | None:
-        """Take piece after piece; gives why it stopped before the log's end, None if it did not."""
+        """Take piece after piece; return why it stopped before the log's end, None if it did not."""
         size, begin = sum(file.size for file in self.log.files), self.log.min_offset
         stop, saved = self.part.watch(), time.monotonic()
         stopped = AT_END if course.position >= (self.part.end or LARGEST_OFFSET) else None
@@ -305,7 +306,7 @@ class VerifyRun:
             units=queues.met,
             index_files=len(course.items),
             index_items=course.index.passed if course.index is not None else 0,
-            # Of a queue without files, nobody knows where it ends if the log's begin has not been seen.
+            # The end of a queue without files is unknown if the log's begin was not read.
             end_of=queues.end_of if whole else lambda topic, queue_id: queues.end_of(topic, queue_id) or LARGEST_OFFSET,
             part_begin=self.log.min_offset if course.begin is None else course.begin,
             part_end=course.log.end if stopped is None else course.position,

@@ -1,4 +1,4 @@
-"""Checkpoint, configuration files, committed offsets, and what else lies in a store's root."""
+"""Checks the checkpoint, configuration files, committed offsets, and other root files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TABLES: Final = {
     "consumerFilter.json": ("filterDataByTopic",),
     "consumerOrderInfo.json": ("table",),
 }
-# What RocketMQ 5.3.3 to 5.5.0 and FlintMQ make in a store's root; `rocksdbstore/` and others are told apart below.
+# Names that RocketMQ 5.3.3 to 5.5.0 and FlintMQ create in a store's root; the others are in NOT_CHECKED.
 ROOT_NAMES: Final = frozenset(
     [
         *FOLDERS,
@@ -59,7 +59,7 @@ COMPACTION_PARTS: Final = ("compactionLog", "compactionCq")
 
 
 def read_checkpoint(root: str, findings: Findings, effects: Effects) -> checkpoint.Checkpoint:
-    """The checkpoint; all zeros if it is missing or unusable, which is told."""
+    """Read the checkpoint; if it is missing or unusable, report it and return zeros."""
     path = os.path.join(root, "checkpoint")
     try:
         data = effects.read_file(path, checkpoint.FILE_SIZE + 1)
@@ -82,17 +82,17 @@ def read_checkpoint(root: str, findings: Findings, effects: Effects) -> checkpoi
             findings.defect("checkpoint-bad", path, at, expected=f"{field} not negative", found=str(value))
     rest = data[checkpoint.CHECKPOINT.size : checkpoint.FILE_SIZE]
     if any(rest):
-        findings.note("checkpoint-rest", "bytes behind the six numbers are not zero", path)
+        findings.note("checkpoint-rest", "bytes after the six numbers are not zero", path)
     return found
 
 
 def check_checkpoint(root: str, found: checkpoint.Checkpoint, log_end: int, last_time: int, findings: Findings) -> None:
-    """Compare the checkpoint with the log: it may lag behind, never be ahead.
+    """Compare the checkpoint with the log: it may lag, but never be ahead.
 
     Args:
         root: of the store.
-        found: what the file said before the log was read.
-        log_end: log offset behind the last record.
+        found: its content before the log was read.
+        log_end: log offset after the last record.
         last_time: latest store time in ms of the log's records; 0 without records.
     """
     path = os.path.join(root, "checkpoint")
@@ -112,7 +112,7 @@ def check_checkpoint(root: str, found: checkpoint.Checkpoint, log_end: int, last
 
 
 def check_mark(root: str, findings: Findings, effects: Effects) -> None:
-    """FlintMQ's own durable mark, where there is one: its checksum covers every bit."""
+    """Check FlintMQ's own durable mark, if there is one; its checksum covers every bit."""
     path = os.path.join(root, flintmq_mark.FILE_NAME)
     try:
         data = effects.read_file(path, 4096)
@@ -123,7 +123,7 @@ def check_mark(root: str, findings: Findings, effects: Effects) -> None:
 
 
 def check_config(root: str, findings: Findings, effects: Effects) -> None:
-    """Every JSON file of config/ and its `.bak`: can it be read, and are its tables tables?"""
+    """Check that every JSON file of config/ and its `.bak` can be parsed and has its tables."""
     folder = os.path.join(root, directories.CONFIG)
     places = [(folder, name) for name in effects.listdir(folder)]
     places += [(os.path.join(root, "compaction"), name) for name in effects.listdir(os.path.join(root, "compaction"))]
@@ -163,22 +163,22 @@ def _check_json(path: str, name: str, findings: Findings, effects: Effects) -> N
 def check_offsets(
     root: str, broker: BrokerConfig, end_of: Callable[[str, int], int | None], findings: Findings
 ) -> None:
-    """Committed offsets must not lie behind the end of their queue.
+    """Check that no committed offset is after the end of its queue.
 
     Args:
         root: of the store.
-        broker: what config/ holds.
-        end_of: queue offset behind the last message of a queue, None for a queue that does not exist.
+        broker: the content of config/.
+        end_of: queue offset after the last message of a queue, None for a queue that does not exist.
         findings: takes the defects.
     """
     folder = os.path.join(root, directories.CONFIG)
 
-    def check(name: str, who: str, topic: str, queue_id: int, offset: int) -> None:
+    def check(name: str, owner: str, topic: str, queue_id: int, offset: int) -> None:
         end = end_of(topic, queue_id)
         if end is None and topic not in broker.topics:
             return  # the topic was deleted; RocketMQ removes such offsets in time
         if offset > (end or 0) or offset < -1:
-            expected = f"{who}, queue {topic}/{queue_id}: an offset up to {end or 0}"
+            expected = f"{owner}, queue {topic}/{queue_id}: an offset up to {end or 0}"
             findings.defect("offset-ahead", os.path.join(folder, name), None, expected=expected, found=str(offset))
 
     offsets = config_reader.LMQ_OFFSETS if config_reader.LMQ_OFFSETS in broker.files else config_reader.OFFSETS
@@ -192,7 +192,7 @@ def check_offsets(
 
 
 def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effects) -> None:
-    """What lies in the root besides the known files."""
+    """Note unknown files in the root."""
     log_elsewhere = {
         os.path.normpath(directory.path) for directory in directories.log_directories(root, config, effects)
     }

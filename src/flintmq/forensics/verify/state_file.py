@@ -1,7 +1,7 @@
-"""The file that keeps the state of a verification between its parts: JSON, outside the store, replaced as a whole.
+"""The file that keeps a verification's state between its parts, outside the store.
 
-It holds no message, but names topics, queues and files. A file of another store, of other settings or of another form
-is refused, and never overwritten.
+It is JSON and replaced as a whole. It holds no message, but names topics, queues and files. A file of another store, of
+other settings or of another format version is refused, and never overwritten.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from flintmq.storage.store_url import absolute, outside_store
 from flintmq.storage.versioned_json import VersionedJson
 
 FORM = "flintmq verify 1"
-"""What the file calls itself; another form gets another number."""
+"""Format name and version in the file."""
 
 
 class StateFile:
     """The state of one store's verification.
 
     Args:
-        path: the file; it need not be there yet.
+        path: the file; it may be missing.
         root: the store.
-        config: the settings that were given: what was found with others is no part of the same verification.
+        config: the settings that were given: findings with other settings do not belong to the same verification.
 
     Raises:
-        UsageError: the path is inside the store, which is never written.
-        StoreAccessError: nothing can be written there.
+        UsageError: the path is in the store, which is never written.
+        StoreAccessError: the directory cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str], root: str, config: StoreConfig) -> None:
@@ -42,7 +42,7 @@ class StateFile:
         self._file = VersionedJson(self.path, ("form", FORM), self._refused, style={"separators": (",", ":")}, end="")
 
     def load(self) -> dict[str, Any] | None:
-        """The state, None if there is no such file.
+        """Load the state; return None if there is no such file.
 
         Raises:
             UsageError: the file holds something else, or belongs to another store or other settings.
@@ -61,12 +61,12 @@ class StateFile:
         return state
 
     def refuse(self, error: Exception) -> UsageError:
-        """The error to raise where a state that was loaded does not fit the store."""
+        """Return the error to raise when a loaded state does not fit the store."""
         why = str(error) if isinstance(error, UsageError) else f"its contents do not fit the store ({error!r:.100})"
         return UsageError(f"{self.path}: {why}; remove it to begin anew")
 
     def save(self, state: dict[str, Any]) -> None:
-        """Replace the file: it has the old state or the new one, whatever happens.
+        """Replace the file; after a crash it has the old state or the new one.
 
         Raises:
             StoreAccessError: it cannot be written.
@@ -77,7 +77,7 @@ class StateFile:
             raise StoreAccessError(f"{self.path}: {error.strerror}; name a file that can be written") from error
 
     def remove(self) -> None:
-        """There is nothing left to go on with."""
+        """Remove the file, when there is nothing left to continue."""
         with contextlib.suppress(FileNotFoundError):
             os.unlink(self.path)
 

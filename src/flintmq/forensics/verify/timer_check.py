@@ -1,9 +1,9 @@
-"""The timer store: the units of the timer log, and the wheel's slots that head their chains (store format 12).
+"""Checks the timer store: units of the timer log, and slots of the wheel (store format 12).
 
-Units are looked at in one pass. Each must link to an earlier unit of the same slot, and point at a record of the log.
-The wheel is compared with what the units give: newest unit, first unit and count of each slot in use. Slots are not
-cleared when their messages have been delivered, and log files are deleted in time, so much of the wheel may point
-nowhere; that is no defect. After an unclean stop the wheel may be behind the log, and is not compared.
+Units are checked in one pass. Each must link to an earlier unit of the same slot, and point to a record of the log. The
+wheel is compared with the units: newest unit, first unit and count of each slot in use. Slots are not cleared after
+delivery, and log files are deleted in time, so many slots may point to units that are gone; that is no defect. After an
+unclean stop the wheel may lag the log, and is not compared.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ _SNAPSHOT = re.compile(r"timerwheel\.([0-9]{1,19})")
 
 
 class TimerStoreCheck:
-    """The timer store under comparison: `timerlog/`, `timerwheel` and `config/timercheck`, as far as they are there.
+    """The timer store under comparison: `timerlog/`, `timerwheel` and `config/timercheck`.
 
     Args:
         root: of the store.
         config: for timerPrecisionMs.
         disk: reads.
-        ground: takes what is found, and knows the commit log's begin and damage.
-        log: the commit log's files, for the records that units point at.
-        log_end: log offset behind the commit log's last record.
+        ground: collects the findings, and knows the commit log's begin and damage.
+        log: the commit log's files, for the records that units point to.
+        log_end: log offset after the commit log's last record.
     """
 
     def __init__(self, root: str, config: StoreConfig, disk: Disk, ground: Ground, log: LogFiles, log_end: int) -> None:
@@ -50,7 +50,7 @@ class TimerStoreCheck:
         self.clean = ground.replay_from is None and not ground.live
 
     def run(self, end_of: Callable[[str, int], int | None]) -> None:
-        """Check everything. `end_of` gives the queue offset behind a queue's last message."""
+        """Check everything. `end_of` returns the queue offset after a queue's last message."""
         check = self._timercheck(end_of)
         self._list()
         if self.files or self.disk.effects.size(os.path.join(self.root, "timerwheel")) is not None:
@@ -104,7 +104,7 @@ class TimerStoreCheck:
                 self.findings.defect("timer-log", path, None, expected=expected, found=f"name {start:020}")
 
     def _units(self, flushed: int) -> Iterator[tuple[int, timer.LogUnit]]:
-        """(position, unit) of every unit up to the log's end."""
+        """Yield (position, unit) of every unit up to the log's end."""
         for start, size, path in self.files:
             at = 0
             while at < size:
@@ -135,7 +135,7 @@ class TimerStoreCheck:
             return b""
 
     def _place(self, position: int) -> tuple[str, int | None]:
-        """File and file position of a timer log position."""
+        """Return file and file position of a timer log position."""
         for start, size, path in reversed(self.files):
             if start <= position < start + size:
                 return path, position - start
@@ -171,7 +171,7 @@ class TimerStoreCheck:
         return unit if isinstance(unit, timer.LogUnit) else None
 
     def _record(self, unit: timer.LogUnit, wrong: Callable[[str, str], None]) -> None:
-        """The record that a unit points at must be there, unless its part of the log is gone or damaged."""
+        """Check that a unit points to a record, unless that part of the log is gone or damaged."""
         offset = unit.physical_offset
         if 0 <= offset < self.ground.log_begin or offset in self.ground.lost:
             return
@@ -185,7 +185,7 @@ class TimerStoreCheck:
 
 
 class _Wheel:
-    """The slots on disk, and what the units of the log make of them."""
+    """The slots on disk, and the slots computed from the log's units."""
 
     def __init__(self, check: TimerStoreCheck) -> None:
         self.check, self.path = check, _wheel_path(check)
@@ -207,7 +207,7 @@ class _Wheel:
                 self.moments[number] = slot.moment
 
     def _slots(self) -> Iterator[tuple[int, timer.WheelSlot]]:
-        """(number, slot) of every slot that is not zeros."""
+        """Yield (number, slot) of every slot that is not zeros."""
         width = timer.WHEEL_SLOT.size
         empty = bytes(width)
         first = 0
@@ -237,13 +237,13 @@ class _Wheel:
             self.counts[number] += -1 if unit.magic & timer.UNIT_DELETES else 1
 
     def compare(self) -> None:
-        """Compare every slot whose units are all there."""
+        """Compare every slot whose units all exist."""
         if not self.used:
             return
         begin = self.check.files[0][0]
         for number, slot in self._slots():
             if slot.last_position < begin or slot.first_position < begin:
-                continue  # delivered, and its part of the timer log deleted
+                continue  # delivered, and its part of the timer log was deleted
             due = (self.first[number], self.last[number], self.counts[number])
             found = (slot.first_position, slot.last_position, slot.messages)
             if found != due or slot.moment % timer.WHEEL_SLOTS != number:
@@ -257,7 +257,7 @@ class _Wheel:
 
 
 def _wheel_path(check: TimerStoreCheck) -> str:
-    """The wheel's file: the newest snapshot where 5.4.0 makes such, else the plain one."""
+    """Return the wheel's file: the newest snapshot if there are any (5.4.0), else the plain one."""
     numbers = (_SNAPSHOT.fullmatch(name) for name in check.disk.effects.listdir(check.root))
     newest = max((int(number[1]) for number in numbers if number), default=None)
     return os.path.join(check.root, "timerwheel" if newest is None else f"timerwheel.{newest}")

@@ -1,15 +1,17 @@
-"""The laboratory: power cuts and failing calls on a simulated disk, judged by the durability contract.
+"""The laboratory: power cuts and failing calls on a simulated disk.
 
-disk             is a disk in memory that knows what a power cut may leave
+The durability contract judges what is left on the disk.
+
+disk             is a disk in memory that computes the states after a power cut
 pages            keeps every version of a file's pages
 names            keeps directories and the journal of changes
 states           numbers the states that a power cut may leave
-run              lives a store's life by a seed
+run              runs a store's lives by a seed
 explorer         stops a life at every call, recovers and compares
 faults           fails every call of a case
-long_run         runs cases one after another, resumed
+long_run         runs cases one after another, and resumes
 crash            is the command line
-contract         checks a store against the ledger of what was answered
-consumer_ledger  checks what consumers were given and committed
+contract         checks a store against the ledger of puts and answers
+consumer_ledger  checks what consumers received and committed
 slow_read        reads a store by the slow reference codecs alone
 """

@@ -1,9 +1,8 @@
-"""What consumers were given and what they committed, kept beside the ledger of a simulated life, and what must hold of
-it after any stop.
+"""The ledger of messages that consumers received and offsets that they committed.
 
-A group's offset in a queue may never go back behind one that `commit` has returned for, and never be ahead of what it
-was asked to commit or of the queue's end; below it there is no message that was not handed out; from it on a consumer
-gets every message of the queue, in order.
+After any stop these must hold. A group's offset in a queue never goes back before one that `commit` has returned for,
+and is never ahead of the offset it was asked to commit or of the queue's end. Every message below the offset was handed
+out. From the offset on a consumer gets every message of the queue, in order.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ class Placed(NamedTuple):
     Attributes:
         topic, queue_id, queue_offset: the place.
         identity: the message's.
-        end: log offset behind it.
+        end: log offset after it.
     """
 
     topic: str
@@ -41,8 +40,8 @@ class Consumed:
     """The ledger of one group.
 
     Attributes:
-        handed: (place, queue offset, identity) of everything that a poll gave, in any life.
-        promised: place -> the largest offset that a `commit` which waits has returned for.
+        handed: (place, queue offset, identity) of everything that a poll returned, in any life.
+        promised: place -> the largest offset that a waiting `commit` has returned for.
         asked: place -> the largest offset that a commit was ever asked for, before it began.
     """
 
@@ -52,11 +51,11 @@ class Consumed:
 
     @property
     def key(self) -> int:
-        """Differs where something else is promised or asked."""
+        """A hash that differs if something else is promised or asked."""
         return hash((tuple(self.promised.items()), tuple(self.asked.items()), len(self.handed)))
 
     def poll(self, consumer: Consumer, most: int) -> list[str]:
-        """Poll, and note what came; gives what is wrong with it: each queue goes on where it was."""
+        """Poll and record the messages; return violations: each queue must continue in order."""
         before = {queue: consumer.position(queue) for queue in consumer.queues}
         expired, wrong = consumer.expired, []
         for message in consumer.poll(most):
@@ -68,7 +67,7 @@ class Consumed:
         return wrong
 
     def commit(self, consumer: Consumer, wait: bool) -> None:
-        """Commit where a consumer is.
+        """Commit a consumer's position.
 
         Raises:
             FlintError, OSError: as Consumer.commit; then nothing more is promised.
@@ -82,12 +81,12 @@ class Consumed:
 
 
 def wrong_offsets(store: MessageStore, placed: Iterable[Placed], consumed: Consumed, expired: int) -> list[str]:
-    """What is wrong with the group's offsets in a store that was recovered; a line each.
+    """List the violations in the group's offsets in a recovered store, a line each.
 
     Args:
-        store: it.
+        store: the store.
         placed: every record of its log that has a place in a queue, in order.
-        consumed: what the lives before did.
+        consumed: the ledger of earlier lives.
         expired: log offset below which retention may have deleted files.
     """
     wrong = []
@@ -114,7 +113,7 @@ def wrong_offsets(store: MessageStore, placed: Iterable[Placed], consumed: Consu
 
 
 def _not_given(store: MessageStore, topic: str, queues: dict[int, list[Placed]]) -> list[str]:
-    """Whether a consumer is given all that stands behind the group's offset in each queue, in order."""
+    """List queues whose consumer does not get all after the group's offset, in order."""
     given: dict[int, list[tuple[int, str]]] = {queue: [] for queue in queues}
     with store.consumer(GROUP, topic) as consumer:
         while messages := consumer.poll():

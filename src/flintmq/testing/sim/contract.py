@@ -1,7 +1,7 @@
-"""The durability contract as one function: a store and the ledger of what was sent and answered.
+"""The durability contract as one function of a store and the ledger of puts and answers.
 
-It reads log, queues and index by the slow reference codecs alone (`slow_read`), and the store's answers by its own
-`get`; on the real disk or on a simulated one. The ledger lies outside the disk under test.
+It reads log, queues and index by the slow reference codecs alone (`slow_read`), and the store's messages by its own
+`get`, on the real disk or on a simulated one. The ledger is outside the disk under test.
 """
 
 from __future__ import annotations
@@ -35,34 +35,36 @@ SMALL: dict[str, Any] = {  # small files, so that everything rolls over
 
 
 def digest(*parts: object) -> str:
-    """What identifies a message's content: topic, queue id, body, tags, further properties or None."""
+    """Return a digest of a message's content: topic, queue id, body, tags, other properties."""
     return hashlib.sha1(repr(parts).encode()).hexdigest()
 
 
 def digest_of(message: Message) -> str:
-    """`digest` of a message that is put."""
+    """Return the `digest` of a message that is put."""
     return digest(message.topic, message.queue_id, message.body, message.tags, message.properties)
 
 
 class PutLedger:
-    """A ledger in a file: lines of JSON, one write each, so that a killed process leaves at most a cut line.
+    """A ledger in a file: JSON lines, one write each, so that a kill cuts at most one line.
 
-    `{"sent": identity, "digest": ...}` before a put; `{"told": identity, "outcome": "ok" | "failed" | "unknown",
-    "queue_offset", "place", "size", "time", "committed"}` after it. An identity is `life-...`; it is the message's key.
+    Before a put comes the line `{"sent": identity, "digest": ...}`, after it
+    `{"told": identity, "outcome": "ok", ...}`
+    with queue_offset, place, size, time and committed. Other outcomes are "failed" and "unknown". An identity is
+    `life-...`; it is the message's key.
     """
 
     def __init__(self, path: Path) -> None:
         self.fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         size = os.fstat(self.fd).st_size
-        if size and os.pread(self.fd, 1, size - 1) != b"\n":  # a kill cut the last line of the life before
+        if size and os.pread(self.fd, 1, size - 1) != b"\n":  # a kill cut the last line of the previous life
             os.write(self.fd, b"\n")
 
     def line(self, **fields: object) -> None:
-        """Append one."""
+        """Append one line."""
         os.write(self.fd, json.dumps(fields).encode() + b"\n")
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         os.close(self.fd)
 
 
@@ -71,16 +73,16 @@ class Book:
     """A ledger in memory.
 
     Attributes:
-        sent: identity -> its line; `digest` is what was sent.
-        told: identity -> its line. `committed` that is not None says: promised only below what is safe.
-        safe: life -> log offset below which its answers with `committed` hold after all.
+        sent: identity -> its line; `digest` is of the content sent.
+        answers: identity -> its line. If `committed` is not None, the message is promised only below the life's `safe`.
+        safe: life -> log offset below which its answers with `committed` hold nevertheless.
         gone: identities that an earlier recovery dropped, as it may: they must not come back.
         expired: log offset below which retention may have deleted files.
-        consumed: what consumers were given and committed; None if there were none.
+        consumed: the ledger of consumers; None if there were none.
     """
 
     sent: dict[str, dict[str, Any]] = field(default_factory=dict)
-    told: dict[str, dict[str, Any]] = field(default_factory=dict)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     safe: dict[str, int] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     expired: int = 0
@@ -88,26 +90,26 @@ class Book:
 
 
 @dataclass
-class Told:
-    """What the contract found. Everything from `lost` on must be 0.
+class ContractReport:
+    """The findings of the contract. Everything from `lost` on must be 0.
 
     Attributes:
         acknowledged, unknown: puts answered OK, and those whose answer is missing or uncertain.
-        uncommitted: acknowledged without a promise beyond what was committed (transient pool) or flushed (a power cut
-            under ASYNC_FLUSH), and gone: the price. Not among `acknowledged`. Always the newest of a life.
-        torn: messages without a promise that are there, but for zeros in their store time or queue id: it lay at the
+        uncommitted: acknowledged without a promise beyond the committed part (transient pool) or the flushed part (a
+            power cut under ASYNC_FLUSH), and gone: the price. Not among `acknowledged`. Always the newest of a life.
+        torn: messages without a promise that are there except for zeros in their store time or queue id: it was at the
             edge of a page or sector of which a power cut took bytes, and no checksum covers it (enabledAppendPropCRC
-            adds one). Where a queue offset does not go on, recovery cuts such a record.
+            adds one). If its queue offset does not continue the queue, recovery truncates such a record.
         stored: records in the log.
-        lost: acknowledged messages that are not there.
+        lost: acknowledged messages that are missing.
         phantom: records that were never sent, or whose put was refused, or that came back after they had gone.
-        altered: records that differ from what was sent or answered.
+        altered: records that differ from the message sent or the answer.
         duplicated: messages that are there twice.
-        holes: places in queues that are missing or given twice.
-        derived: queues, units or index items that do not say what the log says.
-        unserved: messages that `get` does not give at their place.
-        skipped: offsets of consumers that went back or ahead, and queues of which a consumer does not get what it must.
-        notes: what was seen, a line each.
+        holes: places in queues that are missing or assigned twice.
+        derived: queues, units or index items that do not agree with the log.
+        unserved: messages that `get` does not return at their place.
+        skipped: offsets of consumers that went back or ahead, and queues of which a consumer does not get all.
+        notes: observations, a line each.
     """
 
     acknowledged: int = 0
@@ -133,9 +135,12 @@ class Told:
 
 
 def read_ledger(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[str, Any]]]:
-    """(sent, told), each by identity. A line that a kill cut says nothing: its put had not begun, or has no answer."""
+    """Return (lines of puts, lines of answers), each by identity.
+
+    A line that a kill cut is ignored: its put had not begun, or has no answer.
+    """
     sent: dict[str, dict[str, Any]] = {}
-    told: dict[str, dict[str, Any]] = {}
+    answers: dict[str, dict[str, Any]] = {}
     for line in path.read_text().splitlines() if path.exists() else ():
         if not line.endswith("}"):
             continue
@@ -144,21 +149,21 @@ def read_ledger(path: Path) -> tuple[dict[str, dict[str, Any]], dict[str, dict[s
             assert fields["sent"] not in sent, "an identity is sent once"
             sent[fields["sent"]] = fields
         else:
-            told[fields["told"]] = fields
-    return sent, told
+            answers[fields["told"]] = fields
+    return sent, answers
 
 
 def read_book(path: Path) -> Book:
-    """A ledger's file: safe is what the answers of a life told as committed."""
+    """Read a ledger's file; `safe` is the largest committed offset in a life's answers."""
     book = Book(*read_ledger(path))
-    for identity, answer in book.told.items():
+    for identity, answer in book.answers.items():
         if answer.get("committed") is not None:
             book.safe[life_of(identity)] = max(answer["committed"], book.safe.get(life_of(identity), 0))
     return book
 
 
 def life_of(identity: str) -> str:
-    """The life that sent a message."""
+    """Return the life that sent a message."""
     return identity.partition("-")[0]
 
 
@@ -172,14 +177,14 @@ def check_contract(
     opened: Callable[[MessageStore], None] = lambda store: None,
     peer: str = PEER_533,
     **rest: Any,
-) -> Told:
-    """Recover the store, close it, recover it again; compare log, queues, index and answers with the ledger.
+) -> ContractReport:
+    """Recover the store twice; compare log, queues, index and messages with the ledger.
 
     Args:
         root: of the store.
-        ledger: of what was sent and answered.
+        ledger: the ledger of puts and answers.
         keys: RocketMQ's keys of the store, its geometry among them; SMALL if None.
-        effects: the disk that it stands on.
+        effects: the store's disk.
         again: False leaves out the first recovery, and so the comparison of the two.
         opened: called with the store that is compared.
         peer: the RocketMQ version whose habits the store follows, as in MessageStore.
@@ -197,7 +202,7 @@ def check_contract(
         with MessageStore(root, **words) as store:
             assert store.wait_dispatched(30)
         before = slow_read.tree(root, effects=effects)
-    found = Told()
+    found = ContractReport()
     with MessageStore(root, **words) as store:
         assert store.wait_dispatched(30)
         opened(store)
@@ -213,26 +218,26 @@ def check_contract(
     if again:
         after = slow_read.tree(root, effects=effects)
         changed = [name for name in {**before, **after} if before.get(name) != after.get(name)]
-        found.derived += len(changed)  # line 4: recovering again gives the same
+        found.derived += len(changed)  # line 4 of the contract: a second recovery changes nothing
         found.notes += [f"changed by recovering again: {name}" for name in changed]
     return found
 
 
 @lru_cache(maxsize=64)
 def config_of(keys: tuple[tuple[str, Any], ...]) -> StoreConfig:
-    """The configuration of these keys: simulations open thousands of stores with the same."""
+    """Return the configuration of these keys, cached: simulations open thousands of stores."""
     return StoreConfig.from_keys(dict(keys))
 
 
 def other_properties(pairs: Mapping[str, str]) -> dict[str, str] | None:
-    """The properties of a message that a digest has by themselves; None without any."""
+    """Return the properties that a digest lists by themselves; None without any."""
     own = ("KEYS", "TAGS", "WAIT", "__CRC32#")
     return {name: value for name, value in pairs.items() if name not in own} or None
 
 
 @lru_cache(maxsize=1 << 14)
 def content_of(r: record.Record, peer: str = PEER_533) -> tuple[str, str, tuple[int, ...], int]:
-    """(identity, digest, hashes of its keys, size) of a record, without what the store itself adds."""
+    """Return (identity, digest, hashes of its keys, size), without the store's own properties."""
     pairs = properties.parse_bytes(r.properties)
     whole = digest(r.topic.decode(), r.queue_id, r.body, pairs.get("TAGS"), other_properties(pairs))
     hashes = tuple(key_hash(r.topic.decode(), key) for key in keys_of(pairs, r.sys_flag, peer))
@@ -240,19 +245,19 @@ def content_of(r: record.Record, peer: str = PEER_533) -> tuple[str, str, tuple[
 
 
 def _in_queue(r: record.Record) -> bool:
-    """Whether a record has a place in a queue: not one that is prepared or rolled back."""
+    """Return whether a record has a place in a queue: it is not prepared or rolled back."""
     return r.transaction in (record.TRANSACTION_NONE, record.TRANSACTION_COMMIT)
 
 
 def placed(log: list[record.Record]) -> Iterator[Placed]:
-    """The records of a log that have a place in a queue."""
+    """Yield the records of a log that have a place in a queue."""
     for r in filter(_in_queue, log):
         identity, _, _, size = content_of(r)
         yield Placed(r.topic.decode(), r.queue_id, r.queue_offset, identity, r.physical_offset + size)
 
 
-def _compare(log: list[record.Record], book: Book, found: Told) -> None:
-    """Lines 1, 2 and 4: nothing lost, phantom, altered or double."""
+def _compare(log: list[record.Record], book: Book, found: ContractReport) -> None:
+    """Check lines 1, 2 and 4: nothing lost, phantom, altered or duplicated."""
     there: dict[str, record.Record] = {}
     for r in log:
         found.stored += 1
@@ -261,7 +266,7 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
             found.duplicated += 1
             found.notes.append(f"{identity} at {there[identity].physical_offset} and {r.physical_offset}")
         there[identity] = r
-        refused = book.told.get(identity, {}).get("outcome") == "failed"
+        refused = book.answers.get(identity, {}).get("outcome") == "failed"
         if identity not in book.sent or refused or identity in book.gone:
             found.phantom += 1
             found.notes.append(f"phantom {identity!r} at {r.physical_offset}")
@@ -274,7 +279,7 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
             found.notes.append(f"altered {identity} at {r.physical_offset}: {r.properties!r:.80}")
     ends = _ends_of_lives(log, book)
     for identity in book.sent:
-        answer = book.told.get(identity)
+        answer = book.answers.get(identity)
         if identity in book.gone:
             continue
         if answer is None or answer["outcome"] == "unknown":
@@ -284,7 +289,7 @@ def _compare(log: list[record.Record], book: Book, found: Told) -> None:
 
 
 def _ends_of_lives(log: list[record.Record], book: Book) -> dict[str, int]:
-    """Life -> log offset behind its last record, or that of a life before it: there the next one went on."""
+    """Return, per life, the log offset after its last record, or an earlier life's if larger."""
     last = {life_of(identity): r.physical_offset + size for r in log for identity, _, _, size in (content_of(r),)}
     ends: dict[str, int] = {}
     end = 0
@@ -294,14 +299,14 @@ def _ends_of_lives(log: list[record.Record], book: Book) -> dict[str, int]:
 
 
 def _acknowledged(
-    identity: str, answer: dict[str, Any], stored: record.Record | None, book: Book, end: int, found: Told
+    identity: str, answer: dict[str, Any], stored: record.Record | None, book: Book, end: int, found: ContractReport
 ) -> None:
-    """One message that was answered OK. `end`: of what is there of its life."""
+    """Check one message that was answered OK; `end` is the end of its life's messages."""
     promised = _promised(identity, book)
     if stored is None:
         if answer["place"] + answer["size"] <= book.expired:
             return
-        if not promised and answer["place"] >= end:  # the price costs a life's newest only
+        if not promised and answer["place"] >= end:  # only a life's newest messages may be the price
             found.uncommitted += 1
         else:
             found.acknowledged += 1
@@ -310,17 +315,17 @@ def _acknowledged(
         return
     found.acknowledged += 1
     place = (stored.queue_offset, stored.physical_offset, content_of(stored)[3], stored.store_timestamp)
-    told = answer["queue_offset"], answer["place"], answer["size"], answer["time"]
-    if not promised and not _is_covered(stored) and place[:3] == told[:3] and _lacks_bytes(place[3], told[3]):
+    expected = answer["queue_offset"], answer["place"], answer["size"], answer["time"]
+    if not promised and not _is_covered(stored) and place[:3] == expected[:3] and _lacks_bytes(place[3], expected[3]):
         found.torn += 1
-    elif place != told:
+    elif place != expected:
         found.altered += 1
-        found.notes.append(f"{identity} was told {answer}, and stands at {place}")
+        found.notes.append(f"{identity} was answered {answer}, and is at {place}")
 
 
 def _promised(identity: str, book: Book) -> bool:
-    """Whether a message must be there, as it was sent and answered."""
-    answer = book.told.get(identity)
+    """Return whether a message must be there, as it was sent and answered."""
+    answer = book.answers.get(identity)
     if answer is None or answer["outcome"] != "ok":
         return False
     if answer.get("committed") is None:
@@ -329,12 +334,12 @@ def _promised(identity: str, book: Book) -> bool:
 
 
 def _is_covered(r: record.Record) -> bool:
-    """Whether a checksum covers a record's head, too."""
+    """Return whether a checksum covers a record's head, too."""
     return properties.CRC32.encode() in r.properties
 
 
 def _lacks_its_queue(r: record.Record, sent: str) -> bool:
-    """Whether a record is what was sent, but for zeros that a power cut left in its queue id."""
+    """Return whether a record is as sent except for zeros from a power cut in its queue id."""
     pairs = properties.parse_bytes(r.properties)
     tags, others = pairs.get("TAGS"), other_properties(pairs)
     small = r.queue_id == 0 and not _is_covered(r)
@@ -342,14 +347,17 @@ def _lacks_its_queue(r: record.Record, sent: str) -> bool:
 
 
 def _lacks_bytes(now: int, before: int) -> bool:
-    """Whether a time is another one of which some neighbouring bytes are zero: it lay across an edge."""
+    """Return whether a time differs only by neighbouring zero bytes, cut off at an edge."""
     there, was = now.to_bytes(8, "big", signed=True), before.to_bytes(8, "big", signed=True)
     differing = [n for n in range(8) if there[n] != was[n]]
     return bool(differing) and not any(there[differing[0] : differing[-1] + 1])
 
 
-def _queues(root: str | os.PathLike[str], log: list[record.Record], effects: Effects, found: Told) -> None:
-    """Line 5 for queues, and the holes of line 4. A queue may still have units of files that retention deleted."""
+def _queues(root: str | os.PathLike[str], log: list[record.Record], effects: Effects, found: ContractReport) -> None:
+    """Check line 5 for queues, and the holes of line 4.
+
+    A queue may still have units of files that retention deleted.
+    """
     expected: dict[tuple[str, int], list[tuple[int, int]]] = {}
     first: dict[tuple[str, int], int] = {}
     begin = slow_read.log_begin(root, effects)
@@ -379,9 +387,9 @@ def _index(
     keys: Mapping[str, Any],
     effects: Effects,
     peer: str,
-    found: Told,
+    found: ContractReport,
 ) -> None:
-    """Line 5 for the index."""
+    """Check line 5 for the index."""
     begin = slow_read.log_begin(root, effects)
     items = [(hashed, r.physical_offset) for r in log for hashed in content_of(r, peer)[2]]
     there = slow_read.index_items(root, keys["maxHashSlotNum"], keys["maxIndexNum"], effects)
@@ -392,14 +400,14 @@ def _index(
 
 
 def _first(there: list[Any], wanted: list[Any]) -> str:
-    """Where two lists begin to differ, and how."""
+    """Describe the first difference of two lists."""
     at = next((n for n, pair in enumerate(zip(there, wanted, strict=False)) if pair[0] != pair[1]), None)
     at = min(len(there), len(wanted)) if at is None else at
     return f"{at}: {there[at : at + 2]} and not {wanted[at : at + 2]}"
 
 
-def _served(store: MessageStore, log: list[record.Record], found: Told) -> None:
-    """Every record by its queue and offset."""
+def _served(store: MessageStore, log: list[record.Record], found: ContractReport) -> None:
+    """Check that `get` returns every record at its queue and offset."""
     places = {(r.topic.decode(), r.queue_id, r.queue_offset): r.physical_offset for r in filter(_in_queue, log)}
     counts = Counter((topic, queue_id) for topic, queue_id, _ in places)
     begins: dict[tuple[str, int], int] = {}

@@ -1,11 +1,11 @@
-"""Power cuts on a simulated disk, from the command line.
+"""Runs power cuts on a simulated disk, from the command line.
 
     python -m flintmq.testing.sim.crash --states 20000 [--jobs 2] [--state-file FILE] [--report
-    docs/internals/reliability.md]
+        docs/internals/reliability.md]
     python -m flintmq.testing.sim.crash --seed 81723 --model ext4 --cut 214 --state 9
 
-The first form goes through cases of all models, each cut at every call, and goes on where it was stopped. The second
-makes one state again, as a failure printed it; without `--cut` it explores the whole case, with `--faults` it fails its
+The first form explores cases of all models, each cut at every call, and resumes where it was stopped. The second makes
+one state again, as a failure printed it; without `--cut` it explores the whole case, with `--faults` it fails its
 calls.
 """
 
@@ -25,20 +25,20 @@ STATE = Path("artifacts/crash-sim.json")
 
 
 def parsed() -> argparse.Namespace:
-    """The words of the command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m flintmq.testing.sim.crash", description="Power cuts on a simulated disk."
     )
     what = parser.add_mutually_exclusive_group(required=True)
-    what.add_argument("--states", type=int, help="go through cases until so many states were looked at")
+    what.add_argument("--states", type=int, help="explore cases until N states were compared")
     what.add_argument("--seed", type=int, help="one case")
     parser.add_argument("--jobs", type=int, default=1, help="processes (with --states)")
-    parser.add_argument("--state-file", type=Path, default=STATE, help="keeps how far --states came")
-    parser.add_argument("--report", type=Path, help="a page that gets the table (with --states)")
+    parser.add_argument("--state-file", type=Path, default=STATE, help="keeps the progress of --states")
+    parser.add_argument("--report", type=Path, help="a page to write the table into (with --states)")
     parser.add_argument("--model", choices=MODELS, default="ext4", help="of the disk (with --seed)")
     parser.add_argument("--cut", type=int, help="only this call (with --seed)")
     parser.add_argument("--state", type=int, help="only this state there (with --cut)")
-    parser.add_argument("--per-cut", type=int, default=8, help="at most so many states at one call (with --seed)")
+    parser.add_argument("--per-cut", type=int, default=8, help="at most N states at one call (with --seed)")
     parser.add_argument("--shrink", action="store_true", help="drop operations that are not needed to fail")
     parser.add_argument("--faults", action="store_true", help="fail every call instead of stopping there")
     return parser.parse_args()

@@ -1,8 +1,9 @@
-"""A disk wholly in memory that knows what a power cut could leave of it; a second backend of `storage/filesystem.py`.
+"""A disk in memory that computes what a power cut could leave; a second backend of Effects.
 
-Three models of what is legal: `journal` (XFS; names in order), `ext4` (the same, and stores to a page
-whose sync failed never reach the disk), `posix` (names in any order; after a failed sync the old bytes are shown).
-`states` tells the states. Everything is drawn from a seed: the same calls give the same `trace`.
+Three models of legal behaviour: `journal` (XFS; names in order), `ext4` (the same, and stores to a page whose sync
+failed never reach the disk), `posix` (names in any order; after a failed sync the old bytes are shown). `states`
+numbers the states. Everything is drawn from a seed: the same calls give the same `trace`. `Effects` is in
+`storage/filesystem.py`.
 """
 
 from __future__ import annotations
@@ -34,12 +35,12 @@ class PowerCut(BaseException):
 
 @dataclass(frozen=True)
 class Image:
-    """What lies on a disk.
+    """The content of a disk.
 
     Attributes:
         files: path -> bytes; None for a directory. Parents come first.
         clock: Unix milliseconds.
-        boot: which boot of the machine it is.
+        boot: number of the machine's boot.
         power: whether a power cut left it; else `kill -9` did, or nothing.
     """
 
@@ -50,7 +51,7 @@ class Image:
 
 
 class SimLock(StoreLock):
-    """The lock of a store that nobody else can reach."""
+    """The lock of a store that no other process can reach."""
 
     def __init__(self) -> None:
         self.fd, self.pid, self.path = 0, os.getpid(), "lock"
@@ -68,17 +69,17 @@ class SimDisk(Effects):
     Args:
         seed: of everything that is drawn.
         model: one of MODELS.
-        image: what lies on it, all durable; None: the empty directory ROOT.
-        watched: whether anybody will ask what a power cut leaves. It costs time.
+        image: its content, all durable; None: the empty directory ROOT.
+        watched: whether the states after a power cut will be asked for. It costs time.
 
     Attributes:
-        calls: how many calls that may fail or change something there were.
+        calls: number of calls that may fail or change something.
         trace: a checksum of them all.
-        plan: number of a call -> what it meets: an errno, "short" (half of a pwrite, then ENOSPC), "flip" (one bit of
-            a pwrite), "power".
-        sticky: an errno for every call from the number on that stands before it; None.
-        at_call: called before each of them, and after each store into a map that is told of.
-        generation: goes up with whatever changes what a power cut may leave.
+        plan: number of a call -> its fault: an errno, "short" (half of a pwrite, then ENOSPC), "flip" (one bit of a
+            pwrite), "power".
+        sticky: (number, errno): the errno of every call from that number on; None.
+        at_call: called before each of them, and after each reported store into a map.
+        generation: increases with every change of what a power cut may leave.
         clock: wall clock, Unix milliseconds; `ticks`: the monotonic one, seconds.
         used: percent of the disk.
     """
@@ -114,7 +115,7 @@ class SimDisk(Effects):
     # -- the door -----------------------------------------------------------------------------------------------
 
     def _tick(self, name: str, path: str, data: object = b"") -> int | str | None:
-        """Count a call and let it fail if the plan says so; gives "short" or "flip" for a pwrite to see to."""
+        """Count a call and raise its planned fault; return "short" or "flip" for pwrite to apply."""
         if self._dead:
             raise PowerCut(name)
         self.calls += 1
@@ -136,19 +137,20 @@ class SimDisk(Effects):
             raise PowerCut(name)
         if isinstance(fault, int):
             error = OSError(fault, os.strerror(fault), path)
-            opens = name == "open_write" or (name == "sync_dir" and fault != errno.ENOMEM)  # that one a sync may give
+            # A sync_dir fails while it opens the directory, except with ENOMEM, which its sync may raise.
+            opens = name == "open_write" or (name == "sync_dir" and fault != errno.ENOMEM)
             raise not_opened(error) if opens else error
         return fault
 
     def stop(self) -> None:
-        """The machine stands still: every later call raises PowerCut."""
+        """Stop the machine: every later call raises PowerCut."""
         self._dead = True
 
     def _changed(self) -> None:
         self.generation += 1
 
     def look(self) -> None:
-        """Take note of stores into maps that nobody told of."""
+        """Record stores into maps that were not reported by `wrote`."""
         for file in self._maps.values():
             if file.look(self.chance):
                 self._changed()
@@ -167,7 +169,7 @@ class SimDisk(Effects):
             self._changed()
 
     def find(self, path: str) -> SimFile | None:
-        """The file of this name."""
+        """Return the file of this name."""
         parent, name = split(path)
         names = self.folders.get(parent)
         return None if names is None else names.get(name)
@@ -185,7 +187,7 @@ class SimDisk(Effects):
 
     @property
     def held(self) -> list[str]:
-        """Paths of descriptors that nobody gave back."""
+        """Paths of descriptors that were not closed."""
         return [path for _, path in self._open.values()]
 
     # -- reading ------------------------------------------------------------------------------------------------
@@ -205,7 +207,7 @@ class SimDisk(Effects):
         return self._fd(file, path)
 
     def read_file(self, path: str, most: int) -> bytes | None:
-        """The same calls as its base's, without what they cost."""
+        """Make the same calls as the base class, at less cost."""
         parent, name = split(path)
         names = self.folders.get(parent)
         file = None if names is None else names.get(name)
@@ -438,10 +440,10 @@ class SimDisk(Effects):
         self.clock += int(seconds * 1000)
         self.ticks += seconds
 
-    # -- what is left -------------------------------------------------------------------------------------------
+    # -- content ------------------------------------------------------------------------------------------------
 
     def shown(self) -> Image:
-        """What `kill -9` leaves: everything that the kernel shows."""
+        """Return the disk after `kill -9`: everything that the kernel shows."""
         files: dict[str, bytes | None] = {}
         for path in sorted(self.folders):
             if path != "/":

@@ -1,6 +1,7 @@
-"""The crash explorer: stop a simulated machine at every call, recover what is left, and compare it with the contract.
+"""The crash explorer: stops a simulated machine at every call, recovers and compares.
 
-Recovery is stopped itself now and then, also with a fault in it, and what is left then is recovered (depth 2 and 3).
+The durability contract judges each recovered state. Now and then recovery itself is stopped, also with a fault in it,
+and the state after that is recovered (depth 2 and 3).
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from flintmq.testing.sim.run import SHORT, STORE, Case, SimRun
 from flintmq.testing.sim.states import Uncertain
 
 DEEPEST = 3
-ERRORS = (5, 28, 24, 30)  # EIO, ENOSPC, EMFILE, EROFS: what recovery meets now and then
+ERRORS = (5, 28, 24, 30)  # EIO, ENOSPC, EMFILE, EROFS: faults during recovery
 
 
 @dataclass(frozen=True)
@@ -28,9 +29,9 @@ class Failure:
     """A state after which the contract does not hold.
 
     Attributes:
-        seed, model, cut, state: which one.
-        depth: 1, or how often recovery was stopped itself.
-        what: what is wrong.
+        seed, model, cut, state: identify it.
+        depth: 1, or more if recovery itself was stopped.
+        what: the violation.
     """
 
     seed: int
@@ -42,7 +43,7 @@ class Failure:
 
     @property
     def replay(self) -> str:
-        """The command that makes it again."""
+        """The command that makes the state again."""
         return (
             f"python -m flintmq.testing.sim.crash --seed {self.seed} --model {self.model} --cut {self.cut} "
             f"--state {self.state}"
@@ -54,15 +55,15 @@ class Explorer:
     """Explores one case.
 
     Args:
-        case: it.
-        per_cut: at most so many states at one call.
-        cut, state: look at this call only, and at this state of it only; None for all.
+        case: the case.
+        per_cut: most states at one call.
+        cut, state: only this call, and only this state of it; None for all.
 
     Attributes:
         counts: depth -> different states of power cuts that were recovered and compared; 0 -> the same of kills.
-        again: states that were met before, recovered and compared because more, or less, was promised by then.
-        torn: records in them as `Told.torn` counts.
-        failures: what was wrong.
+        again: known states that were recovered and compared again because more, or less, was promised by then.
+        torn: records in them as counted by `ContractReport.torn`.
+        failures: the violations.
         trace: of the disk, at the end.
     """
 
@@ -80,7 +81,7 @@ class Explorer:
     _last: tuple[int, int] = (0, -1)
 
     def go(self) -> Explorer:
-        """Run the case and look at every call."""
+        """Run the case and explore every call."""
         self.run = SimRun(self.case, SimDisk(self.case.seed, self.case.model))
         self.run.disk.at_call = self._at_call
         try:
@@ -99,14 +100,14 @@ class Explorer:
         if now == self._last or (self.cut not in (None, disk.calls)) or self.run.at < self.case.known:
             return
         if self.case.seed >= SHORT and not self.run.book.sent:
-            return  # drawn cases begin alike, as short ones do that are explored from the first call on
+            return  # drawn cases begin alike, as short cases do, which are explored from the first call on
         self._last = now
         for number, (image, book) in enumerate(self._states(disk)):
             if self.state in (None, number):
                 self._look(image, book, disk.calls, number, 1)
 
     def _states(self, disk: SimDisk) -> Iterator[tuple[Image, Book]]:
-        """What may be left: after a kill, and after a power cut."""
+        """Yield the possible states: after a kill, and after a power cut."""
         yield disk.shown(), self.run.now(power=False)
         chance = random.Random(f"{self.case.seed}-{disk.calls}")
         uncertain, book = Uncertain.of(disk), self.run.now(power=True)
@@ -117,7 +118,7 @@ class Explorer:
         """Recover one state and compare it; now and then stop that recovery too."""
         left = hash((tuple(image.files.items()), image.power))
         consumed = 0 if book.consumed is None else book.consumed.key
-        known = hash((left, len(book.told), tuple(book.safe.items()), consumed))
+        known = hash((left, len(book.answers), tuple(book.safe.items()), consumed))
         if known in self._seen:
             return
         self._seen.add(known)
@@ -151,7 +152,7 @@ class Explorer:
     def _deeper(
         self, image: Image, book: Book, cut: int, number: int, depth: int, chance: random.Random, calls: int
     ) -> None:
-        """Stop the recovery of a state at one of its calls, and look at what is left then."""
+        """Stop the recovery of a state at one of its calls, and explore the states after that."""
         disk = SimDisk(chance.randrange(1 << 30), self.case.model, image)
         stop = chance.randint(1, calls)
         disk.plan[stop] = "power"
@@ -175,7 +176,7 @@ class Explorer:
 
 
 def shrunk(case: Case, per_cut: int) -> Case:
-    """The case without operations that it fails without, too."""
+    """Return the case without the operations that its failure does not need."""
     at = 0
     while at < len(case.ops):
         fewer = replace(case, ops=case.ops[:at] + case.ops[at + 1 :], known=0)

@@ -1,4 +1,4 @@
-"""Every call of a case fails, once or from then on; then the store is killed and goes on, or the power is cut."""
+"""Fails every call of a case, once or from then on, then kills the store or cuts the power."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ AFTER: list[Op] = [("put", "plain", 80, 0, 0), ("flush",), ("dispatch",)]
 
 @dataclass
 class Swept:
-    """What a sweep did.
+    """The result of a sweep.
 
     Attributes:
         runs: cases that ran with a fault.
         states: images that were recovered and compared.
-        failures: (call, error, sticky, what).
+        failures: (call, error, sticky, violation).
     """
 
     runs: int = 0
@@ -40,8 +40,8 @@ def sweep(case: Case, errors: tuple[int | str, ...] = ERRORS, *, each: bool = Fa
     """Fail every call of a case in turn.
 
     Args:
-        case: it.
-        errors: what the calls meet; in turn, one a call.
+        case: the case.
+        errors: the faults, one a call in turn.
         each: all of them at each call.
     """
     calm = SimRun(case, SimDisk(case.seed, case.model))
@@ -58,7 +58,7 @@ def sweep(case: Case, errors: tuple[int | str, ...] = ERRORS, *, each: bool = Fa
 
 
 def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) -> str:
-    """One run; what is wrong, or nothing."""
+    """Run a case with one fault; return the violation, or an empty text."""
     run = SimRun(case, SimDisk(case.seed, case.model))
     if sticky:
         assert isinstance(error, int)
@@ -72,7 +72,7 @@ def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) ->
             what = _compared(case, image, book)
             if what:
                 return what
-        run.disk.sticky, run.disk.plan = None, {}  # the disk is well again, and the process was killed
+        run.disk.sticky, run.disk.plan = None, {}  # the disk works again, and the process was killed
         run.dead()
         run.go([*AFTER, ("close",), *AFTER])
         if run.store is None:
@@ -90,7 +90,7 @@ def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) ->
 def _left(run: SimRun) -> Iterator[tuple[Image, Book]]:
     chance = random.Random(f"{run.case.seed}-{run.disk.calls}")
     if not any(file.bad for names in run.disk.folders.values() for file in names.values() if file is not None):
-        yield run.disk.shown(), run.now(power=False)  # bad pages are what a kill does not leave as they are
+        yield run.disk.shown(), run.now(power=False)  # bad pages may change after a kill
     uncertain = Uncertain.of(run.disk)
     states = list(uncertain.choose(6, chance))
     for state in dict.fromkeys((states[0], states[-1], chance.choice(states))):

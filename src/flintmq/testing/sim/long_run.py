@@ -1,4 +1,4 @@
-"""The long form of the crash explorer: cases one after the other, resumed where they were stopped, and their table."""
+"""Runs the crash explorer over many cases, resumes where it was stopped, makes the table."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from flintmq.testing.sim.faults import sweep
 from flintmq.testing.sim.run import CONSUMING, PAIRS, SHORT, Case
 
 BEGIN, END = "<!-- crash-sim: begin -->", "<!-- crash-sim: end -->"
-SWEEP_EACH = 200  # one case of so many has its calls failed instead of its machine stopped
-AHEAD = 64  # cases a process that are handed out before the first is through: one may take minutes
-KEEP_S = 5.0  # between two notes of how far it is
+SWEEP_EACH = 200  # one case in this many has its calls failed instead of its machine stopped
+AHEAD = 64  # cases per process that are queued before the first is done: one may take minutes
+KEEP_S = 5.0  # between two saves of the progress
 PLAIN = ("again", "torn", "runs", "after_faults", "consuming")  # plain sums of the state
 
 
 def case_of(number: int) -> tuple[int, str]:
-    """(seed, model) of a case of the long run: short cases and drawn ones in turn, each first with one model only. One
-    drawn case in four has consumers.
+    """Return (seed, model) of a case of the long run.
 
-    Where no sync fails, `journal` and `ext4` leave the same states: the same case with both would count them twice.
+    Short cases and drawn ones take turns, each with one model only at first. One drawn case in four has consumers. If
+    no sync fails, `journal` and `ext4` leave the same states: the same case with both would count them twice.
     """
     half, drawn = divmod(number, 2)
     if drawn:
         return (CONSUMING if half % 4 == 3 else SHORT + 10_000) + half, MODELS[half % len(MODELS)]
-    # Short cases in an order that mixes them: the step has no divisor in common with their number.
+    # Short cases in a mixed order: the step and their number have no common divisor.
     times, at = divmod(half, SHORT)
     seed = at * 7919 % PAIRS if at < PAIRS else PAIRS + (at - PAIRS) * 7919 % (SHORT - PAIRS)
     return seed, MODELS[(at + times) % len(MODELS)]
@@ -44,7 +44,7 @@ def case_of(number: int) -> tuple[int, str]:
 
 @contextmanager
 def silenced() -> Iterator[None]:
-    """Without log lines: a store that is broken on purpose tells of it a thousand times. Ends as it began."""
+    """Disable log lines within the block: a store broken on purpose logs thousands of them."""
     before = logging.root.manager.disable
     logging.disable(logging.CRITICAL)
     try:
@@ -55,7 +55,7 @@ def silenced() -> Iterator[None]:
 
 @silenced()
 def explored(number: int) -> dict[str, Any]:
-    """One case of the long run, as what it adds to the state."""
+    """Explore one case of the long run; return its contribution to the state."""
     seed, model = case_of(number)
     case = Case.of(seed, model)
     if number % SWEEP_EACH == SWEEP_EACH - 1:
@@ -67,20 +67,20 @@ def explored(number: int) -> dict[str, Any]:
         failed = [json.dumps(asdict(failure)) + "\n" + failure.replay for failure in explorer.failures[:3]]
         found = {"counts": dict(explorer.counts), "torn": explorer.torn, "again": explorer.again}
         found["consuming"] = int(seed >= CONSUMING)
-    gc.collect(1)  # the stores of the case, which outlived a look at it
+    gc.collect(1)  # the stores of the case, which outlived the explorer's collections
     return {"model": model, "counts": {}, **dict.fromkeys(PLAIN, 0), "failed": failed} | found
 
 
 def _ready() -> None:
-    """A process that explores: what it has now stays, and garbage is looked for rarely. A fifth of the time."""
+    """Prepare a process that explores: collect garbage rarely, which saves a fifth of the time."""
     gc.freeze()
     gc.set_threshold(50_000, 20, 100)
 
 
 def go_on(states: int, jobs: int, path: Path) -> dict[str, Any]:
-    """Explore until so many states were looked at, this time and before; gives the sums, which `path` keeps.
+    """Explore until `states` states were compared, in all runs; return the sums, kept in `path`.
 
-    Cases are added up in their order. One that was not through when the run was stopped is begun again.
+    Cases are added up in order. A case that was unfinished when the run was stopped is begun again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     empty = {"next": 0, "seconds": 0.0, "sums": {}, **dict.fromkeys(PLAIN, 0), "commits": {}}
@@ -123,14 +123,14 @@ def _add(sums: dict[str, Any], one: dict[str, Any], commit: str) -> None:
 
 
 def _keep(path: Path, sums: dict[str, Any]) -> None:
-    """Write the sums, so that a stop leaves the old ones or the new ones."""
+    """Write the sums atomically: a stop leaves the old ones or the new ones."""
     new = path.with_name(path.name + ".new")
     new.write_text(json.dumps(sums, indent=1) + "\n")
     new.replace(path)
 
 
 def commit_now() -> str:
-    """The commit whose package this is, with + if its sources were changed since; - if nobody knows."""
+    """Return the commit of this package, with + if sources changed since; - if unknown."""
 
     def git(*words: str) -> str:
         folder = Path(__file__).parent
@@ -141,12 +141,12 @@ def commit_now() -> str:
 
 
 def total(sums: dict[str, Any]) -> int:
-    """Different states of power cuts, of all models and depths."""
+    """Count the different states of power cuts, of all models and depths."""
     return sum(count for depths in sums["sums"].values() for depth, count in depths.items() if depth != "0")
 
 
 def table(sums: dict[str, Any]) -> str:
-    """The sums for a report."""
+    """Format the sums for a report."""
     commits = ", ".join(f"{commit} ({cases:,} cases)" for commit, cases in sums["commits"].items())
     rows = [
         f"{total(sums):,} states of power cuts, of {sums['next']:,} cases ({sums['consuming']:,} with "
@@ -166,7 +166,7 @@ def table(sums: dict[str, Any]) -> str:
 
 
 def write(report: Path, sums: dict[str, Any]) -> None:
-    """Put the table between its markers in a page."""
+    """Write the table between its markers in a page."""
     before, rest = report.read_text().split(BEGIN)
     _, after = rest.split(END)
     report.write_text(f"{before}{BEGIN}\n{table(sums)}\n{END}{after}")

@@ -1,7 +1,7 @@
-"""The directories of the simulated disk: what is durable, and the journal of what was done since.
+"""The directories of the simulated disk: the durable names, and the journal of changes.
 
-After a power cut a prefix of the journal counts (models `journal` and `ext4`: any sync commits everything up to what it
-covers), or any subset of it (model `posix`: only the sync of its directory makes a name certain).
+After a power cut a prefix of the journal holds (models `journal` and `ext4`: any sync commits everything up to the
+change it covers), or any subset of it (model `posix`: only the sync of its directory makes a name certain).
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Folders = dict[str, dict[str, SimFile | None]]  # directory -> name -> file; Non
 
 @dataclass(frozen=True, slots=True)
 class NameChange:
-    """One line of the journal.
+    """One entry of the journal.
 
     Attributes:
         kind: "link" (create, or the target of a rename), "rename", "unlink", "mkdir" or "size".
-        path: of the name that it sets or removes; of a rename, the old one.
-        file: which file; None for a directory.
+        path: the name that it sets or removes; of a rename, the old one.
+        file: the file; None for a directory.
         target: of a rename, the new name.
         size: bytes of the file from then on.
     """
@@ -35,12 +35,12 @@ class NameChange:
     size: int = 0
 
     def touches(self, folder: str) -> bool:
-        """Whether it changes names of this directory."""
+        """Return whether the entry changes names of this directory."""
         return self.kind != "size" and folder in (split(self.path)[0], split(self.target)[0])
 
 
 def apply(folders: Folders, entry: NameChange) -> None:
-    """Do what an entry says; what lacks its directory is lost."""
+    """Apply an entry; without its directory it is lost."""
     parent, name = split(entry.path)
     names = folders.get(parent)
     if entry.kind == "mkdir":
@@ -63,14 +63,14 @@ def apply(folders: Folders, entry: NameChange) -> None:
 
 
 class NameJournal:
-    """What a power cut may take of names and sizes.
+    """The changes of names and sizes that a power cut may undo.
 
     Args:
-        folders: what is there, and durable.
-        ordered: the models in which a prefix counts; else any subset may.
+        folders: the present content, all durable.
+        ordered: a prefix of the entries holds; else any subset may.
 
     Attributes:
-        entries: what is not certain, in order.
+        entries: uncertain changes, in order.
         sizes: file -> certain size, of files whose size was set since.
     """
 
@@ -81,13 +81,13 @@ class NameJournal:
         self.sizes: dict[SimFile, int] = {}
 
     def add(self, entry: NameChange) -> None:
-        """Something was done."""
+        """Add an entry."""
         if entry.kind == "size" and entry.file is not None:
             self.sizes.setdefault(entry.file, len(entry.file.durable))
         self.entries.append(entry)
 
     def sync_file(self, file: SimFile) -> None:
-        """The file is durable, its size with it; where order holds, everything up to its last entry."""
+        """Make a file and its size durable; in ordered models everything up to its last entry."""
         if self.ordered:
             self._commit(max((n for n, e in enumerate(self.entries) if e.file is file), default=-1))
         else:
@@ -95,11 +95,11 @@ class NameJournal:
         self.sizes.pop(file, None)
 
     def sync_folder(self, folder: str) -> None:
-        """The names of a directory are durable."""
+        """Make the names of a directory durable."""
         if self.ordered:
             self._commit(max((n for n, e in enumerate(self.entries) if e.touches(folder)), default=-1))
             return
-        self.durable.setdefault(folder, {})  # it may have no certain name itself yet
+        self.durable.setdefault(folder, {})  # its own name may be uncertain yet
         for entry in self.entries:
             if entry.touches(folder):
                 apply(self.durable, entry)
@@ -113,7 +113,7 @@ class NameJournal:
         del self.entries[: last + 1]
 
     def after(self, mask: int) -> tuple[Folders, dict[SimFile, int]]:
-        """(directories, sizes that are set) when those entries count whose bit is set."""
+        """Return (directories, sizes that are set) if the entries hold whose bit is set."""
         folders, sizes = copied(self.durable), dict(self.sizes)
         for number, entry in enumerate(self.entries):
             if mask >> number & 1:
@@ -125,14 +125,14 @@ class NameJournal:
 
     @property
     def states(self) -> int:
-        """How many masks there are."""
+        """Number of masks."""
         return len(self.entries) + 1 if self.ordered else 1 << len(self.entries)
 
     def mask(self, number: int) -> int:
-        """The mask of a state; 0 is the one that keeps nothing, `states` - 1 keeps all."""
+        """Return the mask of a state; state 0 keeps nothing, `states` - 1 keeps all."""
         return (1 << number) - 1 if self.ordered else number
 
 
 def copied(folders: Folders) -> Folders:
-    """The same names in dictionaries of their own."""
+    """Copy the dictionaries of names."""
     return {path: dict(names) for path, names in folders.items()}

@@ -1,7 +1,7 @@
-"""The pages of a file on the simulated disk: what the kernel shows, what is durable, and every version in between.
+"""The pages of a file on the simulated disk: shown, durable, and every version between.
 
 A version of a 4 KiB page is its content after a store since the last successful sync of the page; version 0 is the
-durable content. A power cut may leave any version of each page, whatever it leaves of the others.
+durable content. A power cut may leave any version of each page, independently of the others.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ SECTOR = 512
 
 
 class SimMap(bytearray):
-    """A file's bytes, as all who map it see them."""
+    """The bytes of a file, shared by all who map it."""
 
     def close(self) -> None:
         """Unmap. The bytes belong to the file."""
@@ -23,8 +23,8 @@ class SimFile:
     """One file, whatever its names.
 
     Attributes:
-        shown: what the kernel shows.
-        durable: what a successful sync covered; it may be shorter.
+        shown: the content that the kernel shows.
+        durable: the content that a successful sync covered; it may be shorter.
         versions: page -> its contents since, oldest first.
         bad: pages whose sync failed. Later syncs promise nothing about them.
         lost_stores: whether stores to a bad page never reach the disk.
@@ -43,33 +43,33 @@ class SimFile:
         self.modified = modified
 
     def resize(self, size: int) -> None:
-        """Another size; what is added is zeros. Old maps keep what they show."""
+        """Change the size; new bytes are zeros. Old maps keep their content."""
         shown = SimMap(self.shown[:size])
         shown.extend(bytes(size - len(shown)))
         self.shown = shown
 
     def stored(self, begin: int, end: int, chance: random.Random) -> None:
-        """Bytes [begin, end) may have changed: new versions of their pages, and one that lies inside the store."""
+        """Add versions of the pages of [begin, end), and for each one from within the store."""
         for page in range(begin // PAGE, -(-end // PAGE)):
             new = bytes(self.shown[page * PAGE : (page + 1) * PAGE])
             known = self.versions.get(page)
             old = known[-1] if known else self.durable[page * PAGE : (page + 1) * PAGE]
             if new == old or (page in self.bad and self.lost_stores):
                 continue
-            if new.rstrip(b"\0") == old.rstrip(b"\0"):  # of another size only
+            if new.rstrip(b"\0") == old.rstrip(b"\0"):  # only the size differs
                 continue
             self.versions.setdefault(page, []).extend((_inside(old, new, chance), new))
         self.seen = bytes(self.shown)
 
     def look(self, chance: random.Random) -> bool:
-        """Whether somebody stored into a map without a word; takes note of it."""
+        """Record stores into a map that were not reported; return whether there were any."""
         if self.shown == self.seen:  # type: ignore[comparison-overlap]  # a bytearray and bytes
             return False
         self.stored(0, len(self.shown), chance)
         return True
 
     def synced(self) -> None:
-        """A sync went well."""
+        """Make everything durable except bad pages, after a successful sync."""
         if not self.bad:
             self.durable = self.seen
             self.versions.clear()
@@ -82,7 +82,7 @@ class SimFile:
         self.versions = {page: self.versions[page] for page in self.bad if page in self.versions}
 
     def failed(self, shows_old: bool) -> None:
-        """A sync failed: its pages are bad, and show what was stored, or (as on btrfs) what is durable."""
+        """Mark pages as bad after a failed sync; they show the stores, or (btrfs) durable content."""
         self.bad |= self.versions.keys()
         for page in sorted(self.versions) if shows_old else ():
             old = self.durable[page * PAGE : (page + 1) * PAGE]
@@ -91,7 +91,7 @@ class SimFile:
         self.seen = bytes(self.shown)
 
     def dropped(self, begin: int, end: int, chance: random.Random) -> None:
-        """The cache forgets bad pages that lie in a range, and shows what is on the disk: any version."""
+        """Drop bad pages of a range from the cache, so that any version of each may be shown."""
         for page in sorted(self.bad & set(range(begin // PAGE, -(-end // PAGE)))):
             kept = chance.choice([self.durable[page * PAGE : (page + 1) * PAGE], *self.versions.pop(page, ())])
             count = min(PAGE, len(self.shown) - page * PAGE)
@@ -105,7 +105,7 @@ class SimFile:
 
 
 def _inside(old: bytes, new: bytes, chance: random.Random) -> bytes:
-    """A page amid a store: cut at any byte that changes, either part first."""
+    """Return a page in the middle of a store: cut at any changed byte, either part first."""
     size = max(len(old), len(new))
     old = old.ljust(size, b"\0")
     first = next((n for n in range(0, size, 64) if old[n : n + 64] != new[n : n + 64]), 0)
@@ -115,7 +115,7 @@ def _inside(old: bytes, new: bytes, chance: random.Random) -> bytes:
 
 
 def torn(one: bytes, other: bytes, mask: int) -> bytes:
-    """A page of which each sector comes from one of two versions, by the bits of a mask."""
+    """Return a page with each sector from one of two versions, by the bits of a mask."""
     size = max(len(one), len(other))
     both = one.ljust(size, b"\0"), other.ljust(size, b"\0")
     return b"".join(both[mask >> n & 1][at : at + SECTOR] for n, at in enumerate(range(0, size, SECTOR)))

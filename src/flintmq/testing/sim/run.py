@@ -1,8 +1,8 @@
-"""Lives of a store on a simulated disk: its steps, called by one thread in an order that a seed draws.
+"""Runs the lives of a store on a simulated disk, in one thread and in an order of the seed.
 
-A case is a list of operations: puts of every kind, the steps that a running store's threads would call, closing, kills
-and power cuts. Seeds below SHORT enumerate short ones around what mostly breaks (first file, roll-over, checkpoint,
-saved configuration, cleaning, a stale tail); the others are drawn.
+A case is a list of operations: puts of every kind, the steps of a running store's threads, closing, kills and power
+cuts. Seeds below SHORT enumerate short ones around the usual trouble (first file, roll-over, checkpoint, saved
+configuration, cleaning, a stale tail); the others are drawn.
 """
 
 from __future__ import annotations
@@ -59,14 +59,14 @@ CONSUMING = 1 << 30  # seeds from here on: drawn cases in which a group of consu
 
 @dataclass
 class Case:
-    """What is tried.
+    """One case to run.
 
     Attributes:
         seed: of everything.
         model: of the disk.
         keys: of the store.
         ops: the operations.
-        known: how many of the first ones another case explores.
+        known: number of first operations that another case explores.
     """
 
     seed: int
@@ -77,7 +77,7 @@ class Case:
 
     @staticmethod
     def of(seed: int, model: str) -> Case:
-        """The case of a number."""
+        """Return the case of a number."""
         if seed < SHORT:
             count = 2 if seed < PAIRS else 3
             rest, (disk, pool) = _pick(seed if count == 2 else seed - PAIRS, WAYS)
@@ -106,7 +106,7 @@ def _keys(disk: str, pool: bool) -> dict[str, Any]:
 
 
 def _drawn(chance: random.Random) -> Iterable[Op]:
-    """A long case: two to four lives."""
+    """Yield the operations of a long case: two to four lives."""
     for _ in range(chance.choice((2, 3, 4))):
         puts = chance.choice((4, 12, 25))
         size = chance.choice((60, 250, 1500))
@@ -130,7 +130,7 @@ def _drawn(chance: random.Random) -> Iterable[Op]:
 
 
 def _consuming(chance: random.Random) -> Iterable[Op]:
-    """A long case whose messages are consumed: polls and commits of each topic between its operations."""
+    """Yield a long case with polls and commits of each topic between its operations."""
     for op in _drawn(chance):
         yield op
         while op[0] not in ("close", "kill", "cut") and chance.random() < 0.45:
@@ -145,15 +145,15 @@ def _consuming(chance: random.Random) -> Iterable[Op]:
 
 @dataclass
 class SimRun:
-    """A case that runs.
+    """A running case.
 
     Attributes:
-        case: it.
-        disk: what it runs on.
-        book: what was sent and told.
+        case: the case.
+        disk: its disk.
+        book: the ledger of puts and answers.
         store: the open store; None between two.
         life: number of the store that is or was open.
-        complaints: what is wrong besides the contract.
+        complaints: violations besides the contract's.
     """
 
     case: Case
@@ -163,17 +163,17 @@ class SimRun:
     life: int = 0
     complaints: list[str] = field(default_factory=list)
     at: int = 0  # number of the operation
-    _consumers: dict[str, Consumer] = field(default_factory=dict)  # topic -> the one of the open store
-    _after_kill: dict[str, int] = field(default_factory=dict)  # life -> what is safe if only the process ends
-    _after_cut: dict[str, int] = field(default_factory=dict)  # the same if the power fails
+    _consumers: dict[str, Consumer] = field(default_factory=dict)  # topic -> consumer of the open store
+    _after_kill: dict[str, int] = field(default_factory=dict)  # life -> safe offset if only the process ends
+    _after_cut: dict[str, int] = field(default_factory=dict)  # life -> safe offset if the power fails
 
     def __post_init__(self) -> None:
-        """A case with consumers has a ledger of them."""
+        """Start the ledger of a case with consumers."""
         if self.case.seed >= CONSUMING:
             self.book.consumed = Consumed()
 
     def go(self, ops: Iterable[Op] | None = None) -> None:
-        """Do all of them; the store is left as it is.
+        """Run the operations; the store is left as it is.
 
         Raises:
             PowerCut: the disk's plan stopped the machine.
@@ -200,16 +200,16 @@ class SimRun:
             self._consume(name, f"T{op[1]}", op[2])
         elif name == "close":
             self.store.close()
-            self.dead()  # of a poisoned store not all that it had taken is safe
+            self.dead()  # of a poisoned store, not all that it took is safe
         else:
             step = steps(self.store).get(name)
             if step is not None:
-                with suppress(OSError, FlintError):  # as the threads do: they log it and try again
+                with suppress(OSError, FlintError):  # the threads log such errors and try again, too
                     step()
 
     def _consume(self, name: str, topic: str, words: Any) -> None:
         assert self.store is not None and self.book.consumed is not None
-        with suppress(OSError, FlintError):  # a consumer hears of it, and goes on
+        with suppress(OSError, FlintError):  # a consumer gets the error, and continues
             if topic not in self._consumers:
                 self._consumers[topic] = self.store.consumer(GROUP, topic)
             if name == "poll":
@@ -220,7 +220,7 @@ class SimRun:
     # -- lives --------------------------------------------------------------------------------------------------
 
     def opened(self) -> bool:
-        """Open the store if it is not; False if the disk refuses."""
+        """Open the store if it is not open; return False if the disk refuses."""
         if self.store is None:
             self.life += 1
             self._consumers = {}
@@ -240,7 +240,7 @@ class SimRun:
         return self.store is not None
 
     def settle(self) -> None:
-        """What recovery kept is on disk and must stay; what it dropped must not come back."""
+        """Record what recovery kept, which must stay, and what it dropped, which must not return."""
         begin = slow_read.log_begin(STORE, self.disk)
         plan, self.disk.plan, sticky, self.disk.sticky = self.disk.plan, {}, self.disk.sticky, None
         watch, self.disk.at_call = self.disk.at_call, None
@@ -249,21 +249,21 @@ class SimRun:
         self.disk.plan, self.disk.sticky, self.disk.at_call, self.disk.calls = plan, sticky, watch, calls
         there = {content_of(r)[0]: r for r in log}
         for identity in self.book.sent:
-            r, answer = there.get(identity), self.book.told.get(identity)
+            r, answer = there.get(identity), self.book.answers.get(identity)
             if r is None and (answer is None or answer.get("place", begin) >= begin):
                 self.book.gone.add(identity)
             elif r is not None:
-                self.book.told[identity] = {"outcome": "ok", "place": r.physical_offset, "size": content_of(r)[3],
+                self.book.answers[identity] = {"outcome": "ok", "place": r.physical_offset, "size": content_of(r)[3],
                                             "queue_offset": r.queue_offset, "time": r.store_timestamp,
                                             "committed": None}  # fmt: skip
 
     def dead(self) -> None:
-        """The process has ended, by kill -9 or not: what the kernel shows stays."""
+        """End the process, by kill -9 or not: everything that the kernel shows stays."""
         self.now(power=True)
         self.store = None
 
     def cut_power(self, number: int) -> None:
-        """The power fails, and the next life begins on one of the states."""
+        """Cut the power; the next life begins on one of the possible states."""
         self.now(power=True)
         self._after_kill = dict(self._after_cut)
         self.store = None
@@ -277,14 +277,14 @@ class SimRun:
         self.disk.ticks = before.ticks
 
     def now(self, power: bool) -> Book:
-        """The book if the machine, or only the process, stopped now."""
+        """Return the book as if the machine, or only the process, stopped now."""
         if self.store is not None:
             files, commits, life = self.store._parts.files, self.store._parts.commits, str(self.life)
             self.book.expired = max(self.book.expired, files.min_offset)
             self._after_cut[life] = files.flushed_where
             self._after_kill[life] = NEVER if commits is None else commits.done[1]
         safe = dict(self._after_cut if power else self._after_kill)
-        return Book(self.book.sent, self.book.told, safe, self.book.gone, self.book.expired, self.book.consumed)
+        return Book(self.book.sent, self.book.answers, safe, self.book.gone, self.book.expired, self.book.consumed)
 
     # -- puts ---------------------------------------------------------------------------------------------------
 
@@ -310,7 +310,7 @@ class SimRun:
         }.get(kind, lambda: [store.put(messages[0])])  # fmt: skip
         sync = store.config.flush_disk_type == "SYNC_FLUSH" and kind != "nowait"
         for identity, r in zip(identities, call(), strict=True):
-            self.book.told[identity] = {
+            self.book.answers[identity] = {
                 "outcome": r.outcome.value, "queue_offset": r.queue_offset, "place": r.physical_offset, "size": r.size,
                 "time": r.store_timestamp, "committed": None if sync else 0,
             }  # fmt: skip
@@ -319,7 +319,7 @@ class SimRun:
 
 
 def steps(store: MessageStore) -> dict[str, Callable[[], object]]:
-    """What the threads of a store call, by name."""
+    """Return the steps of a store's threads, by name."""
     found: dict[str, Callable[[], object]] = {
         "flush": store._parts.flush.flush_once,
         "dispatch": store._parts.dispatch.dispatch_once,

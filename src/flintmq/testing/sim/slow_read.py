@@ -1,6 +1,7 @@
-"""What lies in a store, read by the slow reference codecs of `flintmq.format` alone, on a real disk or a simulated one.
+"""Reads a store by the slow reference codecs of `flintmq.format` alone.
 
-Tests compare the engine with this: it shares nothing with the engine but the declarations of the formats.
+Tests compare the engine with this: the two share nothing but the declarations of the formats. It reads a real disk or a
+simulated one.
 """
 
 from __future__ import annotations
@@ -18,26 +19,26 @@ DERIVED = ("commitlog", "consumequeue", "index")
 
 
 def whole(path: str, effects: Effects = REAL) -> bytes:
-    """All bytes of a file; none if it is not there."""
+    """Return all bytes of a file; none if it is missing."""
     return effects.read_file(path, 1 << 62) or b""
 
 
 def log_bytes(root: str | os.PathLike[str], effects: Effects = REAL) -> tuple[bytes, int]:
-    """All bytes of the log, and its first offset."""
+    """Return all bytes of the log, and its first offset."""
     folder = os.path.join(root, "commitlog")
     data = b"".join(whole(os.path.join(folder, name), effects) for name in effects.listdir(folder))
     return data, log_begin(root, effects)
 
 
 def log_begin(root: str | os.PathLike[str], effects: Effects = REAL) -> int:
-    """The log's first offset; 0 without files."""
+    """Return the log's first offset; 0 without files."""
     names = effects.listdir(os.path.join(root, "commitlog"))
     return int(names[0]) if names else 0
 
 
 @lru_cache(maxsize=1 << 14)
 def _checked(raw: bytes, offset: int, room: int) -> record.Record:
-    """A record, fully checked, that stands at a log offset with `room` bytes to the end of its file."""
+    """Return the fully checked record at a log offset, `room` bytes before its file's end."""
     return record.check(raw, 0, offset, file_end=room)
 
 
@@ -50,10 +51,10 @@ def _at(data: bytes, at: int, offset: int, room: int) -> tuple[record.Record, in
 
 
 def records(root: str | os.PathLike[str], file_size: int, effects: Effects = REAL) -> list[record.Record]:
-    """Every record of the log, each fully checked; behind the last one there must be zeros only.
+    """Return every record of the log, each fully checked; only zeros may follow the last one.
 
     Raises:
-        AssertionError: something else stands there.
+        AssertionError: something else is there.
     """
     data, base = log_bytes(root, effects)
     found: list[record.Record] = []
@@ -74,7 +75,7 @@ def records(root: str | os.PathLike[str], file_size: int, effects: Effects = REA
 
 
 def queues(root: str | os.PathLike[str], effects: Effects = REAL) -> Iterator[tuple[str, int]]:
-    """(topic, queue id) of every plain queue that has a directory."""
+    """Yield (topic, queue id) of every plain queue that has a directory."""
     folder = os.path.join(root, "consumequeue")
     for topic in effects.listdir(folder):
         for queue_id in effects.listdir(os.path.join(folder, topic)):
@@ -82,20 +83,20 @@ def queues(root: str | os.PathLike[str], effects: Effects = REAL) -> Iterator[tu
 
 
 def first_unit(root: str | os.PathLike[str], topic: str, queue_id: int, effects: Effects = REAL) -> int:
-    """The queue offset of a queue's first unit that has a place; 0 without files."""
+    """Return the queue offset of the first unit that has a place; 0 without files."""
     names = effects.listdir(os.path.join(root, "consumequeue", topic, str(queue_id)))
     return int(names[0]) // UNIT.size if names else 0
 
 
 def units(root: str | os.PathLike[str], topic: str, queue_id: int, effects: Effects = REAL) -> list[Unit]:
-    """The units of a queue from its first file on, up to the last one that is not zeros."""
+    """Return the units of a queue from its first file up to the last one that is not zeros."""
     folder = os.path.join(root, "consumequeue", topic, str(queue_id))
     data = b"".join(whole(os.path.join(folder, name), effects) for name in effects.listdir(folder))
     return list(UNIT.iter(data[: -(-len(data.rstrip(b"\0")) // UNIT.size) * UNIT.size]))
 
 
 def index_items(root: str | os.PathLike[str], slots: int, items: int, effects: Effects = REAL) -> list[tuple[int, int]]:
-    """(key hash, log offset) of every item of the index, in order; chains and headers are checked on the way.
+    """Return (key hash, log offset) of every index item, in order; check chains and headers.
 
     Raises:
         AssertionError: a file is not whole.
@@ -118,7 +119,7 @@ def _index_file(data: bytes, name: str, slots: int, items: int) -> tuple[tuple[i
         assert item.previous == table[item.key_hash % slots], (name, number)
         table[item.key_hash % slots] = number
         found.append((item.key_hash, item.physical_offset))
-    assert not any(data[index.item_position(max(header.index_count, 1), slots) :]), "items behind the count"
+    assert not any(data[index.item_position(max(header.index_count, 1), slots) :]), "items after the count"
     for slot, number in table.items():
         assert index.SLOT.unpack(data, index.slot_position(slot)).item == number, (name, slot)
     assert header.slots_used == sum(number > 0 for number in table.values())
@@ -126,7 +127,7 @@ def _index_file(data: bytes, name: str, slots: int, items: int) -> tuple[tuple[i
 
 
 def tree(root: str | os.PathLike[str], *folders: str, effects: Effects = REAL) -> dict[str, bytes]:
-    """Relative path -> bytes of every file below these folders (all of log, queues and index if none is named)."""
+    """Return path -> bytes of every file below these folders (log, queues, index by default)."""
     found: dict[str, bytes] = {}
     for folder in folders or DERIVED:
         _tree(str(root), folder, effects, found)

@@ -1,7 +1,7 @@
-"""Which states a power cut may leave of a simulated disk, numbered, so that each can be made again.
+"""Numbers the states that a power cut may leave of a simulated disk, to make them again.
 
-All of them where there are few; else the corner states (nothing, everything, each prefix of the names, all pages but
-one, only one, the last one) and then as many random ones as are wanted, of which every third has torn sectors.
+If they are few, all of them; else the corner states (nothing, everything, each prefix of the names, all pages but one,
+only one, the last one) and then random ones up to the budget, of which every third has torn sectors.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from flintmq.testing.sim.disk import Image, SimDisk
 from flintmq.testing.sim.names import Folders, split
 from flintmq.testing.sim.pages import PAGE, SimFile, torn
 
-EXHAUSTIVE = 4096  # product of versions up to which all states are taken, if the budget allows
+EXHAUSTIVE = 4096  # number of states up to which all are taken, if the budget allows
 Pages = tuple[int, ...]  # for each uncertain page: the number of its version, or a coded mixture of two (see _page)
 TORN = 1 << 16
 Sizes = dict[SimFile, int]
@@ -24,11 +24,11 @@ Sizes = dict[SimFile, int]
 
 @dataclass(frozen=True)
 class PowerCutState:
-    """What counts after a power cut.
+    """One state after a power cut.
 
     Attributes:
         names: number of the state of the journal.
-        pages: of each uncertain page.
+        pages: version of each uncertain page.
     """
 
     names: int
@@ -37,10 +37,10 @@ class PowerCutState:
 
 @dataclass
 class Uncertain:
-    """Everything on a disk that a power cut may take.
+    """The pages and names on a disk that a power cut may lose.
 
     Attributes:
-        disk: it.
+        disk: the disk.
         pages: (file, page, versions with the durable one first) of each page.
     """
 
@@ -51,7 +51,7 @@ class Uncertain:
 
     @staticmethod
     def of(disk: SimDisk) -> Uncertain:
-        """Of a watched disk, now."""
+        """Collect the uncertainty of a watched disk at this moment."""
         disk.look()
         assert disk.journal is not None, "the disk is not watched"
         there = {file.number: file for names in disk.folders.values() for file in names.values() if file is not None}
@@ -65,12 +65,12 @@ class Uncertain:
 
     @property
     def states(self) -> int:
-        """How many states there are, those with torn sectors left out."""
+        """Number of states, without those with torn sectors."""
         assert self.disk.journal is not None
         return self.disk.journal.states * prod(len(versions) for _, _, versions in self.pages)
 
     def choose(self, budget: int, chance: random.Random) -> Iterator[PowerCutState]:
-        """At most so many states, the same ones for the same disk and chance."""
+        """Yield at most `budget` states, the same ones for the same disk and chance."""
         assert self.disk.journal is not None
         names = self.disk.journal.states
         total = self.states
@@ -117,7 +117,7 @@ class Uncertain:
         return PowerCutState(chance.randrange(names) if chance.random() < 0.7 else names - 1, tuple(pages))
 
     def image(self, state: PowerCutState) -> Image:
-        """What lies on the disk after a power cut that leaves this state."""
+        """Return the disk's content after a power cut that leaves this state."""
         assert self.disk.journal is not None
         if state.names not in self._placed:
             folders, sizes = self.disk.journal.after(self.disk.journal.mask(state.names))
@@ -133,7 +133,7 @@ class Uncertain:
         return Image(found, self.disk.clock, self.disk.boot + 1, power=True)
 
     def _content(self, file: SimFile, size: int | None, places: Sequence[int], state: PowerCutState) -> bytes:
-        """A file's bytes; many states have the same ones."""
+        """Return a file's bytes, cached: many states share them."""
         key = file.number, size, tuple(state.pages[at] for at in places)
         if key not in self._contents:
             pages = [(self.pages[at][1], _page(self.pages[at][2], state.pages[at])) for at in places]
@@ -142,10 +142,10 @@ class Uncertain:
 
 
 def _listed(folders: Folders) -> list[tuple[str, SimFile | None]]:
-    """(path, file; None for a directory) of all that can be reached from the top, parents first."""
+    """Return (path, file or None for a directory) of all reachable names, parents first."""
     found: list[tuple[str, SimFile | None]] = []
     reached = set()
-    for path in sorted(folders):  # a directory stands before what it holds
+    for path in sorted(folders):  # a directory sorts before its content
         parent, name = split(path)
         if path == "/":
             reached.add(path)
@@ -166,7 +166,7 @@ def _page(versions: list[bytes], number: int) -> bytes:
 
 
 def _content(file: SimFile, size: int | None, pages: list[tuple[int, bytes]]) -> bytes:
-    """A file's bytes; `size` if it was set, else as far as its pages go."""
+    """Return a file's bytes; `size` if it was set, else up to its last page."""
     if not pages:
         data = file.durable
         return data if size is None or size == len(data) else data[:size].ljust(size, b"\0")
