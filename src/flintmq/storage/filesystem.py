@@ -98,7 +98,7 @@ class Effects:
         Args:
             path: the file.
             below: a directory that path begins with; no step after it may be a symbolic link. None: only the last may
-            not.
+                not.
 
         Raises:
             FileNotFoundError: there is no such file.
@@ -455,7 +455,7 @@ class Effects:
 
         Raises:
             OSError: no space (ENOSPC, EDQUOT). A file system that cannot reserve blocks keeps the file sparse; no zeros
-            are written instead.
+                are written instead.
         """
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, position, count)

@@ -24,14 +24,14 @@ class MappedFileQueue:
 
     Args:
         directories: directories for new files; a file that begins at offset o goes to number (o / file_size) mod their
-        count of the sorted directories, as upstream does.
+            count of the sorted directories, as upstream does.
         file_size: bytes of each.
         effects: the disk.
         random: no read-ahead in the maps, and small writes at each sync (Effects.advise_random).
 
     Attributes:
         files: open files, oldest first. The tuple is replaced, never changed, so readers may keep using the one they
-        have.
+            have.
         flushed_where: log offset below which all bytes are on disk.
         allocation: makes files in advance; None: they are made when they are needed.
         pool: lends new files their buffers; None: there is no transient pool.

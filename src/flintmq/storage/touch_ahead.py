@@ -22,7 +22,7 @@ class TouchAhead:
 
     Args:
         careful: stop at pages that cannot be read; the reader checks them the same way. Without it such a page kills
-        the process.
+            the process.
 
     For small ranges, and if the kernels are not compiled and would keep the GIL, it does nothing.
 

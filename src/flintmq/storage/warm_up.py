@@ -27,7 +27,7 @@ class WarmUp:
 
     Args:
         sync_pages: sync after this many pages (flushLeastPagesWhenWarmMapedFile), for a store that syncs each put,
-        whose first syncs would otherwise write the whole file; 0: leave it to the kernel.
+            whose first syncs would otherwise write the whole file; 0: leave it to the kernel.
         effects: the disk.
     """
 

@@ -170,7 +170,7 @@ def test_our_own_mark_makes_a_missing_tail_damage(tmp_path: Path, flushed: int) 
     if flushed == 3 * SIZE:
         assert offsets(LogWalk(log_of(tmp_path, data), facts)) == every
     else:
-        with pytest.raises(CorruptStoreError, match="nothing behind it counts"):
+        with pytest.raises(CorruptStoreError, match="no valid record follows"):
             offsets(LogWalk(log_of(tmp_path, data), facts))
 
 

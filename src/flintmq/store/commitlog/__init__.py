@@ -1,16 +1,16 @@
-"""The log as bytes: its files, the walk from record to record, and where it ends.
+"""The log as bytes: its files, the walk from record to record, and its end.
 
 files        lists the log's files as one sequence of bytes
-walk         walks records in pieces, and judges where it stops
-sources      gives a walk its bytes: by pread or mapped
-resync       finds the next record after a place that holds none
-late_begin   finds where to look for the end of a log that is far away
-end_of_log   judges where a log ends, by one table
+walk         walks records in pieces, and judges each stop
+sources      supplies a walk with bytes, by pread or mapped
+resync       finds the next valid record after a bad position
+late_begin   chooses where to start the search for the end of a remote log
+end_of_log   decides where a log ends, by one table
 records      reads one record again and checks it in full
-report       collects the damage and notes of a walk
-snapshot     takes a log as it is at one moment
-own_log      reads the newest records of the own log through its maps
-bulk_writer  writes log files of full size that nobody reads yet
-predicate    says which records a scan gives
+report       collects damage and notes of a walk
+snapshot     captures a log at one moment
+own_log      reads the newest records of a running store through its maps
+bulk_writer  writes log files of full size before anybody reads them
+predicate    selects the records of a scan
 pushdown     narrows a predicate by an engine's comparisons
 """

@@ -1,4 +1,7 @@
-"""Writes commit log files of full size from rows of messages, where nobody reads yet: bulk loads and made stores."""
+"""Writes full commit log files from rows of messages before anybody reads them.
+
+Used by bulk loads and to make stores for tests.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +32,7 @@ class WritableRows(Protocol):
         max_size: int,
         flags: int,
     ) -> tuple[int, int, int]:
-        """Run kernels/encode over the rows first..last-1; arguments and answer are the kernel's."""
+        """Run kernels/encode over rows [first, last), with the kernel's arguments and result."""
 
 
 class LogWriter:
@@ -37,12 +40,12 @@ class LogWriter:
 
     Args:
         folders: directories of the log; a file that begins at offset o goes to number (o / file_size) mod their count
-            of the sorted ones, as upstream does.
+            of the sorted directories, as upstream does.
         file_size: bytes of each file.
         begin: log offset of the first file.
         max_size: largest record in bytes.
         flags: of kernels/encode.
-        sync: make each file durable when it is left (its name is not).
+        sync: sync each finished file (but not its name).
     """
 
     def __init__(
@@ -60,15 +63,15 @@ class LogWriter:
 
     @property
     def end(self) -> int:
-        """Log offset behind the last record."""
+        """Log offset after the last record."""
         return self.base + self.at
 
     def append(self, rows: WritableRows, first: int, last: int, reserve: int = 0) -> None:
-        """Write rows first..last-1; `reserve` bytes of them must come into one file.
+        """Write rows [first, last); the first `reserve` bytes must go to one file.
 
         Raises:
             UsageError: a row makes no record, or one that no file can hold.
-            OSError: the disk is full, or a file stands there already.
+            OSError: the disk is full, or a file exists already.
         """
         while first < last:
             row, self.at, status = rows.append(
@@ -96,11 +99,13 @@ class LogWriter:
                 self._flush()
 
     def spare(self) -> None:
-        """Make the file after the last, all zeros, as a running store has one."""
+        """Make the file after the last one, all zeros, as a running store has one."""
         os.close(self._create(self.file_end))
 
     def close(self, *, full: bool = False) -> None:
-        """Write out what is left; `full`: a blank record ends the last file, so that the log goes on in the next.
+        """Write the rest; `full` ends the last file with a blank record.
+
+        The log can then continue in the next file.
 
         Raises:
             OSError: the disk is full or fails.
@@ -111,7 +116,7 @@ class LogWriter:
         self._close_file()
 
     def _flush(self) -> None:
-        """Write the buffer into the file."""
+        """Write the buffer to the file."""
         view = memoryview(self.buffer)[: self.at]
         position = self.base - (self.file_end - self.file_size)
         while view:

@@ -1,16 +1,16 @@
-"""Where a log ends, and what the bytes there mean: one table.
+"""Decides where a log ends and what the bytes there mean, by one table.
 
-A walk stops at the first position p where neither a record nor a blank stands. What that means is decided here and
-nowhere else, from four facts:
+A walk stops at the first position p that holds neither a record nor a blank record. The meaning of the stop is decided
+here and nowhere else, from four facts:
 
-*   what **follows** p: nothing; only records older than the last good one; or records that are not older. A follower
-    is a record that counts, found by resynchronising (magic, own offset, full check) in this file or a later one;
+*   what **follows** p: nothing; only records older than the last valid one; or records that are not older. A follower
+    is a valid record found by resynchronising (magic, own offset, full check) in this file or a later one;
 *   whether the store **stopped cleanly** (there is no `abort` file);
-*   whether p lies below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void when it
-    holds another time than the checkpoint, as after RocketMQ wrote), else the end of the last record, older ones
-    behind p left out, whose store time is strictly below the checkpoint's `physicMsgTimestamp`;
-*   whether the bad place holds **zeros**: at p itself, and up to a 512-byte boundary (a sector that never was written);
-    after a power cut, which `abort` tells by the boot that it names, any byte above M may be missing, zeros or not.
+*   whether p is below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void if its time
+    differs from the checkpoint's, as after RocketMQ wrote), otherwise the end of the last record stored strictly before
+    the checkpoint's `physicMsgTimestamp`; stale records after p do not count;
+*   whether the bad bytes are **zeros**: at p itself, and up to a 512-byte boundary (a sector that was never written).
+    After a power cut, which the boot id in `abort` reveals, any byte above M may be missing, zeros or not.
 
 | follows           | stopped cleanly            | unclean, p < M | unclean, p >= M                                  |
 |-------------------|----------------------------|----------------|--------------------------------------------------|
@@ -20,12 +20,12 @@ nowhere else, from four facts:
 | ones not older    | damage                     | damage         | unordered write-back if a sector is zero;        |
 |                   |                            |                | or the power was cut; else damage                |
 
-A walk that runs out of files below M is damage too, clean or not: files are lost (`told_beyond`). There the position
-counts at which the walk arrived, as a mark may stand behind a blank; and without a mark of our own, the log must hold a
-record that is as young as the checkpoint's time. Files that are missing at the begin are expired ones.
+A walk that runs out of files below M is damage too, clean or not: files are lost (`evidence_beyond`). There the
+position at which the walk arrived counts, because a mark may be after a blank record; and without a mark of our own,
+the log must hold a record as young as the checkpoint's time. Files missing at the beginning have expired.
 
-One cell is stricter than the rule it comes from: below a valid `flintmq.mark` a stale tail is damage after a clean
-stop too, because FlintMQ zeroes what it cuts and so never leaves one.
+One cell is stricter than the rule it comes from: below a valid `flintmq.mark` a stale tail is damage after a clean stop
+too, because FlintMQ zeroes everything it truncates and so never leaves one.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ READ_ON = "--skip-damage (failOnDataLoss=false)"
 
 
 class Follows(Enum):
-    """What stands behind the place where a walk stopped."""
+    """Kind of records after the position where a walk stopped."""
 
     NOTHING = "nothing"
     OLDER = "only older records"
@@ -61,7 +61,7 @@ class Follows(Enum):
 
 
 class Verdict(Enum):
-    """What the place where a walk stopped is."""
+    """Meaning of the position where a walk stopped."""
 
     END = "end of the log"
     TORN_TAIL = "torn tail"
@@ -72,20 +72,20 @@ class Verdict(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StopFacts:
-    """What a store's small files say about its last stop.
+    """Facts of a store's small files on its last stop.
 
     Attributes:
         clean: there is no `abort` file.
         live: some process holds the store's lock now.
         physic_time: the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown.
         mark: flushed log offset from a valid `flintmq.mark`, else None.
-        dispatched: log offset below which all queue units are on disk, as the same file says; -1 if it says nothing.
-        indexed: the same of the key index; None if it says nothing. Neither counts after an unclean stop of RocketMQ.
-        latest: the youngest store time in ms that the checkpoint has; 0 if unknown.
-        named: of object storage: log offset of the record that the newest index file names last, else None.
-        power_cut: the machine was started again since the store ran.
-        zeros_end: of object storage: at this log offset and behind it zeros are the end of the log, and nobody reads
-            on for a record behind them. A disk tells its holes; from a server a gigabyte of zeros would be fetched.
+        dispatched: log offset below which all queue units are on disk, from the same file; -1 if unknown.
+        indexed: the same of the key index; None if unknown. Neither counts after an unclean stop of RocketMQ.
+        latest: the youngest store time in ms in the checkpoint; 0 if unknown.
+        named: for object storage: log offset of the last record in the newest index file, else None.
+        power_cut: the machine was booted again since the store ran.
+        zeros_end: for object storage: zeros at this log offset or later are the end of the log, and no record after
+            them is searched. A local disk reports its holes; from a server a gigabyte of zeros would be fetched.
     """
 
     clean: bool = True
@@ -105,15 +105,15 @@ NO_FACTS: Final = StopFacts()
 
 
 def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, lost: bool) -> Verdict:
-    """The table above.
+    """Look up the verdict in the table above.
 
     Args:
-        follows: what stands behind p.
+        follows: the records after p.
         clean: the store stopped cleanly.
         below_mark: p < M.
         own_mark: M comes from `flintmq.mark`.
         zeros: the bytes at p are zeros.
-        lost: the bad place holds zeros up to a 512-byte boundary, or the power was cut.
+        lost: the bytes at p are zeros up to a 512-byte boundary, or the power was cut.
     """
     if below_mark and (own_mark or not clean):
         return Verdict.DAMAGE
@@ -124,12 +124,14 @@ def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, z
     return Verdict.UNORDERED if lost and not clean else Verdict.DAMAGE
 
 
-def told_beyond(facts: StopFacts, position: int, youngest: int) -> str:
-    """What tells that the log went on behind `position`, up to which there are files; empty if nothing does.
+def evidence_beyond(facts: StopFacts, position: int, youngest: int) -> str:
+    """Return the evidence that the log continued after `position`; empty if there is none.
+
+    `position` is the end of the files that are there.
 
     Args:
         facts: of the small files.
-        position: log offset behind the last file's last record, or behind its blank.
+        position: log offset after the last file's last record, or after its blank record.
         youngest: largest store time in ms of the log's records; 0 without records.
     """
     if facts.mark is not None:
@@ -138,20 +140,20 @@ def told_beyond(facts: StopFacts, position: int, youngest: int) -> str:
         return f"flintmq.mark says that it was flushed up to offset {facts.mark}, and there are files up to {position}"
     if facts.physic_time <= youngest:
         return ""
-    last = f"the youngest record there is is of {youngest}" if youngest else "there is no record"
+    last = f"the youngest record in the log is of {youngest}" if youngest else "there is no record"
     return f"the checkpoint tells of a flushed record of {facts.physic_time} ms, and {last}"
 
 
 def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
-    """Whether the bad place holds a sector that never was written.
+    """Return whether the bytes include a sector that was never written.
 
     Args:
-        data: the bytes from the bad place on, to the next record that counts or as many as are at hand.
+        data: the bytes from the bad position on, to the next valid record or as many as are at hand.
         position: byte position in the file of data[0].
 
-    True if all bytes from `position` up to the next 512-byte boundary are zeros (four of them at least: no record
-    begins with so many, but the leading zeros of a size must not pass for a lost sector), or if any whole sector behind
-    it is.
+    True if all bytes from `position` up to the next 512-byte boundary are zeros (at least four of them: no record
+    begins with four zeros, but the leading zeros of a size must not count as a lost sector), or if any whole sector
+    after it is.
     """
     data = bytes(data)
     first = -position % SECTOR
@@ -161,20 +163,20 @@ def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
 
 
 def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
-    """Facts of the store at root: its `abort`, `checkpoint` and `flintmq.mark`, and whether it is live.
+    """Read the facts of the store at root: its small files, and whether it is live.
 
-    Missing or short files give the value "unknown". Nothing is written and no lock is taken.
+    Missing or short files count as "unknown". Nothing is written and no lock is taken.
 
     Raises:
         StoreAccessError: one of the files is there but cannot be read.
     """
     physic_time, latest, mark, dispatched, indexed = 0, 0, None, -1, None
-    with suppress(FormatError):  # a short checkpoint says nothing
+    with suppress(FormatError):  # a short checkpoint is ignored
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.CHECKPOINT.size) or b""
         known = checkpoint.decode(data)
         physic_time = max(0, known.physic_timestamp)
         latest = max(physic_time, known.logics_timestamp, known.index_timestamp)
-    with suppress(FormatError):  # nor does a mark that is missing or wrong
+    with suppress(FormatError):  # so is a missing or wrong mark
         found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
         if found.holds(physic_time) and found.flushed_offset >= 0:
             mark, dispatched, indexed = found.flushed_offset, found.dispatched_offset, found.indexed
@@ -182,7 +184,7 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
     if not effects.remote:
         live = not effects.holds_lock and is_live(root)
         cut = not clean and power_was_cut(root, effects)
-        if not clean and not written_by_flintmq(root, effects):  # queues and index may have been worked on since
+        if not clean and not written_by_flintmq(root, effects):  # others may have changed queues and index
             dispatched, indexed = -1, None
         return StopFacts(clean, live, physic_time, mark, latest, dispatched, indexed, power_cut=cut)
     named = _last_named(root, effects)
@@ -191,7 +193,7 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
 
 
 def _last_named(root: str, effects: Effects) -> int | None:
-    """Log offset of the record that the newest index file names last; None without index files."""
+    """Return the log offset of the last record in the newest index file; None without one."""
     folder = os.path.join(root, "index")
     for name in reversed(effects.listdir(folder)):
         header = index_header(os.path.join(folder, name), effects) if index.NAME.fullmatch(name) else None

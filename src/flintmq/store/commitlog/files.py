@@ -1,7 +1,7 @@
-"""The files of a commit log: one byte sequence, cut into files named by their first offset.
+"""The files of a commit log: one byte sequence, split into files named by their start.
 
-Source: upstream MappedFileQueue, MultiPathMappedFileQueue; store format 2. Several directories may hold the files;
-their union, sorted by name, is the log.
+Several directories may hold the files; their union, sorted by name, is the log. Upstream: MappedFileQueue,
+MultiPathMappedFileQueue.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from dataclasses import dataclass
 
 from flintmq.storage.filesystem import REAL, Effects
 
-PIECE = 1 << 20  # bytes that are read at once
+PIECE = 1 << 20  # bytes read at once
 
 NAME_DIGITS = 20
 LARGEST_OFFSET = 2**63 - 1
-# No record larger than this is believed unless maxMessageSize says so: what a reader may have to hold in memory.
+# A larger record is refused unless maxMessageSize allows it: it bounds the memory of a reader.
 MAX_RECORD = 64 * 1024 * 1024
-RECORD_OVERHEAD = 64 * 1024  # what upstream allows a record beyond maxMessageSize
+RECORD_OVERHEAD = 64 * 1024  # size that upstream allows a record beyond maxMessageSize
 
 
 @dataclass(frozen=True, slots=True)
 class LogFile:
-    """One file: its path, the log offset of its first byte, and the bytes it has."""
+    """One file: its path, the log offset of its first byte, and its size."""
 
     path: str
     start: int
@@ -33,7 +33,7 @@ class LogFile:
 
 
 def file_start(name: str) -> int | None:
-    """The offset that a file's name tells, or None for a name that no log file has."""
+    """Return the offset in a file's name, or None for a name that no log file has."""
     if len(name) != NAME_DIGITS or not name.isascii() or not name.isdigit():
         return None
     start = int(name)
@@ -42,15 +42,15 @@ def file_start(name: str) -> int | None:
 
 @dataclass(frozen=True)
 class LogFiles:
-    """The files that were there when they were listed. Make a new one to see files that came or went.
+    """The files of a log at the time of listing. Make a new object to see files come and go.
 
     Attributes:
         files: sorted by start.
-        file_size: bytes of one file: as given, else the size that most files have.
-        max_record: largest record in bytes that readers believe.
+        file_size: bytes of one file: as given, else the most frequent size.
+        max_record: size of the largest record that readers accept.
         doubled: paths left out because another directory has a file of the same name.
-        directories: where they were looked for.
-        odd: what has the name of a log file and is a link or no regular file; sorted by start, sizes are 0.
+        directories: the directories listed.
+        odd: links and odd files with the name of a log file; sorted by start, sizes are 0.
     """
 
     files: tuple[LogFile, ...]
@@ -68,12 +68,12 @@ class LogFiles:
         max_message_size: int | None = None,
         effects: Effects = REAL,
     ) -> LogFiles:
-        """List the log files of these directories. One that would end beyond 64 bits is none.
+        """List the log files of these directories. A file that ends beyond 64 bits is none.
 
         Args:
-            directories: where log files lie; missing ones count as empty.
-            file_size: bytes of one file where known; otherwise the files tell.
-            max_message_size: RocketMQ's key, where the user gave it; otherwise records up to 64 MiB are believed.
+            directories: directories of the log; missing ones count as empty.
+            file_size: bytes of one file if known; otherwise the most frequent size.
+            max_message_size: RocketMQ's key, if the user gave it; otherwise records up to 64 MiB are accepted.
             effects: the disk.
 
         Raises:
@@ -109,24 +109,27 @@ class LogFiles:
 
     @property
     def limit(self) -> int:
-        """Log offset behind the last byte of the last file; 0 without files."""
+        """Log offset after the last byte of the last file; 0 without files."""
         return self.files[-1].start + self.files[-1].size if self.files else 0
 
     def index_of(self, offset: int) -> int | None:
-        """Number of the file that holds a log offset, or None."""
+        """Return the index of the file that holds a log offset, or None."""
         number = bisect_right(self.files, offset, key=lambda f: f.start) - 1
         if number < 0 or offset >= self.files[number].start + self.files[number].size:
             return None
         return number
 
     def path_of(self, start: int) -> str:
-        """Where the file that begins at this log offset belongs (upstream MultiPathMappedFileQueue)."""
+        """Return the path for the file that begins at this offset (MultiPathMappedFileQueue)."""
         folders = sorted(self.directories) or [os.path.dirname(file.path) for file in self.files[-1:]] or [""]
         number = start // self.file_size if self.file_size else 0
         return os.path.join(folders[number % len(folders)], f"{start:0{NAME_DIGITS}d}")
 
     def came_since(self, offset: int) -> bool:
-        """Whether by now a file stands that begins at this log offset or later: others may write the log."""
+        """Return whether there is a file now that begins at this log offset or later.
+
+        Another process may write the log.
+        """
         return any(
             (start := file_start(name)) is not None
             and start >= offset
@@ -136,13 +139,13 @@ class LogFiles:
         )
 
     def find(self, offset: int) -> LogFile | None:
-        """The file that holds a log offset, or None."""
+        """Return the file that holds a log offset, or None."""
         number = self.index_of(offset)
         return None if number is None else self.files[number]
 
 
 def has_data(file: LogFile, effects: Effects, position: int = 0) -> bool:
-    """Whether anything but zeros stands in a log file, from a position in it on.
+    """Return whether a log file holds any byte other than zero from a position on.
 
     Raises:
         OSError: it cannot be read.

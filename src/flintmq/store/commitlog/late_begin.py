@@ -1,6 +1,7 @@
-"""Where the search for the end of a log on object storage begins, by a few small reads.
+"""Chooses where the search for the end of a remote log begins, by a few small reads.
 
-On a disk the last file is walked, whose holes cost nothing. From a server that would be up to a gigabyte for each plan.
+On a local disk the last file is walked, whose holes cost nothing. From a server that would be up to a gigabyte for each
+plan.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from flintmq.store.commitlog.records import record_at
 
 
 def late_begin(log: LogFiles, facts: StopFacts) -> int:
-    """Log offset of a record before the log's end, as late as small reads can tell.
+    """Return the log offset of a record before the log's end, as late as small reads can prove.
 
-    That is the record that the newest index file names last, if the store stopped cleanly and nothing that the
-    checkpoint knows of is younger: so it is none of a stale tail, which is older than the log's last record. Else it is
-    the first record of the last file that begins with one: of a store that was copied while it was written one file has
-    to be walked.
+    That is the last record in the newest index file, if the store stopped cleanly and the checkpoint has no later time:
+    then it is not part of a stale tail, which is older than the log's last record. Otherwise it is the first record of
+    the last file that begins with one: for a store that was copied while it was written, one file must be walked.
+
 
     Raises:
         StoreAccessError: a file may not be read.

@@ -1,7 +1,7 @@
-"""The newest records of a running store's own log, straight from its maps.
+"""Reads the newest records of a running store's own log directly from its maps.
 
-The dispatcher follows the log with it: nothing is opened, nothing is copied, the arrays are used again. What is odd it
-leaves to `store/commitlog/walk.py`, which judges.
+The dispatcher uses it to follow the log: nothing is opened or copied, and the arrays are reused. Odd bytes are left to
+`store/commitlog/walk.py`, which judges them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ PIECE_BYTES = 8 << 20
 
 
 class LogTail:
-    """The files of a log that this process writes.
+    """Reads the files of a log that this process writes.
 
     Args:
         files: the mapped files.
 
     Attributes:
-        position: log offset behind what the last walk gave.
+        position: log offset after the last walk.
 
     Thread: one walk at a time.
     """
@@ -35,9 +35,10 @@ class LogTail:
         self._positions = zeros("q", MAX_ROWS)
 
     def pieces(self, begin: int, end: int) -> Iterator[Piece]:
-        """Records from log offset `begin` on, which lies at one, up to `end`, below which everything is written.
+        """Yield the records from log offset `begin` up to `end`, below which everything is written.
 
-        Ends early where no record stands; checksums are not compared. A piece is valid until the next one is taken.
+        `begin` must be the offset of a record. The walk ends early at a position without a record; checksums are not
+        compared. A piece is valid until the next one is taken.
         """
         self.position = begin
         while self.position < end:
@@ -68,6 +69,6 @@ class LogTail:
             self.position = file.start + (file.size if reason == kernel.BLANK else stop)
 
     def listed(self) -> LogFiles:
-        """The same files for a walk that judges."""
+        """Return the same files for a walk that judges."""
         files = tuple(LogFile(f.path, f.start, f.size) for f in self.files.files)
         return LogFiles(files, self.files.file_size, self.files.file_size, (), self.files.effects)

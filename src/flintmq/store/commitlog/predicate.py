@@ -1,7 +1,7 @@
-"""Which records a scan gives: topics, queues, queue offsets, store time, tags.
+"""Selects the records of a scan by topic, queue, queue offset, store time and tags.
 
-A predicate is tried on the record's bytes, so that nothing of an unwanted record is decoded or copied. What it means
-is said by texts as Java decodes them; the kernel keeps a table of the topics that were judged, and asks about others.
+A predicate is applied to a record's bytes, so that no part of an unwanted record is decoded or copied. It is defined on
+texts as Java decodes them; the kernel keeps a table of the topics that were judged, and asks about others.
 """
 
 from __future__ import annotations
@@ -21,23 +21,23 @@ from flintmq.store.commitlog.walk import Piece
 LEAST, MOST = -(2**63), 2**63 - 1
 
 QueueRange = tuple[str, int, int, int]
-"""Topic, queue id, least queue offset, queue offset to stop before."""
+"""Topic, queue id, least queue offset, end of queue offsets."""
 
 
 @dataclass(frozen=True)
 class Predicate:
-    """What is wanted; every part that is None lets everything pass, and a record must pass all parts.
+    """A condition on records; parts that are None accept everything, and all parts must hold.
 
     Attributes:
         topics: names of topics.
         topic_pattern: a regular expression that the whole name of a topic matches.
         queue_ids: queues with these ids, of any topic.
         queues: these queues only: pairs of a topic and a queue id.
-        offsets: of these queues, only queue offsets in a range (least, and the one to stop before); others are not
-            touched by it. A record's place is its own queue offset, an inner batch's that of its first message.
+        offsets: ranges of queue offsets (least, and the end) for these queues; other queues are not restricted. The
+            position of a record is its own queue offset, of an inner batch that of its first message.
         since: least store time in ms.
-        until: store time in ms to stop before.
-        tags: the property TAGS is one of these; records without it are not wanted.
+        until: end of store times in ms, exclusive.
+        tags: the property TAGS is one of these; records without it are excluded.
     """
 
     topics: frozenset[str] | None = None
@@ -50,7 +50,7 @@ class Predicate:
     tags: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
-        """Raise UsageError for a pattern that is no regular expression, or bounds that do not fit 64 bits."""
+        """Raise UsageError for a malformed pattern, or bounds that do not fit 64 bits."""
         numbers = [self.since, self.until] + [number for _, _, *ends in self.offsets for number in ends]
         if any(number is not None and not LEAST <= number <= MOST for number in numbers):
             raise UsageError("times and queue offsets must fit 64 bits")
@@ -61,7 +61,7 @@ class Predicate:
 
     @property
     def everything(self) -> bool:
-        """Whether no record can be unwanted."""
+        """True if every record is wanted."""
         return self == Predicate()
 
     @cached_property
@@ -70,18 +70,21 @@ class Predicate:
 
     @property
     def asks_topics(self) -> bool:
-        """Whether the topic or the queue of a record matters."""
+        """True if the topic or the queue of a record matters."""
         parts = (self.topics, self.topic_pattern, self.queue_ids, self.queues)
         return bool(self.offsets) or any(part is not None for part in parts)
 
     @cached_property
     def named_topics(self) -> frozenset[str] | None:
-        """The only topics that can pass, if they are told by name."""
+        """The only topics that can pass, if they are given by name."""
         named = [names for names in (self.topics, _topics_of(self.queues)) if names is not None]
         return None if self._pattern is not None or not named else frozenset.intersection(*named)
 
     def rules(self, topic: str) -> list[tuple[int, int, int]] | None:
-        """What is wanted of a topic: (queue id or ANY_QUEUE, least offset, offset to stop before); None: nothing."""
+        """Return the rules of a topic, or None if it is not wanted.
+
+        A rule is (queue id or ANY_QUEUE, least queue offset, end of queue offsets).
+        """
         if self.topics is not None and topic not in self.topics:
             return None
         if self._pattern is not None and not self._pattern.fullmatch(topic):
@@ -97,7 +100,7 @@ class Predicate:
         return [(queue, *ranges.get(queue, (LEAST, MOST))) for queue in sorted(ids)] or None
 
     def wants(self, message: StoredMessage) -> bool:
-        """The same said of a decoded message: slow, clear, what the kernel is compared with."""
+        """Apply the predicate to a decoded message: slow and clear, the reference for the kernel."""
         time = message.store_timestamp
         if (self.since is not None and time < self.since) or (self.until is not None and time >= self.until):
             return False
@@ -113,7 +116,7 @@ def _topics_of(queues: frozenset[tuple[str, int]] | None) -> frozenset[str] | No
 
 @dataclass
 class _Texts:
-    """Byte strings with verdicts, as the kernel looks them up."""
+    """Byte strings with verdicts, in the kernel's table."""
 
     closed: bool = False
     verdicts: dict[bytes, int] = field(default_factory=dict)
@@ -121,7 +124,7 @@ class _Texts:
     arena: bytearray = field(default_factory=lambda: bytearray(1))
 
     def add(self, text: bytes, verdict: int) -> None:
-        """Take a verdict. An open table that has grown large begins anew: it only saves asking twice."""
+        """Add a verdict. A large open table is cleared first: it only saves repeated questions."""
         if len(self.verdicts) >= _MOST_TEXTS and not self.closed:
             self.verdicts.clear()
         self.verdicts[text] = verdict
@@ -147,15 +150,15 @@ class _Texts:
         self.arena += text
 
 
-_MOST_TEXTS = 4096  # of an open table
+_MOST_TEXTS = 4096  # in an open table
 _MOST_RULES = 65_536  # for an open table
 
 
 class Selector:
-    """Tries a predicate on pieces.
+    """Applies a predicate to pieces.
 
     Args:
-        predicate: what is wanted.
+        predicate: the condition.
 
     Thread: one selector belongs to one thread.
     """
@@ -176,10 +179,10 @@ class Selector:
         self._query = array("q", (since, until, topic_mode, tag_mode))
 
     def _fill_topics(self) -> int:
-        """Take topics that are told by name; 2: no others can be wanted, 1: others are asked about."""
+        """Add topics given by name; return 2 if no other can be wanted, 1 if others must be judged."""
         named = self.predicate.named_topics
         if named is None or any("\ufffd" in topic for topic in named):
-            return 1  # U+FFFD may stand for bytes that nobody can list
+            return 1  # U+FFFD may represent bytes that cannot be enumerated
         self._topics.closed = True
         for raw in _encoded(named):
             self._topics.add(raw, self._judge_topic(raw))
@@ -198,7 +201,7 @@ class Selector:
         return begin
 
     def select(self, piece: Piece) -> int:
-        """Move the positions of wanted records to the front of piece.positions; returns how many there are."""
+        """Move the positions of wanted records to the front; return their number."""
         if self.predicate.everything:
             return piece.count
         read = kept = 0
@@ -231,7 +234,7 @@ class Selector:
 
 
 def _encoded(texts: Iterable[str]) -> list[bytes]:
-    """The texts as UTF-8. Those with a lone surrogate are left out: no decoded text has one."""
+    """Encode texts as UTF-8, except those with a lone surrogate, which no decoded text has."""
     return [text.encode() for text in texts if not _SURROGATE.search(text)]
 
 

@@ -1,7 +1,7 @@
-"""Comparisons that an engine asks for before it reads: what of them a scan can use.
+"""Narrows a predicate by comparisons that an engine wants applied before it reads.
 
-Only to leave out early what the engine would leave out anyway: whoever asks applies its filter in full as well. So a
-narrower scan is never wrong as long as it gives every row that the filter lets pass.
+They only exclude early what the engine would exclude anyway, because it applies its filter in full as well. So a
+narrowed scan is correct if it returns every row that the filter accepts.
 """
 
 from __future__ import annotations
@@ -13,18 +13,20 @@ from typing import Any
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 
 Comparison = tuple[str, str, Any]
-"""Column, operator (in, >, >=, <, <=), and what it is compared with: a set of values, or a time in ns since 1970."""
+"""Column, operator (in, >, >=, <, <=), and its operand: a set of values, or a time in ns since 1970."""
 
 SETS = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
-"""Columns of which a scan can want some values -> the part of the predicate that says so."""
+"""Columns that can be limited to a set of values -> the part of the predicate for it."""
 TIME = "store_timestamp"
-"""The column that a scan can want a range of."""
+"""The column that can be limited to a range."""
 
 
 def narrowed(predicate: Predicate, comparisons: Iterable[Comparison]) -> Predicate:
-    """The predicate with comparisons worked in that must all hold: on topic, queue, tags and store time.
+    """Return the predicate narrowed by comparisons that must all hold.
 
-    Comparisons of other columns and by other operators change nothing.
+    Used are those on topic, queue, tags and store time.
+
+    Comparisons of other columns and with other operators are ignored.
     """
     for column, operator, value in comparisons:
         if column == TIME and operator != "in":

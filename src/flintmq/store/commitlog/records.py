@@ -1,4 +1,4 @@
-"""One record at a time, by its place in the log: read again and checked in full, whoever named the place."""
+"""Reads one record by its log offset and checks it in full, wherever the offset comes from."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ FIRST_READ = 4096
 
 
 def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> StoredMessage | None:
-    """The record that counts at this log offset, or None.
+    """Read the valid record at this log offset, or return None.
 
-    Magic, size, lengths, the record's own offset and its checksums are compared. The place may come from anywhere: a
+    Magic, size, lengths, the record's own offset and its checksums are compared. The offset may come from anywhere: a
     queue unit, an index item, a message id.
 
     Args:
         log: the files.
-        physical_offset: where it should begin.
-        end: log offset behind which nothing counts; None for no such bound.
+        physical_offset: expected begin of the record.
+        end: log offset after which no record counts; None for no bound.
 
     Raises:
         StoreAccessError: the file may not be read.
@@ -34,7 +34,7 @@ def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> St
 
 
 class RecordReader:
-    """Reads records as `record_at` does, for the length of a `with` block; the log file read last stays open.
+    """Reads records as `record_at` does, in a `with` block; the last log file stays open.
 
     Thread: one.
     """
@@ -45,7 +45,7 @@ class RecordReader:
         self._fd = -1
 
     def __enter__(self) -> Self:
-        """Itself."""
+        """Return the reader."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -56,7 +56,7 @@ class RecordReader:
             self._fd = -1
 
     def at(self, physical_offset: int, end: int | None = None) -> StoredMessage | None:
-        """`record_at` of this log."""
+        """Read a record as `record_at` does."""
         log = self.log
         file = log.find(physical_offset) if physical_offset >= 0 else None
         if file is None:
@@ -89,7 +89,7 @@ class RecordReader:
 
 
 def _check(log: LogFiles, data: bytes, file_end: int, physical_offset: int) -> tuple[int, int]:
-    """(1 if a record that counts stands at data[0] else 0, why the kernel stopped)."""
+    """Return (1 if data[0] begins a valid record, else 0; why the kernel stopped)."""
     positions = array("q", [0])
     count, _, reason, _ = kernel.walk(
         data, 0, len(data), file_end, 1, physical_offset, 0, log.max_record, kernel.CHECK_CRC, positions

@@ -1,6 +1,7 @@
-"""What a walk found besides records: damage and notes.
+"""Collects damage and notes of a walk, besides its records.
 
-Walkers tell a report instead of only logging, so that `verify` can print it, `salvage` count it and tests assert it.
+Walkers report to an object instead of only logging, so that `verify` can print it, `salvage` count it and tests assert
+it.
 """
 
 from __future__ import annotations
@@ -8,19 +9,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
-KEPT = 10_000  # findings kept one by one; beyond that they are only counted
+KEPT = 10_000  # findings kept; further ones are only counted
 
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """A range of the log that holds no record that counts although records follow.
+    """A range of the log without valid records that is followed by records.
 
     Attributes:
         file: path of the log file.
-        position: byte position in it where the walk stopped.
-        offset: the same place as log offset.
-        lost: bytes from there to the next record that counts, or to the file's end.
-        reason: what does not hold.
+        position: byte position in the file where the walk stopped.
+        offset: the same position as log offset.
+        lost: bytes from there to the next valid record, or to the file's end.
+        reason: the rule that is violated.
     """
 
     file: str
@@ -32,7 +33,7 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class LogNote:
-    """Something worth telling that is no damage. `code` is stable, `text` is for people."""
+    """An observation that is no damage. `code` is stable, `text` is for people."""
 
     code: str
     text: str
@@ -49,14 +50,14 @@ class Report:
     note_counts: Counter[str] = field(default_factory=Counter)
 
     def damage(self, damage: Damage) -> None:
-        """Take a damaged range."""
+        """Add a damaged range."""
         self.damage_count += 1
         self.lost_bytes += damage.lost
         if len(self.damages) < KEPT:
             self.damages.append(damage)
 
     def note(self, code: str, text: str) -> None:
-        """Take a note."""
+        """Add a note."""
         self.note_counts[code] += 1
         if len(self.notes) < KEPT:
             self.notes.append(LogNote(code, text))

@@ -1,9 +1,9 @@
-"""Find the next record that counts, anywhere behind a place that does not hold one.
+"""Finds the next valid record after a position that holds none.
 
-Holes of sparse files are stepped over, so that looking through the unwritten gigabyte behind the end costs nothing.
-Windows are searched, small ones first (the next record is mostly near), then of up to one MiB; a header at a window's
-end whose record goes on behind it is read whole. What that may cost on hostile bytes (many headers, each naming a huge
-record that then fails its checksum) is bounded by an ResyncBudget.
+Holes of sparse files are skipped, so that searching the unwritten gigabyte after the end costs nothing. Windows are
+searched, small ones first (the next record is mostly near), then up to one MiB; a record whose header is at the end of
+a window is read whole. The cost on hostile bytes (many headers, each with a huge record that then fails its checksum)
+is bounded by a ResyncBudget.
 """
 
 from __future__ import annotations
@@ -18,39 +18,39 @@ WINDOW = 1 << 20
 FIRST_WINDOW = 1 << 13
 OVERLAP = HEADER_SIZE_MAX
 MODEST_RECORD = 1 << 16
-SPARE_EFFORT = 64 << 20  # bytes read for failed large candidates that are forgiven
+SPARE_EFFORT = 64 << 20  # bytes that may be read for failed large candidates in any case
 
 
 class ResyncBudget:
-    """What may be read for large records that do not count after all, so that hostile bytes never cost the square.
+    """Limits reads of large invalid records, so that hostile bytes never cost quadratic time.
 
-    A walk and its searches share one. Once more has been read for failed records than was walked and searched (and a
-    spare 64 MiB), records larger than 64 KiB are not believed until that much has been passed again.
+    A walk and its searches share one. Once more bytes were read for failed records than were walked and searched (plus
+    a spare 64 MiB), records larger than 64 KiB are not tried until that many bytes have been passed again.
     """
 
     def __init__(self) -> None:
         self.owed = -SPARE_EFFORT
 
     def passed(self, count: int) -> None:
-        """So many bytes of log were walked or searched."""
+        """Add bytes of log that were walked or searched."""
         self.owed -= count
 
     def failed(self, count: int) -> None:
-        """So many bytes were read for a record that does not count."""
+        """Add bytes that were read for an invalid record."""
         self.owed += count
 
     def largest(self, max_record: int) -> int:
-        """Bytes of the largest record that is worth reading now."""
+        """Return the size of the largest record that may be read now."""
         return max_record if self.owed <= 0 else min(max_record, MODEST_RECORD)
 
 
 def next_record(log: LogFiles, offset: int, until: int | None = None, effort: ResyncBudget | None = None) -> int | None:
-    """Log offset of the first record that counts and starts at `offset` or later (and before `until`), or None.
+    """Return the offset of the first valid record from `offset` on (before `until`), or None.
 
-    Files that vanish meanwhile are passed over.
+    Files that disappear meanwhile are skipped.
 
     Args:
-        effort: shared by searches that belong together; None for one by itself.
+        effort: budget shared by searches that belong together; None for a single one.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -70,9 +70,9 @@ def next_record(log: LogFiles, offset: int, until: int | None = None, effort: Re
 
 
 def first_record(log: LogFiles, offset: int) -> int:
-    """Where a split that begins at `offset` has its first record: the boundary on which neighbouring splits agree.
+    """Return the first record of a split at `offset`, a boundary on which neighbours agree.
 
-    The first byte of a file always begins a record. Elsewhere it is the first record that counts at `offset` or
+    The first byte of a file always begins a record. Elsewhere it is the first valid record at `offset` or
     later in the same file, else the end of that file.
     """
     file = log.find(offset)
@@ -96,14 +96,14 @@ def _in_file(log: LogFiles, file: LogFile, offset: int, until: int | None, effor
 
 
 class _Search:
-    """One search in one open file. Positions are file positions."""
+    """One search in one open file; positions are file positions."""
 
     def __init__(self, log: LogFiles, fd: int, start: int, size: int, effort: ResyncBudget) -> None:
         self.log, self.fd, self.start, self.size, self.effort = log, fd, start, size, effort
         self.window = bytearray(FIRST_WINDOW)
 
     def run(self, position: int, stop: int) -> int | None:
-        """Log offset of the first record at `position` or later, or None; one at `stop` or later may be left out."""
+        """Return the first record at `position` or later, or None; one at `stop` may be missed."""
         effects = self.log.effects
         while self.size - position >= HEAD_SIZE and position < stop:
             data = effects.next_data(self.fd, position)
@@ -123,7 +123,7 @@ class _Search:
                 if reason == kernel.NOTHING:
                     break
                 if got - at < min(OVERLAP, self.size - position - at) and at > 0:
-                    break  # the header itself is cut: the next window begins with it
+                    break  # the header itself is incomplete: the next window begins with it
                 if self._whole(position + at):
                     return self.start + position + at
                 at += 1
@@ -136,7 +136,7 @@ class _Search:
         return None
 
     def _whole(self, position: int) -> bool:
-        """Whether the record counts whose header stands at `position` and which no window holds."""
+        """Return whether the record at `position`, larger than any window, is valid."""
         size = size_at(self.log.effects.pread(self.fd, SIZE.size, position))
         if size > self.effort.largest(self.log.max_record):
             return False

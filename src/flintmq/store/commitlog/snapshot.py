@@ -1,7 +1,7 @@
-"""A store's log as it was at one moment: its files, what the small files say, and where it ends.
+"""A store's log at one moment: its files, the facts of its small files, and its end.
 
-Views hold one and replace it when they are refreshed; nobody changes it. What costs something is worked out when it is
-first asked for.
+Views hold a snapshot and replace it when they are refreshed; it is not changed. Expensive parts are computed when first
+used.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from flintmq.store.layout import directories as store_directories
 from flintmq.store.layout.config_reader import BrokerConfig, read_config
 
 Stamp = tuple[tuple[int, int], ...]
-"""Of the files of config/: time of the last change in ms, and size."""
+"""Time of the last change in ms, and size, of each file of config/."""
 
-FRESH_MS = 2000  # a file changed so recently may change again without a trace in its time and size
-REPLAY_MARGIN_MS = 3000  # an abnormal start of RocketMQ goes this much further back than the checkpoint says
+FRESH_MS = 2000  # a file changed this recently may change again without a trace in its time and size
+REPLAY_MARGIN_MS = 3000  # an abnormal start of RocketMQ begins this much before the checkpoint's time
 
 
 def list_log(root: str, config: StoreConfig, effects: Effects = REAL) -> LogFiles:
-    """The files of a store's log, over all its directories, with what the configuration gives.
+    """List the files of a store's log in all its directories, with the configured sizes.
 
     Raises:
         NotAStoreError: a directory that a key names does not exist.
@@ -52,19 +52,19 @@ def list_log(root: str, config: StoreConfig, effects: Effects = REAL) -> LogFile
 
 
 class Snapshot:
-    """The log of the store at `root`, now.
+    """The log of the store at `root` now.
 
-    `Snapshot.open` makes one of a path that a user gave, `again` makes the next one of the same store.
+    `Snapshot.open` makes one for a path that a user gave, `again` makes the next one of the same store.
 
     Args:
-        root: as store_directories.open_root gives it.
+        root: from store_directories.open_root.
         config: the keys that are known.
         effects: the disk.
-        before: an earlier snapshot of the same store; the search for the log's end goes on where it ended.
+        before: an earlier snapshot of the same store; the search for the log's end continues from its end.
 
     Attributes:
         log: the log's files.
-        facts: what `abort`, `checkpoint`, `flintmq.mark` and the lock say.
+        facts: the content of `abort`, `checkpoint`, `flintmq.mark` and the lock.
 
     Raises:
         NotAStoreError: a directory that a key names does not exist.
@@ -91,7 +91,7 @@ class Snapshot:
     def open(
         cls, path: str | os.PathLike[str], config: StoreConfig | None = None, effects: Effects | None = None
     ) -> Snapshot:
-        """Open a store for reading: check that FlintMQ can read what is at the path, and list its log.
+        """Open a store for reading: check that FlintMQ can read it, and list its log.
 
         Args:
             path: the store's directory, or a URL.
@@ -118,7 +118,7 @@ class Snapshot:
         return self._end.last if self._end is not None else self._begin
 
     def first_time(self, text: str) -> bool:
-        """Whether this was not told before: one warning a snapshot is enough."""
+        """Return True the first time `text` is seen; used to log each warning once per snapshot."""
         with self._lock:
             new = text not in self._told
             self._told.add(text)
@@ -126,11 +126,11 @@ class Snapshot:
 
     @property
     def log_end(self) -> LogEnd:
-        """Where the log ends, what stands there, and which record is the last one."""
+        """The end of the log, what is there, and the last record."""
         return self.find_end()
 
     def find_end(self, report: Report | None = None) -> LogEnd:
-        """As log_end; a report takes notes on how the log ends, if the end was not known before."""
+        """Find the log's end; `report` receives notes on it if the end was not known before."""
         with self._lock:
             if self._end is None:
                 known = self._begin is not None and record_at(self.log, self._begin) is not None
@@ -139,18 +139,18 @@ class Snapshot:
 
     @property
     def end(self) -> int:
-        """Log offset behind the last record that counts."""
+        """Log offset after the last valid record."""
         return self.log_end.offset
 
     @cached_property
     def _floor(self) -> int:
-        """Start of the last file that begins with a record: what lies below it lies below the end."""
+        """Start of the last file that begins with a record: lower offsets are before the end."""
         starts = (file.start for file in reversed(self.log.files))
         return next((start for start in starts if record_at(self.log, start) is not None), self.log.min_offset)
 
     @cached_property
     def broker(self) -> BrokerConfig:
-        """What config/ holds."""
+        """The content of config/."""
         stamp = self._broker_stamp()
         before = self._broker_before
         self._broker_before = None
@@ -162,7 +162,7 @@ class Snapshot:
         return self._broker_known[1]
 
     def _broker_stamp(self) -> Stamp | None:
-        """When the files of config/ were written, and their sizes; None if there are none."""
+        """Return times and sizes of the files of config/; None if there are none."""
         found = []
         folder = os.path.join(self.root, store_directories.CONFIG)
         for name in self.effects.listdir(folder):
@@ -171,7 +171,7 @@ class Snapshot:
         return tuple(found) or None
 
     def record(self, physical_offset: int) -> StoredMessage | None:
-        """The record that counts at this log offset and lies before the log's end, or None."""
+        """Read the valid record at this log offset and before the log's end, or return None."""
         reader: RecordReader | None = getattr(self._own, "reader", None)
         message = record_at(self.log, physical_offset) if reader is None else reader.at(physical_offset)
         if message is None or physical_offset + message.size <= self._floor:
@@ -180,7 +180,7 @@ class Snapshot:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep the log file open from which this thread took a record last, for the length of a `with` block."""
+        """Keep the log file open that this thread reads, for the length of a `with` block."""
         with RecordReader(self.log) as self._own.reader:
             try:
                 yield
@@ -189,10 +189,10 @@ class Snapshot:
 
     @cached_property
     def replay_start(self) -> int | None:
-        """From where on queues may lack units although later ones have theirs; None if they cannot.
+        """Log offset after which queues may lack units before later ones; None if they cannot.
 
-        After an unclean stop pages of queue files may be lost. The checkpoint says up to when they were flushed, with
-        the margin of upstream's own rule (store format 10: where recovery begins).
+        After an unclean stop pages of queue files may be lost. The checkpoint says up to which time they were flushed,
+        with the margin of upstream's own rule (docs/internals/format/checkpoint.md).
         """
         if self.facts.clean or self.facts.live:
             return None

@@ -1,4 +1,4 @@
-"""How a walk over a log comes to its bytes: by pread, mapped, or mapped by who holds the store's lock."""
+"""Supplies a walk over a log with bytes: by pread, or mapped."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from flintmq.store.commitlog.files import LogFile
 if TYPE_CHECKING:
     from flintmq.store.commitlog.walk import LogWalk
 
-OWN = "own"  # mapped; for files that nobody shortens meanwhile. What the disk refuses is an error all the same
-FIRST_PIECE = 1 << 14  # bytes read behind a stop: the next one may be near
+OWN = "own"  # mapped, by the holder of the store's lock: no other process shortens the files; an I/O error is raised
+FIRST_PIECE = 1 << 14  # bytes read after a stop: the next one may be near
 
 
 class Pieces:
-    """Brings bytes by pread into one buffer that is used again.
+    """Reads bytes by pread into one buffer that is reused.
 
     Attributes:
-        size: bytes of the file when it was opened; less once it turns out to be shorter.
+        size: size of the file when it was opened; less once it turns out to be shorter.
     """
 
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
@@ -28,11 +28,11 @@ class Pieces:
         self.most = min(size, walk.piece_bytes) or 1
         self.buffer = bytearray(self.most)
         self.span = self.most
-        self.until = size if walk.end is None else min(size, walk.end - file.start)  # what is needed for sure
+        self.until = size if walk.end is None else min(size, walk.end - file.start)  # certainly needed
         self.effects.will_read(fd, walk.position - file.start, self.until, sure=walk.end is not None)
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
-        """(buffer, file position of its first byte, bytes filled) from file position `at` on."""
+        """Return (buffer, file position of its first byte, bytes filled) from position `at` on."""
         span = max(min(self.span, self.until - at), need)
         if span > len(self.buffer):
             self.buffer = bytearray(span)  # one large record; released with the walk
@@ -44,15 +44,15 @@ class Pieces:
         return view, at, filled
 
     def near_stop(self) -> None:
-        """Read little next: where a walk stopped once it may stop again soon."""
+        """Read little next: a walk that stopped may stop again soon."""
         self.span = min(FIRST_PIECE, self.most)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is nothing to release."""
 
 
 class Mapped:
-    """Brings bytes by mapping the file."""
+    """Reads bytes by mapping the file."""
 
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
         self.map: mmap.mmap = walk.log.effects.map_read(fd, size)
@@ -61,14 +61,14 @@ class Mapped:
         self.ahead = TouchAhead(self.map, walk.position - file.start, end, careful=walk.access == OWN)
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
-        """The whole file, whatever is asked."""
+        """Return the whole file, whatever is asked."""
         return self.view, 0, self.size
 
     def near_stop(self) -> None:
-        """Nothing is read ahead."""
+        """Do nothing: nothing is read ahead."""
 
     def close(self) -> None:
-        """Unmap, unless somebody still holds a view of a piece (then the view's end unmaps it)."""
+        """Unmap; if a view of a piece is still in use, the file is unmapped when that view goes."""
         self.ahead.stop()
         with suppress(BufferError):
             self.view.release()
@@ -76,10 +76,10 @@ class Mapped:
 
 
 class Own(Mapped):
-    """Brings bytes by mapping the file, piece by piece, so that a sector that cannot be read is an error, not SIGBUS.
+    """Maps the file and makes each piece present: an unreadable sector raises, no SIGBUS.
 
     Attributes:
-        can: whether this system can.
+        can: whether this system supports it.
     """
 
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
@@ -88,7 +88,7 @@ class Own(Mapped):
         self.can = self.effects.present(self.map, 0, min(size, 1))
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
-        """The file as far as a piece goes.
+        """Return the file up to the end of a piece.
 
         Raises:
             OSError: it cannot be read.

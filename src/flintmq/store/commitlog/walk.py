@@ -1,15 +1,14 @@
-"""Walk a commit log: validated records in pieces, and a verdict where the walk stops.
+"""Walks a commit log: validated records in pieces, and a verdict where the walk stops.
 
-Everybody who reads records reads them here: the view, scan, verify, rebuild, Arrow and Spark. The kernel decides
-whether bytes are a record; `store/commitlog/end_of_log.py` decides what a stop means; this module brings the bytes and
-acts:
+All readers of records use this module: view, scan, verify, rebuild, Arrow and Spark. The kernel decides whether bytes
+are a record; `store/commitlog/end_of_log.py` decides what a stop means; this module supplies the bytes and acts:
 
 *   strict readers get CorruptStoreError at damage and at unordered write-back;
-*   lenient readers resynchronise there, tell the report, and go on;
+*   lenient readers resynchronise there, report it, and continue;
 *   both stop quietly, with a note, at the end, at a torn tail and at a stale tail.
 
-Two ways in. `pread` (the default) copies pieces into one buffer, and bears files that shrink, grow or vanish. `map`
-maps whole files: faster, but a file that another process shrinks kills the reader.
+There are two ways to read. `pread` (the default) copies pieces into one buffer, and tolerates files that shrink, grow
+or disappear. `map` maps whole files: faster, but a file that another process shrinks kills the reader.
 """
 
 from __future__ import annotations
@@ -44,7 +43,7 @@ from flintmq.store.commitlog.end_of_log import (
     StopFacts,
     Verdict,
     decide,
-    told_beyond,
+    evidence_beyond,
     zeros_to_sector,
 )
 from flintmq.store.commitlog.files import LogFile, LogFiles
@@ -59,20 +58,24 @@ MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
 NO_FILE = "a link or no regular file has the name of a log file"
 SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
-REFUSED = "nothing was changed; `flintmq verify` tells all damage, `flintmq salvage` mends the store or saves the rest"
-"""The next step where a store is opened to be written."""
+REFUSED = (
+    "nothing was changed; `flintmq verify` lists all damage, `flintmq salvage` repairs the store or saves the rest"
+)
+"""The advice if a store is opened for writing."""
 
 
 @dataclass(slots=True)
 class Piece:
-    """Some validated records of one file. Valid until the next piece is taken: the buffer is used again.
+    """Some validated records of one file. Valid until the next piece is taken.
+
+    The buffer is then used again.
 
     Attributes:
         data: bytes of the file; data[0] has log offset `base`.
         base: log offset of data[0].
         positions: int64 array; record i starts at data[positions[i]].
-        count: valid entries of positions.
-        end: position in data behind the last record.
+        count: number of valid entries in positions.
+        end: position in data after the last record.
         file: the log file.
     """
 
@@ -85,25 +88,25 @@ class Piece:
 
 
 class LogWalk:
-    """One walk over [begin, end) of a log. Iterate it; afterwards it tells where and why the log ended.
+    """One walk over [begin, end) of a log; after the iteration it has the verdict on its end.
 
     Args:
         log: the files.
-        facts: what the store's small files say about its last stop.
+        facts: the store's small files on its last stop.
         begin: log offset of a record's first byte, or at or below the log's minimum for everything.
         end: stop before the first record that starts here or later; None for the log's end. With an `end`, every
             other stop before it is damage: the caller knows that the log goes on to there.
-        access: "pread", "map", or OWN for who holds the store's lock.
-        strict: raise at damage; otherwise report it and go on.
-        report: takes damage and notes.
-        cut_unordered: end the walk quietly at unordered write-back, as the engine does, which cuts there.
+        access: "pread", "map", or OWN for the holder of the store's lock.
+        strict: raise at damage; otherwise report it and continue.
+        report: receives damage and notes.
+        cut_unordered: end the walk quietly at unordered write-back, as the engine does, which truncates there.
         check_crc: compare checksums; off, only structure and offsets are checked.
-        max_rows: most records a piece.
-        piece_bytes: about how many bytes of log a piece spans.
+        max_rows: maximum number of records in a piece.
+        piece_bytes: approximate number of bytes of log in a piece.
 
     Attributes:
-        position: log offset behind the last record that was given out (behind a blank: the next file's start).
-        verdict: why the walk ended, None before it has.
+        position: log offset after the last record yielded (after a blank: the next file's start).
+        verdict: why the walk ended; None before it has.
 
     Raises:
         CorruptStoreError: (strict, while iterating) damage or unordered write-back, with file and position.
@@ -140,15 +143,15 @@ class LogWalk:
         self.last_time = 0
         self._effort = ResyncBudget()
         self.verdict: Verdict | None = None
-        self._not_older_at = -1  # a record at or behind this offset ...
+        self._not_older_at = -1  # a record at or after this offset ...
         self._not_older_time = -1  # ... has this store time
         self._judged_twice = self._looked_again = -1
 
     def __iter__(self) -> Iterator[Piece]:
-        """Pieces in log order. Files that appear after the walk was made are not seen."""
+        """Yield pieces in log order. Files that appear after the walk was made are not seen."""
         self.look_for_odd()
         number = self.log.index_of(self.position)
-        if number is None:  # between files, or behind them all
+        if number is None:  # in a gap between files, or after all files
             number = bisect_left(self.log.files, self.position, key=lambda file: file.start)
         for file in self.log.files[number:]:
             if self.verdict is not None or (self.end is not None and self.position >= self.end):
@@ -160,13 +163,13 @@ class LogWalk:
             self._ran_out()
 
     def _ran_out(self) -> None:
-        """No file is left, and none of them ended the walk: that is the end of the log if nothing tells of more."""
+        """End a walk that used up all files: at the log's end, unless the small files name more."""
         self.verdict = Verdict.END
         if self.end is not None or self.facts.live:
             return
-        told = told_beyond(self.facts, self.position, self.last_time)
+        told = evidence_beyond(self.facts, self.position, self.last_time)
         if told and self.facts.mark is None:  # the last record need not be the youngest one
-            told = told_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
+            told = evidence_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
         odd = next((file for file in self.log.odd if file.start >= self.position), None)
         if odd is not None:
             self._not_a_file(odd, max(self.facts.mark or 0, odd.start) - self.position)
@@ -180,24 +183,24 @@ class LogWalk:
         self.verdict = Verdict.DAMAGE
 
     def look_for_odd(self) -> None:
-        """See that what stands before the first log file has gone, and is not there as something else.
+        """Check that files before the first one have expired, and are not links or odd files.
 
         Raises:
-            CorruptStoreError: (strict) it is.
+            CorruptStoreError: (strict) one is.
         """
         for odd in self.log.odd:
             if self._begin <= odd.start < self.log.min_offset:
                 self._not_a_file(odd, self.log.min_offset - odd.start)
 
     def _not_a_file(self, odd: LogFile, lost: int) -> None:
-        """What has the name of a log file is a link, or no regular file: its part of the log has not expired."""
+        """Report a link or odd file named like a log file: its part of the log has not expired."""
         reason = NO_FILE
         if self.strict:
             raise CorruptStoreError(odd.path, 0, reason, "put the file itself there")
         self.report.damage(Damage(odd.path, 0, odd.start, lost, reason))
 
     def _gap(self, file: LogFile) -> None:
-        """A file is missing before this one."""
+        """Report a missing file before this one."""
         lost = file.start - self.position
         if self.strict:
             raise CorruptStoreError(
@@ -224,7 +227,7 @@ class LogWalk:
                 source.close()
                 source = Pieces(self, file, fd, size)
             yield from self._walk(file, source)
-        except FileNotFoundError:  # on object storage a file that is gone cannot be read on
+        except FileNotFoundError:  # object storage cannot read on in a file that was deleted
             self._vanished(file)
         finally:
             if source is not None:
@@ -232,7 +235,7 @@ class LogWalk:
             self.log.effects.close(fd)
 
     def _own(self, file: LogFile, size: int) -> int:
-        """Bytes of a file that are its part of the log: one that is too long must not hide those behind it."""
+        """Return the size of a file's own part of the log, if it overlaps with the next file."""
         behind = bisect_right(self.log.files, file.start, key=lambda other: other.start)
         if file.size <= self.log.file_size or behind == len(self.log.files):
             return size
@@ -243,7 +246,7 @@ class LogWalk:
         self.position = file.start + file.size
 
     def _walk(self, file: LogFile, source: Mapped | Pieces) -> Iterator[Piece]:
-        """Walk one open file until its blank, the end asked for, or a stop that ends the walk."""
+        """Walk one open file until its blank record, `end`, or a stop that ends the walk."""
         need = 0
         while self.verdict is None:
             at = self.position - file.start
@@ -254,7 +257,7 @@ class LogWalk:
                 return
             data, origin, filled = source.bytes_at(at, need)
             if not filled:
-                continue  # the file has become shorter, and source.size says so
+                continue  # the file has become shorter; source.size is updated
             count, stop, reason, self.last_time = kernel.walk(
                 data,
                 at - origin,
@@ -286,18 +289,18 @@ class LogWalk:
 
     @staticmethod
     def _needed(data: memoryview, at: int, filled: int) -> int:
-        """Bytes that the record at `at` needs, of which fewer are at hand; its size was bounded by the kernel."""
+        """Return the bytes that the record at `at` needs; the kernel has bounded its size."""
         return max(HEADER_SIZE_MAX, size_at(data, at)) if filled - at >= SIZE.size else HEADER_SIZE_MAX
 
     # -- what a stop means --------------------------------------------------------------------------------------
 
     def _stopped(self, file: LogFile, p: int, reason: int, zeros: bool) -> None:
-        """Decide what stands at p; set the verdict, move the position on, or raise."""
+        """Judge the stop at p: set the verdict, move the position, or raise."""
         if zeros and self.facts.zeros_end is not None and p >= self.facts.zeros_end:
             self.verdict = Verdict.END
             return
         if (not self.facts.clean or self.facts.live) and self._judged_twice != p:
-            self._judged_twice = p  # somebody may be writing: the place is read a second time before it is judged
+            self._judged_twice = p  # another process may be writing: read the position again before judging it
             return
         if reason == kernel.TIME:
             self._step_back(p)
@@ -307,7 +310,7 @@ class LogWalk:
         below = own and p < (self.facts.mark or 0)
         follower, follows = self._what_follows(p + 1, whatever_its_time=below)
         if follower is not None and self._looked_again != p and self._stands_now(p):
-            self._looked_again = p  # a writer completed it between the two looks
+            self._looked_again = p  # a writer completed the record between the two reads
             return
         if not own and follower is not None and follows is Follows.NOT_OLDER:
             below = self._time_at(follower) < self.facts.physic_time
@@ -331,7 +334,7 @@ class LogWalk:
     def _damage(self, file: LogFile, p: int, where: str, verdict: Verdict, follower: int | None) -> None:
         text = where if verdict is Verdict.DAMAGE else f"{verdict.value}: {where}"
         if self.strict:
-            behind = "nothing behind it counts" if follower is None else f"records go on at offset {follower}"
+            behind = "no valid record follows" if follower is None else f"records go on at offset {follower}"
             advice = REFUSED if self.cut_unordered else SALVAGE
             raise CorruptStoreError(file.path, p - file.start, f"{text}; {behind}", advice)
         limit = max(self.log.limit, self.facts.mark or 0) if self.end is None else self.end
@@ -342,9 +345,9 @@ class LogWalk:
             self.verdict = verdict
 
     def _step_back(self, p: int) -> None:
-        """An aligned stale tail, or only a clock that was set back: the table's rule for store time alone."""
+        """Judge a decreasing store time: an aligned stale tail, or a clock that was set back."""
         last = self.last_time
-        own = self.facts.mark is not None  # FlintMQ zeroes what it cuts: a clock that was set back is all it can be
+        own = self.facts.mark is not None  # FlintMQ zeroes what it truncates, so only the clock can be the reason
         if not own and self.facts.physic_time >= last > 0 and not self._not_older_behind(p, last):
             self.verdict = Verdict.STALE_TAIL
             self.report.note("stale_tail", f"offset {p}: store time steps back, and nothing newer follows")
@@ -353,9 +356,9 @@ class LogWalk:
         self.last_time = self._time_at(p)
 
     def _what_follows(self, offset: int, whatever_its_time: bool) -> tuple[int | None, Follows]:
-        """The first record that counts behind a stop, and whether any that counts there is not older.
+        """Find the next valid record after a stop, and whether any valid one is not older.
 
-        Where the table does not ask for times, they are not compared: that could take a look at all of the rest.
+        If the table does not need times they are not compared, because that could read all the rest of the log.
         """
         first = next_record(self.log, offset, self.end, self._effort)
         if first is None:
@@ -365,10 +368,10 @@ class LogWalk:
         return first, Follows.NOT_OLDER if self._not_older_behind(first, self.last_time) else Follows.OLDER
 
     def _not_older_behind(self, offset: int, time: int) -> bool:
-        """Whether a record that counts, at `offset` or later, has at least this store time."""
+        """Return whether a valid record at `offset` or later has at least this store time."""
         if offset <= self._not_older_at and time <= self._not_older_time:
             return True
-        # Mostly the first record answers; so the pieces are small.
+        # Mostly the first record decides, so pieces are small.
         walk = LogWalk(self.log, begin=offset, end=self.log.limit, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE)
         walk._effort = self._effort
         for piece in walk:
@@ -379,18 +382,18 @@ class LogWalk:
         return False
 
     def _stands_now(self, p: int) -> bool:
-        """Whether p holds a record that counts, or a blank: a writer may be faster than the search behind p."""
+        """Return whether p holds a valid record or a blank by now; a writer may be faster."""
         return magic_at(self._bytes(p, HEAD_SIZE)) == MAGIC_BLANK or next_record(self.log, p, p + 1) == p
 
     def _time_at(self, offset: int) -> int:
-        """Store time of the record that counts at this offset; the least number if it has gone meanwhile."""
+        """Read the store time of the valid record at this offset; the least number if it is gone."""
         head = self._bytes(offset, STORE_TIME_END_MAX)
         return LEAST_TIME if len(head) < STORE_TIME_END_MAX else store_time_at(head)
 
     def _zero_sector(self, file: LogFile, p: int, follower: int | None) -> bool:
         if self.facts.clean or follower is None:
             return False
-        end = min(follower, max(file.start + file.size, p))  # the file may have grown behind what was listed
+        end = min(follower, max(file.start + file.size, p))  # the file may have grown since it was listed
         return zeros_to_sector(self._bytes(p, min(end - p, WINDOW) + SECTOR), p - file.start)
 
     def _bytes(self, offset: int, count: int) -> bytes:
@@ -403,7 +406,7 @@ class LogWalk:
 
 
 def youngest(log: LogFiles, enough: int) -> int:
-    """Largest store time in ms of the log's records, read from its last file backwards until one is `enough`.
+    """Return the largest store time of the log, reading files backwards until one is `enough`.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -419,12 +422,12 @@ def youngest(log: LogFiles, enough: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class LogEnd:
-    """Where a log ends.
+    """The end of a log.
 
     Attributes:
-        offset: log offset behind the last record that counts (or of the blank behind which no file follows).
-        verdict: what stands there.
-        last: log offset of that last record; None if none counts. A later search can begin there.
+        offset: log offset after the last valid record (or after the blank record of the last file).
+        verdict: what is there.
+        last: log offset of that last record; None if there is none. A later search can begin there.
     """
 
     offset: int
@@ -435,14 +438,14 @@ class LogEnd:
 def find_end(
     log: LogFiles, facts: StopFacts = NO_FACTS, report: Report | None = None, begin: int | None = None
 ) -> LogEnd:
-    """Where the log ends, without reading more than its last file that holds anything.
+    """Find the log's end by reading only the last file with data.
 
-    Files begin with records, and a stale tail can only stand in the last file that was written. Damage inside that file
-    is walked around; readers of the range meet it themselves.
+    Files begin with records, and a stale tail can only be in the last file that was written. Damage inside that file is
+    skipped; readers of that range meet it themselves.
 
     Args:
         log, facts, report: as for LogWalk.
-        begin: log offset of a record known to lie before the end, to begin there; None to look for a file.
+        begin: log offset of a record known to be before the end, to begin there; None to search for a file.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -464,11 +467,11 @@ def find_end(
 
 
 def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
-    """What a strict reader asks who cuts the log at `end`, where `find_end` found it, into ranges.
+    """Raise what a strict walk would raise at the end of a log that is read in ranges.
 
     Raises:
         LostLogError: log files are missing at the end.
-        CorruptStoreError: the log ends with damage, or begins behind what has the name of a log file and is none.
+        CorruptStoreError: the log ends with damage, or begins after a link or odd file with the name of a log file.
         StoreAccessError: a file may not be read.
     """
     if end.verdict in (Verdict.DAMAGE, Verdict.UNORDERED):

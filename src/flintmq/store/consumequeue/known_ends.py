@@ -1,8 +1,8 @@
-"""`flintmq.queues`: where each queue ended at the last clean stop.
+"""The file `flintmq.queues`: the end of each queue at the last clean stop.
 
-A queue that lost its directory, or its last files, says nothing of it; where the few records that a start reads are of
-other queues, nobody would notice. So a clean stop writes down how far every queue went. Ends never go back, so what the
-list says stays true as a lower bound until RocketMQ writes, which may delete topics: it counts only beside a valid
+A queue that lost its directory or its last files does not show it; if the few records that a start reads belong to
+other queues, nobody would notice. So a clean stop records the end of every queue. Ends never decrease, so the list
+stays valid as a lower bound until RocketMQ writes the store, which may delete topics: it counts only beside a valid
 `flintmq.mark`. RocketMQ does not know the file.
 """
 
@@ -21,11 +21,11 @@ from flintmq.store.layout.queue_name import path_name
 FILE_NAME = "flintmq.queues"
 LARGEST = 64 << 20  # bytes that are read
 
-Ends = dict[tuple[bytes, int], int]  # (topic, queue id) -> queue offset behind the last message
+Ends = dict[tuple[bytes, int], int]  # (topic, queue id) -> queue offset after the last message
 
 
 def write(root: str, ends: Mapping[tuple[bytes, int], int], effects: Effects) -> None:
-    """Write the list; queues that can have no directory are left out.
+    """Write the list; queues whose topic cannot name a directory are left out.
 
     Raises:
         OSError: the old one is untouched then.
@@ -37,7 +37,7 @@ def write(root: str, ends: Mapping[tuple[bytes, int], int], effects: Effects) ->
 
 
 def read(root: str, effects: Effects) -> Ends:
-    """The list; empty if there is none, or none that can be read."""
+    """Read the list; empty if there is none or it is malformed."""
     try:
         rows = json.loads(effects.read_file(os.path.join(root, FILE_NAME), LARGEST) or b"[]")
         ends = {(os.fsencode(topic), int(queue)): int(end) for topic, queue, end in rows}
@@ -47,7 +47,7 @@ def read(root: str, effects: Effects) -> Ends:
 
 
 def forget(root: str, effects: Effects) -> None:
-    """The list counts no more.
+    """Remove the list.
 
     Raises:
         OSError: it could not be removed.
@@ -59,7 +59,7 @@ def forget(root: str, effects: Effects) -> None:
 
 
 def lost(ends: Mapping[tuple[bytes, int], int], found: Mapping[tuple[bytes, int], int]) -> list[str]:
-    """The queues (`topic/queue id`) that end before where they ended once."""
+    """Return the queues (`topic/queue id`) that end before their recorded end."""
     return [
         f"{java_decode(topic)}/{queue}" for (topic, queue), end in ends.items() if found.get((topic, queue), 0) < end
     ]

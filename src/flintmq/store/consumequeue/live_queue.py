@@ -1,7 +1,7 @@
-"""One queue of a running store, as readers see it: its bounds, and its units by queue offset. Files are read with
-pread, so that a reader sees what is written and no map is shared.
+"""One queue of a running store as readers see it: its bounds, and its units by queue offset.
 
-Source: upstream ConsumeQueue, BatchConsumeQueue (getIndexBuffer, getBatchMsgIndexBuffer).
+Files are read with pread, so that a reader sees all that is written and no map is shared. Upstream: ConsumeQueue,
+BatchConsumeQueue (getIndexBuffer, getBatchMsgIndexBuffer).
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from flintmq.store.consumequeue.writer import BatchQueueWriter, QueueWriter
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 
-BLOCK = 512  # units that are read at least
-BLOCKS_KEPT = 256  # of all queues of a store, 2.5 MiB
-Entry: TypeAlias = tuple[Unit, int, int]  # a unit, the first queue offset that it stands for, and how many
+BLOCK = 512  # units read at once, at least
+BLOCKS_KEPT = 256  # of all queues of a store: 2.5 MiB
+Entry: TypeAlias = tuple[Unit, int, int]  # a unit, its first queue offset, and its number of queue offsets
 
 
 class KeptUnits:
-    """Blocks of units that were read lately, of all plain queues of a store: gets that jump about come back to them,
-    and to open a queue's file and read it costs as much as to read the message.
+    """Recently read blocks of units, of all plain queues of a store.
+
+    Gets at changing offsets come back to them, and opening and reading a queue's file costs as much as reading the
+    message.
 
     Thread: any.
     """
@@ -39,7 +41,7 @@ class KeptUnits:
         self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
 
     def find(self, folder: str, first: int) -> bytes:
-        """The units of a queue from this block's first offset on; empty if they are not kept."""
+        """Return the units of a queue from this block's first offset on; empty if not kept."""
         with self._lock:
             found = self._blocks.get((folder, first), b"")
             if found:
@@ -47,7 +49,7 @@ class KeptUnits:
             return found
 
     def keep(self, folder: str, first: int, units: bytes) -> None:
-        """Keep a block, in place of one that nobody asked for longest."""
+        """Keep a block and drop the least recently used one."""
         with self._lock:
             self._blocks[folder, first] = units
             self._blocks.move_to_end((folder, first))
@@ -55,7 +57,7 @@ class KeptUnits:
                 self._blocks.popitem(last=False)
 
     def check_invariants(self) -> None:
-        """Assert that so few blocks are kept as was promised, each of whole units.
+        """Assert that at most BLOCKS_KEPT blocks are kept, each of whole units.
 
         Thread: any.
         """
@@ -64,17 +66,17 @@ class KeptUnits:
             assert all(len(block) % UNIT_SIZE == 0 for block in self._blocks.values())
 
     def forget(self, folder: str) -> None:
-        """Those of one queue change."""
+        """Drop the blocks of one queue, whose units change."""
         with self._lock:
             for key in [key for key in self._blocks if key[0] == folder]:
                 del self._blocks[key]
 
 
 class RunningQueue:
-    """One plain queue.
+    """One plain queue of a running store.
 
     Attributes:
-        min_offset, max_offset: bounds; the latter behind its last unit.
+        min_offset, max_offset: its bounds; the latter is after its last unit.
     """
 
     unit_size = UNIT_SIZE
@@ -83,29 +85,29 @@ class RunningQueue:
         self.writer, self.root, self.name, self.effects, self.kept = writer, root, name, effects, kept
         self.folder = os.path.join(root, directories.QUEUES, name.topic, str(name.queue_id))
         self.min_offset = self.max_offset = 0
-        self._block = 0, b""  # queue offset of the first unit, units: what was read last; always read together
+        self._block = 0, b""  # queue offset of the first unit, and units, read last; one tuple, so always read together
 
     def ext(self) -> ExtQueue:
-        """What the tags fields of its units point at, if they do."""
+        """Return the ext queue that its tags fields may point into."""
         return ExtQueue.of(self.root, self.name, self.effects)
 
     def bounds(self, log_begin: int) -> tuple[int, int]:
-        """Smallest queue offset and the one behind the largest."""
+        """Return the smallest queue offset and the one after the largest."""
         return self.min_offset, self.max_offset
 
     def entries(self, offset: int, count: int) -> Iterator[Entry]:
-        """Up to `count` units from this offset on, all of one file (as upstream reads them)."""
+        """Yield up to `count` units from this offset on, all of one file, as upstream reads them."""
         return zip(UNIT.iter(self.unit_bytes(offset, count)), itertools.count(offset), itertools.repeat(1))
 
     def units(self, offset: int, count: int) -> list[Unit]:
-        """The same, without their offsets."""
+        """Return the same units without their offsets."""
         return list(UNIT.iter(self.unit_bytes(offset, count)))
 
     def unit_bytes(self, offset: int, count: int) -> bytes:
-        """The bytes of these units.
+        """Return the bytes of these units.
 
-        What is read is a block around them, and kept: most gets ask for what stands behind the get before. Units below
-        the largest offset do not change (`forget` is for the day they do).
+        A whole block around them is read and kept, because most gets continue after the previous one. Units below the
+        largest offset do not change, except when `forget` is called.
         """
         count = min(count, self.max_offset - offset, self.next_file(offset) - offset)
         if count <= 0:
@@ -123,7 +125,7 @@ class RunningQueue:
         return block[at : at + count * UNIT_SIZE]
 
     def _read(self, start: int, first: int, end: int) -> bytes:
-        """The units from `first` to `end`, as far as the file has them that begins at the queue offset `start`."""
+        """Read the units from `first` to `end` in the file that begins at queue offset `start`."""
         end = min(end, self.max_offset, self.next_file(first))
         path = os.path.join(self.folder, f"{start * UNIT_SIZE:020d}")
         with suppress(FileNotFoundError), self.effects.reading(path) as fd:
@@ -132,12 +134,12 @@ class RunningQueue:
         return b""
 
     def forget(self) -> None:
-        """Units below the largest offset are written."""
+        """Drop what is kept: units below the largest offset were rewritten."""
         self._block = 0, b""
         self.kept.forget(self.folder)
 
     def check_invariants(self) -> None:
-        """Assert what holds between two blocks of dispatch: the bounds are ordered, and kept units lie in them.
+        """Assert that the bounds are ordered and kept units are within them.
 
         Thread: the dispatcher's, or nobody dispatches.
         """
@@ -150,13 +152,16 @@ class RunningQueue:
         assert count == 0 or first + count <= self.next_file(first), f"{self.folder}: keeps units of two files at once"
 
     def next_file(self, offset: int) -> int:
-        """First queue offset of the file behind the one that this offset belongs to."""
+        """Return the first queue offset of the file after that of this offset."""
         per_file = self.writer.file_size // UNIT_SIZE
         return offset - offset % per_file + per_file
 
 
 class RunningBatchQueue:
-    """One batch queue. A unit stands for as many offsets as its record has messages, and says itself for which."""
+    """One batch queue of a running store.
+
+    A unit covers as many queue offsets as its record has messages, and names the first one itself.
+    """
 
     unit_size = BATCH_UNIT_SIZE
 
@@ -164,11 +169,11 @@ class RunningBatchQueue:
         self.writer, self.root, self.name, self.effects = writer, root, name, effects
 
     def ext(self) -> ExtQueue:
-        """Batch queues have none."""
+        """Return an empty ext queue: batch queues have none."""
         return ExtQueue((), self.root, self.effects)
 
     def bounds(self, log_begin: int) -> tuple[int, int]:
-        """Smallest queue offset of a record at or behind the log offset `log_begin`, and the one behind the largest."""
+        """Return the smallest queue offset of a record at or after `log_begin`, and the end."""
         high = self.writer.next
         units = batch_queue(self.root, self.name, self.effects)
         stop = self.writer.position // BATCH_UNIT_SIZE
@@ -177,7 +182,7 @@ class RunningBatchQueue:
         return (first.base_offset if isinstance(first, BatchUnit) else high), high
 
     def entries(self, offset: int, count: int) -> Iterator[Entry]:
-        """The unit in which this offset lies and those behind it, of one file, for up to `count` offsets."""
+        """Yield the unit of this offset and those after it in its file, for up to `count` offsets."""
         units = batch_queue(self.root, self.name, self.effects)
         stop = self.writer.position // BATCH_UNIT_SIZE
         number = units.bisect(lambda unit: units.span(0, unit)[1] <= offset, stop)
@@ -187,7 +192,7 @@ class RunningBatchQueue:
             yield Unit(unit.physical_offset, unit.size, unit.tags_code), unit.base_offset, unit.messages
 
     def check_invariants(self) -> None:
-        """Assert what holds between two blocks of dispatch: whole units, and none without a message.
+        """Assert that the writer is at a whole unit.
 
         Thread: the dispatcher's, or nobody dispatches.
         """
@@ -196,7 +201,7 @@ class RunningBatchQueue:
         assert self.writer.next >= 0, f"{self.name}: the next queue offset is {self.writer.next}"
 
     def next_file(self, offset: int) -> int:
-        """Where to go on when the file of this offset is missing: at the first unit that there is."""
+        """Return where to continue if the file of this offset is missing: at the first unit."""
         return max(offset + 1, self.bounds(0)[0])
 
 

@@ -1,7 +1,8 @@
-"""The consume queues of a running store: units written where their offsets say, read back by offset.
+"""The consume queues of a running store: each unit written at its queue offset.
 
-Source: upstream ConsumeQueueStore, ConsumeQueue; store format 6. Units are written through the file (as upstream's
-putConsumeQueueDataByFileChannel) and read with pread, so a reader sees what is written and no map is shared.
+Units are written through the file (as upstream's putConsumeQueueDataByFileChannel) and read with pread, so a reader
+sees all that is written and no map is shared. Page: docs/internals/format/consume-queue.md. Upstream:
+ConsumeQueueStore, ConsumeQueue.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from flintmq.store.layout.small_files import fsync_and_drop_cache
 log = logging.getLogger("flintmq.recovery")
 
 _LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
-Stands = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
+RecordIsAt = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
 
 
 class ConsumeQueues:
-    """All queues of one store.
+    """All queues of one running store.
 
     Thread: `take` the dispatcher only; reading any.
     """
@@ -47,18 +48,18 @@ class ConsumeQueues:
         self._rewritten: dict[str, RunningQueue] = {}
         self._lacking: set[str] = set()  # folders of queues that lost units or files
         self.changed = threading.Condition()
-        self.arrivals = 0  # goes up with every block that readers may see
+        self.arrivals = 0  # incremented with every block that readers may see
 
     # -- loading ----------------------------------------------------------------------------------------------------
 
     def names(self) -> Iterator[tuple[str, QueueName]]:
-        """(kind, name) of every queue that has a directory; its topic's is open meanwhile."""
+        """Yield (kind, name) of every queue with a directory; its topic's is open meanwhile."""
         for kind in (directories.QUEUES, directories.BATCH_QUEUES):
             for name in each_queue_name(self.root, kind, self.effects):
                 yield kind, name
 
     def fsync_and_drop_cache(self) -> None:
-        """Have all files read from the disk, as the page cache may show what never arrived.
+        """Fsync all files and drop their cached pages, so that later reads come from the device.
 
         Raises:
             OSError: the disk refused.
@@ -70,34 +71,34 @@ class ConsumeQueues:
                     if size := self.effects.size(path):
                         fsync_and_drop_cache(path, 0, size, self.effects)
 
-    def load(self, log_begin: int, log_end: int, stands: Stands) -> int:
-        """Open every queue, cut the units at its end that lead to no record of it, and find the bounds.
+    def load(self, log_begin: int, log_end: int, is_at: RecordIsAt) -> int:
+        """Open every queue, truncate units that point to no record of it, and find its bounds.
 
         Args:
             log_begin, log_end: of the log.
-            stands: whether a record of this topic (raw) and queue stands at a queue offset and log offset.
+            is_at: returns whether a record of this topic (raw) and queue is at a queue offset and log offset.
 
         Returns:
-            Log offset up to which all queues that lost nothing have their units: dispatch has to go on from there.
+            Log offset up to which all queues have their units; dispatch must continue from there.
         """
         dispatched, missing = log_begin, log_end
         for kind, name in self.names():
             topic = os.fsencode(name.topic)
             if kind == directories.QUEUES:
                 with plain_queue(self.root, name, self.effects).held() as units:
-                    end, cut = self._load_plain(topic, name, units, log_begin, stands)
+                    end, cut = self._load_plain(topic, name, units, log_begin, is_at)
             else:
                 with batch_queue(self.root, name, self.effects).held() as units:
-                    end, cut = self._load_batch(topic, name, units, log_begin, stands)
+                    end, cut = self._load_batch(topic, name, units, log_begin, is_at)
             dispatched = max(dispatched, end)
             if cut:
                 missing = min(missing, max(end, log_begin))
         return min(dispatched, missing)
 
     def _load_plain(
-        self, topic: bytes, name: QueueName, units: UnitQueue, log_begin: int, stands: Stands
+        self, topic: bytes, name: QueueName, units: UnitQueue, log_begin: int, is_at: RecordIsAt
     ) -> tuple[int, bool]:
-        """(log offset behind the record of the last unit, whether units were cut)."""
+        """Load a plain queue; return (end of the last unit's record, whether units were lost)."""
         queue = self._open(topic, name.queue_id)
         if queue is None or not units.files:
             return log_begin, False
@@ -107,7 +108,7 @@ class ConsumeQueues:
             last = units.unit(end - 1)
             if last is not None and last.is_written:
                 expired = self._expired(units, end - 1, last, log_begin) or not UnitQueue.points_to_record(last)
-                if expired or stands(topic, name.queue_id, end - 1, last.physical_offset):
+                if expired or is_at(topic, name.queue_id, end - 1, last.physical_offset):
                     break
             end -= 1
         zero_behind(units.files, end * UNIT_SIZE, self.effects, written * UNIT_SIZE)
@@ -116,7 +117,7 @@ class ConsumeQueues:
             return log_begin, written > end
         queue.max_offset = queue.writer.next = end
         gap = _gap(units, log_begin)
-        whole = end if gap is None else max(gap, units.first)  # up to there no file is missing
+        whole = end if gap is None else max(gap, units.first)  # no file is missing below this
         queue.min_offset = min(units.first_kept(log_begin, whole), end)
         reached = (
             last.physical_offset + last.size if last is not None and UnitQueue.points_to_record(last) else log_begin
@@ -131,9 +132,9 @@ class ConsumeQueues:
         return reached, written > end or gap is not None
 
     def _load_batch(
-        self, topic: bytes, name: QueueName, units: UnitQueue, log_begin: int, stands: Stands
+        self, topic: bytes, name: QueueName, units: UnitQueue, log_begin: int, is_at: RecordIsAt
     ) -> tuple[int, bool]:
-        """The same for a batch queue."""
+        """Load a batch queue, with the same result as `_load_plain`."""
         queue = self._open_batch(topic, name.queue_id)
         if queue is None or not units.files:
             return log_begin, False
@@ -147,7 +148,7 @@ class ConsumeQueues:
             last = units.unit(end - 1)
             if last is not None and last.is_written:
                 expired = self._expired(units, end - 1, last, log_begin)
-                if expired or stands(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
+                if expired or is_at(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
                     break
             end -= 1
         zero_behind(units.files, end * BATCH_UNIT.size, self.effects, written * BATCH_UNIT.size)
@@ -158,8 +159,11 @@ class ConsumeQueues:
         return last.physical_offset + last.size, written > end
 
     def _expired(self, units: UnitQueue, number: int, unit: AnyUnit, log_begin: int) -> bool:
-        """Whether a unit tells of a record that retention took. After a power cut it may only look so, with the first
-        bytes of its offset still zero, or zero again: then it does not go on from the unit before it."""
+        """Return whether a unit points below the log's first offset: retention removed its record.
+
+        After a power cut a torn offset can look the same, if its first bytes are still zero, or zero again. Such an
+        offset is not larger than that of the unit before.
+        """
         if unit.physical_offset >= log_begin:
             return False
         before = units.unit(number - 1) if self.files.unsure and number > units.first else None
@@ -168,7 +172,7 @@ class ConsumeQueues:
         return before.physical_offset < unit.physical_offset
 
     def _cut_ext(self, queue: RunningQueue, units: UnitQueue, end: int) -> None:
-        """Let the ext queue go on behind what the last unit points at that points into it (D25)."""
+        """Truncate the ext queue after the last ext unit in use (upstream defect D25)."""
         if queue.writer.ext is None:
             return
         found = queue.ext()
@@ -204,10 +208,10 @@ class ConsumeQueues:
     # -- dispatching ------------------------------------------------------------------------------------------------
 
     def replay_from(self, block: UnitBlock, dispatcher: Dispatcher) -> bool:
-        """Let the units of this block be written over those that are there: the same ones, or holes.
+        """Move writers back so that this block's units are written over the same units or holes.
 
         Returns:
-            Whether a queue lacks units before the block's: they stand further back in the log.
+            Whether a queue lacks units before the block's; their records are earlier in the log.
         """
         lacking = False
         for at, (number, first, end) in enumerate(block.queues):
@@ -229,17 +233,20 @@ class ConsumeQueues:
         return lacking
 
     def recompute_min_offsets(self, log_begin: int) -> None:
-        """Find the smallest offsets of queues whose units were written again: `load` looked for them among units that a
-        power cut may have torn, and that led anywhere."""
+        """Find the smallest offsets of queues whose units were rewritten.
+
+        `load` searched for them among units that a power cut may have torn and that pointed anywhere.
+        """
         for queue in self._rewritten.values():
             units = plain_queue(self.root, queue.name, self.effects)
             queue.min_offset = min(units.first_kept(log_begin, queue.max_offset), queue.max_offset)
         self._rewritten.clear()
 
     def _keep_addresses(self, queue: RunningQueue, offset: int) -> None:
-        """Units from this offset on are written again: with the addresses into the ext queue that they have.
+        """Keep the ext addresses of units from this offset on, which are written again.
 
-        Behind the first that has none all get new ones, so that addresses go on rising: retention counts on that.
+        After the first unit without an address all get new ones, so that addresses keep increasing, on which retention
+        relies.
         """
         if queue.writer.ext is None:
             return
@@ -251,7 +258,7 @@ class ConsumeQueues:
         queue.writer.ext.standing = standing
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
-        """Write the units of one block and let readers see them.
+        """Write the units of one block and make them visible to readers.
 
         Raises:
             OSError: a queue file cannot be made or written.
@@ -279,7 +286,7 @@ class ConsumeQueues:
         self.wake()
 
     def wake(self) -> None:
-        """Let everybody look again who waits for messages, or for dispatch."""
+        """Wake everybody who waits for messages, or for dispatch."""
         with self.changed:
             self.arrivals += 1
             self.changed.notify_all()
@@ -287,16 +294,16 @@ class ConsumeQueues:
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def find(self, topic: bytes, queue_id: int) -> AnyQueue | None:
-        """The queue, or None."""
+        """Return the queue, or None."""
         return self.plain.get((topic, queue_id)) or self.batch.get((topic, queue_id))
 
     def begin_of(self, topic: str, queue_id: int) -> int | None:
-        """Smallest queue offset of a queue that has a message or had one; None if there is none."""
+        """Return the smallest queue offset of a queue that has or had a message, or None."""
         queue = self.plain.get((java_encode(topic), queue_id))
         return None if queue is None else queue.min_offset
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
-        """(topic, queue id) -> queue offset of the next message, for every queue."""
+        """Return (topic, queue id) -> queue offset of the next message, for every queue."""
         found = {place: queue.max_offset for place, queue in self.plain.items() if queue is not None}
         for place, batch in self.batch.items():
             if batch is not None:
@@ -304,7 +311,7 @@ class ConsumeQueues:
         return found
 
     def topics(self) -> list[str]:
-        """Topics that have a queue."""
+        """Return the topics that have a queue."""
         return sorted({java_decode(topic) for topic, _ in (*self.plain, *self.batch)})
 
     def flush(self) -> None:
@@ -316,7 +323,7 @@ class ConsumeQueues:
         self.files.flush()
 
     def check_invariants(self) -> None:
-        """Assert what holds between two blocks of dispatch: of the queues, of the files that are open, of what is kept.
+        """Assert what always holds of queues, open files and kept units between two blocks.
 
         Thread: the dispatcher's, or nobody dispatches. Retention may raise smallest offsets meanwhile.
         """
@@ -337,8 +344,11 @@ class ConsumeQueues:
 
 
 def _gap(units: UnitQueue, log_begin: int) -> int | None:
-    """Number of the first unit that stood in a file which is missing, or None. Files that went because all their
-    records are gone are not missing: they go from the front, and the log begins behind their records."""
+    """Return the number of the first unit of a missing file, or None.
+
+    Files whose records are all gone are not missing: retention removes them from the front, and the log begins after
+    their records.
+    """
     width = units.layout.size
     end = 0 if log_begin == 0 else units.files[0].start
     for file in units.files:

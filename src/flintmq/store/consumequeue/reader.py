@@ -1,16 +1,18 @@
-"""Consume queues as they lie on disk: plain, batch and light ones, and the extension queue (store format 6, 7, 8).
+"""Reads consume queues on disk: plain, batch and light ones, and the extension queue.
 
-Source: upstream ConsumeQueue, BatchConsumeQueue, ConsumeQueueExt. A queue of files holds units of one size; unit n
-stands at byte n * size of the whole sequence. In a plain queue n is the queue offset; in a batch queue a unit says
-itself where it begins. Units are hints: nothing here looks at the log, the view does.
+A queue of files holds units of one size; unit n is at byte n * size of the whole sequence. In a plain queue n is the
+queue offset; in a batch queue a unit names its first queue offset itself. Units are only hints: this module never reads
+the log; the view does.
 
-Three things make the ends of a queue less than obvious, and all are handled here:
+Three things make the end of a queue hard to find, and all are handled here:
 
 *   zeros mark the end, but after a crash the last file can be all zeros, and a lost page leaves a hole;
-*   units that RocketMQ puts in front of a queue's first one (pre-blank) look valid and point nowhere;
-*   units of an expired part of the log stay until a whole file of them has expired.
+*   units that RocketMQ writes before a queue's first one (pre-blank) look valid and point nowhere;
+*   units of an expired part of the log remain until a whole file of them has expired.
 
-Files may vanish, shrink or be odd (strange names, other lengths, sub-directories): what is not there has no units.
+Files may disappear, shrink or be odd (strange names, other lengths, sub-directories): a missing file has no units.
+Pages: docs/internals/format/consume-queue.md, consume-queue-ext.md, batch-queue.md. Upstream: ConsumeQueue,
+BatchConsumeQueue, ConsumeQueueExt.
 """
 
 from __future__ import annotations
@@ -35,7 +37,7 @@ from flintmq.store.layout.queue_name import QueueName, is_path
 AnyUnit: TypeAlias = Unit | BatchUnit
 
 _READ_BYTES = 64 * 1024
-_PAGE = 4096  # data and holes begin at pages
+_PAGE = 4096  # data and holes begin at multiples of this
 _ZERO_BYTES = 1 << 20
 
 
@@ -43,8 +45,8 @@ class UnitFile(NamedTuple):
     """One file of a queue.
 
     Attributes:
-        path: where it is.
-        start: byte of the queue that its first byte is.
+        path: path of the file.
+        start: byte of the queue at which it begins.
         size: bytes that hold units.
     """
 
@@ -54,12 +56,14 @@ class UnitFile(NamedTuple):
 
 
 def zero_behind(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zeros: int | None = None) -> None:
-    """Nothing may stand behind a queue's last unit: whole files go, the rest of the last one is zeroed (D4, D12).
+    """Clear everything after a queue's last unit: remove whole files, zero the rest of the last.
+
+    A stale unit there would become valid again (upstream defects D4, D12).
 
     Args:
         files: of one queue.
-        end: byte of the queue behind the last unit.
-        zeros: byte of the queue from which on there are zeros, as far as files hold units; None: nobody looked.
+        end: byte of the queue after the last unit.
+        zeros: byte of the queue after which all files are known to hold zeros; None: not known.
 
     Raises:
         OSError: a file cannot be written.
@@ -89,7 +93,7 @@ def _zero_rest(file: UnitFile, position: int, effects: Effects) -> None:
 
 
 class UnitQueue:
-    """The units of one queue, read from its files as they were when this was made.
+    """The units of one queue, in the files that existed when this object was made.
 
     Args:
         root: of the store.
@@ -101,7 +105,7 @@ class UnitQueue:
     Raises:
         StoreAccessError: (any method) the directory or a file may not be read.
 
-    Thread: any; nothing is changed after it was made.
+    Thread: any; the object is immutable.
     """
 
     def __init__(self, root: str, kind: str, name: QueueName, layout: Layout[Any], effects: Effects = REAL) -> None:
@@ -112,12 +116,14 @@ class UnitQueue:
         self.files = self._list() if is_path(name.topic) else ()
         self._starts = [file.start for file in self.files]
         self._held: dict[str, int] | None = None
-        self._last = "", 0, b""  # path, position and bytes of what was read last while files are held
+        self._last = "", 0, b""  # path, position and bytes of the last read while files are held
 
     @contextmanager
     def held(self) -> Iterator[UnitQueue]:
-        """The same queue, for one thread and the length of a `with` block: it opens each file once, when it is first
-        read, and keeps what it read last, which others may change meanwhile."""
+        """Return the same queue with open files, for one thread and the length of a `with` block.
+
+        It opens each file once, when first read, and keeps the last bytes read, which others may change meanwhile.
+        """
         held = UnitQueue.__new__(UnitQueue)
         held.__dict__ |= self.__dict__
         held._held = {}
@@ -128,7 +134,7 @@ class UnitQueue:
                 self._effects.close(fd)
 
     def _list(self) -> tuple[UnitFile, ...]:
-        """The files in order, each cut to whole units and to where the next one begins."""
+        """List the files in order, each limited to whole units and to the start of the next one."""
         width = self.layout.size
         found = []
         for name in self._effects.listdir(self.folder, self._below):
@@ -147,20 +153,20 @@ class UnitQueue:
 
     @property
     def is_batch(self) -> bool:
-        """Whether its units are those of a batch queue."""
+        """True if its units are those of a batch queue."""
         return self.layout is BATCH_UNIT
 
     @property
     def first(self) -> int:
-        """Number of the first unit that there is a place for; 0 without files."""
+        """Number of the first unit that the files have room for; 0 without files."""
         return self.files[0].start // self.layout.size if self.files else 0
 
     def read(self, number: int, count: int) -> list[AnyUnit]:
-        """Up to `count` units from `number` on, of one file; none where no file is, or where it ends."""
+        """Read up to `count` units from `number` on, of one file; fewer at its end."""
         return list(self.layout.iter(self.raw(number, count)))
 
     def raw(self, number: int, count: int) -> bytes:
-        """The bytes of these units: whole ones, unless the file shrank."""
+        """Read the bytes of these units: whole ones, unless the file shrank."""
         width = self.layout.size
         at = bisect_right(self._starts, number * width) - 1
         if at < 0 or count <= 0:
@@ -171,12 +177,12 @@ class UnitQueue:
         return b"" if most <= 0 else self._bytes(file, position, most)
 
     def unit(self, number: int) -> AnyUnit | None:
-        """One unit, written or not; None where no file is."""
+        """Read one unit, written or not; None if there is no file."""
         data = self.raw(number, 1)
         return self.layout.unpack(data) if len(data) == self.layout.size else None
 
     def units(self, number: int, stop: int) -> Iterator[tuple[int, AnyUnit]]:
-        """(number, unit) of all units in [number, stop) that files hold, zeros and pre-blank ones included."""
+        """Yield (number, unit) of all units in [number, stop), zeros and pre-blank ones included."""
         per_read = _READ_BYTES // self.layout.size
         for file in self.files:
             first = file.start // self.layout.size
@@ -192,28 +198,28 @@ class UnitQueue:
 
     @staticmethod
     def points_to_record(unit: AnyUnit) -> bool:
-        """Whether a unit leads anywhere: it is written, and not pre-blank."""
+        """Return whether a unit points to a record: it is written, and not pre-blank."""
         return unit.is_written and not (isinstance(unit, Unit) and unit.is_pre_blank)
 
     @staticmethod
     def span(number: int, unit: AnyUnit) -> tuple[int, int]:
-        """The queue offsets [first, stop) that unit `number` stands for."""
+        """Return the queue offsets [first, stop) of unit `number`."""
         if isinstance(unit, BatchUnit):
             return unit.base_offset, unit.base_offset + unit.messages
         return number, number + 1
 
     def number_of(self, offset: int) -> int:
-        """Number of the unit that should stand for a queue offset; where none does, of the next one or the end."""
+        """Return the number of the unit of a queue offset, or of the next unit, or the end."""
         if not self.is_batch:
             return offset
         return self.bisect(lambda unit: self.points_to_record(unit) and self.span(0, unit)[1] <= offset, self.end())
 
     def end(self) -> int:
-        """Number behind the last written unit; `first` if none is: behind it files hold nothing but zeros.
+        """Return the number after the last written unit; `first` if there is none.
 
-        Files that hold nothing else are stepped over. The last one that does is looked through from the end of its
-        data. From afar, where each look is a request, units and zeros are told apart by bisection; where something
-        stands behind the first zeros after all, the whole file is looked through.
+        All bytes after it are zeros. Files with nothing else are skipped; the last other file is searched from the end
+        of its data. For a remote store, where each read is a request, bisection separates units from zeros; if there
+        are bytes after the first zeros nevertheless, the whole file is searched.
         """
         for file in reversed(self.files):
             last = self._last_written(file)
@@ -242,7 +248,7 @@ class UnitQueue:
         return first + low - 1 if low else None
 
     def _data_end(self, file: UnitFile) -> int:
-        """A position in a file behind which it is known to hold a hole only; its size if the disk knows of none."""
+        """Return a position after which a file has only a hole; its size if the disk knows of none."""
         if self._held is None:
             with self.held() as held:
                 return held._data_end(file)
@@ -256,7 +262,7 @@ class UnitQueue:
         return high
 
     def _from_behind(self, file: UnitFile, end: int) -> int | None:
-        """Number of the last unit of a file below the position `end` that is not zeros, found from there backwards."""
+        """Return the number of the last unit below `end` that is not zeros, searching backwards."""
         width: int = self.layout.size
         step = _READ_BYTES // width * width
         for position in range((end - 1) // step * step, -1, -step):
@@ -270,9 +276,9 @@ class UnitQueue:
         return unit is not None and unit.is_written
 
     def bisect(self, is_before: Callable[[AnyUnit], bool], stop: int) -> int:
-        """First number in [first, stop) whose unit is not `is_before`, `stop` if all are.
+        """Return the first number in [first, stop) whose unit is not `is_before`, or `stop`.
 
-        The units must be in order; a place without a unit counts as one before.
+        The units must be in order; a missing unit counts as one before.
         """
         low, high = self.first, stop
         while low < high:
@@ -285,10 +291,10 @@ class UnitQueue:
         return low
 
     def first_kept(self, log_begin: int, stop: int) -> int:
-        """Number of the first unit in [first, stop) that leads to `log_begin` or behind it, `stop` if none does.
+        """Return the number of the first unit in [first, stop) at or after `log_begin`, or `stop`.
 
-        Units that lead must be in order. One that leads nowhere (pre-blank, or zeros where a page did not reach the
-        disk) says nothing of its place: the next one that leads decides.
+        Units that point to records must be in order. A unit that does not (pre-blank, or zeros where a page did not
+        reach the disk) is skipped: the next one that does decides.
         """
         low, high = self.first, stop
         at, unit = self._next_leading(low, stop)
@@ -304,19 +310,22 @@ class UnitQueue:
         return self._next_leading(low, stop)[0]
 
     def _next_leading(self, number: int, stop: int) -> tuple[int, AnyUnit | None]:
-        """The first unit in [number, stop) that leads anywhere, with its number; (stop, None) if none does."""
+        """Return the first unit in [number, stop) that points to a record, with its number.
+
+        (stop, None) if there is none.
+        """
         unit = self.unit(number) if number < stop else None
         if unit is not None and self.points_to_record(unit):  # mostly; reading on costs more
             return number, unit
         return next(((at, one) for at, one in self.units(number, stop) if self.points_to_record(one)), (stop, None))
 
     def _whole(self, file: UnitFile, position: int, count: int) -> bytes:
-        """Bytes of whole units of a file, at most `count`."""
+        """Read bytes of whole units of a file, at most `count`."""
         data = self._bytes(file, position, min(count, file.size - position))
         return data[: len(data) - len(data) % self.layout.size]
 
     def _bytes(self, file: UnitFile, position: int, count: int) -> bytes:
-        """Bytes of a file; fewer, or none, if it shrank or vanished."""
+        """Read bytes of a file; fewer, or none, if it shrank or disappeared."""
         path, first, data = self._last
         if path == file.path and first <= position and position + count <= first + len(data):
             return data[position - first : position - first + count]
@@ -331,25 +340,25 @@ class UnitQueue:
         return data
 
     def _held_open(self, file: UnitFile, held: dict[str, int]) -> int:
-        """A descriptor of a file, opened once."""
+        """Return the descriptor of a file, opened once."""
         if file.path not in held:
             held[file.path] = self._effects.open_read(file.path, self._below)
         return held[file.path]
 
 
 def plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
-    """A queue of consumequeue/."""
+    """Open a queue of consumequeue/."""
     return UnitQueue(root, directories.QUEUES, name, UNIT, effects)
 
 
 def batch_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
-    """A queue of batchconsumequeue/."""
+    """Open a queue of batchconsumequeue/."""
     return UnitQueue(root, directories.BATCH_QUEUES, name, BATCH_UNIT, effects)
 
 
 @dataclass(frozen=True)
 class ExtQueue:
-    """The extension of one queue, below consumequeue_ext/: what the tags field of a unit points at.
+    """The extension of one queue, below consumequeue_ext/, with the units of tags fields.
 
     Attributes:
         files: its files in order.
@@ -361,7 +370,7 @@ class ExtQueue:
 
     @staticmethod
     def of(root: str, name: QueueName, effects: Effects = REAL) -> ExtQueue:
-        """The extension of a queue; without files if it has none.
+        """Open the extension of a queue; without files if it has none.
 
         Raises:
             StoreAccessError: the directory may not be listed.
@@ -377,7 +386,9 @@ class ExtQueue:
         return ExtQueue(tuple(found), below, effects)
 
     def end_behind(self, tags_code: int) -> int:
-        """Position behind the unit that a tags field points at; behind a unit without a bitmap if there is none.
+        """Return the position after the unit that a tags field points at.
+
+        If there is no such unit, a unit without a bitmap is assumed.
 
         Raises:
             StoreAccessError: the file may not be read.
@@ -386,7 +397,7 @@ class ExtQueue:
         return ext.position(tags_code) + ext.EXT_UNIT.min_size + (len(found.bitmap) if found is not None else 0)
 
     def unit(self, tags_code: int) -> ext.ExtUnit | None:
-        """The unit that a tags field points at; None if there is none, or it is no address.
+        """Read the unit that a tags field points at; None if there is none, or it is no address.
 
         Raises:
             StoreAccessError: the file may not be read.

@@ -1,14 +1,16 @@
-"""Write consume queues: each unit at the place that its queue offset names.
+"""Writes consume queues: each unit at the position of its queue offset.
 
-RocketMQ appends units and drops or misplaces those that do not fit (store format 6.3). Here a unit stands at its own
-offset or nowhere:
+RocketMQ appends units and drops or misplaces those that do not fit. Here a unit is written at its own queue offset or
+not at all:
 
 *   the first unit of a queue at offset q > 0: the units before it in its file are pre-blank, as RocketMQ makes them;
-*   an offset behind the next one leaves a hole: the hole is pre-blank, so that nothing is ever misaligned;
-*   a hole larger than what the log could have held has no reason: the record lies, and gets no unit;
-*   an offset before the next one repeats a unit that is there: the first one stays;
-*   except offset 0, where the queue was deleted and begun again: the former life's units go;
-*   a record that the next one of its queue contradicts gets no unit (`offset_is_implausible`).
+*   an offset after the next one leaves a hole, which is filled with pre-blank units, so that no unit is misaligned;
+*   a hole larger than the log could have filled is impossible: the record is wrong and gets no unit;
+*   an offset before the next one repeats a unit: the first one stays;
+*   except offset 0, where the queue was deleted and started again: its earlier units are removed;
+*   a record whose queue offset is implausible given the next record of its queue is skipped (`offset_is_implausible`).
+
+Page: docs/internals/format/consume-queue.md.
 """
 
 from __future__ import annotations
@@ -29,22 +31,24 @@ from flintmq.store.commitlog.report import Report
 PRE_BLANK = consume_queue.UNIT.pack(consume_queue.PRE_BLANK)
 UNIT_SIZE = consume_queue.UNIT_SIZE
 BLANKS_AT_ONCE = 1 << 16
-LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a unit behind it would lie beyond 64 bits
-FEWEST = 8  # files that stay open where descriptors are scarce
-SPARE_HOLES = 1024  # units of holes that a queue may have without a reason in the log
+LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a larger one's unit would be beyond 64 bits
+FEWEST = 8  # files that stay open even if descriptors are scarce
+SPARE_HOLES = 1024  # units of holes that a queue may have without room for their records in the log
 
 
 def offset_is_implausible(offsets: Sequence[int], first: int, end: int, expected: int) -> bool:
-    """Whether the record of offsets[first] names a place in its queue that the queue's next records deny.
+    """Return whether the next records of a queue contradict the offset of offsets[first].
 
-    No checksum covers topic, queue id and queue offset. One flipped bit there, and the record would push others out: a
-    queue that goes on behind it as if it were not there, or as if it had the offset that was due, tells that it lies.
-    No queue does that by itself: offsets go up, some may be left out, and a queue that is begun again goes on from 0.
-    (One that left out, behind its new 0, just what its former life had would look so. Nobody writes that.)
+    No checksum covers topic, queue id and queue offset. With one flipped bit there, a record would displace others. It
+    is wrong if its queue continues after it as if it were missing, or as if it had the offset that was due. No queue
+    does that by itself: offsets increase, some may be left out, and a queue that is started again continues from 0. (A
+    queue that after its new 0 left out exactly the offsets of its earlier life would look the same. No program writes
+    that.)
 
     Args:
         offsets: queue offsets in log order; offsets[first:end] are those of the records at hand.
-        expected: the offset that is due; -1 if nobody knows. Then they must step back, not to 0, and go on from there.
+        expected: the offset that is due; -1 if it is not known. Then the offsets must step back, not to 0, and continue
+            from there.
     """
     here, following = offsets[first], offsets[first + 1] if first + 1 < end else -1
     if following < 0 or here in (expected, following - 1):
@@ -55,26 +59,26 @@ def offset_is_implausible(offsets: Sequence[int], first: int, end: int, expected
 
 
 class OpenFiles:
-    """The files that writers have open: the most recently used 128, so that many queues need few descriptors.
+    """The files that writers have open: the 128 most recently used, to save descriptors.
 
     Attributes:
-        unsure: names of files that are there may not be on disk, as after an unclean stop.
+        unsure: names of existing files may not be on disk, as after an unclean stop.
 
-    Thread: any; one call at a time is worked on.
+    Thread: any; one lock serialises the calls. `flush` syncs without it, so that writers do not wait for the disk.
     """
 
     def __init__(self, effects: Effects = REAL, most: int = 128) -> None:
         self.effects, self.most = effects, most
         self.open: OrderedDict[str, int] = OrderedDict()
         self.dirty: set[str] = set()  # written since the last flush, open or not
-        self.grown: set[str] = set()  # directories that got a new name since
+        self.grown: set[str] = set()  # directories that got a new name since the last flush
         self.unsure = False
         self._lock = threading.Lock()
-        self._syncing = ""  # the path whose descriptor `flush` uses without the lock
+        self._syncing = ""  # the path whose descriptor `flush` uses without the lock; it must not be closed
         self._synced = threading.Condition(self._lock)
 
     def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
-        """Write into a file of full size, made if it is missing."""
+        """Write to a file of full size, created if it is missing."""
         with self._lock:
             fd = self.open.pop(path, -1)
             if fd < 0:
@@ -84,7 +88,7 @@ class OpenFiles:
                 except OSError as error:
                     if error.errno not in (errno.EMFILE, errno.ENFILE) or not self.open:
                         raise
-                    self.most = max(FEWEST, len(self.open) // 2)  # others need descriptors, too
+                    self.most = max(FEWEST, len(self.open) // 2)  # other parts of the process need descriptors too
                     self._close_down_to(self.most - 1)
                     fd = self._open(path, file_size)
             self.open[path] = fd
@@ -92,14 +96,14 @@ class OpenFiles:
             self.effects.pwrite(fd, data, position)
 
     def _close_down_to(self, count: int) -> None:
-        """Close those that were not used for longest, but for the one that is being synced."""
+        """Close the least recently used files except the one that is being synced."""
         for path in [path for path in self.open if path != self._syncing][: max(len(self.open) - count, 0)]:
             self.effects.close(self.open.pop(path))
 
     def _open(self, path: str, file_size: int) -> int:
         try:
             fd = self.effects.open_write(path)
-            if self.effects.size_of(fd) < file_size:  # of a kill amid its creation
+            if self.effects.size_of(fd) < file_size:  # the process was killed while it created the file
                 self.effects.truncate(fd, file_size)
             if self.unsure:
                 self._grew(os.path.dirname(path))
@@ -111,19 +115,19 @@ class OpenFiles:
             return self.effects.create(path, file_size)
 
     def _grew(self, folder: str) -> None:
-        """The queue's directory, its topic's, and the one above may all be new."""
+        """Note the directories that may be new: the queue's, its topic's, and the one above."""
         self.grown |= {folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))}
 
     def flush(self) -> None:
-        """Make everything that was written durable, the names of new files included.
+        """Make everything that was written durable, including the names of new files.
 
-        A file that is open is synced as it is; only one that was closed since it was written is opened again.
+        An open file is synced by its descriptor; only a file that was closed since it was written is opened again.
 
         Thread: one at a time.
 
         Raises:
-            NotOpened: a file could not be opened now; what it lacks can be flushed later.
-            OSError: the disk refused; what was written since the last flush may be lost.
+            NotOpened: a file could not be opened now; a later flush can sync it.
+            OSError: the disk refused; bytes written since the last flush may be lost.
         """
         with self._lock:
             paths = sorted(self.dirty)
@@ -142,7 +146,7 @@ class OpenFiles:
             fd = kept if kept >= 0 else self.effects.open_write(path)
             self.dirty.discard(path)
             self._syncing = path
-        try:  # without the lock: whoever writes meanwhile makes the file dirty again
+        try:  # without the lock: a write meanwhile marks the file dirty again, so no bytes are missed
             self.effects.sync(fd)
         except BaseException:
             self.dirty.add(path)
@@ -155,7 +159,7 @@ class OpenFiles:
                 self.effects.close(fd)
 
     def forget(self, path: str) -> None:
-        """A file is gone: close it and do not sync it."""
+        """Close a file that is deleted, without an fsync."""
         with self._lock:
             while self._syncing == path:
                 self._synced.wait()
@@ -165,7 +169,7 @@ class OpenFiles:
             self.dirty.discard(path)
 
     def check_invariants(self) -> None:
-        """Assert that no descriptor is listed twice and no more are open than may be.
+        """Assert that each open file has its own descriptor, and that not too many are open.
 
         Thread: any.
         """
@@ -174,7 +178,7 @@ class OpenFiles:
             assert len(set(self.open.values())) == len(self.open) and min(self.open.values(), default=0) >= 0
 
     def close(self) -> None:
-        """Close all. Nothing is synced: who makes a whole tree syncs it once, at its end."""
+        """Close all files without an fsync: code that makes a whole tree syncs it once, at its end."""
         with self._lock:
             while self._syncing:
                 self._synced.wait()
@@ -183,13 +187,13 @@ class OpenFiles:
 
 
 class FileSequence:
-    """One byte sequence cut into files named by their first byte's offset (store format 2)."""
+    """One byte sequence split into files that are named by the offset of their first byte."""
 
     def __init__(self, files: OpenFiles, directory: str, file_size: int) -> None:
         self.files, self.directory, self.file_size = files, directory, file_size
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        """Write at a position of the sequence, into as many files as it takes."""
+        """Write at a position of the sequence, to as many files as it takes."""
         view = memoryview(data)
         while view:
             start = position - position % self.file_size
@@ -199,7 +203,7 @@ class FileSequence:
             view = view[len(part) :]
 
     def remove(self) -> None:
-        """Forget all files of the sequence."""
+        """Remove all files of the sequence."""
         for name in self.files.effects.listdir(self.directory):
             path = os.path.join(self.directory, name)
             self.files.forget(path)
@@ -207,13 +211,13 @@ class FileSequence:
 
 
 class WriterState(NamedTuple):
-    """Where a QueueWriter stands: what another one needs to go on as it would have.
+    """State of a QueueWriter, with which another one can continue.
 
     Attributes:
         next: queue offset of the next unit; -1 before the first.
         log_begin: log offset of the queue's first record; -1 before it.
-        holes: units of holes so far.
-        ext: where the next unit of the ext queue goes; -1 for a queue without.
+        holes: number of units in holes so far.
+        ext: position of the next unit of the ext queue; -1 for a queue without.
     """
 
     next: int
@@ -223,15 +227,15 @@ class WriterState(NamedTuple):
 
 
 class QueueWriter:
-    """Writes one plain consume queue, with its ext queue where there is one.
+    """Writes one plain consume queue, and its ext queue if it has one.
 
     Args:
         files: the open files of the rebuild.
-        root: where `consumequeue/` stands.
-        path: the queue's directory below root, as Queue.path gives it.
+        root: the directory of `consumequeue/`.
+        path: the queue's directory below root (Queue.path).
         file_size: bytes of a queue file, a multiple of UNIT_SIZE.
         ext_file_size: bytes of an ext file, or 0 for a queue without.
-        report: is told of repeats, holes and queues begun again.
+        report: receives repeats, holes and queues started again.
     """
 
     def __init__(
@@ -243,10 +247,10 @@ class QueueWriter:
         self.ext = ExtWriter(FileSequence(files, os.path.join(root, ext), ext_file_size)) if ext_file_size else None
         self.next = -1  # queue offset of the next unit; -1 before the first
         self._log_begin = -1  # log offset of the queue's first record
-        self._holes = 0  # units of holes so far
+        self._holes = 0  # number of units in holes so far
 
     def clear(self) -> None:
-        """Remove what an earlier attempt to write this queue left."""
+        """Remove the files of an earlier attempt to write this queue."""
         self.units.remove()
         if self.ext is not None:
             self.ext.files.remove()
@@ -255,11 +259,11 @@ class QueueWriter:
 
     @property
     def state(self) -> WriterState:
-        """Where it stands."""
+        """State to continue from."""
         return WriterState(self.next, self._log_begin, self._holes, -1 if self.ext is None else self.ext.position)
 
     def resume(self, state: WriterState) -> None:
-        """Go on where another writer of this queue stood."""
+        """Continue from the state of another writer of this queue."""
         self.next, self._log_begin, self._holes = state.next, state.log_begin, state.holes
         if self.ext is not None:
             self.ext.position = state.ext
@@ -309,15 +313,17 @@ class QueueWriter:
         return least
 
     def _deny(self, offset: int, physical_offset: int) -> None:
-        """The next records tell that this one, at that log offset, lies about its place."""
+        """Report a record whose queue offset the next records contradict."""
         self.report.note("denied", f"{self.path}: offset {offset} is denied by the next record; it has no place")
 
     def _is_far(self, offset: int, run: int, physical_offset: int) -> bool:
-        """Whether a run of units stands at offsets that cannot be.
+        """Return whether a run of units has impossible queue offsets.
 
-        The messages of a hole were in the log once. So many as fit between the queue's first record and this one, in
-        all holes together, are believed: a record with a wrong offset (nothing protects it) must not fill the disk.
+        The messages of a hole were in the log once. All holes together may have as many units as records fit between
+        the queue's first record and this one: a record with a wrong offset (no checksum covers it) must not fill the
+        disk.
         """
+
         if offset > LARGEST_OFFSET - run:
             return True
         if self._log_begin < 0:
@@ -329,7 +335,7 @@ class QueueWriter:
         return False
 
     def _fill_to(self, offset: int) -> None:
-        """Pre-blank units between what is there and this offset: from the file's beginning for a queue's first unit."""
+        """Write pre-blank units up to this offset: for a queue's first unit from the file's begin."""
         a_file = self.file_size // UNIT_SIZE
         begin = self.next if self.next >= 0 else offset - offset % a_file
         if self.next >= 0 and begin < offset:
@@ -340,7 +346,7 @@ class QueueWriter:
             begin += count
 
     def _with_addresses(self, units: memoryview, times: Sequence[int]) -> bytes | memoryview:
-        """The units with their tags codes replaced by addresses into the ext queue, where there is one."""
+        """Replace tags codes of units by addresses in the ext queue, if there is one."""
         if self.ext is None:
             return units
         out = bytearray(units)
@@ -353,11 +359,13 @@ class QueueWriter:
 
 
 class ExtWriter:
-    """Writes one ext queue: store format 7. Filter bitmaps are the broker's; the log alone does not give them.
+    """Writes one ext queue (docs/internals/format/consume-queue-ext.md).
+
+    Filter bitmaps belong to the broker; the log alone does not contain them.
 
     Attributes:
-        position: where the next unit goes.
-        standing: log offset of a record -> address of the unit that it has already. Each is used once.
+        position: position of the next unit.
+        standing: log offset of a record -> address of its existing unit. Each is used once.
     """
 
     def __init__(self, files: FileSequence) -> None:
@@ -366,7 +374,7 @@ class ExtWriter:
         self.standing: dict[int, int] = {}
 
     def put(self, tags_code: int, store_timestamp: int, physical_offset: int = -1) -> int:
-        """Append a unit, unless the record has one; gives the address that stands for it in the queue's unit."""
+        """Append a unit, unless the record has one; return its address for the queue's unit."""
         if physical_offset in self.standing:
             return self.standing.pop(physical_offset)
         data = consume_queue_ext.encode(consume_queue_ext.ExtUnit(tags_code, store_timestamp, b""))
@@ -381,7 +389,7 @@ class ExtWriter:
 
 
 class BatchQueueWriter:
-    """Appends units to one batch queue (store format 8): no pre-blank, no place by offset."""
+    """Appends units to one batch queue, without pre-blank units or positions by queue offset."""
 
     def __init__(self, files: OpenFiles, root: str, path: str, file_size: int) -> None:
         self.units = FileSequence(files, os.path.join(root, path), file_size)

@@ -1,11 +1,11 @@
-"""From records to queue units and index keys: what dispatch, rebuild and verify all do.
+"""Derives queue units and index keys from records, for dispatch, rebuild and verify.
 
-`Dispatcher.blocks` takes pieces of a log and gives blocks: units sorted by queue, and index keys in log order. Plain
-records go through the kernel; the few that it leaves over (batch queues, light queues, text that is not UTF-8, a delay
-level that is no number) are done here, by the same rules, from `format/`.
+`Dispatcher.blocks` turns pieces of a log into blocks: units sorted by queue, and index keys in log order. Plain records
+go through the kernel. The few that it leaves out (batch queues, light queues, text that is not UTF-8, a delay level
+that is no number) are done here, by the same rules, from `format/`.
 
-Source: upstream CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex, ConsumeQueue.dispatchLMQ;
-store format 5 to 9.
+Pages: docs/internals/format/consume-queue.md, consume-queue-ext.md, batch-queue.md, index.md. Upstream:
+CommitLogDispatcherBuildConsumeQueue, CommitLogDispatcherBuildIndex, ConsumeQueue.dispatchLMQ.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue
 SCHEDULE_TOPIC = consume_queue.SCHEDULE_TOPIC.encode()
 MOST_UNITS = 1 << 17
 MOST_KEYS = 1 << 18
-ENOUGH_UNITS = 1 << 17  # or keys, for a block, where units may be held back: longer runs, fewer writes
+ENOUGH_UNITS = 1 << 17  # units or keys of a block if units may be held back: longer runs, fewer writes
 MOST_OF_ONE = 1 << 15  # units or keys of one record: its properties have at most 32,767 bytes
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchRules:
-    """What a record's units and keys depend on besides the record.
+    """Settings that determine a record's units and keys, besides the record itself.
 
     Attributes:
         delay_ms: milliseconds of each delay level, level 1 first.
@@ -60,7 +60,7 @@ class DispatchRules:
 
     @staticmethod
     def of(config: StoreConfig, batch_topics: Iterable[str] = (), peer: str = PEER_533) -> DispatchRules:
-        """The rules of a store with this configuration and these topics of type BatchCQ."""
+        """Build the rules of a store from its configuration and its topics of type BatchCQ."""
         return DispatchRules(
             config.delay_ms,
             frozenset(java_encode(topic) for topic in batch_topics),
@@ -71,24 +71,24 @@ class DispatchRules:
 
 
 class QueueTable:
-    """The queues met so far, by number, with the table that the kernel looks them up in."""
+    """The queues met so far, by number, with the kernel's lookup table."""
 
     def __init__(self) -> None:
         self.keys: list[Queue] = []
         self.numbers: dict[Queue, int] = {}
-        self.names = bytearray(b"\0")  # never empty, as the kernel wants it
+        self.names = bytearray(b"\0")  # never empty, which the kernel requires
         self.table = array("q", bytes(8 * kernel.COLUMNS))
         self.slots = array("i", [-1]) * 1024
 
     def number(self, queue: Queue) -> int:
-        """The queue's number; a new one if it was not met before."""
+        """Return the queue's number; a new one if it was not met before."""
         if queue not in self.numbers:
             self.numbers[queue] = len(self.keys)
             self.keys.append(queue)
         return self.numbers[queue]
 
     def learn(self, topic: bytes, queue_id: int, kind: int) -> None:
-        """Make a queue known to the kernel, which tells its records from others by topic and queue id."""
+        """Add a queue to the kernel's table, keyed by topic and queue id."""
         number = self.number(Queue(BATCH if kind == kernel.BATCH else PLAIN, topic, queue_id))
         prefix = java_hash(java_decode(topic) + "#") & 0xFFFFFFFF
         row = [len(self.names), len(topic), queue_id, kernel.queue_hash(topic, queue_id), prefix, kind, 0, 0]
@@ -117,7 +117,7 @@ class QueueTable:
 
 
 class _BlockArrays:
-    """The arrays that a block shows. There are two sets, used in turn."""
+    """The arrays of a block. There are two sets, used in turn."""
 
     KINDS: ClassVar[tuple[tuple[Kind, int], ...]] = (
         ("q", MOST_UNITS), ("q", MOST_UNITS), ("B", UNIT_SIZE * MOST_UNITS),
@@ -130,16 +130,18 @@ class _BlockArrays:
 
 @dataclass(slots=True)
 class UnitBlock:
-    """Units and keys of some records, in log order. Good until the next block but one is taken.
+    """Units and keys of some records, in log order.
+
+    Valid until the next block but one is made.
 
     Attributes:
-        queues: (queue number, first, end) of each plain queue that has units here: they stand in offsets[first:end].
+        queues: (queue number, first, end) of each plain queue with units here, which are offsets[first:end].
         offsets: int64, queue offset of each unit.
         times: int64, store time in ms of each unit's record.
         units: UNIT_SIZE bytes a unit.
         batch_units: (queue number, unit) for batch queues.
         light: indexes into offsets of units made for light queues.
-        key_hashes, key_offsets, key_times, keys: the index keys, and how many.
+        key_hashes, key_offsets, key_times, keys: the index keys, and their number.
         last_offset, last_time: log offset and store time in ms of the last record taken.
     """
 
@@ -157,12 +159,15 @@ class UnitBlock:
 
 
 class Dispatcher:
-    """Turns pieces into blocks. Keeps the table of queues and the arrays; belongs to one thread."""
+    """Turns pieces into blocks; keeps the table of queues and the arrays.
+
+    Thread: one.
+    """
 
     def __init__(self, rules: DispatchRules) -> None:
         self.rules = rules
         self.queues = QueueTable()
-        self.lmq_numbers: set[int] = set()  # queues that were met as light queues
+        self.lmq_numbers: set[int] = set()  # queues met as light queues
         self.flags = 0
         self.follow(rules.peer)
         self.delays = array("q", rules.delay_ms or (0,))
@@ -181,25 +186,29 @@ class Dispatcher:
         self._held: tuple[int, int] | None = None  # log offset and store time of the last record held back
 
     def follow(self, peer: str) -> None:
-        """From the next block on, make index keys as this version does ("5.3.3", "5.4.0" or "5.5.0")."""
+        """Make index keys as this version does from the next block on.
+
+        Versions are "5.3.3", "5.4.0" and "5.5.0".
+        """
         self.rules = replace(self.rules, peer=peer)
         self.flags = (kernel.LMQ if self.rules.light_queues else 0) | (
             (kernel.INDEX | (kernel.TAG_KEYS if peer != PEER_533 else 0)) if self.rules.index else 0
         )
 
     def learn_batch_topic(self, topic: str) -> None:
-        """A topic that has no record yet is of type BatchCQ from now on.
+        """Note that a topic without records is of type BatchCQ from now on.
 
         Thread: any.
         """
         self.rules = replace(self.rules, batch_topics=self.rules.batch_topics | {java_encode(topic)})
 
     def blocks(self, piece: Piece, hold: bool = False) -> Iterator[UnitBlock]:
-        """Blocks of one piece: mostly one, more when its records have very many units or keys.
+        """Yield the blocks of one piece: mostly one, more if its records have many units or keys.
 
         Args:
             piece: records that follow those of the piece before.
-            hold: keep few units back for a later block, so that queues are written in long runs; `rest` gives the last.
+            hold: buffer up to 131,072 units across pieces, so that queues are written in longer runs. Call `rest` at
+                the end.
         """
         at = 0
         while at < piece.count:
@@ -242,7 +251,7 @@ class Dispatcher:
             self._held = piece.base + piece.positions[piece.count - 1], self._time(piece, piece.count)
 
     def handed_over(self, rows: HandedRows) -> UnitBlock | None:
-        """The block of rows that the put side still has as columns; None if their records have to be read."""
+        """Make the block of rows that are still columns; None if their records must be read."""
         topic, tag_keys = rows.topic, self.flags & kernel.TAG_KEYS
         if topic in self.rules.batch_topics or topic == SCHEDULE_TOPIC or tag_keys or self.units or self.keys:
             return None
@@ -270,7 +279,7 @@ class Dispatcher:
         return self._collected(last, rows.store_time)
 
     def rest(self) -> Iterator[UnitBlock]:
-        """What was held back, if anything."""
+        """Yield the units held back, if any."""
         if self._held is not None:
             yield self._collected(*self._held)
 
@@ -288,11 +297,11 @@ class Dispatcher:
         return next(store_times(piece.data, piece.positions[max(taken, 1) - 1 :], 1))
 
     def _block(self, piece: Piece, taken: int) -> UnitBlock:
-        """What is collected, after `taken` records of this piece."""
+        """Return the collected block, after `taken` records of this piece."""
         return self._collected(piece.base + piece.positions[max(taken, 1) - 1], self._time(piece, taken))
 
     def _collected(self, last_offset: int, last_time: int) -> UnitBlock:
-        """What is collected, sorted by queue; the collection begins anew."""
+        """Return the collected block, sorted by queue, and begin a new collection."""
         given, self.given, self.spare = self.given, self.spare, self.given
         starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
         group_units.group(
@@ -327,7 +336,7 @@ class Dispatcher:
     # -- the slow way ---------------------------------------------------------------------------------------------
 
     def _special(self, message: StoredMessage) -> None:
-        """Units and keys of one record by the clear rules of `format/`."""
+        """Make units and keys of one record by the rules of `format/`."""
         if self.rules.index:
             for key in keys_of(message.properties, message.sys_flag, self.rules.peer):
                 self.given.key_hashes[self.keys] = key_hash(message.topic, key)
@@ -368,18 +377,18 @@ class Dispatcher:
 
 
 def each_block(blocks: Iterable[UnitBlock], take: Callable[[UnitBlock], bool], *, beside: bool) -> bool:
-    """Call take(block) for each, until it says no.
+    """Call take(block) for each block until it returns False.
 
     Args:
         blocks: from a Dispatcher.
-        take: writes a block; whether to go on.
-        beside: take a block on another thread while the next one is made. Kernels and calls of the system hold no GIL.
+        take: writes a block; returns whether to continue.
+        beside: take a block in another thread while the next one is made. Kernels and system calls do not hold the GIL.
 
     Returns:
         Whether all were taken.
 
     Raises:
-        Whatever making and taking blocks raise.
+        Any exception of making and taking blocks.
     """
     if not beside:
         return all(take(block) for block in blocks)

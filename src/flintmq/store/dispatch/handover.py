@@ -1,8 +1,8 @@
-"""Rows that were put as columns, handed to dispatch, so that it need not read their records again.
+"""Hands rows that were put as columns to dispatch, so that it need not read their records.
 
-The put side notes what it wrote, dispatch takes the notes in log order. A note that does not fit where dispatch stands
-is dropped, and so are notes when dispatch is far behind: it then reads the records as it reads all others.
-Source: none; RocketMQ has nothing like it.
+The put side adds a note for the rows it wrote, dispatch takes the notes in log order. A note that does not begin at
+dispatch's position is dropped, and new notes are dropped if dispatch is late by many: it then reads the records like
+all others. RocketMQ has no counterpart.
 """
 
 from __future__ import annotations
@@ -13,20 +13,20 @@ from dataclasses import dataclass
 
 from flintmq.kernels.append_columns import Columns
 
-MOST = 16  # notes; each has a few bytes for each row of its record batch, and stands for a few MiB of log
+MOST = 16  # notes; each takes a few bytes for each row of its record batch, and replaces a few MiB of log
 
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
-    """Rows of one record batch that stand one behind the other in one log file.
+    """Rows of one record batch that are contiguous in one log file.
 
     Attributes:
-        begin, end: log offsets of the first record, and behind the last one.
+        begin, end: log offsets of the first record, and after the last one.
         topic: raw.
         columns, first, last: the rows [first, last).
         store_time: ms.
-        queue_ids: those that come in the batch.
-        next_offsets: by queue id, the queue offset that its first row here got.
+        queue_ids: the queue ids in the batch.
+        next_offsets: by queue id, the queue offset of its first row here.
     """
 
     begin: int
@@ -41,21 +41,24 @@ class HandedRows:
 
 
 class HandedOver:
-    """The notes.
+    """The notes about rows that dispatch has not taken yet.
 
-    Thread: `add` under the put lock; the rest dispatch only.
+    Thread: `add` under the put lock; the rest dispatch only. Appending to and popping from a deque is atomic.
     """
 
     def __init__(self) -> None:
         self._notes: deque[HandedRows] = deque()
 
     def add(self, rows: HandedRows) -> None:
-        """These rows stand in the log."""
+        """Add a note: these rows are in the log."""
         if len(self._notes) < MOST:
             self._notes.append(rows)
 
     def take(self, position: int, end: int) -> HandedRows | None:
-        """The rows whose records begin at log offset `position` and end at `end` at most, if there are any."""
+        """Take the rows whose records begin at log offset `position` and end at `end` at most.
+
+        None if there is no such note.
+        """
         while self._notes and self._notes[0].begin <= position:
             rows = self._notes.popleft()
             if rows.begin == position and rows.end <= end:
@@ -63,5 +66,5 @@ class HandedOver:
         return None
 
     def before(self, end: int) -> int:
-        """Log offset up to which records have to be read; at most `end`."""
+        """Return the log offset up to which records must be read; at most `end`."""
         return min(end, self._notes[0].begin) if self._notes else end

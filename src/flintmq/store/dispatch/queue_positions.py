@@ -1,7 +1,8 @@
-"""At which places of which queues a record stands: the rule of dispatch, as values (store format 6.3, 6.4, 8).
+"""Determines the queue positions of a record: the rule of dispatch, as values.
 
-Source: upstream ConsumeQueueStore, MultiDispatchUtils, CommitLog.checkMessageAndReturnSize. The place is the one that
-the record itself tells. RocketMQ appends to its queues instead, which is the same as long as they have no holes.
+A record names its own position. RocketMQ appends to its queues instead, which is the same as long as the queues have no
+holes. Pages: docs/internals/format/consume-queue.md, batch-queue.md. Upstream: ConsumeQueueStore, MultiDispatchUtils,
+CommitLog.checkMessageAndReturnSize.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from flintmq.format.text import java_int
 from flintmq.message import StoredMessage
 
 LMQ_PREFIX = "%LMQ%"
-_PLACED = (TRANSACTION_NONE, TRANSACTION_COMMIT)  # prepared and rolled-back records stand nowhere
-_INNER = b"INNER_"  # begins each property that gives a record more places than its own
+_PLACED = (TRANSACTION_NONE, TRANSACTION_COMMIT)  # prepared and rolled-back records are in no queue
+_INNER = b"INNER_"  # prefix of every property that gives a record more positions than its own
 
 
 def split_names(text: str) -> list[str]:
-    """The parts of a text between commas, as Java's split gives them: without empty ones at its end."""
+    """Split a text at commas as Java's split does: without empty parts at its end."""
     parts = text.split(",") if text.strip() else []
     while parts and not parts[-1]:
         parts.pop()
@@ -29,12 +30,15 @@ def split_names(text: str) -> list[str]:
 
 
 def allows_light(topic: str) -> bool:
-    """Whether messages of this topic may go to light queues: it is none of the system's. Upstream: topicAllowsLMQ."""
+    """Return whether messages of this topic may go to light queues (upstream topicAllowsLMQ).
+
+    Topics of the system may not.
+    """
     return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != SCHEDULE_TOPIC
 
 
 class QueuePosition(NamedTuple):
-    """Queue offsets [offset, offset + messages) of one queue that a record fills."""
+    """Queue offsets [offset, offset + messages) of one queue, filled by a record."""
 
     topic: str
     queue_id: int
@@ -43,15 +47,15 @@ class QueuePosition(NamedTuple):
 
 
 def places(message: StoredMessage) -> list[QueuePosition]:
-    """Where a record stands: in its own queue, then in the light queues that it was dispatched to.
+    """Return a record's positions: in its own queue, then in light queues it was dispatched to.
 
-    Prepared and rolled-back records stand nowhere, and nothing stands at a negative offset. An inner batch fills as
-    many offsets as it has messages.
+    Prepared and rolled-back records have none, and a negative offset is none. An inner batch fills as many offsets as
+    it has messages.
     """
     own = message.fields
     if own.sys_flag & TRANSACTION_MASK not in _PLACED:
         return []
-    if _INNER not in own.properties:  # mostly: then they need not be parsed
+    if _INNER not in own.properties:  # mostly, and then they need not be parsed
         return [QueuePosition(message.topic, own.queue_id, own.queue_offset)] if own.queue_offset >= 0 else []
     offset, messages = messages_of(message.properties, message.queue_offset)
     first = QueuePosition(message.topic, message.queue_id, offset, max(messages, 1))
@@ -59,10 +63,10 @@ def places(message: StoredMessage) -> list[QueuePosition]:
 
 
 def lmq_positions(message: StoredMessage) -> list[QueuePosition]:
-    """Where a record stands in light queues; nowhere if it names another number of queues than of offsets.
+    """Return a record's positions in light queues; none if names and offsets differ in number.
 
-    Topics of the system have no light queues. Passed over is a queue whose name is empty or holds a slash, and an
-    offset that is no number a queue has.
+    Topics of the system have no light queues. A queue is skipped if its name is empty or contains a slash, or if its
+    offset is no valid number.
     """
     names = split_names(message.properties.get(properties.INNER_MULTI_DISPATCH, ""))
     offsets = split_names(message.properties.get(properties.INNER_MULTI_QUEUE_OFFSET, ""))

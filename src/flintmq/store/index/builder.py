@@ -1,8 +1,8 @@
-"""Make one index file that nobody reads yet: slots and the newest items in memory, finished items written at once.
+"""Builds one index file before anybody reads it: slots and newest items in memory.
 
-The engine's `IndexFileWriter` works in a map, as its readers do. A file that is only made needs no map: its pages are
-then not zeroed and faulted in before they are filled, its items go to the disk while later ones are made, and the
-slots, which are met at random, lie in large pages. The bytes are the same.
+The engine's `IndexFileWriter` works in a map, like its readers. A file that is only being built needs no map: its pages
+need not be zeroed and faulted in before they are filled, its items are written to disk while later ones are made, and
+the slots, which are accessed at random, are in large pages. The bytes are the same.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from flintmq.kernels import index_insert as kernel
 from flintmq.kernels.buffers import Numbers
 from flintmq.storage.filesystem import REAL, Effects
 
-WINDOW_ITEMS = 1 << 16  # written at once
-SLOT_BLOCK = 1 << 18  # bytes: blocks of slots that were never used stay holes
+WINDOW_ITEMS = 1 << 16  # items written at once
+SLOT_BLOCK = 1 << 18  # bytes: blocks of slots that were never used remain holes
 
 
 class IndexFileBuilder:
@@ -37,21 +37,21 @@ class IndexFileBuilder:
         self.path, self.slots, self.items, self.effects = path, slots, items, effects
         self.fd = effects.create(path, index.file_size(slots, items))
         self.memory = effects.map_anonymous(index.file_size(slots, min(items, WINDOW_ITEMS)))
-        with suppress(OSError):  # this system has none
+        with suppress(OSError):  # this system has no large pages
             effects.advise_huge(self.memory)
         if begin_offset > 0 or begin_time > 0:
             header = Header(begin_time, begin_time, begin_offset, begin_offset, 0, 0)
             self.memory[: index.HEADER.size] = index.HEADER.pack(header)
         self.count = 1
-        self._first = 0  # the item that the window begins with; item 0 is never used
+        self._first = 0  # first item of the window; item 0 is never used
 
     @property
     def full(self) -> bool:
-        """Whether no item fits any more."""
+        """True if no further item fits."""
         return self.count >= self.items
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
-        """Append items for keys [start, end) while there is room; gives the first that is not in.
+        """Append items for keys [start, end) while there is room; return the first not inserted.
 
         Raises:
             OSError: no space.
@@ -65,7 +65,7 @@ class IndexFileBuilder:
         return start
 
     def check_invariants(self) -> None:
-        """Assert what holds between two insertions: the window holds what the file lacks, and has not overflowed.
+        """Assert that the window holds the items that the file lacks, and has not overflowed.
 
         Thread: the builder's.
         """
@@ -76,7 +76,7 @@ class IndexFileBuilder:
         assert header.next_item == self.count, f"{self.path}: its header counts {header.next_item}, not {self.count}"
 
     def _write_items(self) -> None:
-        """Write the window's items and begin another."""
+        """Write the window's items and begin another window."""
         with memoryview(self.memory) as view:
             begin = index.item_position(0, self.slots)
             items = view[begin : begin + (self.count - self._first) * index.ITEM.size]
@@ -87,7 +87,7 @@ class IndexFileBuilder:
         self._first = self.count
 
     def close(self) -> None:
-        """Write what is not yet written, and close.
+        """Write the remaining items and the slots, and close.
 
         Raises:
             OSError: no space.

@@ -1,12 +1,13 @@
-"""How far the key index came and is on disk, as `flintmq.mark` says it.
+"""The durable point of the key index, as `flintmq.mark` records it.
 
-The index itself tells how far it came only where records have keys: it ends at the last item. Where keys are rare or
-none, everything behind it would have to be read after an unclean stop. So the mark names a log offset below which every
-key is in, and what the newest index file held then. The file is synced before, unless it got no item since: for keys
-that come all the time once a log file's worth of log has come, because a sync writes the pages of all slots in use.
+The index itself shows its progress only where records have keys: it ends at the last item. If keys are rare or absent,
+everything after it would have to be read after an unclean stop. So the mark holds a log offset below which every key is
+in the index, and the header of the newest index file at that moment. That file is synced first, unless it got no item
+since. While keys arrive all the time, it is synced only after a log file's worth of log, because a sync writes the
+pages of all slots in use.
 
-A mark that is stale never hides a key: it counts only where the file that it names still has the items that it names.
-RocketMQ removes such a file after an unclean stop (D2), or changes nothing in it but what comes behind.
+A stale mark never hides a key: it counts only if the file that it names still has the items that it names. RocketMQ
+either removes such a file after an unclean stop (upstream defect D2), or only appends to it.
 """
 
 from __future__ import annotations
@@ -26,11 +27,11 @@ from flintmq.store.layout.small_files import fsync_and_drop_cache
 
 log = logging.getLogger("flintmq.index")
 
-SYNC_BYTES = 256 << 20  # of log, or one file of it if that is less: then an index that has new items is synced
+SYNC_BYTES = 256 << 20  # of log, or one log file if that is less: after this much an index with new items is synced
 
 
 class DispatchPoint(NamedTuple):
-    """Where dispatch stood at a moment.
+    """Progress of dispatch at one moment.
 
     Attributes:
         position: log offset below which everything is dispatched.
@@ -44,7 +45,7 @@ class DispatchPoint(NamedTuple):
 
 
 class IndexMark:
-    """What the mark may say of the index of a running store.
+    """The index part of the mark of a running store.
 
     Args:
         folder: `index/`.
@@ -52,7 +53,7 @@ class IndexMark:
         effects: the disk.
 
     Attributes:
-        indexed: what it says; None for nothing.
+        indexed: its content; None for nothing.
     """
 
     def __init__(self, folder: str, config: StoreConfig, effects: Effects) -> None:
@@ -61,7 +62,7 @@ class IndexMark:
         self._every = min(config.mapped_file_size_commit_log, SYNC_BYTES)
 
     def prove(self, indexed: Indexed | None, found: list[IndexFileReader]) -> None:
-        """Take over what an older mark says, if the files bear it out.
+        """Take over the content of the mark on disk if the files confirm it.
 
         Raises:
             OSError: a file cannot be read.
@@ -72,23 +73,26 @@ class IndexMark:
                 self.indexed = indexed
 
     def names(self, path: str, count: int) -> bool:
-        """Whether the mark counts items of this file from this number on."""
+        """Return whether the mark counts items of this file from this number on."""
         said = self.indexed
         return said is not None and os.path.basename(path) == _name(said) and said.header.next_item > count
 
     def lower(self, header: index.Header, log_end: int) -> None:
-        """Items of the file that it names were taken back; this is its header now. Those that are left are on disk."""
+        """Lower the mark after items of its file were removed; the remaining items are on disk.
+
+        `header` is the file's header now.
+        """
         if self.indexed is not None:
             self.indexed = self.indexed._replace(offset=min(self.indexed.offset, log_end), header=header)
 
     def settle(self, reached: DispatchPoint, flushed: int, *, closing: bool = False) -> None:
-        """Make what was reached durable, if it is time to, and say so from now on.
+        """Sync the index up to a point if it is due, and record the point in the mark.
 
         Args:
-            reached: taken before anything else was done for the mark.
-            flushed: log offset below which the log is on disk: no mark goes beyond it, so that a log that a power cut
-                made shorter cannot hold other records below one.
-            closing: it is time.
+            reached: progress, taken before any other work for the mark.
+            flushed: log offset below which the log is on disk. No mark goes beyond it: after a power cut that shortens
+                the log, other records may be written there.
+            closing: it is due in any case.
 
         Raises:
             OSError: the disk refused.
@@ -99,7 +103,7 @@ class IndexMark:
         position, before = min(reached.position, flushed), self.indexed
         if before is None or (before.name, before.header) != (name, header):
             due = before is None or closing or position - before.offset >= self._every
-            if not due or self.effects.size(reached.path) is None:  # it has expired
+            if not due or self.effects.size(reached.path) is None:  # the file has expired
                 return
             fd = self.effects.open_write(reached.path)
             try:
@@ -112,13 +116,13 @@ class IndexMark:
 
 
 def _has(file: IndexFileReader, wanted: index.Header) -> bool:
-    """Whether a file holds the items that it had when its header was this one."""
+    """Return whether a file still holds the items that it had with this header."""
     if wanted.next_item == 1:
         return True
     try:
         with file.open() as opened:
             header, item = opened.header(), opened.item(wanted.next_item - 1)
-    except (ConfigError, CorruptStoreError):  # it does not tell its division, or is too short
+    except (ConfigError, CorruptStoreError):  # its division is not known, or it is too short
         return False
     same = header.next_item >= wanted.next_item and header.begin_timestamp == wanted.begin_timestamp
     same = same and header.begin_physical_offset == wanted.begin_physical_offset
@@ -126,13 +130,13 @@ def _has(file: IndexFileReader, wanted: index.Header) -> bool:
 
 
 def restore_to_mark(file: IndexFileReader, indexed: Indexed) -> bool:
-    """After a power cut: make a file again what the mark says that it was, on disk.
+    """Restore an index file after a power cut to its state in the mark.
 
-    Its items below the count were synced; slots, header and what lies behind may be of any later moment, each sector
-    for itself.
+    Its items below the count were synced. Slots, header and later bytes may be of any later moment, each sector by
+    itself.
 
     Returns:
-        Whether it could be done. If not, the file is as it was.
+        Whether it could be restored. If not, the file is unchanged.
 
     Raises:
         OSError: the disk refused.

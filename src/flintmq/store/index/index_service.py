@@ -1,14 +1,13 @@
-"""The key index of a running store: continue the last file, take items back, begin new files. Source: upstream
-IndexService, IndexFile; store format 9.
+"""The key index of a running store: continues the last file, removes items, adds files.
 
-Insertion is undone exactly by its opposite: an item knows what its slot held before it. So a cut of the log takes items
-back one by one, newest first, and nothing has to be thrown away (upstream deletes whole files after an unclean stop and
-loses the keys of older log files).
+An insertion is undone exactly by its inverse, because an item holds the previous content of its slot. So when the log
+is truncated, items are removed one by one, newest first, and nothing else is lost (upstream deletes whole files after
+an unclean stop and loses the keys of older log files).
 
-That needs every byte that was stored. A power cut may take any sector of a file that was not synced, and items cannot
-say which; so after one (or where nobody knows) the files that were not synced are made anew. A file is synced when it
-is full, as upstream does it, and the checkpoint's third time says so. What was synced before is told by `flintmq.mark`
-(`store/index/durable_point.py`).
+That needs every byte that was stored. A power cut may take any sector of a file that was not synced, and items have no
+checksum; so after a power cut (or if it is not known) the files that were not synced are rebuilt. A file is synced when
+it is full, as upstream does it, and the checkpoint's third time records that. `flintmq.mark` records earlier syncs
+(`store/index/durable_point.py`). Page: docs/internals/format/index.md. Upstream: IndexService, IndexFile.
 """
 
 from __future__ import annotations
@@ -35,14 +34,15 @@ log = logging.getLogger("flintmq.index")
 
 
 def known_whole(found: list[IndexFileReader], on_disk: int, indexed: Indexed | None) -> int:
-    """How many index files, the oldest ones, are known to be on disk as a whole.
+    """Return how many index files, from the oldest on, are known to be on disk completely.
 
     Args:
-        found: all of them, oldest first.
-        on_disk: store time in ms of the last item that is known to be on disk. It tells of a full file that ends before
-            (of several that end in this very millisecond one may not have been synced), as long as times go up from
-            file to file: a younger file ends before it, too, where the clock was set back.
-        indexed: what the mark says; then times are not asked. The files before the one that it names were synced first.
+        found: all index files, oldest first.
+        on_disk: store time in ms of the last item that is known to be on disk. A full file that ends before it was
+            synced (of several that end in this very millisecond one may not have been), as long as times increase from
+            file to file: a younger file also ends before it if the clock was set back.
+        indexed: the content of the mark; then times are not used. The files before the one that it names were synced
+            first.
 
     Raises:
         OSError: a file cannot be read.
@@ -56,7 +56,7 @@ def known_whole(found: list[IndexFileReader], on_disk: int, indexed: Indexed | N
         if header is None or not before <= header.begin_timestamp <= header.end_timestamp:
             break
         before = header.end_timestamp
-        with suppress(ConfigError):  # it is too short for any items
+        with suppress(ConfigError):  # the file is too short for any items
             items = directories.index_geometry(file.path, file.size, file.config).items
             if header.index_count >= items and 0 < before < on_disk:
                 count = number
@@ -66,15 +66,15 @@ def known_whole(found: list[IndexFileReader], on_disk: int, indexed: Indexed | N
 def remove_unsynced(
     root: str, config: StoreConfig, effects: Effects, on_disk: int, indexed: Indexed | None = None
 ) -> int:
-    """Remove the index files that a power cut may have spoilt; their keys are entered again from the log.
+    """Remove index files that a power cut may have damaged; their keys are entered again.
 
     Args:
         root, config, effects: of the store.
-        on_disk: as `known_whole` has it.
-        indexed: what the mark says: the file that it names is brought back to that and stays.
+        on_disk: as for `known_whole`.
+        indexed: the content of the mark: the file that it names is restored to that state and kept.
 
     Returns:
-        How many were removed, newest first.
+        The number of files removed, newest first.
 
     Raises:
         OSError: the disk refused.
@@ -93,20 +93,20 @@ def remove_unsynced(
 
 
 class KeyIndex:
-    """The index files of one store.
+    """The index files of one running store.
 
     Args:
         root: of the store.
-        config: geometry; the files that are there win.
+        config: geometry; existing files take precedence.
         effects: the disk.
 
     Attributes:
-        end_offset: log offset of the last record with an item; records behind it are not indexed yet.
-        known_to: log offset below which every key is in, as the mark says; 0 if it says nothing.
-        taken_back: log offset of the first record whose items `recover` has taken back, None if it has none.
-        was_there: whether there were files. If not, nothing tells a log without keys from an index that is lost.
-        mark: what `flintmq.mark` may say.
-        complete: whether all keys that come before those to be inserted are known to be in. Set by who loads it.
+        end_offset: log offset of the last record with an item; later records are not indexed yet.
+        known_to: log offset below which the mark says that every key is in; 0 without a mark.
+        taken_back: log offset of the first record whose items `recover` removed; None if none.
+        was_there: whether there were files. If not, a log without keys looks like an index that is lost.
+        mark: the index part of `flintmq.mark`.
+        complete: whether all keys before those to be inserted are known to be in. Set by the code that loads the index.
 
     Raises:
         OSError: a file cannot be opened.
@@ -123,17 +123,17 @@ class KeyIndex:
         self.complete = False
         self.taken_back: int | None = None
         self.known_to = 0
-        self._some: int | None = None  # of the record at end_offset only so many keys are in; None: all
+        self._some: int | None = None  # number of keys that are in of the record at end_offset; None: all
         self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
         shape = self._shape()
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
         self.writer.names.update((os.path.basename(file.path), 0) for file in self.found)
 
     def _shape(self) -> directories.IndexGeometry:
-        """The division of the newest file that holds all its items; as configured if there is none.
+        """Return the division of the newest file that holds all its items, or as configured.
 
         Raises:
-            ConfigError: a file does not tell its division, and no keys do.
+            ConfigError: a file does not determine its division, and no keys do.
         """
         config = self.config
         for file in reversed(self.found):
@@ -149,7 +149,7 @@ class KeyIndex:
         return directories.IndexGeometry(config.max_hash_slot_num, config.max_index_num)
 
     def _remove_spoilt(self) -> None:
-        """Remove files that were cut short; their keys are entered again."""
+        """Remove files that were truncated; their keys are entered again."""
         while self.found and self.found[-1].path in self._spoilt:
             path = self.found.pop().path
             log.warning("%s is too short for its items and is made again", path)
@@ -163,13 +163,13 @@ class KeyIndex:
         small: StoreFiles,
         log_begin: int = 0,
     ) -> None:
-        """Take back what a kill left half done and what lies behind the log's end, then continue the last file.
+        """Remove half-made items and those beyond the log's end, then continue the last file.
 
         Args:
             log_end: log offset of the log's end.
-            small: what checkpoint and mark say is on disk: full files that are not older than the time are to be synced
-                yet. They say less before a file is changed that counts as synced.
-            log_begin: that of its first record: keys of those before it could not be entered again.
+            small: checkpoint and mark, which say what is on disk: full files that are not older than the time must
+                still be synced. They are lowered before a file is changed that counts as synced.
+            log_begin: that of its first record: keys of earlier records could not be entered again.
 
         Raises:
             OSError: the disk refused.
@@ -186,7 +186,7 @@ class KeyIndex:
         self.writer.full += [file.path for file in self.found[whole:-1]]
         for name in self.effects.listdir(self.folder):
             path = os.path.join(self.folder, name)
-            if index.NAME.fullmatch(name) and self.effects.size(path) == 0:  # of a kill amid its creation
+            if index.NAME.fullmatch(name) and self.effects.size(path) == 0:  # the process was killed while it made it
                 self.effects.unlink(path)
         while self.found:
             path = self.found[-1].path
@@ -218,9 +218,11 @@ class KeyIndex:
 
     @staticmethod
     def _bounds(writer: IndexFileWriter, unsure: int, log_end: int) -> tuple[int, int]:
-        """Items [from, to) are to be taken back: those behind the count (of a kill amid an insertion), of records at or
-        behind the log's end, and of the last record left (whose other keys may be missing), if it is not before
-        `unsure`."""
+        """Return the range [from, to) of items to remove.
+
+        These are items after the count (the process was killed during an insertion), items of records at or after the
+        log's end, and items of the last remaining record if it is not before `unsure` (its other keys may be missing).
+        """
         count = max(writer.header().index_count, 1)
         newest = min(count, writer.items)
         while newest < writer.items and writer.item(newest).physical_offset > 0:
@@ -234,22 +236,22 @@ class KeyIndex:
         return low, newest
 
     def _take_back(self, writer: IndexFileWriter, low: int, newest: int) -> None:
-        """Undo items [low, newest), the newest first."""
+        """Remove items [low, newest), the newest first."""
         slots = writer.slots
         for number in range(newest - 1, low - 1, -1):
             item = writer.item(number)
             self.taken_back = item.physical_offset
             place = index.slot_position(item.key_hash % slots)
             slot = SLOT.unpack(writer.map[place : place + SLOT.size])
-            if slot.item == number:  # else the kill came before the slot was stored, and it is right as it is
+            if slot.item == number:  # otherwise the process was killed before the slot was set, and the slot is right
                 writer.map[place : place + SLOT.size] = SLOT.pack(index.Slot(item.previous))
-        for number in range(low, min(newest + 1, writer.items)):  # of the last one only the hash may be there
+        for number in range(low, min(newest + 1, writer.items)):  # of the last one perhaps only the hash was written
             place = index.item_position(number, slots)
             writer.map[place : place + ITEM.size] = bytes(ITEM.size)
         writer.shorten(low)
 
     def reached(self, position: int) -> DispatchPoint:
-        """What `mark.settle` asks for, now that everything below this log offset is in."""
+        """Return the progress for `mark.settle`: everything below this log offset is in."""
         file = self.writer.current
         if not self.complete or not isinstance(file, IndexFileWriter):
             return DispatchPoint(position)
@@ -261,10 +263,10 @@ class KeyIndex:
         return self.writer.end_offset if self.writer.current is not None else -1
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, keys: int) -> None:
-        """Append items. Keys of records at or before `end_offset` are in already and are left out.
+        """Append items; keys of records at or before `end_offset` are in already and are skipped.
 
         Raises:
-            OSError: no space. The same keys may be given again: those that are in by now are left out then.
+            OSError: no space. The same keys may be passed again: those that are in are skipped.
         """
         first, end, some = 0, self.end_offset, 0
         while first < keys and offsets[first] <= end and (offsets[first] < end or some != self._some):
@@ -282,7 +284,7 @@ class KeyIndex:
             raise
 
     def begin(self, store_time: int) -> None:
-        """Make the first file, as RocketMQ does as soon as a record comes, with or without keys.
+        """Make the first file, as RocketMQ does for the first record, with or without keys.
 
         Raises:
             OSError: no space, no permission.
@@ -291,7 +293,7 @@ class KeyIndex:
             self.writer.insert_file(store_time)
 
     def sync_full(self) -> int:
-        """Make the files durable that have become full. Gives the time in ms of the last one's last item, 0 for none.
+        """Sync the files that became full; return the time in ms of the last item, 0 for none.
 
         Raises:
             OSError: the disk refused; a later call tries again.
@@ -301,7 +303,7 @@ class KeyIndex:
         last = 0
         while self.writer.full:
             path = self.writer.full[0]
-            if self.effects.size(path) is not None:  # else it has expired
+            if self.effects.size(path) is not None:  # otherwise it has expired
                 fd = self.effects.open_write(path)
                 try:
                     self.effects.sync(fd)
@@ -315,7 +317,7 @@ class KeyIndex:
         return last
 
     def flush(self) -> None:
-        """Make the current file durable.
+        """Sync the current file and its directory.
 
         Raises:
             OSError: the disk refused.
@@ -325,7 +327,7 @@ class KeyIndex:
             self.effects.sync_dir(self.folder)
 
     def check_invariants(self) -> None:
-        """Assert what holds between two blocks of dispatch, once recovered: of the files, and of what the mark may say.
+        """Assert what always holds of the files and the mark between two blocks, after recovery.
 
         Thread: the dispatcher's, or nobody dispatches.
         """
@@ -352,7 +354,7 @@ class KeyIndex:
         self.close_without_flush()
 
     def close_without_flush(self) -> None:
-        """Close without a flush, of a store that stops uncleanly. Nothing to do after `close`."""
+        """Close without a flush, for a store that stops uncleanly. Does nothing after `close`."""
         if self.writer.current is not None:
             self.writer.current.close()
             self.writer.current = None

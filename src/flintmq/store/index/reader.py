@@ -1,11 +1,12 @@
-"""The key index: files that lead from the hash of a key to places in the log (store format 9).
+"""Reads the key index: files that map the hash of a key to log offsets.
 
-Source: upstream IndexService, IndexFile. An index is a hint: it compares hashes alone, it is never cut with the
-log, and after an unclean start RocketMQ leaves parts of the log out of it. Whoever asks it reads each record again and
-walks what no file covers; `log_range_of` says what that is.
+An index is a hint: it compares only hashes, it is not truncated with the log, and after an unclean start RocketMQ
+leaves parts of the log out of it. A caller reads each record again and walks the part of the log that no file covers
+(`log_range_of`).
 
-A chain of items runs from the newest to the oldest, so its numbers strictly descend. One that does not is damage: its
-walk ends with an error, and the file's part of the log has to be walked instead.
+A chain of items goes from the newest to the oldest, so its numbers strictly decrease. A chain that does not is damaged:
+its walk ends with an error, and the file's part of the log must be walked instead. Page:
+docs/internals/format/index.md. Upstream: IndexService, IndexFile.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ _ITEMS_AT_ONCE = 3276  # 64 KiB of items
 
 @dataclass(frozen=True, slots=True)
 class IndexFileReader:
-    """One index file by name. Nothing of its content is kept: a running broker goes on writing it.
+    """One index file by name. Its content is not cached: a running broker keeps writing it.
 
     Attributes:
-        path: where it is; its name is the local time of its creation.
-        size: bytes it had when it was listed.
+        path: path of the file; its name is the local time of its creation.
+        size: its size when it was listed.
     """
 
     path: str
@@ -44,12 +45,12 @@ class IndexFileReader:
 
     @contextmanager
     def open(self) -> Iterator[OpenIndex]:
-        """The file, open for as long as a `with` block lasts.
+        """Open the file for the length of a `with` block.
 
         Raises:
             FileNotFoundError: the file is gone.
             StoreAccessError: it may not be read, or is no regular file.
-            ConfigError: how it is divided cannot be told (see directories.index_geometry).
+            ConfigError: its division is not known (see directories.index_geometry).
         """
         with self.effects.reading(self.path) as fd:
             size = self.effects.size_of(fd)
@@ -62,7 +63,7 @@ class IndexFileReader:
 
 
 def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[IndexFileReader]:
-    """The index files of a store, oldest first. Files with other names are not the index's and are left out.
+    """List the index files of a store, oldest first; files with other names are left out.
 
     Raises:
         StoreAccessError: the directory may not be listed.
@@ -78,11 +79,11 @@ def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[In
 
 
 class OpenIndex:
-    """An open index file. Every read goes to the file, so that a growing one shows what it holds now.
+    """An open index file. Every read goes to the file, so that a growing one is read up to date.
 
     Attributes:
         path: for errors.
-        shape: how the file is divided.
+        shape: division of the file.
     """
 
     def __init__(self, path: str, fd: int, shape: directories.IndexGeometry, effects: Effects = REAL) -> None:
@@ -90,7 +91,7 @@ class OpenIndex:
         self._fd, self._effects = fd, effects
 
     def header(self) -> index.Header:
-        """The header as it is now.
+        """Read the current header.
 
         Raises:
             CorruptStoreError: the file ends before.
@@ -98,7 +99,7 @@ class OpenIndex:
         return self._read(index.HEADER, 0)
 
     def slot(self, number: int) -> int:
-        """Number of the newest item of a slot; anything not positive means none.
+        """Read the number of the newest item of a slot; 0 or less means none.
 
         Raises:
             CorruptStoreError: the file ends before.
@@ -106,7 +107,7 @@ class OpenIndex:
         return self._read(index.SLOT, index.slot_position(number)).item
 
     def item(self, number: int) -> index.Item:
-        """One item by number; items begin at 1.
+        """Read one item by number; items are numbered from 1.
 
         Raises:
             CorruptStoreError: the file ends before.
@@ -114,7 +115,7 @@ class OpenIndex:
         return self._read(index.ITEM, index.item_position(number, self.shape.slots))
 
     def items(self, first: int = 1, stop: int | None = None) -> Iterator[tuple[int, index.Item]]:
-        """(number, item) in the order of their making, up to the count or `stop`; 64 KiB are held at a time."""
+        """Yield (number, item) in order, up to the count or `stop`; 64 KiB are held at a time."""
         stop = min(self.header().next_item if stop is None else stop, self.shape.items)
         while first < stop:
             count = min(stop - first, _ITEMS_AT_ONCE)
@@ -126,7 +127,7 @@ class OpenIndex:
                 return
 
     def newest(self) -> Iterator[tuple[int, index.Item]]:
-        """(number, item) of all items, the newest first; 64 KiB are held at a time."""
+        """Yield (number, item) of all items, the newest first; 64 KiB are held at a time."""
         stop = min(self.header().next_item, self.shape.items)
         while stop > 1:
             first = max(stop - _ITEMS_AT_ONCE, 1)
@@ -134,15 +135,15 @@ class OpenIndex:
             stop = first
 
     def chain(self, key_hash: int) -> Iterator[tuple[int, index.Item]]:
-        """(number, item) of every item in the slot of this hash, newest first; items of other hashes included.
+        """Yield (number, item) of the slot of this hash, newest first, other hashes included.
 
         Raises:
-            CorruptStoreError: an item does not lead to an older one or belongs to another slot, or a number lies beyond
+            CorruptStoreError: an item does not point to an older one or belongs to another slot, or a number is beyond
                 the count.
         """
         slot = key_hash % self.shape.slots
         number = self.slot(slot)
-        # Read after the slot: a writer sets the slot first and counts last.
+        # Read the count after the slot: a writer sets the slot first and the count last.
         newest = min(self.header().next_item, self.shape.items - 1)
         if number > newest:
             raise self._broken(index.slot_position(slot), f"slot leads to item {number}, the newest is {newest}")
@@ -157,7 +158,7 @@ class OpenIndex:
             number = item.previous
 
     def find(self, key_hash: int) -> Iterator[int]:
-        """Physical offsets under this hash, newest item first; records of other keys with this hash are among them.
+        """Yield physical offsets under this hash, newest first; other keys may have the same hash.
 
         Raises:
             CorruptStoreError: as for chain.
@@ -177,10 +178,10 @@ class OpenIndex:
 
 
 def log_range_of(file: IndexFileReader) -> tuple[int, int] | None:
-    """Log offsets of the first and the last record with an item in this file, or None if it holds none.
+    """Return log offsets of the first and the last record with an item here, or None.
 
-    The last one may have more keys, in the next file or nowhere. The header is believed as far as it can be: it may
-    name places beyond a log that was cut.
+    The last one may have more keys, in the next file or nowhere. The header is used as far as possible: it may name
+    offsets beyond a log that was truncated.
 
     Raises:
         StoreAccessError: the file may not be read.

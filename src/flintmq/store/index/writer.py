@@ -1,7 +1,8 @@
-"""Write index files: items in log order, a new file when one is full (store format 9; upstream IndexService).
+"""Writes index files: items in log order, a new file when one is full.
 
-A file is named by the store time of its first key, in local time, or one millisecond behind the newest file's name.
-RocketMQ names it by the clock at its creation; the log alone must give the same name again, whoever rebuilds it.
+A file is named after the store time of its first key, in local time, or one millisecond after the newest file's name.
+RocketMQ names it by the clock at its creation; here a rebuild from the log alone must produce the same name. Page:
+docs/internals/format/index.md. Upstream: IndexService.
 """
 
 from __future__ import annotations
@@ -20,21 +21,23 @@ from flintmq.kernels import index_insert as kernel
 from flintmq.kernels.buffers import Numbers
 from flintmq.storage.filesystem import REAL, Effects
 
-PREVIOUS = index.ITEM.offset("previous")  # where an item says which one was before it
+PREVIOUS = index.ITEM.offset("previous")  # position in an item of the number of the item before
 PAGE = 4096
 ITEMS_AT_ONCE = 1 << 20
-WINDOW = 4 << 20  # disk blocks are reserved this far ahead of the items, so that a full disk is an error and no SIGBUS
+WINDOW = 4 << 20  # disk blocks are reserved this far ahead of the items: a full disk is then an error and no SIGBUS
 
 
 def file_name(store_time: int, taken: dict[str, int]) -> str:
-    """The name of an index file whose first key was stored at this time (ms): behind all others, for their names are
-    their order. A clock that was set back, or an hour that comes twice in autumn, goes on behind the newest file.
+    """Return the name of an index file by its first key's store time, after all other names.
+
+    The order of names is the order of files. If the clock was set back, or an hour comes twice in autumn, the name
+    follows the newest one.
 
     Args:
         store_time: of the first key.
-        taken: names that are given, in order (the numbers mean nothing); the new one is added.
+        taken: names in use, in order (the values mean nothing); the new one is added.
     """
-    store_time = min(max(store_time, 0), 253_000_000_000_000)  # what a 4-digit year can name
+    store_time = min(max(store_time, 0), 253_000_000_000_000)  # the times that a 4-digit year can name
     name = datetime.fromtimestamp(store_time // 1000).strftime("%Y%m%d%H%M%S") + f"{store_time % 1000:03d}"
     newest = next(reversed(taken), "")
     if name <= newest:
@@ -44,7 +47,7 @@ def file_name(store_time: int, taken: dict[str, int]) -> str:
 
 
 def _behind(name: str) -> str:
-    """The name that is one millisecond later."""
+    """Return the name that is one millisecond later."""
     try:
         moment = datetime.strptime(name[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(name[14:]) + 1)
     except (ValueError, OverflowError):  # seventeen digits that are no time
@@ -53,7 +56,7 @@ def _behind(name: str) -> str:
 
 
 def _swapped(numbers: array[int]) -> array[int]:
-    """From big-endian to this machine's order, or back; in place."""
+    """Convert from big-endian to this machine's order, or back, in place."""
     if sys.byteorder == "little":
         numbers.byteswap()
     return numbers
@@ -89,7 +92,7 @@ class IndexFileWriter:
 
     @classmethod
     def open(cls, path: str, slots: int, items: int, effects: Effects = REAL) -> IndexFileWriter:
-        """An existing file, to be continued.
+        """Open an existing file to continue it.
 
         Raises:
             OSError: it cannot be opened.
@@ -111,13 +114,13 @@ class IndexFileWriter:
         return file
 
     def item(self, number: int) -> index.Item:
-        """One item."""
+        """Read one item."""
         at = index.item_position(number, self.slots)
         return index.ITEM.unpack(self.map[at : at + index.ITEM.size])
 
     def shorten(self, count: int) -> None:
-        """Make `count` the next free item, after the items from there on were taken back."""
-        assert 1 <= count <= self.count  # it takes items away; only `insert` makes some
+        """Make `count` the next free item, after the items from there on were removed."""
+        assert 1 <= count <= self.count  # only `insert` adds items
         header = self.header()
         begin = header.begin_timestamp, header.begin_physical_offset
         if count > 1:
@@ -130,9 +133,9 @@ class IndexFileWriter:
         self.count = count
 
     def _first_items(self, count: int) -> int:
-        """How many of the items below `count` have none before them in their slot.
+        """Return how many items below `count` are the first of their slot.
 
-        Byte for byte, by slices: there may be twenty million, and recovery waits for it.
+        Works on slices of single bytes, because there may be twenty million items and recovery waits for it.
         """
         begin, end = index.item_position(1, self.slots) + PREVIOUS, index.item_position(count, self.slots)
         whole = 0
@@ -141,9 +144,9 @@ class IndexFileWriter:
         return whole.to_bytes(count - 1, "little").count(0)
 
     def restore_header(self, header: Header) -> None:
-        """Make the file what it was when it had this header. Its items below the count are whole, nothing else need be.
+        """Restore the file to its state with this header; only the items below the count are used.
 
-        The items themselves tell what each slot held: 2.7 s of CPU for ten million.
+        The slots are computed from the items: 2.7 s of CPU for ten million.
         """
         count, size = header.next_item, index.SLOT.size
         newest = array("i", bytes(size * self.slots))
@@ -167,7 +170,7 @@ class IndexFileWriter:
         self.count = count
 
     def _put(self, position: int, data: bytes) -> None:
-        """Store bytes where they differ, page by page: a hole of zeros stays one, and needs no room on the disk."""
+        """Store bytes where they differ, page by page, so that a hole of zeros stays a hole."""
         for at in range(0, len(data), PAGE):
             piece = data[at : at + PAGE]
             place = slice(position + at, position + at + len(piece))
@@ -179,14 +182,14 @@ class IndexFileWriter:
 
     @property
     def full(self) -> bool:
-        """Whether no item fits any more."""
+        """True if no further item fits."""
         return self.count >= self.items
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
         """Append items for keys [start, end) while there is room; gives the first that is not in.
 
         Raises:
-            OSError: no space; `count` tells how many items are there now.
+            OSError: no space; `count` is the number of items by then.
         """
         while start < end and not self.full:
             last = min(end, start + self.items - self.count, start + WINDOW // index.ITEM.size)
@@ -203,13 +206,14 @@ class IndexFileWriter:
             self.reserved += step
 
     def header(self) -> Header:
-        """The header as it stands."""
+        """Read the header."""
         return index.HEADER.unpack(self.map[: index.HEADER.size])
 
     def check_invariants(self) -> None:
-        """Assert what holds between two insertions: the header tells of the items that are there, and of no more.
+        """Assert that the header matches the items that are in the file.
 
-        Of a file that others began its header is taken as it is, so its times and its slots in use are not looked at.
+        The header of a file that another program began is taken over, so its times and its number of slots in use are
+        not checked.
 
         Thread: the writer's.
         """
@@ -231,13 +235,13 @@ class IndexFileWriter:
             assert self.item(count) == (0, 0, 0, 0), f"{self.path}: behind the last item stands {self.item(count)}"
 
     def close(self) -> None:
-        """Unmap and close; the data is in the page cache."""
+        """Unmap and close; the bytes stay in the page cache."""
         self.map.close()
         self.effects.close(self.fd)
 
 
 class NewIndexFile(Protocol):
-    """What takes the items of one new index file: an IndexFileWriter, or an IndexFileBuilder where nobody reads yet."""
+    """One new index file that takes items: an IndexFileWriter or an IndexFileBuilder."""
 
     fd: int
     path: str
@@ -245,13 +249,13 @@ class NewIndexFile(Protocol):
 
     @property
     def full(self) -> bool:
-        """Whether no item fits any more."""
+        """True if no further item fits."""
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
         """Append items for keys [start, end) while there is room; gives the first that is not in."""
 
     def check_invariants(self) -> None:
-        """Assert what holds between two insertions."""
+        """Assert what always holds between two insertions."""
 
     def close(self) -> None:
         """Finish the file."""
@@ -261,7 +265,7 @@ class IndexWriter:
     """A directory of index files that takes keys in log order.
 
     Args:
-        directory: where they stand; made if it is missing.
+        directory: their directory, created if it is missing.
         slots, items: their geometry.
         make: makes a new one, with the arguments of IndexFileWriter.
     """
@@ -277,17 +281,17 @@ class IndexWriter:
         self.directory, self.slots, self.items, self.effects = directory, slots, items, effects
         self.make = make
         self.names: dict[str, int] = {}
-        self.full: list[str] = []  # files that were left behind and are in the page cache only
+        self.full: list[str] = []  # files that are full and not synced yet
         self.current: NewIndexFile | None = None
         self.end_offset = self.end_time = 0
-        self.done = 0  # keys of the last call that are in
+        self.done = 0  # number of keys of the last call that are in
         effects.mkdirs(directory)
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, count: int) -> None:
         """Append items for the first `count` keys, making files as they are needed.
 
         Raises:
-            OSError: no space; `done` tells how many keys are in.
+            OSError: no space; `done` is the number of keys that are in.
         """
         start = self.done = 0
         while start < count:
@@ -303,8 +307,8 @@ class IndexWriter:
                     self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
 
     def continue_with(self, file: NewIndexFile, end_offset: int, end_time: int) -> None:
-        """Go on in an existing file, whose last item is of the record at end_offset."""
-        assert self.current in (None, file)  # another one would stay open, and never be synced
+        """Continue an existing file, whose last item is of the record at end_offset."""
+        assert self.current in (None, file)  # another one would stay open and never be synced
         self.current, self.end_offset, self.end_time = file, end_offset, end_time
 
     def insert_file(self, store_time: int) -> None:
@@ -326,7 +330,7 @@ class IndexWriter:
         self.current = made
 
     def check_invariants(self) -> None:
-        """Assert what holds between two insertions: files in the order of their names, the newest one is written.
+        """Assert that files are in the order of their names and the newest one is written.
 
         Thread: the writer's.
         """
@@ -342,7 +346,7 @@ class IndexWriter:
             assert ends, f"{file.path}: its last item is not of the record at {self.end_offset}"
 
     def finish(self, last_offset: int, last_time: int) -> None:
-        """Close, after the log's last record (its offset and store time; offset -1 for an empty log).
+        """Close after the log's last record, given by offset and store time; -1 for an empty log.
 
         RocketMQ makes a file as soon as a record comes, with or without keys: the first one, and one after a full one.
         """

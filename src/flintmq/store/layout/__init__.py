@@ -1,9 +1,9 @@
-"""Where a store's files are, how large they are, and the small ones beside log, queues and index.
+"""Paths and sizes of a store's files, and the small files beside log, queues and index.
 
-directories    finds a store's directories; sizes and divides its files
-queue_name     names a queue's directory, and lists those that are there
-store_config   completes a configuration by what is on disk
+directories    finds a store's directories; determines sizes and division of its files
+queue_name     maps queues to directories, and lists those on disk
+store_config   completes a configuration from the files on disk
 small_files    writes abort, checkpoint and flintmq.mark
-config_reader  reads what a broker keeps in config/
+config_reader  reads the files of config/ that a broker keeps
 config_writer  replaces the files of config/ as a whole
 """

@@ -1,8 +1,8 @@
-"""What a broker keeps in config/: topics, consumer groups, consumer offsets, delay offsets. Read only.
+"""Reads the files of config/: topics, consumer groups, consumer offsets, delay offsets.
 
-Source: upstream ConfigManager and its sons; store format 11. Instead of a file that is missing, empty or cannot be
-parsed its `.bak` is taken; if that is no better, the configuration is empty, and a problem says so. A bare store has no
-config/ at all. Values of another type than RocketMQ writes are left out.
+If a file is missing, empty or malformed its `.bak` is read instead; if that fails too, the configuration is empty, and
+a problem is reported. A bare store has no config/ at all. Values of a type that RocketMQ does not write are left out.
+Pages: docs/internals/format/config.md. Upstream: ConfigManager and its subclasses.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OFFSETS = "consumerOffset.json"
 LMQ_OFFSETS = "lmqConsumerOffset.json"  # instead of OFFSETS with enableLmq
 DELAYS = "delayOffset.json"
 
-SMALL = 1 << 16  # bytes of a file that is worth remembering
+SMALL = 1 << 16  # bytes of the largest file whose content is cached
 
 BATCH_TYPE = "BatchCQ"
 SIMPLE_TYPE = "SimpleCQ"
@@ -32,7 +32,7 @@ SIMPLE_TYPE = "SimpleCQ"
 
 @dataclass(frozen=True, slots=True)
 class TopicConfig:
-    """One topic of topics.json; what is missing there has RocketMQ's default."""
+    """One topic of topics.json; missing settings have RocketMQ's defaults."""
 
     name: str
     read_queues: int = 16
@@ -49,7 +49,7 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """A configuration file that could not be used; its `.bak` or RocketMQ's defaults were."""
+    """A configuration file that could not be used; its `.bak` or the defaults were."""
 
     file: str
     position: int
@@ -67,7 +67,7 @@ class BrokerConfig:
         lmq_offsets: (topic, group) of a light queue -> next queue offset.
         delay_offsets: delay level, from 1 -> next queue offset in queue level-1 of the schedule topic.
         problems: files that could not be used.
-        files: names of the files that were there and were read.
+        files: names of the files that were read.
     """
 
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
@@ -79,16 +79,16 @@ class BrokerConfig:
     files: tuple[str, ...] = ()
 
     def is_batch(self, topic: str) -> bool:
-        """Whether topics.json says that this topic's queues are of type BatchCQ."""
+        """Return whether topics.json gives this topic queues of type BatchCQ."""
         found = self.topics.get(topic)
         return found is not None and found.queue_type == BATCH_TYPE
 
 
 def read_config(root: str, effects: Effects = REAL) -> BrokerConfig:
-    """Everything below the store's config/ that FlintMQ reads.
+    """Read everything in the store's config/ that FlintMQ uses.
 
     Raises:
-        Nothing for what the files hold or lack: `problems` tells.
+        Nothing because of the files' content or absence; see `problems`.
     """
     reader = ConfigReader(os.path.join(root, directories.CONFIG), effects)
     offsets = reader.load(LMQ_OFFSETS) or reader.load(OFFSETS)
@@ -109,7 +109,7 @@ def read_config(root: str, effects: Effects = REAL) -> BrokerConfig:
 
 
 class ConfigReader:
-    """Loads files with their `.bak` as a second chance, and keeps what went wrong."""
+    """Loads files, or their `.bak` as a second chance, and collects the problems."""
 
     def __init__(self, folder: str, effects: Effects) -> None:
         self.folder, self.effects = folder, effects
@@ -117,7 +117,7 @@ class ConfigReader:
         self.files: list[str] = []
 
     def load(self, name: str) -> config_json.JsonObject:
-        """The object in a file, in its `.bak` if the file is missing or unusable, else an empty one."""
+        """Return the object in a file, or in its `.bak` if the file is unusable, or an empty one."""
         value, problem = self.parse(name)
         if value is None:
             value, worse = self.parse(name + ".bak")
@@ -125,7 +125,7 @@ class ConfigReader:
         return {} if value is None else value
 
     def parse(self, name: str) -> tuple[config_json.JsonObject | None, ConfigProblem | None]:
-        """What a file holds, or what is wrong with it; neither if it is missing."""
+        """Parse a file; return its object, or the problem, or neither if it is missing."""
         path = os.path.join(self.folder, name)
         try:
             data = self.effects.read_file(path, config_json.MAX_BYTES + 1)
@@ -148,7 +148,7 @@ def _parsed(data: bytes) -> config_json.JsonObject:
 
 
 def parsed_again(data: bytes) -> config_json.JsonObject:
-    """`config_json.parse` of a small file, remembered: opening a store reads each of them more than once."""
+    """Parse a small file, with a cache: opening a store reads each of them more than once."""
     return {key: _copied(value) for key, value in _parsed(data).items()}
 
 
@@ -159,7 +159,7 @@ def _copied(value: Any) -> Any:
 
 
 def _topic(name: str, value: config_json.JsonObject) -> TopicConfig:
-    """One entry of topics.json."""
+    """Convert one entry of topics.json."""
     attributes = value.get("attributes")
     pairs = attributes.items() if isinstance(attributes, dict) else ()
 
@@ -179,7 +179,7 @@ def _topic(name: str, value: config_json.JsonObject) -> TopicConfig:
 
 
 def _objects(table: Any) -> Iterator[tuple[str, config_json.JsonObject]]:
-    """The entries of a table that are objects."""
+    """Yield the entries of a table that are objects."""
     if isinstance(table, dict):
         for key, value in table.items():
             if isinstance(value, dict):
@@ -187,7 +187,10 @@ def _objects(table: Any) -> Iterator[tuple[str, config_json.JsonObject]]:
 
 
 def _by_group(table: Any) -> Iterator[tuple[tuple[str, str], Any]]:
-    """((topic, group), value) of a table whose keys are `topic@group`; keys without one @ are left out."""
+    """Yield ((topic, group), value) of a table whose keys are `topic@group`.
+
+    Keys without exactly one @ are left out.
+    """
     if isinstance(table, dict):
         for key, value in table.items():
             topic, at, group = str(key).partition("@")
@@ -196,7 +199,7 @@ def _by_group(table: Any) -> Iterator[tuple[tuple[str, str], Any]]:
 
 
 def _numbers(table: Any) -> dict[int, int]:
-    """A map of integers to integers; entries that are none are left out."""
+    """Convert a map of integers to integers; other entries are left out."""
     if not isinstance(table, dict):
         return {}
     pairs = ((config_json.integer(key), config_json.integer(value)) for key, value in table.items())

@@ -1,9 +1,9 @@
-"""The configuration files that a running store keeps in config/: read once, changed in memory, replaced as a whole.
+"""Writes the files of config/: read once, changed in memory, replaced as a whole.
 
-Source: upstream ConfigManager; store format 11. A file is kept as the object that it held, so
-fields that FlintMQ does not know go back to the disk as they came. Upstream overwrites a file in place and can lose it
-to a power cut (D20); here temporary file, sync, rename and sync of the directory leave either the old or the new one,
-and what was there before stands in `.bak`, as upstream has it.
+A file is kept as the object that it held, so fields that FlintMQ does not know are written back unchanged. Upstream
+overwrites a file in place and can lose it in a power cut (upstream defect D20). Here temporary file, fsync, rename and
+fsync of the directory leave either the old or the new file, and `.bak` holds the previous one, as upstream's does.
+Pages: docs/internals/format/config.md, docs/internals/upstream-defects.md. Upstream: ConfigManager.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class ConfigFile:
     Args:
         root: of the store.
         name: of the file.
-        tables: names of the tables that it has besides `dataVersion`.
+        tables: names of its tables besides `dataVersion`.
         effects: the disk and the clock.
-        peer: "5.3.3", "5.4.0" or "5.5.0": whose layout is written. All are read.
+        peer: "5.3.3", "5.4.0" or "5.5.0": the layout to write. All are read.
 
     Attributes:
-        value: what the file holds, with the changes made since.
+        value: content of the file with the changes made since.
         changed: whether there are any.
         lock: hold it to read or change `value`.
 
@@ -43,20 +43,20 @@ class ConfigFile:
         self.folder, self.name, self.effects, self.peer = os.path.join(root, directories.CONFIG), name, effects, peer
         reader = ConfigReader(self.folder, effects)
         self.value: JsonObject = reader.load(name)
-        self._usable = name in reader.files  # else `.bak` is the better one, or there is none
+        self._usable = name in reader.files  # False: `.bak` is the better one, or there is none
         self._tables = tuple(tables)
         self.changed = False
         self.lock = threading.Lock()
 
     def table(self, name: str) -> JsonObject:
-        """One table of the file, made if it is missing. The lock is held."""
+        """Return one table of the file, created if it is missing. The lock is held."""
         found = self.value.get(name)
         if not isinstance(found, dict):
             found = self.value[name] = {}
         return found
 
     def encode(self) -> bytes | None:
-        """The bytes to write, with the next data version; None if nothing changed since the last time."""
+        """Encode the file with the next data version; None if nothing changed since the last time."""
         with self.lock:
             if not self.changed:
                 return None
@@ -72,7 +72,7 @@ class ConfigFile:
             return config_json.write(known, self.peer)
 
     def write(self, data: bytes) -> None:
-        """Put these bytes in the file's place; what it held goes to `.bak`, or to `.unusable` if it cannot be parsed.
+        """Replace the file; the old one becomes `.bak`, or `.unusable` if it cannot be parsed.
 
         Raises:
             OSError: the old file is untouched then.
@@ -93,14 +93,14 @@ def save(files: Iterable[ConfigFile], flush: Callable[[], bool]) -> int:
 
     Args:
         files: of one store.
-        flush: makes the log durable up to now; False if it cannot. An offset on disk must not name a message that a
-            power cut can take back: the next one would get the same offset and be taken for consumed.
+        flush: makes the log durable up to now and returns False if it cannot. An offset on disk must not include a
+            message that a power cut can remove: the next message would get the same offset and count as consumed.
 
     Returns:
-        How many files were written.
+        The number of files written.
 
     Raises:
-        OSError: the disk refused; what is not written is written by the next call.
+        OSError: the disk refused; the next call writes the remaining files.
 
     Thread: one at a time. Durability: on return.
     """

@@ -1,8 +1,8 @@
-"""Where a store's files are, what kind of store it is, and how large its files are.
+"""Finds a store's directories, refuses other kinds of stores, and determines file sizes.
 
-Nothing on disk says how a file is divided: sizes come from the files that are there, from a key that was given, or else
-from RocketMQ's defaults. Of an index file even the files do not tell how many slots it has; that is guessed and proven
-on its items (store format 9).
+Nothing on disk records how a file is divided: sizes come from the files on disk, from a given key, or else from
+RocketMQ's defaults. For an index file even its size does not determine the number of slots; that number is guessed and
+verified on the file's items (docs/internals/format/index.md).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ T = TypeVar("T", bound=tuple[Any, ...])
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-.*|OPTIONS-.*|.*\.sst", re.ASCII)
 _TABLES = re.compile(r".*\.sst", re.ASCII)
 _QUEUES_IN_ROCKSDB = "consume queues in RocksDB"
-_IN_ROCKSDB = (  # directory, what is in it, names of files that tell so; as brokers of 5.4.0 and 5.5.0 made them
+_IN_ROCKSDB = (  # directory, its content, names of files that prove it; as brokers of 5.4.0 and 5.5.0 made them
     (QUEUES, _QUEUES_IN_ROCKSDB, _ROCKSDB),
     ("consumequeue_rocksdb", _QUEUES_IN_ROCKSDB, _ROCKSDB),
     ("rocksdbstore", "index, timers or transactions in RocksDB", _TABLES),
@@ -52,12 +52,12 @@ class LogDirectory(NamedTuple):
 
 
 def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effects = REAL) -> str:
-    """The store's root as text, once it is sure that FlintMQ can read what is there.
+    """Return the store's root as text, after checking that FlintMQ can read the store.
 
     Args:
-        path: a directory; a URL where `effects` is what storage.store_url.effects_for gives for it.
+        path: a directory; a URL if `effects` comes from storage.store_url.effects_for.
         config: the keys that are known.
-        effects: the door to the disk.
+        effects: the disk.
 
     Raises:
         UsageError: a URL of a kind that is not read.
@@ -87,9 +87,9 @@ def _refuse_dledger(root: str, names: list[str]) -> None:
 
 
 def in_rocksdb(root: str, effects: Effects = REAL) -> dict[str, str]:
-    """What a store keeps in RocksDB, which FlintMQ does not read: directory below the root -> what is in it.
+    """Return directories that a store keeps in RocksDB, with their content.
 
-    RocketMQ 5.4.0 and 5.5.0 always make `rocksdbstore/`; it counts once it holds data.
+    FlintMQ does not read them. RocketMQ 5.4.0 and 5.5.0 always make `rocksdbstore/`; it counts once it holds data.
 
     Raises:
         StoreAccessError: a directory may not be listed.
@@ -105,7 +105,7 @@ def in_rocksdb(root: str, effects: Effects = REAL) -> dict[str, str]:
 
 
 def refuse_rocksdb_queues(root: str, effects: Effects = REAL) -> None:
-    """Raise UnsupportedFormatError where a store that is to be written keeps its queues in RocksDB."""
+    """Raise UnsupportedFormatError if a store to be written keeps its queues in RocksDB."""
     for folder, what in in_rocksdb(root, effects).items():
         if what == _QUEUES_IN_ROCKSDB:
             raise UnsupportedFormatError(
@@ -121,9 +121,9 @@ def _why_no_store(names: list[str]) -> str:
 
 
 def log_directories(root: str, config: StoreConfig, effects: Effects = REAL) -> list[LogDirectory]:
-    """Every directory that holds files of the commit log, the writable ones first (store format 2).
+    """List the directories that hold files of the commit log, the writable ones first.
 
-    As RocketMQ does, `storePathCommitLog` and `readOnlyCommitLogStorePaths` are split at commas and only the whole text
+    As in RocketMQ, `storePathCommitLog` and `readOnlyCommitLogStorePaths` are split at commas and only the whole text
     is trimmed.
 
     Raises:
@@ -150,28 +150,28 @@ def log_directories(root: str, config: StoreConfig, effects: Effects = REAL) -> 
 
 
 def common_size(sizes: Iterable[int], default: int) -> int:
-    """The size that most files have, the larger of two equally frequent ones; `default` if there are no files.
+    """Return the most frequent size, the larger of two equally frequent ones, or `default`.
 
-    Sizes that RocketMQ's files cannot have, nothing and more than 2 GiB, do not count.
+    Sizes that RocketMQ's files cannot have, zero and more than 2 GiB, do not count.
     """
     counts = Counter(size for size in sizes if 0 < size <= LARGEST_FILE)
     return max(counts, key=lambda size: (counts[size], size)) if counts else default
 
 
 class IndexGeometry(NamedTuple):
-    """How an index file is divided."""
+    """Division of an index file into slots and items."""
 
     slots: int
-    items: int  # places for items; number 0 is never used
+    items: int  # room for items; number 0 is never used
 
     @property
     def file_size(self) -> int:
-        """Bytes of the whole file."""
+        """Size of the whole file in bytes."""
         return index.file_size(self.slots, self.items)
 
 
 def index_header(path: str, effects: Effects = REAL) -> index.Header | None:
-    """Read the header of an index file, which needs no geometry; None if the file is gone or shorter than a header."""
+    """Read the header of an index file without its geometry; None if the file is too short."""
     data = effects.read_file(path, index.HEADER.size)
     return index.HEADER.unpack(data) if data is not None and len(data) == index.HEADER.size else None
 
@@ -179,20 +179,20 @@ def index_header(path: str, effects: Effects = REAL) -> index.Header | None:
 def index_geometry(
     path: str, size: int, config: StoreConfig, fd: int | None = None, effects: Effects = REAL
 ) -> IndexGeometry:
-    """Slots and items of the index file at `path`, which has `size` bytes.
+    """Determine slots and items of the index file at `path`, which has `size` bytes.
 
-    Given keys decide. Else the default is taken where the size is the default's; else RocketMQ's usual four items a
-    slot, if the file's own items prove it.
+    Given keys decide. Otherwise, if the size is the default's, so is the division; else RocketMQ's usual four items a
+    slot are assumed, if the file's own items confirm it.
 
     Args:
         path: named in errors.
         size: bytes of the file.
         config: the keys that are known.
-        fd: the open file, to prove a guess on.
-        effects: the door to the disk.
+        fd: the open file, to verify a guess.
+        effects: the disk.
 
     Raises:
-        ConfigError: the given keys do not fit the file, the division cannot be told, or the file is no index's.
+        ConfigError: the given keys do not fit the file, its division is not known, or it is no index file.
     """
     if size > LARGEST_FILE:
         raise ConfigError(f"{path}: {size} bytes, more than RocketMQ's files have; move it out of the store")
@@ -211,12 +211,14 @@ def index_geometry(
     slots = room // (index.SLOT.size + 4 * index.ITEM.size)
     guess = IndexGeometry(slots, 4 * slots)
     if slots < 1 or guess.file_size != size or (fd is not None and not _proves(fd, guess, effects)):
-        raise ConfigError(f"{path}: its size ({size}) does not tell its division; give maxHashSlotNum and maxIndexNum")
+        raise ConfigError(
+            f"{path}: its size ({size}) does not determine its division; give maxHashSlotNum and maxIndexNum"
+        )
     return guess
 
 
 def _proves(fd: int, guess: IndexGeometry, effects: Effects) -> bool:
-    """Whether the newest items, found where the guess puts them, are what their slots lead to."""
+    """Return whether the newest items, read where the guess puts them, match their slots."""
     newest = _unpack(index.HEADER, fd, 0, effects).next_item - 1
     if newest >= guess.items:
         return False
@@ -231,5 +233,5 @@ def _proves(fd: int, guess: IndexGeometry, effects: Effects) -> bool:
 
 
 def _unpack(layout: Layout[T], fd: int, position: int, effects: Effects) -> T:
-    """A value of the index; what lies behind the end of the file reads as zeros."""
+    """Read a value of the index; bytes beyond the end of the file read as zeros."""
     return layout.unpack(effects.pread(fd, layout.size, position).ljust(layout.size, b"\0"))

@@ -1,4 +1,4 @@
-"""A queue as a directory: the name that its topic gives it, and the queues that are there."""
+"""Maps queues to directories, and lists the queues on disk."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import NamedTuple
 
 from flintmq.storage.filesystem import REAL, Effects
 
-PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories, and so the kinds of queues
+PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories; also the kinds of queues
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """One queue: the directory it stands in (PLAIN or BATCH), its topic as raw bytes, and its id."""
+    """One queue: its kind (PLAIN or BATCH), its topic as raw bytes, and its id."""
 
     kind: str
     topic: bytes
@@ -22,33 +22,35 @@ class Queue:
 
     @property
     def path(self) -> str | None:
-        """The queue's directory below the store's root, or None if the topic cannot be a directory's name."""
+        """The queue's directory below the store's root; None if the topic cannot name a directory."""
         name = path_name(self.topic)
         return None if name is None else f"{self.kind}/{name}/{self.queue_id}"
 
 
 def path_name(topic: bytes) -> str | None:
-    """A topic as a directory's name: raw UTF-8, as RocketMQ makes it; None if it cannot be one."""
+    """Return a topic as a directory's name: raw UTF-8, as RocketMQ writes it, or None."""
     if topic in (b"", b".", b"..") or b"/" in topic or b"\0" in topic or len(topic) > 255:
         return None
     return topic.decode("utf-8", "surrogateescape")
 
 
 class QueueName(NamedTuple):
-    """A queue that has a directory."""
+    """Name of a queue that has a directory."""
 
     topic: str
     queue_id: int
 
 
 def queue_names(root: str, kind: str, effects: Effects = REAL, topics: Iterable[str] | None = None) -> list[QueueName]:
-    """The queues below `kind` (directories.QUEUES and the like), sorted. Directories that are no queues are left out.
+    """List the queues below `kind` (directories.QUEUES and the like), sorted.
+
+    Directories that are no queues are left out.
 
     Args:
         root: of the store.
         kind: which queues.
         effects: the disk.
-        topics: only of these; None for all.
+        topics: list only their queues; None for all.
 
     Raises:
         StoreAccessError: a directory may not be listed.
@@ -59,7 +61,7 @@ def queue_names(root: str, kind: str, effects: Effects = REAL, topics: Iterable[
 def each_queue_name(
     root: str, kind: str, effects: Effects = REAL, topics: Iterable[str] | None = None
 ) -> Iterator[QueueName]:
-    """The same one by one, with the directory of each queue's topic kept open until the next one is asked for."""
+    """Yield the queues one by one; their topic's directory is open until the next one."""
     folder = os.path.join(root, kind)
     with effects.entered(folder, folder):
         for topic in effects.listdir(folder) if topics is None else sorted(filter(is_path, topics)):
@@ -70,7 +72,7 @@ def each_queue_name(
 
 
 def _queue_ids(names: list[str]) -> Iterator[int]:
-    """Directory names that are the decimal text of a queue id, as Java writes them."""
+    """Yield the queue ids among directory names: decimal numbers as Java writes them."""
     for name in names:
         digits = name.removeprefix("-")
         if len(digits) > 10 or not digits.isascii() or not digits.isdigit() or str(int(name)) != name:
@@ -80,7 +82,7 @@ def _queue_ids(names: list[str]) -> Iterator[int]:
 
 
 def is_path(topic: str) -> bool:
-    """Whether a topic can be a directory's name: one step, not empty, at most 255 bytes."""
+    """Return whether a topic can name a directory: one step, not empty, at most 255 bytes."""
     try:
         return path_name(os.fsencode(topic)) is not None
     except UnicodeEncodeError:

@@ -1,9 +1,9 @@
-"""The small files of a running store: `abort`, `checkpoint`, `flintmq.mark`. Written so that none is ever half there.
+"""The small files of a running store: `abort`, `checkpoint`, `flintmq.mark`.
 
-`abort` exists while the store runs; it holds the process and, where the system tells it, which boot of the machine and
-which mounting of the file system this is (upstream: the process alone). The checkpoint is a page that RocketMQ maps and
-writes in place; here it is replaced as a whole. `flintmq.mark` says exactly how far the log was flushed and is void
-once RocketMQ has written.
+Each is replaced as a whole. `abort` exists while the store runs; it holds the process id and, if the system reveals
+them, ids of the machine's boot and of the file system's mount (upstream: the process id alone). The checkpoint is a
+page that RocketMQ maps and writes in place; here it is replaced as a whole. `flintmq.mark` holds the exact log offset
+up to which the log was flushed; it is void once RocketMQ has written the store.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ BOOT = "/proc/sys/kernel/random/boot_id"
 
 
 def page_cache_id(root: str, effects: Effects) -> str:
-    """Which page cache holds what is stored now: the boot of the machine and the mounting of the file system.
+    """Return an id of the page cache that holds writes made now: boot and mount.
 
-    A file system that shut itself down after an error has lost it without a new boot. Empty where nobody tells.
+    A file system that shut itself down after an error has lost its page cache without a new boot. Empty if the system
+    has no such ids.
     """
     try:
         boot = effects.read_proc(BOOT).strip()
@@ -35,27 +36,26 @@ def page_cache_id(root: str, effects: Effects) -> str:
 
 
 def page_cache_lasted(root: str, effects: Effects) -> bool:
-    """Whether machine and file system have run on since the process that `abort` names: files hold all that was stored.
+    """Return whether the page cache of the process in `abort` still exists.
 
-    False where nobody knows.
+    Then files hold everything that was written. False if it is not known.
     """
     return _page_cache_of_abort(root, effects) == page_cache_id(root, effects) != ""
 
 
 def power_was_cut(root: str, effects: Effects) -> bool:
-    """Whether the machine was started, or the file system mounted, again since the process that `abort` names: then of
-    what was not synced any byte may be missing.
+    """Return whether the machine was booted, or the file system mounted, again since `abort`.
 
-    False where nobody knows.
+    Then any byte that was not synced may be missing. False if it is not known.
     """
     before, now = _page_cache_of_abort(root, effects), page_cache_id(root, effects)
     return bool(before and now) and before != now
 
 
 def written_by_flintmq(root: str, effects: Effects) -> bool:
-    """Whether `abort` was written by FlintMQ, so that nobody else has worked on the store since.
+    """Return whether FlintMQ wrote `abort`, so that no other program worked on the store since.
 
-    False where the system does not tell which boot it is.
+    False if the system has no id of a boot.
     """
     return _page_cache_of_abort(root, effects) != ""
 
@@ -66,8 +66,9 @@ def _page_cache_of_abort(root: str, effects: Effects) -> str:
 
 
 def fsync_and_drop_cache(path: str, position: int, count: int, effects: Effects) -> None:
-    """Make sure that what is read of a file from now on stands on the disk: after a sync that failed the page cache may
-    show what never arrived, and tells nobody.
+    """Fsync the file and drop its cached pages, so that later reads come from the device.
+
+    After a failed fsync the page cache may show bytes that never reached the device, without any error.
 
     Raises:
         OSError: the disk refused.
@@ -84,20 +85,21 @@ class StoreFiles:
     """The small files of one store.
 
     Attributes:
-        known: the checkpoint's numbers, as they were last written or read.
-        queued: log offset below which all queue units are on disk, as the mark says it by now; -1 if it does not.
-        marked, dispatched, indexed: while the store is recovered: what the mark says (`believe`). It says less before
-            anything is undone that it names, or a power cut would leave that half done and believed.
+        known: the checkpoint's numbers, as last written or read.
+        queued: log offset below which all queue units are on disk according to the mark; -1 if it does not say.
+        marked, dispatched, indexed: during recovery the numbers of the mark (`believe`). A number is lowered in the
+            mark before recovery undoes anything that it covers; otherwise a power cut could leave that undone and
+            confirmed by the mark.
     """
 
     def __init__(self, root: str, effects: Effects) -> None:
         self.root, self.effects = root, effects
         self._lock, self._closing = threading.Lock(), threading.Lock()
-        self._abort: mmap.mmap | None = None  # once it is ours
+        self._abort: mmap.mmap | None = None  # once this process has written it
         self.believe(None, -1, None)
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
         try:
-            # 5.5.0 would believe its number at its next start, whatever happens to the queues here: 0 says nothing.
+            # 5.5.0 would trust this number at its next start, whatever happens to the queues here. 0 disables it.
             self.known = checkpoint.decode(data or b"")._replace(logics_physical_offset=0)
         except FormatError:
             self.known = Checkpoint()
@@ -117,7 +119,8 @@ class StoreFiles:
             OSError: one of them could not be written.
         """
         with self._lock:
-            # The mark first: it holds beside both checkpoints, so a kill between the two does not void it.
+            # The mark comes first: it is valid beside the old and the new checkpoint, so a kill between the two files
+            # does not void it.
             before = self.known.physic_timestamp
             mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, before, dispatched_offset, indexed)
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
@@ -125,12 +128,12 @@ class StoreFiles:
             self.known, self.queued = known, dispatched_offset
 
     def believe(self, mark: int | None, dispatched: int, indexed: Indexed | None) -> None:
-        """What the mark that is there says, if it is valid, as far as its reader believes it; None, -1, None if not."""
+        """Set the numbers of the mark on disk as far as they are trusted; None, -1, None if not."""
         self.marked, self.dispatched, self.indexed = mark, dispatched, indexed
         self.queued = dispatched
 
     def lower_dispatched(self, position: int) -> None:
-        """Say that units are on disk only below this log offset; to be called before one below is written again.
+        """Lower the mark's queue offset; call it before a unit beyond that log offset is rewritten.
 
         Raises:
             OSError: it could not be written.
@@ -142,7 +145,7 @@ class StoreFiles:
             self.write_believed()
 
     def forget_indexed(self) -> None:
-        """Say nothing of the index any more; to be called before anything is changed that the mark says of it.
+        """Remove the index from the mark; call it before anything of the index is changed.
 
         Raises:
             OSError: it could not be written.
@@ -154,12 +157,12 @@ class StoreFiles:
             self.write_believed()
 
     def write_believed(self) -> None:
-        """Write the mark again, with what is believed of it. Durability: on return."""
+        """Write the mark again with the current numbers. Durability: on return."""
         if self.marked is not None:
             self.write(self.marked, self.known, self.dispatched, self.indexed)
 
     def lower_index_time(self, time: int) -> None:
-        """Say that only index files up to this time are on disk; to be called before a younger one is changed.
+        """Lower the checkpoint's index time; call it before a younger index file is changed.
 
         Raises:
             OSError: it could not be written.
@@ -172,7 +175,7 @@ class StoreFiles:
             self.known = known
 
     def make_abort(self) -> None:
-        """Say that the store runs. Durability: on return, before the first put."""
+        """Write `abort`: the store runs. Durability: on return, before the first put."""
         path, boot = os.path.join(self.root, "abort"), page_cache_id(self.root, self.effects)
         text = f"{self.effects.process_id()}\n{boot}".strip().encode()
         replace_file(path, text, self.effects)
@@ -185,12 +188,12 @@ class StoreFiles:
                 self.effects.close(fd)
 
     def distrust_page_cache(self) -> None:
-        """Say that what is stored now may not be on disk, though this machine runs on: a sync failed.
+        """Mark the page cache as untrusted after a failed fsync.
 
-        The page cache shows it all the same, and a later sync may return as if nothing had been. So
-        the next start is to ask the disk, as after a power cut: what names this page cache in `abort` loses its last
-        byte. That is a store into a map, as a disk that just refused would refuse a write, too, and it need only be
-        known as long as this page cache is: after a power cut there is another one anyway.
+        The page cache still shows the bytes, and a later fsync may succeed without them. So the next start must read
+        everything from the device, as after a power cut: the id of the page cache in `abort` loses its last byte. That
+        is a store to a map, because a disk that just refused would refuse a write too. It need not be durable: after a
+        power cut the id is another one anyway.
 
         Thread: any. Durability: none.
         """
@@ -199,14 +202,17 @@ class StoreFiles:
                 self._abort[-1] = ord("?")
 
     def close(self) -> None:
-        """Let go of `abort`, whatever stands in it."""
+        """Unmap `abort` and leave the file as it is."""
         with self._closing:
             if self._abort is not None:
                 self._abort.close()
                 self._abort = None
 
     def remove_abort(self) -> None:
-        """Say that the store stopped cleanly. Call it after the last sync. Durability: on return."""
+        """Remove `abort`: the store stopped cleanly. Call it after the last fsync.
+
+        Durability: on return.
+        """
         path = os.path.join(self.root, "abort")
         if self.effects.size(path) is not None:
             self.effects.unlink(path)

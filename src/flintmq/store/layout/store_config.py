@@ -1,4 +1,4 @@
-"""A store's configuration once its directory was looked at: given keys, then what is on disk, then defaults."""
+"""Completes a store's configuration: given keys, else the files on disk, else defaults."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.layout.queue_name import each_queue_name, queue_names
 
-SMALL = {  # dev=True: files that fit a laptop's test
+SMALL = {  # dev=True: files small enough for tests on a laptop
     "mappedFileSizeCommitLog": 1 << 20,
     "mappedFileSizeConsumeQueue": 20_000,
     "maxHashSlotNum": 1_000,
@@ -26,7 +26,7 @@ SMALL = {  # dev=True: files that fit a laptop's test
 def given_config(
     config: StoreConfig | Mapping[str, object] | None, dev: bool, keys: Mapping[str, object]
 ) -> StoreConfig:
-    """The configuration from all three ways to give it.
+    """Merge the three ways to give a configuration.
 
     Raises:
         ConfigError: an unknown key or an impossible value.
@@ -40,15 +40,15 @@ def given_config(
 
 
 def batch_topics(root: str, effects: Effects) -> set[str]:
-    """Topics of type BatchCQ: config/topics.json says so, or they have a batch queue."""
+    """Return the topics of type BatchCQ, by config/topics.json or by a batch queue on disk."""
     table = read_config(root, effects)
     return {topic for topic in table.topics if table.is_batch(topic)} | {
         name.topic for name in queue_names(root, directories.BATCH_QUEUES, effects)
     }
 
 
-QUEUES = 100  # whose files are asked for their size
-_LEAST = {  # bytes of a file that can hold a unit
+QUEUES = 100  # number of queues whose file sizes are counted
+_LEAST = {  # bytes of the smallest file that can hold a unit
     directories.QUEUES: UNIT_SIZE,
     directories.BATCH_QUEUES: BATCH_UNIT_SIZE,
     directories.EXT_QUEUES: EXT_UNIT.min_size + FILE_END_ROOM,
@@ -61,7 +61,7 @@ _SIZES = {
 
 
 def with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:
-    """The sizes of queue files of each kind as the store has them, unless they were given."""
+    """Take the sizes of queue files of each kind from the store, unless they were given."""
     for kind, key in _SIZES.items():
         size = 0 if key in config.given else queue_file_size(root, kind, 0, effects)
         config = config.with_keys({key: size}) if size else config
@@ -69,14 +69,14 @@ def with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreCo
 
 
 def queue_file_size(root: str, kind: str, default: int, effects: Effects) -> int:
-    """Bytes that most files of this kind have, of the first hundred queues: for engine, rebuild and verify.
+    """Return the most frequent file size of this kind among the first hundred queues.
 
-    Files that are too short for a unit do not count.
+    Engine, rebuild and verify use this rule. Files that are too short for a unit do not count.
 
     Args:
         root: of the store.
         kind: directory of the queues.
-        default: what is given where there are none.
+        default: the result if there are no files.
         effects: the disk.
 
     Raises:

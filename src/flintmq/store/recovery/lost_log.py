@@ -12,7 +12,7 @@ import os
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import LostLogError
 from flintmq.storage.filesystem import REAL, Effects
-from flintmq.store.commitlog.end_of_log import ACCEPT, LOST_ADVICE, StopFacts, read_facts, told_beyond
+from flintmq.store.commitlog.end_of_log import ACCEPT, LOST_ADVICE, StopFacts, evidence_beyond, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import queue_names
@@ -39,7 +39,7 @@ def refuse_without_log(root: str, log: LogFiles, facts: StopFacts) -> None:
     """
     if log.files:
         return
-    told = told_beyond(facts, 0, 0)
+    told = evidence_beyond(facts, 0, 0)
     if not told and (holder := unit_holder(root, log.effects)):
         told = f"the queue {holder!a} holds units"
     if told:
