@@ -128,6 +128,20 @@ def test_files_that_the_maps_name_exist(page: str):
     assert named > 40
 
 
+def test_functions_that_the_journeys_name_are_in_their_files():
+    text, found = (ROOT / "docs" / "internals" / "journeys.md").read_text(encoding="utf-8"), 0
+    for line in text.splitlines():
+        if (entry := re.match(r"\d+\. `([\w/]+\.py)`", line)) is None:
+            continue
+        source = (SOURCE / entry[1]).read_text(encoding="utf-8")
+        for name in re.findall(r"`(?:\w+\.)*([A-Za-z]\w*)`", line[entry.end() :]):
+            if name == "py":  # another file
+                continue
+            found += 1
+            assert re.search(rf"\b{name}\b", source), f"{entry[1]} has no {name}"
+    assert found > 20
+
+
 def test_every_decision_names_what_holds_it():
     """A test or an experiment that exists, for each heading of docs/internals/decisions; and a date, and a price."""
     found, bad = 0, []
