@@ -16,9 +16,11 @@ from flintmq.format.record_view import size_at
 from flintmq.format.text import iso
 from flintmq.message import StoredMessage
 from flintmq.storage.filesystem import Effects
-from flintmq.store.commitlog.files import LogFile, LogFiles, file_start
+from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.records import record_at
+from flintmq.store.consumequeue.reader import ExtQueue, plain_queue
 from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import QueueName
 
 
 class Found(NamedTuple):
@@ -103,21 +105,15 @@ class Around:
         root, topic, queue_id = self.place.root, self.place.topic, self.place.queue_id
         if root is None or topic is None or queue_id is None:
             return "there is no extension beside this file"
-        folder = os.path.join(root, directories.EXT_QUEUES, topic, str(queue_id))
         try:
-            for name in self.effects.listdir(folder):
-                start, path = file_start(name), os.path.join(folder, name)
-                size = self.effects.size(path)
-                if start is None or size is None or not start <= position < start + size:
-                    continue
-                with self.effects.reading(path) as fd:
-                    data = self.effects.pread(fd, min(0x7FFF, start + size - position), position - start)
-                return consume_queue_ext.decode(data) or "there is no unit"
+            data = ExtQueue.of(root, QueueName(topic, queue_id), self.effects).raw(position)
+            if data is None:
+                return "no file of the extension has that place"
+            return consume_queue_ext.decode(data) or "there is no unit"
         except FormatError as error:
             return f"there is no unit: {error.reason}"
         except (FlintError, OSError) as error:
             return f"cannot be read: {error}"
-        return "no file of the extension has that place"
 
     def queue_unit(self, message: StoredMessage) -> str:
         """Describe a record's unit in its consume queue and its target; empty if not known."""
@@ -126,27 +122,18 @@ class Around:
             record.TRANSACTION_ROLLBACK,
         ):
             return ""
-        inside = os.path.join(directories.QUEUES, message.topic, str(message.queue_id))
-        folder = os.path.join(self.place.root, inside)
-        wanted = message.queue_offset * consume_queue.UNIT_SIZE
-        if "/" in message.topic or "\0" in message.topic or not message.topic.strip("."):
-            return ""
         try:
-            for name in self.effects.listdir(folder, self.place.root):
-                start, path = file_start(name), os.path.join(folder, name)
-                size = self.effects.size(path)
-                if start is None or size is None or not start <= wanted < start + size:
-                    continue
-                with self.effects.reading(path, self.place.root) as fd:
-                    data = self.effects.pread(fd, consume_queue.UNIT_SIZE, wanted - start)
-                where = f"{os.path.join(inside, name)}, position {wanted - start}"
-                unit = consume_queue.UNIT.unpack(data.ljust(consume_queue.UNIT_SIZE, b"\0"))
-                if unit.physical_offset == message.physical_offset and unit.size == message.size:
-                    return f"{where}: points here"
-                return f"{where}: does not point here, but to {unit.physical_offset} ({unit.size} bytes)"
+            units = plain_queue(self.place.root, QueueName(message.topic, message.queue_id), self.effects)
+            file, unit = units.file_of(message.queue_offset), units.unit(message.queue_offset)
+            if file is None or unit is None:
+                return ""
+            position = message.queue_offset * consume_queue.UNIT_SIZE - file.start
+            where = f"{os.path.relpath(file.path, self.place.root)}, position {position}"
+            if (unit.physical_offset, unit.size) == (message.physical_offset, message.size):
+                return f"{where}: points here"
+            return f"{where}: does not point here, but to {unit.physical_offset} ({unit.size} bytes)"
         except (FlintError, OSError, ValueError):
             return ""
-        return ""
 
     def tags_code(self, message: StoredMessage) -> int:
         """Compute the tags code that a record's unit should have."""

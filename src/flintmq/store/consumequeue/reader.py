@@ -55,6 +55,26 @@ class UnitFile(NamedTuple):
     size: int
 
 
+def list_files(folder: str, below: str, effects: Effects) -> list[UnitFile]:
+    """List the files of a queue or of its extension, in order, without what has another name or is no file.
+
+    Args:
+        folder: the queue's directory.
+        below: the directory of all queues of its kind; links in it are not followed.
+        effects: the disk.
+
+    Raises:
+        StoreAccessError: the directory may not be listed.
+    """
+    found = []
+    for name in effects.listdir(folder, below):
+        start, path = file_start(name), os.path.join(folder, name)
+        size = effects.size(path) if start is not None else None
+        if start is not None and size:
+            found.append(UnitFile(path, start, size))
+    return found
+
+
 def zero_behind(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zeros: int | None = None) -> None:
     """Clear everything after a queue's last unit: remove whole files, zero the rest of the last.
 
@@ -136,17 +156,11 @@ class UnitQueue:
     def _list(self) -> tuple[UnitFile, ...]:
         """List the files in order, each limited to whole units and to the start of the next one."""
         width = self.layout.size
-        found = []
-        for name in self._effects.listdir(self.folder, self._below):
-            start = file_start(name)
-            size = self._effects.size(os.path.join(self.folder, name)) if start is not None else None
-            if (
-                start is not None
-                and size is not None
-                and start % width == 0
-                and width <= size <= directories.LARGEST_FILE
-            ):
-                found.append(UnitFile(os.path.join(self.folder, name), start, size - size % width))
+        found = [
+            file._replace(size=file.size - file.size % width)
+            for file in list_files(self.folder, self._below, self._effects)
+            if file.start % width == 0 and width <= file.size <= directories.LARGEST_FILE
+        ]
         ends = [file.start for file in found[1:]]
         cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]
         return (*cut, *found[-1:])
@@ -167,14 +181,17 @@ class UnitQueue:
 
     def raw(self, number: int, count: int) -> bytes:
         """Read the bytes of these units: whole ones, unless the file shrank."""
-        width = self.layout.size
-        at = bisect_right(self._starts, number * width) - 1
-        if at < 0 or count <= 0:
+        width, file = self.layout.size, self.file_of(number)
+        if file is None or count <= 0:
             return b""
-        file = self.files[at]
         position = number * width - file.start
         most = min(count * width, file.size - position)
         return b"" if most <= 0 else self._bytes(file, position, most)
+
+    def file_of(self, number: int) -> UnitFile | None:
+        """Return the last file that begins at or before this unit, which may end before it; None if there is none."""
+        at = bisect_right(self._starts, number * self.layout.size) - 1
+        return self.files[at] if at >= 0 else None
 
     def unit(self, number: int) -> AnyUnit | None:
         """Read one unit, written or not; None if there is no file."""
@@ -377,13 +394,7 @@ class ExtQueue:
         """
         below = os.path.join(root, directories.EXT_QUEUES)
         folder = os.path.join(below, name.topic, str(name.queue_id))
-        found = []
-        for file in effects.listdir(folder, below) if is_path(name.topic) else ():
-            start = file_start(file)
-            size = effects.size(os.path.join(folder, file)) if start is not None else None
-            if start is not None and size:
-                found.append(UnitFile(os.path.join(folder, file), start, size))
-        return ExtQueue(tuple(found), below, effects)
+        return ExtQueue(tuple(list_files(folder, below, effects) if is_path(name.topic) else ()), below, effects)
 
     def end_behind(self, tags_code: int) -> int:
         """Return the position after the unit that a tags field points at.
@@ -404,14 +415,23 @@ class ExtQueue:
         """
         if not ext.is_address(tags_code):
             return None
-        position = ext.position(tags_code)
+        try:
+            data = self.raw(ext.position(tags_code))
+            return ext.decode(data) if data is not None else None
+        except (FileNotFoundError, FormatError):
+            return None
+
+    def raw(self, position: int) -> bytes | None:
+        """Read as many bytes at a position of the extension as a unit can have; None if no file has the place.
+
+        Raises:
+            StoreAccessError: the file may not be read.
+            FileNotFoundError: the file is gone.
+        """
         at = bisect_right(self.files, position, key=lambda file: file.start) - 1
         if at < 0 or position >= self.files[at].start + self.files[at].size:
             return None
         file = self.files[at]
         at = position - file.start
-        try:
-            with self.effects.reading(file.path, self.below) as fd:
-                return ext.decode(self.effects.pread(fd, min(file.size - at, 0x8000), at))
-        except (FileNotFoundError, FormatError):
-            return None
+        with self.effects.reading(file.path, self.below) as fd:
+            return self.effects.pread(fd, min(file.size - at, 0x8000), at)
