@@ -56,7 +56,9 @@ class UnitFile(NamedTuple):
 
 
 def list_files(folder: str, below: str, effects: Effects) -> list[UnitFile]:
-    """List the files of a queue or of its extension, in order, without what has another name or is no file.
+    """List the files of a queue or of its extension, in order.
+
+    Files with other names, empty ones and whatever is no regular file are left out.
 
     Args:
         folder: the queue's directory.
@@ -189,7 +191,10 @@ class UnitQueue:
         return b"" if most <= 0 else self._bytes(file, position, most)
 
     def file_of(self, number: int) -> UnitFile | None:
-        """Return the last file that begins at or before this unit, which may end before it; None if there is none."""
+        """Return the last file that begins at or before this unit; None if there is none.
+
+        The file may end before the unit.
+        """
         at = bisect_right(self._starts, number * self.layout.size) - 1
         return self.files[at] if at >= 0 else None
 
@@ -422,7 +427,7 @@ class ExtQueue:
             return None
 
     def raw(self, position: int) -> bytes | None:
-        """Read as many bytes at a position of the extension as a unit can have; None if no file has the place.
+        """Read as many bytes at a position as a unit can have; None if no file has the place.
 
         Raises:
             StoreAccessError: the file may not be read.
