@@ -1,7 +1,8 @@
-"""Errors on their way to Spark, which shows their traceback in front of the sentence that matters.
+"""Shortens the traceback of errors that Spark shows to its user.
 
-What the user can do stands in the sentence. The frames of this library that the error passed through say nothing to
-him, so a method that Spark calls raises it anew from one frame. Other errors are mistakes of ours and keep theirs.
+Spark prints the traceback before the sentence that says what the user can do. The frames of this library do not help
+the user, so a method that Spark calls raises FlintMQ's errors anew from one frame. Other errors are bugs of ours and
+keep their frames.
 """
 
 from __future__ import annotations

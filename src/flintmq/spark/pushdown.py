@@ -1,4 +1,4 @@
-"""Filters that Spark offers before it reads, as the comparisons of flintmq.store.commitlog.pushdown.
+"""Converts the filters that Spark offers to comparisons of store/commitlog/pushdown.py.
 
 Every filter goes back to Spark, which applies it as well.
 """
@@ -24,9 +24,9 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def narrowed(predicate: Predicate, filters: Iterable[Filter]) -> Predicate:
-    """The predicate with the filters that a scan can use worked in: on topic, queue, tags and store time.
+    """Add the filters that a scan can use to a predicate: on topic, queue, tags and store time.
 
-    Filters on other columns, and of kinds not known here, change nothing.
+    Filters on other columns, and of unknown kinds, change nothing.
     """
     return pushdown.narrowed(predicate, (one for item in filters for one in _comparisons(item)))
 
@@ -54,7 +54,7 @@ def _ns(time: datetime) -> Any:
 
 
 def described(predicate: Predicate) -> str:
-    """What a scan takes, for people: `topic in ('A', 'B'), store_timestamp >= 5`."""
+    """Describe a predicate for people: `topic in ('A', 'B'), store_timestamp >= 5`."""
     parts = []
     for column, values in (
         ("topic", predicate.topics),

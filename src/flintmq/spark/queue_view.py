@@ -1,7 +1,7 @@
-"""The queues of a store as a table, from their files alone: counts of messages that cost no look at a message.
+"""Offers the queues of a store as a table, read from their files without any message.
 
-Spark reads every column of a Python source for `count()`. What the queues' files say of their ends answers most such
-questions without the log.
+Spark reads every column of a Python source for `count()`. The ends of the queues, which their files contain, answer
+most such queries without the log.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from flintmq.lake.options import ReadOptions
 
 COLUMNS = "topic string, queue_id int, min_offset bigint, max_offset bigint, messages bigint"
-"""Of the view, as DDL: max_offset is the offset behind the last message, messages their number."""
+"""Columns of the view, as DDL: max_offset is the offset after the last message, messages their number."""
 
 
 def queue_schema() -> StructType:
-    """The schema of the view."""
+    """Return the schema of the view."""
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
     types = {"string": StringType, "int": IntegerType, "bigint": LongType}
@@ -33,7 +33,7 @@ def queue_schema() -> StructType:
 
 
 class QueueReader(DataSourceReader):
-    """Gives a row for each queue that has or had messages, of those that the options ask for."""
+    """Yields a row for each queue that has or had messages, among those that the options select."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         if schema.simpleString() != queue_schema().simpleString():
@@ -41,16 +41,16 @@ class QueueReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        """One: files of queues are small."""
+        """Return one partition: files of queues are small."""
         return [InputPartition(None)]
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """The rows.
+        """Yield the rows as one batch.
 
         Raises:
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
-            UsageError: (failOnDataLoss) a topic that the store does not have.
+            UsageError: (failOnDataLoss) the store does not have a named topic.
         """
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema

@@ -1,4 +1,4 @@
-"""The schema of the source `flintmq` as Spark has it, and what a user may make of it."""
+"""Converts the schema of the source `flintmq` to Spark's types, and checks that of a user."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ if TYPE_CHECKING:
 
 
 def spark_schema(columns: Sequence[str] | None = None) -> StructType:
-    """The schema of a load.
+    """Return the schema of a load.
 
     Args:
         columns: the columns wanted, in this order; None for all.
 
     Raises:
-        UsageError: a name that is not in the schema, or one twice.
+        UsageError: a name is not in the schema, or occurs twice.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -29,17 +29,17 @@ def spark_schema(columns: Sequence[str] | None = None) -> StructType:
 
 
 def check_schema(schema: StructType, columns: Sequence[str] | None) -> pa.Schema:
-    """The Arrow schema that Spark expects of a read with this schema.
+    """Check the schema of a read, and return the Arrow schema that Spark expects.
 
     Args:
-        schema: what Spark asks for: ours, or a narrower one that the user gave with `.schema(...)`.
+        schema: the schema requested by Spark: ours, or a narrower one that the user set by `.schema(...)`.
         columns: the option `columns`.
 
     Returns:
         The same columns in the same order, nullable or not as Spark has them.
 
     Raises:
-        UsageError: a column that is not ours, of another type than ours, or not what the option `columns` says.
+        UsageError: a column is not ours or of another type, or the option `columns` names other columns.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 

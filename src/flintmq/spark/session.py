@@ -1,7 +1,7 @@
-"""A Spark session that can read stores: finds Java, sets the workers' Python and the settings that pay.
+"""Makes a Spark session that can read stores: finds Java, sets Python and useful settings.
 
-What has to be set before the Java machine starts (`PYSPARK_PYTHON`, sockets, buffer) is the reason for this module:
-set later it is too late. Whoever makes a session otherwise calls `register(spark)`.
+This module exists because some settings (`PYSPARK_PYTHON`, sockets, buffer) have no effect after Java has started. A
+session made in another way gets the source by `register(spark)`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ SETTINGS = {
     "spark.sql.execution.python.udf.buffer.size": str(1 << 20),
     # Lets the source filter while it scans. Sources that cannot are not affected.
     "spark.sql.python.filterPushdown.enabled": "true",
-    # Workers have this long to start. On a busy machine the 15 seconds that Spark gives are not enough for what they
-    # import, and a query ends with "Python worker failed to connect back".
+    # Time for workers to start. On a busy machine Spark's default of 15 seconds is not enough for their imports, and a
+    # query ends with "Python worker failed to connect back".
     "spark.python.authenticate.socketTimeout": "120s",
     "spark.sql.session.timeZone": "UTC",
     "spark.log.level": "ERROR",
@@ -36,15 +36,15 @@ SETTINGS = {
 
 
 def session(name: str, master: str | None = None, **conf: object) -> SparkSession:
-    """Make a Spark session with the source `flintmq` registered, or get the one that runs already.
+    """Make a Spark session with the source `flintmq` registered, or return the running one.
 
-    Sets in the environment, where the user has not: PYSPARK_PYTHON (this interpreter, for planning and tasks),
+    Sets in the environment, unless the user has: PYSPARK_PYTHON (this interpreter, for planning and tasks),
     JAVA_HOME (if Java is not found without it), and for a local master SPARK_LOCAL_IP. LC_ALL=C becomes C.UTF-8.
 
     Args:
         name: the application's name.
-        master: Spark's master URL, such as "local[2]"; None takes what spark-submit or Spark's configuration says.
-        conf: further settings; since their names hold dots: `**{"spark.driver.memory": "4g"}`. They win over ours.
+        master: Spark's master URL, such as "local[2]"; None uses the setting of spark-submit or Spark's configuration.
+        conf: further settings; since their names contain dots: `**{"spark.driver.memory": "4g"}`. They override ours.
 
     Returns:
         The session. If one is running in this process, that one: settings that need a start are then not applied.
@@ -59,7 +59,7 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java already
             use_java()
-            if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java would pass over files whose names are not ASCII
+            if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java would skip files with names that are not ASCII
                 os.environ["LC_ALL"] = "C.UTF-8"
         if _is_local(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -72,16 +72,16 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
 
 
 def register(spark: SparkSession) -> SparkSession:
-    """Make `spark.read.format("flintmq")` known to a session.
+    """Register the source, so that `spark.read.format("flintmq")` works in a session.
 
-    Installed beside PySpark the source is found by its name alone; but one broken package of another source hides all
-    of them, and a package installed after the session started is not seen. This way always works.
+    Spark finds the installed source by its name alone; but one broken package of another source hides all of them, and
+    a package installed after the session started is not seen. This way always works.
 
     Returns:
         The session itself.
 
     Raises:
-        MissingExtraError: as session.
+        MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed.
     """
     _session_class()
     from flintmq.spark.source import FlintMQSource
@@ -91,7 +91,7 @@ def register(spark: SparkSession) -> SparkSession:
 
 
 def _session_class() -> type[SparkSession]:
-    # Spark asks for pandas and pyarrow only in the middle of a job.
+    # Spark itself would report a missing pandas or pyarrow only in the middle of a job.
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
         raise MissingExtraError(f"{' and '.join(missing)}: not installed; `pip install flintmq[spark]` brings it")
@@ -101,7 +101,7 @@ def _session_class() -> type[SparkSession]:
 
 
 def _quieten() -> None:
-    """Leave out what helps nobody: a warning about pandas, and a second, longer copy of each error in a query."""
+    """Silence two useless outputs: a warning about pandas, and a second copy of each error."""
     from pyspark.logger import PySparkLogger
 
     warnings.filterwarnings("ignore", "PySpark does not yet fully support pandas", FutureWarning)
@@ -109,7 +109,10 @@ def _quieten() -> None:
 
 
 def _is_local(master: str | None) -> bool:
-    """Whether Spark will run on this machine alone; without a master so unless something else may name one."""
+    """Return whether Spark will run on this machine only.
+
+    Without a master it will, unless the environment may name one.
+    """
     if master is None:
         elsewhere = ("PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "SPARK_REMOTE")
         return not any(key in os.environ for key in elsewhere)

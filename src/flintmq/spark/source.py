@@ -1,9 +1,9 @@
-"""The Spark source and sink `flintmq`: `spark.read.format("flintmq").load(STORE)`; the sink is in `sink/`.
+"""Implements the Spark source and sink `flintmq`: `spark.read.format("flintmq").load(PATH)`.
 
-Spark plans in one Python process and reads in others. Planning finds where the log ends and cuts it into splits; what
-is written afterwards is not read, so that two actions on one DataFrame see the same rows. A task opens the log itself,
-scans its split with the kernels and hands over ready record batches in exactly the schema that Spark expects. Spark
-does not tell which columns it uses: the option `columns` and `.schema(...)` do.
+Spark plans in one Python process and reads in others. Planning finds where the log ends and cuts it into splits; later
+records are not read, so that two actions on one DataFrame see the same rows. A task opens the log itself, scans its
+split with the kernels and returns record batches in exactly the schema that Spark expects. Spark does not report which
+columns it uses: the option `columns` and `.schema(...)` do. The sink is in `sink/`.
 
 This module is imported to find sources by name: it imports nothing that is not needed for that.
 """
@@ -45,15 +45,15 @@ class FlintMQSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """What follows `format(` and `USING`."""
+        """Return the name for `format(...)` and `USING`."""
         return "flintmq"
 
     @from_one_frame
     def schema(self) -> StructType:
-        """The one schema, or the columns of it that the option `columns` names.
+        """Return the one schema, or the columns of it that the option `columns` names.
 
         Raises:
-            UsageError: an option is wrong; or CREATE TABLE, of which Spark gives no option to those who read it.
+            UsageError: an option is wrong; or CREATE TABLE, whose options Spark does not pass to readers.
         """
         from flintmq.lake.options import is_table
         from flintmq.spark.queue_view import queue_schema
@@ -71,10 +71,10 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A reader of these columns.
+        """Make a reader of these columns.
 
         Raises:
-            UsageError: an option is wrong, or the schema is none that this source has.
+            UsageError: an option is wrong, or this source does not have the schema.
         """
         from flintmq.spark.schema import check_schema
 
@@ -84,17 +84,17 @@ class FlintMQSource(DataSource):
 
             return QueueReader(options, schema)
         check_schema(schema, options.columns)
-        # A reader that takes filters is an error where the session does not offer them; Spark plans with another
-        # worker where it does.
+        # A reader with pushFilters is an error in a session that does not offer filters; in one that does, Spark plans
+        # with another worker.
         pushes = options.pushdown and PUSHING_WORKER in sys.modules
         return FilteringReader(options, schema) if pushes else BatchReader(options, schema)
 
     @from_one_frame
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """A reader of micro-batches with these columns.
+        """Make a reader of micro-batches with these columns.
 
         Raises:
-            UsageError: an option is wrong, or the schema is none that this source has.
+            UsageError: an option is wrong, or this source does not have the schema.
         """
         from flintmq.spark.schema import check_schema
         from flintmq.spark.stream.options import StreamOptions
@@ -102,13 +102,13 @@ class FlintMQSource(DataSource):
 
         options = StreamOptions.parse(dict(self.options))
         if options.read.view == "queues":
-            raise UsageError("option view: queues is for spark.read; a stream gives messages")
+            raise UsageError("option view: queues is for spark.read; a stream has messages")
         check_schema(schema, options.read.columns)
         return StreamReader(options, schema)
 
     @from_one_frame
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """A writer of messages into a store, in batch.
+        """Make a writer of messages into a store, in batch.
 
         Raises:
             UsageError: an option or a column is wrong, or the mode is not append.
@@ -119,7 +119,7 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """A writer of messages into a store, of micro-batches.
+        """Make a writer of messages into a store, of micro-batches.
 
         Raises:
             UsageError: an option or a column is wrong, or the output mode is not append.
@@ -135,7 +135,7 @@ class FlintMQSource(DataSource):
 
 
 class Split(InputPartition):
-    """One task's part: a range of the plan's log."""
+    """The part of one task: a range of the plan's log."""
 
     def __init__(self, plan: ScanPlan, part: LogRange) -> None:
         super().__init__((part.begin, part.end))
@@ -143,18 +143,18 @@ class Split(InputPartition):
 
 
 class BatchReader(DataSourceReader):
-    """Plans splits, and reads one in a task."""
+    """Plans splits in the planner, and reads one in a task."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self.options, self.wanted = options, schema
 
     @from_one_frame
     def partitions(self) -> list[InputPartition]:
-        """Splits of about equal bytes, two a processor of this machine, at least as many as `minPartitions`.
+        """Plan splits of similar size: two per core of this machine, at least `minPartitions`.
 
         Raises:
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
-            UsageError, StoreError: (failOnDataLoss) a topic, queue, offset or time that the store does not have.
+            UsageError, StoreError: (failOnDataLoss) the store does not have a named topic, queue, offset or time.
         """
         from flintmq.lake.scan import plan_scan
         from flintmq.lake.splits import cores, estimated_records, files_of, shares, split_count
@@ -177,15 +177,15 @@ class BatchReader(DataSourceReader):
         return [Split(replace(plan, log=files_of(plan.log, part)), part) for part in parts]
 
     def _narrowed(self, predicate: Predicate) -> Predicate:
-        """What filters make of the predicate: nothing here."""
+        """Return the predicate unchanged; FilteringReader adds Spark's filters."""
         return predicate
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of one split. May be called again for the same split, and gives the same rows.
+        """Yield the rows of one split, the same rows in every call.
 
         Raises:
-            CorruptStoreError: damage in the split, unless failOnDataLoss=false.
+            CorruptStoreError: the split has damage, and failOnDataLoss is set.
             StoreAccessError, StoreError: a file cannot be read or was deleted.
         """
         from flintmq.lake.scan import scan_range
@@ -205,18 +205,18 @@ class BatchReader(DataSourceReader):
             if report.damage_count:
                 first = report.damages[0]
                 _log_line(
-                    f"passed over {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
+                    f"skipped {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
                     f"the first: {first.file}, position {first.position}: {first.reason}"
                 )
 
 
 class FilteringReader(BatchReader):
-    """A reader that uses Spark's filters to read less. Spark applies them as well, and plans anew for each action."""
+    """Reads less by Spark's filters. Spark applies them as well, and plans anew for each action."""
 
     _filters: Sequence[Filter] = ()
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:
-        """Take from the filters what the scan can use; all of them go back to Spark."""
+        """Keep the filters for planning, and return all of them, since Spark must apply them."""
         self._filters = list(filters)
         return filters
 
@@ -227,5 +227,5 @@ class FilteringReader(BatchReader):
 
 
 def _log_line(text: str) -> None:
-    """A line for whoever reads the log of the driver or of the worker; Spark has no better place for it."""
+    """Print a line to the log of the driver or worker; Spark has no better place for it."""
     print(f"flintmq: {text}", file=sys.stderr, flush=True)

@@ -1,4 +1,4 @@
-"""What a Spark worker does once in its life."""
+"""Prepares a Spark worker process."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ _frozen = False
 
 
 def freeze_once() -> None:
-    """Take what is imported out of the garbage collector's sight, once per worker process.
+    """Exclude the imported modules from garbage collection, once per worker process.
 
-    A reused worker collects garbage after each task, over all modules: without this, that is most of what a small
-    task costs.
+    A reused worker collects garbage after each task, over all modules: without this, that is most of the cost of a
+    small task.
     """
     global _frozen
     if not _frozen:

@@ -139,7 +139,9 @@ def test_a_log_that_was_put_back_and_has_grown_since(tmp_path, more):
     shutil.rmtree(path)
     yesterday.rename(path)
     put(path, range(200, 205 + more), "T")
-    with pytest.raises(StoreError, match=f"log offset {query.offset['@log_offset']}, is not there: the log was cut"):
+    with pytest.raises(
+        StoreError, match=f"log offset {query.offset['@log_offset']}, is not there: the log was truncated"
+    ):
         query.plan()
     query.options["failOnDataLoss"] = "false"
     query.restart()

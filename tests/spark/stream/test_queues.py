@@ -31,7 +31,7 @@ def test_a_topic_that_is_not_there_yet_is_told(golden, writer, capsys):
     """A stream waits for it, an export of a misspelled topic likewise: whoever starts it is told."""
     Query(golden("basic").path, subscribe="Order,Orders")
     (line,) = capsys.readouterr().err.splitlines()
-    assert "the store has no topic 'Order'; did you mean 'Orders'?; it is read when it comes" in line
+    assert "the store has no topic 'Order'; did you mean 'Orders'?; it is read once it exists" in line
     query = Query(writer.path, columns="body", subscribe="Later,Never")
     assert "(and 1 other topics)" in capsys.readouterr().err
     writer.put_all(5, ["Later"])
@@ -44,7 +44,7 @@ def test_a_queue_that_is_gone(golden, tmp_path):
     next(query.bites())
     shutil.rmtree(path / "consumequeue" / "Orders")
     query.restart()
-    with pytest.raises(StoreError, match="topic 'Orders', queue 0, offset [0-9]+: the queue is gone"):
+    with pytest.raises(StoreError, match="topic 'Orders', queue 0, offset [0-9]+: the queue was removed"):
         query.plan()
     query.options["failOnDataLoss"] = "false"
     query.restart()

@@ -19,7 +19,7 @@ from flintmq.lake.offsets import flat
 from flintmq.spark.stream import reader
 from flintmq.spark.stream.anchor import StreamAnchor
 from flintmq.spark.stream.options import StreamOptions
-from flintmq.spark.stream.reader import StreamReader, _apart
+from flintmq.spark.stream.reader import StreamReader, _differing
 from flintmq.store.layout.queue_name import QueueName
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
 
@@ -235,7 +235,7 @@ def test_retention_overtook_the_reader(golden, tmp_path, capsys):
     assert orders[: len(got)] == [row["physical_offset"] for row in got]
     told = [line for line in capsys.readouterr().err.splitlines() if "expired" in line]
     assert len(told) == 1, "one line for all four queues"
-    assert "have expired and were not read" in told[0] and told[0].endswith("(it does); and 3 more losses")
+    assert "have expired and were not read" in told[0] and told[0].endswith("(it is set); and 3 more losses")
 
 
 def test_retention_overtook_a_planned_batch(golden, tmp_path):
@@ -301,7 +301,7 @@ def test_what_differs_between_two_offsets():
     chance, names = random.Random(6), [QueueName("t", queue) for queue in range(6)]
     for _ in range(300):
         one, other = some_offsets(chance, names), some_offsets(chance, names)
-        found = _apart(one, other)
+        found = _differing(one, other)
         assert sorted(found) == [name for name in names if one.get(name) != other.get(name)], "each once"
 
 

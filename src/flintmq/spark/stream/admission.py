@@ -1,4 +1,4 @@
-"""How far a micro-batch goes: up to one place in the log, the same for all queues.
+"""Limits a micro-batch: it ends at one place in the log, the same for all queues.
 
 So the rows of a batch were all stored before those of the next one, and the log is read once, from one end to the
 other, however many queues there are.
@@ -11,25 +11,27 @@ from collections.abc import Callable, Mapping
 from flintmq.spark.stream.offset_index import Places
 from flintmq.store.layout.queue_name import QueueName
 
-FIRST_STEP = 1 << 20  # bytes of log that the search for a limit steps ahead first; each step is twice the one before
+FIRST_STEP = 1 << 20  # bytes of log of the first step of the search for the end; each step doubles
 
 Span = tuple[int, int]
 """Queue offsets [low, high) of a queue."""
 
 Weigh = Callable[[QueueName, int, int], int]
-"""What the messages [low, high) of a queue count."""
+"""Returns the weight of the messages [low, high) of a queue."""
 
 
 def limited(
     places: Mapping[QueueName, Places], spans: Mapping[QueueName, Span], begin: int, end: int, weigh: Weigh, limit: int
 ) -> dict[QueueName, int]:
-    """Where each queue's part of a batch ends: as much of the log as weighs `limit` at most, and one record at least.
+    """Return where each queue's part of a batch ends, so that the batch weighs at most `limit`.
+
+    A batch has at least one record.
 
     Args:
-        places, spans: the queues, and what there is of each.
-        begin, end: log offsets: of the first record of all spans, and behind the last.
-        weigh: what messages count; more of them count no less.
-        limit: not to be exceeded, unless a single record does.
+        places, spans: the queues, and their available offsets.
+        begin, end: log offset of the first record of all spans, and log offset after the last.
+        weigh: weight of messages; more messages weigh no less.
+        limit: maximal weight, exceeded only by a single record.
 
     Raises:
         StoreAccessError: a file may not be read.

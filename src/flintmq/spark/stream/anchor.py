@@ -1,9 +1,9 @@
-"""What a stream's offset says beside the queues' offsets: the last record that was read, by place and time.
+"""Adds the last record that was read, by log offset and store time, to a stream's offset.
 
-Queue offsets alone cannot tell a queue from another one of the same name. The place can: everything that was read stood
-in the log at this place or before it, so a queue whose record below its offset stands behind it was deleted and made
-again meanwhile, however far it has grown. And where another record stands at the place itself, the log was cut, or is
-that of another store. Offsets that version 0.1 wrote have no such place; of them nothing is known.
+Queue offsets alone do not distinguish a queue from a later one of the same name. The log offset does: every record that
+was read is at or before it, so a queue whose last read record is after it was deleted and created again, however many
+messages it has got since. And if another record is at that log offset, the log was truncated, or belongs to another
+store. Offsets that version 0.1 wrote have no anchor; they cannot be checked.
 """
 
 from __future__ import annotations
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
     from flintmq.store.layout.queue_name import QueueName
 
 NO_TIME = -1
-"""The record is only a bound: it need not be there."""
+"""The anchor is only a bound: there need not be a record."""
 
 
 class StreamAnchor(NamedTuple):
-    """The last record that was read: where it begins in the log, and its store time in ms (or NO_TIME)."""
+    """The last record that was read: its log offset, and its store time in ms (or NO_TIME)."""
 
     log_offset: int
     store_timestamp: int
 
     def marks(self) -> dict[str, int]:
-        """The anchor as keys of an offset."""
+        """Return the anchor as keys of an offset."""
         return dict(zip(MARKS, self, strict=True))
 
 
 def anchor_in(offset: Mapping[str, Any]) -> StreamAnchor | None:
-    """The anchor of an offset, if it has one.
+    """Return the anchor of an offset, if it has one.
 
     Raises:
-        UsageError: it has something else there.
+        UsageError: the values of its keys are not numbers.
     """
     if not any(mark in offset for mark in MARKS):
         return None
@@ -49,7 +49,10 @@ def anchor_in(offset: Mapping[str, Any]) -> StreamAnchor | None:
 
 
 def begin_anchor(queues: StreamQueues, offsets: Mapping[QueueName, int]) -> StreamAnchor | None:
-    """The anchor of a query that begins at these offsets, if messages lie before them: no later than the log's end."""
+    """Return the anchor of a query that begins at these offsets, if messages are before them.
+
+    It is no later than the log's end.
+    """
     later = any(offset > queues.bounds[name][0] for name, offset in offsets.items())
     return StreamAnchor(queues.end - 1, NO_TIME) if later else None
 
@@ -57,12 +60,12 @@ def begin_anchor(queues: StreamQueues, offsets: Mapping[QueueName, int]) -> Stre
 def next_anchor(
     queues: StreamQueues, spans: Mapping[QueueName, Span], before: StreamAnchor | None
 ) -> StreamAnchor | None:
-    """The anchor of the end of a micro-batch.
+    """Return the anchor of the end of a micro-batch.
 
     Args:
         queues: as the store has them.
-        spans: what the micro-batch reads of each queue.
-        before: that of its begin.
+        spans: offsets of each queue that the micro-batch reads.
+        before: anchor of its begin.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -76,7 +79,7 @@ def next_anchor(
 
 
 def made_again(queues: StreamQueues, name: QueueName, offset: int, anchor: StreamAnchor | None) -> bool:
-    """Whether a queue is another one than that of which messages before an offset were read.
+    """Return whether a queue is not the one whose messages before an offset were read.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -93,7 +96,9 @@ def made_again(queues: StreamQueues, name: QueueName, offset: int, anchor: Strea
 
 
 def walked_to(queues: StreamQueues, anchor: StreamAnchor | None) -> int | None:
-    """Log offset of a record before which all that the query wants was read; None if that is not known.
+    """Return the log offset of a record before which the query has read everything.
+
+    The result is None if that is not known.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -106,7 +111,9 @@ def walked_to(queues: StreamQueues, anchor: StreamAnchor | None) -> int | None:
 
 
 def is_other_log(queues: StreamQueues, anchor: StreamAnchor | None) -> bool:
-    """Whether the last record that was read is not in the log any more. Of what has expired nothing is known.
+    """Return whether the last record that was read is missing from the log.
+
+    The result is False if it may have expired.
 
     Raises:
         StoreAccessError: a file may not be read.

@@ -1,11 +1,11 @@
-"""Where the messages of a queue stand in the log, from its units: so that planning never reads a message.
+"""Finds log offsets of a queue's messages by its units, so that planning reads no message.
 
-A micro-batch is cut at a place in the log, the same for all queues. So what this answers is: which is the first offset
-of a queue whose record begins at or behind a log offset, and how many bytes are between two offsets. Units are hints:
-a wrong one moves a cut, and the task that misses a message for it looks for it (`scan.py`).
+A micro-batch ends at one place in the log, the same for all queues. So two questions are answered here: which is the
+first offset of a queue whose record begins at or after a log offset, and how many bytes are between two offsets. Units
+are hints: a wrong one moves a cut, and a task that therefore misses a message searches for it (`scan.py`).
 
 Where the files of a queue lack units (a store of which only `commitlog/` is left, or records that are not dispatched
-yet), the segments of the lookup's map of the log stand in for them; one is walked when a cut falls into it.
+yet), the segments of the lookup's map of the log replace them; one is walked when a cut is inside it.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from flintmq.store.read.log_map import QueueRun
 from flintmq.store.read.queue_lookup import QueueLookup
 
 READ_UNITS = 3276  # read at once: 64 KiB
-EXACT_UNITS = 8192  # of which sizes are added up; of more, a sample tells the average
+EXACT_UNITS = 8192  # up to this many units sizes are added up; beyond, they are estimated from a sample
 SAMPLES, SAMPLE_UNITS = 4, 2048
 SEGMENTS_KEPT = 8
 _UNIT = numpy.dtype(UNIT.columns())
 _HOLE = bytes(UNIT_SIZE)  # counts as a unit that leads nowhere
 
 Records = tuple[Any, Any, Any]
-"""Of one queue in one segment: queue offsets, log offsets, sizes in bytes (int64 arrays), in log order."""
+"""Records of one queue in one segment: queue offsets, log offsets, sizes (int64 arrays), in log order."""
 
 
 class Segments:
@@ -48,7 +48,7 @@ class Segments:
         self._kept: OrderedDict[tuple[int, int], dict[QueueName, Records]] = OrderedDict()
 
     def of(self, run: QueueRun, name: QueueName) -> Records:
-        """A queue's records in the segment of a run."""
+        """Return a queue's records in the segment of a run."""
         key = (run.begin, run.end)
         if key not in self._kept:
             self._kept[key] = self._walk(run)
@@ -83,12 +83,12 @@ class Segments:
 
 
 class Places:
-    """The places of one queue, as of one lookup.
+    """The log offsets of one queue's messages, as of one lookup.
 
     Args:
         lookup: the queues of the store.
-        name: of the queue.
-        segments: shared by the queues of the lookup; None to look at dispatched messages alone.
+        name: name of the queue.
+        segments: shared by the queues of the lookup; None to use only dispatched messages.
 
     Raises:
         StoreAccessError: (any method) a file may not be read.
@@ -98,13 +98,13 @@ class Places:
         self.name, self.units = name, lookup.units(name)
         self._runs = lookup.tail_runs(name) if segments is not None else []
         self._segments = segments or Segments(lookup)
-        self._tail = min((run.low for run in self._runs), default=1 << 63)  # from this offset on the log is asked
+        self._tail = min((run.low for run in self._runs), default=1 << 63)  # from this offset on the log is used
         self._read: tuple[int, Any, Any] = (0, numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64))
 
     def first_at(self, position: int, low: int, high: int) -> int:
-        """The least queue offset in [low, high) whose record begins at log offset `position` or later, else `high`.
+        """Return the least queue offset in [low, high) whose record begins at `position` or later.
 
-        In a batch queue it is the base offset of a record.
+        If there is none, return `high`. In a batch queue the result is the base offset of a record.
         """
         stop = min(high, self._tail)
         if low < stop:
@@ -120,7 +120,7 @@ class Places:
         return high
 
     def _unit_at(self, position: int, low: int, high: int) -> int:
-        step = READ_UNITS  # ahead in ever longer steps, as it is mostly near; then by halves
+        step = READ_UNITS  # the result is mostly near: first growing steps ahead, then halving
         while high - low > READ_UNITS:
             middle = min(low + step, (low + high) // 2)
             unit = self.units.unit(middle)
@@ -129,7 +129,7 @@ class Places:
             else:
                 high = middle
         at = numpy.flatnonzero(self._columns(low, high)[0] >= position)
-        # Where bisection went left a unit stands at `high` that is not before the position.
+        # After a step to the left, `high` has a unit that is not before the position.
         return low + int(at[0]) if len(at) else high
 
     def _batch_at(self, position: int, low: int, high: int) -> int:
@@ -140,7 +140,7 @@ class Places:
         return high if unit is None else min(max(units.span(number, unit)[0], low), high)
 
     def _columns(self, low: int, high: int) -> tuple[Any, Any]:
-        """As unit_columns; what was read last is kept."""
+        """Return unit_columns(low, high); the last read is cached."""
         begin, places, sizes = self._read
         if not begin <= low <= high <= begin + len(places):
             begin, (places, sizes) = low, unit_columns(self.units, low, high)
@@ -148,7 +148,7 @@ class Places:
         return places[low - begin : high - begin], sizes[low - begin : high - begin]
 
     def size(self, low: int, high: int) -> int:
-        """Bytes of the log that the messages [low, high) take: added up, or of very many estimated from a sample."""
+        """Return the log bytes of the messages [low, high): exact, or for very many estimated."""
         stop = min(high, self._tail)
         total = 0
         if low < stop:
@@ -160,7 +160,7 @@ class Places:
         return total + int(sum(size for size, _ in sizes) * sum(counts) / max(1, sum(count for _, count in sizes)))
 
     def _run_size(self, run: QueueRun, low: int, high: int) -> tuple[int, int]:
-        """Bytes and number of the messages [low, high) that a run has."""
+        """Return bytes and number of the messages [low, high) in a run."""
         offsets, _, sizes = self._segments.of(run, self.name)
         mine = (offsets >= low) & (offsets < high)
         return int(sizes[mine].sum()), max(int(mine.sum()), min(high, run.high) - max(low, run.low))
@@ -179,7 +179,7 @@ class Places:
 
 
 def unit_columns(units: UnitQueue, low: int, high: int) -> tuple[Any, Any]:
-    """Log offsets (-1 where no unit leads anywhere) and sizes of a plain queue's units [low, high).
+    """Return log offsets (-1 if not valid) and sizes of a plain queue's units [low, high).
 
     Raises:
         StoreAccessError: a file may not be read.

@@ -1,4 +1,4 @@
-"""The options of `spark.readStream.format("flintmq")`, checked: those of a batch read, and those of a stream alone."""
+"""Checks the options of a stream: those of a batch read, and its own."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ _MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 @dataclass(frozen=True)
 class StreamOptions:
-    """What a stream was asked for.
+    """The checked options of a stream.
 
     Attributes:
-        read: which store, topics, queues, tags, columns. Its predicate bounds neither offsets nor times.
+        read: store, topics, queues, tags, columns. Its predicate bounds neither offsets nor times.
         start: where a new query begins: "earliest", "latest", a store time in ms, or offsets of queues (-2 is
-            earliest, -1 is latest; queues that are not named begin at their earliest). `read.since_of` comes first.
+            earliest, -1 is latest; queues that are not named begin at their earliest). `read.since_of` overrides it.
         max_offsets, max_bytes: of a micro-batch; None for no limit.
         min_offsets: of a micro-batch, unless max_delay_ms have passed since the last one.
+        max_delay_ms: see min_offsets.
     """
 
     read: ReadOptions
@@ -35,10 +36,10 @@ class StreamOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:
-        """Read the options of a stream.
+        """Check the options of a stream.
 
         Raises:
-            UsageError: as ReadOptions.parse; or an option that only a batch read can have.
+            UsageError: as ReadOptions.parse; or an option is only for a batch read.
             ConfigError: an impossible value of one of RocketMQ's keys.
         """
         given = named(options)
@@ -65,7 +66,10 @@ class StreamOptions:
 
 
 def is_stream(options: Mapping[str, str]) -> bool:
-    """Whether these options can only be meant for a stream. A load is told its options before it is told which."""
+    """Return whether these options can only be meant for a stream.
+
+    Spark passes the options before it says whether they are for a batch read or a stream.
+    """
     given = named(options)
     if any(name in given for name in STREAM_ONLY):
         return True
@@ -77,7 +81,10 @@ def _limit(given: Mapping[str, str], option: str) -> int | None:
 
 
 def _start(given: Mapping[str, str], read: ReadOptions) -> str | int | dict[Queue, int]:
-    """Where to begin: startingTimestamp before startingOffsets, as in Kafka's source; both are checked."""
+    """Return where to begin: startingTimestamp overrides startingOffsets, as in Kafka's source.
+
+    Both are checked.
+    """
     text = given.get("startingOffsets", "earliest")
     offsets = {} if text.lower() in WORDS else parse_json_offsets("startingOffsets", text)
     check_read("startingOffsets", offsets, read.predicate)

@@ -1,7 +1,7 @@
-"""A micro-batch shared out to tasks: ranges of the log, each with the queue offsets that are wanted in it.
+"""Divides a micro-batch into tasks: ranges of the log, each with its wanted queue offsets.
 
-However many queues there are, a task reads one range of the log with the parts of all of them: little to do is one
-task, and much is cut into ranges of about equal bytes. The same offsets always give the same rows.
+However many queues there are, a task reads one range of the log for all of them: a small batch is one task, a large one
+is cut into ranges of similar size. The same offsets always give the same rows.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ from flintmq.spark.stream.queues import StreamQueues
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout.queue_name import QueueName
 
-SPARSE = 4  # times more log than wanted records: then a task looks at the units, to read these alone
+SPARSE = 4  # ratio of log to wanted records from which a task reads only the records that units point to
 
 
 @dataclass(frozen=True)
 class StreamTask:
-    """What one task reads.
+    """The part of a micro-batch that one task reads.
 
     Attributes:
-        root: of the store.
-        options: how to read.
+        root: directory of the store.
+        options: options of the read.
         log: the files that the range touches.
-        begin, end: log offsets; begin is the first byte of a record, and one ends at end.
+        begin, end: log offsets; begin is the first byte of a record, and a record ends at end.
         spans: the wanted offsets of each queue; their records begin in the range.
-        light: those of the queues whose units lead to records of other topics.
-        sparse: the range holds much more than what is wanted.
-        firsts: log offset of the first wanted record of each queue that has one behind the range's begin. What the
-            range holds of the queue before it is of another queue of the same name, which was deleted.
+        light: those of the queues that are LMQs, whose units point to records of other topics.
+        sparse: the range contains much more than the wanted records.
+        firsts: log offset of the first wanted record of each queue that has one after the range's begin. Records of the
+            queue before it in the range belong to a deleted queue of the same name.
     """
 
     root: str
@@ -51,14 +51,14 @@ class StreamTask:
 def share_out(
     queues: StreamQueues, spans: Mapping[QueueName, Span], walked: int | None = None, to_end: bool = False
 ) -> list[StreamTask]:
-    """The parts of a micro-batch.
+    """Divide a micro-batch into tasks.
 
-    Messages of a queue whose files are lost are found by a walk alone. So the first part begins where the micro-batch
-    before ended, and the last one goes to the end of the log if nothing comes after it.
+    Messages of a queue whose files are lost are found only by a walk. So the first task begins where the last
+    micro-batch ended, and the last task goes on to the end of the log if nothing comes after the batch.
 
     Args:
         queues: as the store has them now.
-        spans: what is wanted; the queues have all of it, as far as their bounds say.
+        spans: the wanted offsets; the queues have all of them, according to their bounds.
         walked: log offset of a record before which nothing is of interest; None if that is not known.
         to_end: the micro-batch ends where the store does.
 
@@ -99,7 +99,7 @@ def share_out(
 
 
 def _widened(queues: StreamQueues, part: StreamTask, begin: int, end: int) -> StreamTask:
-    """The part with more of the log, unless its records would be few in it: then units are read rather than the log."""
+    """Widen the range of a task, unless that makes it sparse: then units are read, not the log."""
     if part.sparse or (begin, end) == (part.begin, part.end):
         return part
     wider = _part(queues, begin, max(end, part.end), part.spans)
@@ -107,7 +107,7 @@ def _widened(queues: StreamQueues, part: StreamTask, begin: int, end: int) -> St
 
 
 def _lots(queues: StreamQueues, spans: Mapping[QueueName, Span], begin: int, end: int) -> list[dict[QueueName, Span]]:
-    """A share of a micro-batch cut anew, in log order, into lots of no more messages than a task may have."""
+    """Divide a share of a micro-batch, in log order, by the most messages that a task may have."""
     rest = {name: span for name, span in spans.items() if span[0] < span[1]}
     most, lots = queues.options.most_records, []
     while most is not None and sum(high - low for low, high in rest.values()) > most:
@@ -130,20 +130,20 @@ def _part(queues: StreamQueues, begin: int, end: int, spans: dict[QueueName, Spa
 def _first(
     queues: StreamQueues, spans: Mapping[QueueName, Span], known: dict[tuple[QueueName, int], int]
 ) -> int | None:
-    """Log offset of the first record of all spans; None if none can be read."""
+    """Return the log offset of the first record of all spans; None if none can be read."""
     found = []
     for name, (low, high) in spans.items():
         if (name, low) not in known:
             first = queues.first_message(name, low, high)
             if (first is None or first[0] > low) and queues.options.fail_on_data_loss:
-                raise lost(queues, name, low, "its record cannot be read: it is damaged, or has expired meanwhile")
+                raise lost(queues, name, low, "its record cannot be read: it is damaged, or has just expired")
             known[name, low] = queues.end if first is None else first[1].physical_offset
         found.append(known[name, low])
     return min(found, default=None)
 
 
 def _end(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> int:
-    """Log offset behind the last record of all spans."""
+    """Return the log offset after the last record of all spans."""
     ends = []
     for name, (_, high) in spans.items():
         last = queues.message(name, high - 1)
@@ -152,7 +152,7 @@ def _end(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> int:
 
 
 def lost(queues: StreamQueues, name: QueueName, offset: int, why: str) -> StoreError:
-    """The error for a message that is not there any more."""
+    """Make the error for a message that no longer exists."""
     units = queues.places(name).units
     unit = units.unit(units.number_of(offset))
     file = queues.log.find(unit.physical_offset) if unit is not None and units.points_to_record(unit) else None

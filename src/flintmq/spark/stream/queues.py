@@ -1,13 +1,13 @@
-"""The queues that a stream reads, as the store has them now. Lives in the planner, as long as the query.
+"""Follows the queues that a stream reads. Lives in the planner, as long as the query.
 
-While somebody writes the store, a message is there when its queue has its unit, as for RocketMQ's consumers: what is
-not dispatched may not be on disk yet. Of a store at rest the end of the log belongs to it, dispatched or not.
+While a writer runs, a message exists once its queue has its unit, as for RocketMQ's consumers: a record that is not
+dispatched may not be on disk yet. In a store at rest every record of the log counts, dispatched or not.
 
 A store may have 10,000 queues of which ten have something new. Every unit comes from a record of the log, so the log
-tells which: what was added to it since the last look is walked, and the queues of these records are looked at until
-they have their units. Files' times tell nothing, since who writes through a mapping changes them when the system likes.
-Beside these a few others are looked at each time, in turn, so that a queue that was deleted is noticed; a store that is
-another one than before, or of which more was written than a walk is worth, is looked at as a whole.
+shows which: the records added since the last refresh are walked, and the queues of these records are checked until
+they have their units. Times of files are of no use, since the system changes those of mapped files when it likes.
+Besides, a few other queues are checked in each refresh, in turn, so that a deleted queue is noticed. A store that was
+replaced, or that has grown by more than a walk is worth, is checked as a whole.
 """
 
 from __future__ import annotations
@@ -32,23 +32,23 @@ from flintmq.store.layout.queue_name import QueueName, queue_names
 from flintmq.store.read.log_map import LogMap
 from flintmq.store.read.queue_lookup import Bounds, QueueLookup
 
-QUIET_SECONDS = 1.0  # between looks at queues while nothing happens
-IN_TURN = 32  # queues that are looked at each time although nothing is new of them
-WALK_LEAST = 8 << 20  # bytes of log that are walked in any case rather than looking at all queues
-WALK_BYTES_A_QUEUE = 128 << 10  # about what can be walked while one queue is looked at
+QUIET_SECONDS = 1.0  # between checks of queues while nothing happens
+IN_TURN = 32  # queues that each refresh checks although nothing new is known of them
+WALK_LEAST = 8 << 20  # bytes of log up to which a walk is always preferred to checking all queues
+WALK_BYTES_A_QUEUE = 128 << 10  # approximate bytes that a walk reads in the time of checking one queue
 
 
 class StreamQueues:
-    """What a stream may read of a store.
+    """The queues that a stream may read, with their bounds.
 
     Args:
-        options: which store, and which of its topics and queues.
+        options: name the store, its topics and queues.
 
     Attributes:
-        bounds: of every wanted queue that has or had messages: its least queue offset and the one behind the largest.
-            The least is that of the last look: `look_at` makes it current.
-        highs: the one behind the largest alone, of the same queues.
-        ends: of each of them, no record of it begins at this log offset or later.
+        bounds: of every wanted queue that has or had messages: its least queue offset and the one after the largest.
+            The least is that of the last check: `look_at` updates it.
+        highs: only the offset after the largest, of the same queues.
+        ends: of each of them, a log offset at or after which none of its records begins.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
@@ -62,16 +62,16 @@ class StreamQueues:
         self.root, self._effects = now.root, now.effects
         self.options = options
         self._light: dict[QueueName, bool] = {}
-        self._topics: dict[str, list[tuple[int, int, int]] | None] = {}  # what the options ask of a topic
+        self._topics: dict[str, list[tuple[int, int, int]] | None] = {}  # rules of the options for a topic
         self._places: dict[QueueName, Places] = {}
         self._look_at_all(now, None)
 
     def refresh(self, force: bool = False, also: Iterable[QueueName] = ()) -> None:
-        """Look at the store anew: at the log, and at the queues that it may have brought something to.
+        """Read the growth of the log, and check the queues that it may concern.
 
         Args:
-            force: look at some queues although the log has not grown and no unit is waited for.
-            also: queues to look at in any case.
+            force: check some queues although the log has not grown and no unit is awaited.
+            also: queues to check in any case.
         """
         before = self._lookup.snapshot
         now = before.again()
@@ -85,21 +85,21 @@ class StreamQueues:
             return
         tail = set() if self._live else {name for name in self._lookup.tail_names() if self.wants(name)}
         self._take(QueueLookup(now, self._lookup, frozenset(self._plain)))
-        if self._live and tail:  # somebody began to write: what was not dispatched is waited for
+        if self._live and tail:  # a writer started: wait for the units of records that were not dispatched
             self._awaited |= tail
             self._heights |= {name: self.bounds[name][1] for name in tail if name in self.bounds}
         news = self._news()
         self._look_at({*news, *self._awaited, *self._in_turn(), *also})
         self._awaited |= news
-        self._drop_what_is_there()
+        self._drop_arrived()
 
     def look_at(self, names: Iterable[QueueName]) -> None:
-        """Look at the bounds of these queues, unless that was done since the log begins where it does."""
+        """Update the bounds of these queues, unless that was done since the log's begin changed."""
         self._look_at({name for name in names if self._begins.get(name) != self.log.min_offset})
 
     @staticmethod
     def _goes_on(before: Snapshot, now: Snapshot) -> bool:
-        """Whether the log is the one of before, and as long at least."""
+        """Return whether the log is the same one as before, and at least as long."""
         last = before.log_end.last
         if last is None or last < now.log.min_offset:
             return now.end >= before.end
@@ -107,9 +107,9 @@ class StreamQueues:
         return one is not None and other is not None and one.store_timestamp == other.store_timestamp
 
     def _take(self, lookup: QueueLookup) -> None:
-        """Ask this lookup from now on."""
+        """Use this lookup from now on."""
         self._lookup = lookup
-        self._live = lookup.snapshot.facts.live and lookup.has_files  # without files the log has to do
+        self._live = lookup.snapshot.facts.live and lookup.has_files  # without queue files the log is read
         self._segments = Segments(lookup)
         self._places = {}
         self._looked_at = time.monotonic()
@@ -133,10 +133,10 @@ class StreamQueues:
             self._walked = min(self._lookup.dispatched_end(), now.end)
             self._awaited = self._news()
             self._look_at(self._awaited)
-            self._drop_what_is_there()
+            self._drop_arrived()
 
     def _news(self) -> set[QueueName]:
-        """The wanted queues of what was added to the log since it was walked."""
+        """Return the wanted queues of the records added to the log since it was walked."""
         snapshot = self._lookup.snapshot
         added = LogMap(self._walked, DispatchRules.of(self.options.config, frozenset()))
         added.extend(snapshot.log, snapshot.end)
@@ -148,7 +148,7 @@ class StreamQueues:
         return names
 
     def _in_turn(self) -> list[QueueName]:
-        """A few of all queues, others each time; none if the last ones were looked at just now."""
+        """Return the next few of all queues; none if the last ones were checked just now."""
         if time.monotonic() - self._turned_at < QUIET_SECONDS:
             return []
         self._turned_at = time.monotonic()
@@ -157,8 +157,8 @@ class StreamQueues:
         found, self._turn = self._turn[-IN_TURN:], self._turn[:-IN_TURN]
         return found
 
-    def _drop_what_is_there(self) -> None:
-        """What was waited for and is there now is waited for no more."""
+    def _drop_arrived(self) -> None:
+        """Stop waiting for queues that have arrived at their expected height."""
         there = {name for name in self._awaited if self._bounds(name).max >= self._heights.get(name, 0)}
         self._awaited -= there
         for name in there:
@@ -189,7 +189,7 @@ class StreamQueues:
                 self.highs.pop(name, None)
 
     def settle(self, seconds: float) -> None:
-        """Wait until all wanted messages that the log has now are dispatched, but not longer than so many seconds."""
+        """Wait until all wanted messages now in the log are dispatched, for at most `seconds`."""
         until = time.monotonic() + seconds
         while self._awaited and self._live and time.monotonic() < until:
             time.sleep(0.01)
@@ -200,7 +200,7 @@ class StreamQueues:
 
     @property
     def lookup(self) -> QueueLookup:
-        """What answers questions about single messages now."""
+        """The present lookup for single messages."""
         return self._lookup
 
     @property
@@ -210,23 +210,23 @@ class StreamQueues:
 
     @property
     def at_rest(self) -> bool:
-        """Whether nobody writes the store, or it has no queue files: then all of the log belongs to it."""
+        """True if no writer runs or there are no queue files; all records of the log count then."""
         return not self._live
 
     @property
     def end(self) -> int:
-        """Log offset behind the last record."""
+        """Log offset after the last record."""
         return self._lookup.snapshot.end
 
     def wants(self, name: QueueName) -> bool:
-        """Whether the options ask for this queue."""
+        """Return whether the options select this queue."""
         if name.topic not in self._topics:
             self._topics[name.topic] = self.options.predicate.rules(name.topic)
         rules = self._topics[name.topic]
         return rules is not None and any(queue in (name.queue_id, ANY_QUEUE) for queue, _, _ in rules)
 
     def place(self, name: QueueName, offset: int) -> int | None:
-        """Log offset of the record at an offset of a queue, as its unit says; None if there is none."""
+        """Return the log offset of a queue's record, according to its unit; None if there is none."""
         units = self._lookup.units(name)
         number = units.number_of(offset)
         unit = units.unit(number)
@@ -236,15 +236,18 @@ class StreamQueues:
         return None if message is None else message.physical_offset
 
     def record(self, log_offset: int) -> StoredMessage | None:
-        """The record at a log offset, checked in full; None if there is none."""
+        """Return the record at a log offset, checked in full; None if there is none."""
         return self._lookup.snapshot.record(log_offset)
 
     def _reads(self, name: QueueName) -> bool:
-        """Whether the stream has this queue: a light one, whose records are rows already, only if it is named."""
+        """Return whether the stream reads this queue.
+
+        The records of an LMQ are rows of their own topic already, so an LMQ is read only if it is named.
+        """
         return name.topic in (self.options.predicate.named_topics or ()) or not self.is_lmq(name)
 
     def is_lmq(self, name: QueueName) -> bool:
-        """Whether it is a light queue, whose records are of another topic."""
+        """Return whether this is an LMQ, whose records are of another topic."""
         if name.topic.startswith(LMQ_PREFIX):
             return True
         if name not in self._light:
@@ -259,26 +262,26 @@ class StreamQueues:
         return self._light[name]
 
     def of_directories(self) -> bool:
-        """Whether the store has queue files at all, so that a queue without any must have been removed."""
+        """Return whether the store has any queue files, so that a queue without files was removed."""
         return any(
             self._effects.is_dir(os.path.join(self.root, kind))
             for kind in (directories.QUEUES, directories.BATCH_QUEUES)
         )
 
     def places(self, name: QueueName) -> Places:
-        """Where the queue's messages stand."""
+        """Return the log offsets of the queue's messages."""
         if name not in self._places:
             self._places[name] = Places(self._lookup, name, None if self._live else self._segments)
         return self._places[name]
 
     def message(self, name: QueueName, offset: int) -> StoredMessage | None:
-        """The record at an offset, checked in full; None if there is none."""
+        """Return the record at an offset, checked in full; None if there is none."""
         return self._lookup.message(name, offset)
 
     def first_message(self, name: QueueName, low: int, high: int) -> tuple[int, StoredMessage] | None:
-        """The first offset in [low, high) at which a record can be read, and the record."""
+        """Return the first offset in [low, high) whose record can be read, and the record."""
         return self._lookup.next_message(name, low, high)
 
     def at_time(self, name: QueueName, ms: int) -> int:
-        """The first offset whose message was stored at this time or later; the queue's end if none was."""
+        """Return the first offset stored at this time or later; the queue's end if there is none."""
         return self._lookup.offset_at_time(name, ms)

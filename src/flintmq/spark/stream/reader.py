@@ -1,9 +1,9 @@
-"""The stream reader: what Spark asks in the planner, and `read`, which it calls in tasks.
+"""Implements Spark's stream reader: planning in the driver, and `read`, which runs in tasks.
 
-An offset is the next queue offset of every queue that messages were seen of: `{"Orders/0": 185, "Orders/1": 190}`, and
-the place of the last record that was read (`anchor.py`). Nothing else has to be remembered: `commit` and `stop` may be
-called late or never. A queue that is not named begins at 0, so a new one is read from its first message on, and so is
-one that was deleted and made again.
+An offset contains the next queue offset of every queue from which messages were seen, `{"Orders/0": 185, "Orders/1":
+190}`, and the log offset of the last record that was read (`anchor.py`). Nothing else is remembered: `commit` and
+`stop` may be called late or never. A queue that an offset does not name begins at 0, so a new queue is read from its
+first message on, and so is a queue that was deleted and created again.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     from flintmq.store.commitlog.files import LogFiles
 
 Offsets = dict[QueueName, int]
-SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for what was put and is not in the queues yet
-GRACE_SECONDS = 5.0  # how long a queue may be shorter than it was before that counts as a loss
+SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for messages that were put but are not in the queues yet
+GRACE_SECONDS = 5.0  # how long a queue may be shorter than before until that counts as a loss
 
 
 class StreamPartition(InputPartition):
-    """One task's part of a micro-batch."""
+    """The part of one task in a micro-batch."""
 
     def __init__(self, part: StreamTask) -> None:
         super().__init__((part.begin, part.end))
@@ -57,7 +57,7 @@ class StreamPartition(InputPartition):
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Plans micro-batches, and reads one part of one in a task."""
+    """Plans micro-batches in the driver, and reads a part of one in a task."""
 
     def __init__(self, options: StreamOptions, schema: StructType | None) -> None:
         self.options, self.wanted = options, schema  # None: `read` is not called
@@ -65,19 +65,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._planned: Offsets = {}  # the end of the last batch
         self._last_batch = 0.0  # when it was planned, by the monotonic clock
-        self._told: set[tuple[QueueName | None, str]] = set()
-        self._losses: list[str] = []  # of this planning, to be told
-        self._gone: set[QueueName] = set()  # queues that were waited for in vain
-        self._checked: dict[QueueName, tuple[int, int, int]] = {}  # not made again: offset, anchor, end
-        self._names: dict[str, QueueName] = {}  # keys of offsets that were met
+        self._reported: set[tuple[QueueName | None, str]] = set()
+        self._losses: list[str] = []  # of this planning, to be reported
+        self._removed: set[QueueName] = set()  # queues that did not come back within GRACE_SECONDS
+        self._checked: dict[QueueName, tuple[int, int, int]] = {}  # queues not created again: offset, anchor, end
+        self._names: dict[str, QueueName] = {}  # keys of offsets seen so far
         self._met: deque[tuple[Mapping[str, Any], Offsets]] = deque(maxlen=3)  # ends of the last batches
-        self._last_flat: tuple[Offsets, dict[str, int]] = {}, {}  # offsets, and how they are written
+        self._last_flat: tuple[Offsets, dict[str, int]] = {}, {}  # offsets, and their flat form
 
-    # -- what Spark asks -----------------------------------------------------------------------------------------------
+    # -- Spark's interface ---------------------------------------------------------------------------------------------
 
     @from_one_frame
     def initialOffset(self) -> dict[str, int]:
-        """Where a new query begins.
+        """Return the offset at which a new query begins.
 
         Raises:
             UsageError: an option names a queue that the store does not have.
@@ -90,45 +90,47 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         unknown = unknown_topics(queues.lookup, self.options.read.predicate)
         if unknown:
             more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
-            log_line(f"{str(unknown[0]).removesuffix(GO_ON)}it is read when it comes{more}")
+            log_line(f"{str(unknown[0]).removesuffix(GO_ON)}it is read once it exists{more}")
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """That there is a limit; the options tell which."""
+        """Return whether there is a limit; `latestOffset` applies the options."""
         most = self.options.max_offsets
         limits = any((most, self.options.max_bytes, self.options.min_offsets))
         return ReadMaxRows(most or sys.maxsize) if limits else ReadAllAvailable()
 
     @from_one_frame
     def prepareForTriggerAvailableNow(self) -> None:
-        """Fix the end: what is there now."""
+        """Set the target of the query to the present end of the store."""
         queues = self._look()
         queues.settle(SETTLE_SECONDS)
         self._target = dict(queues.highs)
 
     @from_one_frame
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, int]:
-        """The end of the next micro-batch; `start` itself if there is nothing to read, or not enough yet.
+        """Return the end of the next micro-batch; `start` itself if there is not enough to read.
 
         Raises:
-            StoreError: (failOnDataLoss) messages from `start` on have expired or were cut off.
+            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
             StoreAccessError: a file may not be read.
         """
         begin, anchor = self._parse(start)
-        queues, apart = self._settled(begin)
-        gone = self._gone if queues.of_directories() else set()
+        queues, differing = self._settled(begin)
+        removed = self._removed if queues.of_directories() else set()
         ends = self._ends(queues)
-        spans = self._spans(queues, begin, anchor, ends, gone, apart if self._target is None else _apart(begin, ends))
-        begin = {name: number for name, number in begin.items() if name not in gone} if gone else begin
-        if beyond := _beyond(queues, begin, apart):  # go on with what comes next
+        spans = self._spans(
+            queues, begin, anchor, ends, removed, differing if self._target is None else _differing(begin, ends)
+        )
+        begin = {name: number for name, number in begin.items() if name not in removed} if removed else begin
+        if beyond := _beyond(queues, begin, differing):  # go on with what comes next
             begin = begin | {name: queues.highs[name] for name in beyond}
         if not isinstance(limit, ReadAllAvailable):
             if self._too_few(spans):
                 return start
             spans = self._limited(queues, spans)
         self._planned = begin
-        if is_other_log(queues, anchor):  # which was told
+        if is_other_log(queues, anchor):  # already reported
             anchor = None
         if spans:
             self._last_batch = time.monotonic()
@@ -140,14 +142,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @from_one_frame
     def reportLatestOffset(self) -> dict[str, int]:
-        """What the store has, for the progress of the query: and by how much that is more than was planned so far.
+        """Return the end of the store, and the lag of the query, for the query's progress.
 
-        `lagMessages` is exact, `lagBytes` (of the commit log) is estimated where it is more than a few megabytes.
+        `lagMessages` is exact, `lagBytes` (of the commit log) is estimated if it is more than a few megabytes.
         """
         queues = self._look()
         planned = self._planned
-        apart = [name for name in _apart(planned, queues.highs) if name in queues.highs]
-        spans = {name: (planned.get(name, 0), queues.bounds[name]) for name in apart}
+        differing = [name for name in _differing(planned, queues.highs) if name in queues.highs]
+        spans = {name: (planned.get(name, 0), queues.bounds[name]) for name in differing}
         behind = {name: (max(low, read), high) for name, (read, (low, high)) in spans.items() if high > read}
         size = sum(queues.places(name).size(*span) for name, span in behind.items())
         lags = [high - low for low, high in behind.values()]
@@ -163,29 +165,29 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
-        """The tasks of a micro-batch.
+        """Plan the tasks of a micro-batch.
 
         Raises:
-            StoreError: (failOnDataLoss) messages of it are not there any more.
+            StoreError: (failOnDataLoss) messages of the batch no longer exist.
             StoreAccessError: a file may not be read.
         """
         from flintmq.spark.stream.plan import share_out
 
         self._planned, _ = self._parse(end)
-        queues, apart = self._settled(self._planned)
+        queues, differing = self._settled(self._planned)
         begin, anchor = self._parse(start)
-        wanted = _apart(begin, self._planned)
-        gone = _missing(queues, begin, {*apart, *wanted}) if queues.of_directories() else set()
-        spans = self._spans(queues, begin, anchor, self._planned, gone, wanted, known=True)
-        to_end = queues.at_rest and not any(name in queues.highs for name in apart)
+        wanted = _differing(begin, self._planned)
+        removed = _missing(queues, begin, {*differing, *wanted}) if queues.of_directories() else set()
+        spans = self._spans(queues, begin, anchor, self._planned, removed, wanted, known=True)
+        to_end = queues.at_rest and not any(name in queues.highs for name in differing)
         return [StreamPartition(part) for part in share_out(queues, spans, walked_to(queues, anchor), to_end)]
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """The rows of one part.
+        """Yield the rows of one part.
 
         Raises:
-            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that are not there any more.
+            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that no longer exist.
             StoreAccessError: a file may not be read.
         """
         from flintmq.spark.schema import check_schema
@@ -206,10 +208,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log_line(line)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: Spark's checkpoint is the truth."""
+        """Do nothing: Spark's checkpoint records the progress."""
 
     def stop(self) -> None:
-        """Nothing: no file is kept open."""
+        """Do nothing: no file is kept open."""
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 
@@ -219,7 +221,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._look().log
 
     def _look(self) -> StreamQueues:
-        """The queues as they are now."""
+        """Return the queues as they are now."""
         from flintmq.spark.stream.queues import StreamQueues
 
         if self._queues is None:
@@ -229,27 +231,34 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._queues
 
     def _settled(self, known: Offsets) -> tuple[StreamQueues, list[QueueName]]:
-        """The queues as they are now, once they have all that was seen before, or do not get it; and which of them do
-        not end at these offsets.
+        """Wait until the queues have all that was seen before, or for GRACE_SECONDS.
 
-        A writer that starts cuts the ends of its queues and makes them again, which takes a moment. And a queue that
-        was read from the log, as long as the store had no queue file at all, gets its own after those of others.
+        A writer that starts truncates its queues and writes their ends again, which takes a moment. And a queue that
+        was read from the log, while the store had no queue file at all, gets its files after other queues.
+
+        Args:
+            known: offsets that were seen.
+
+        Returns:
+            The queues, and the names of those that do not end at the known offsets.
         """
         queues = self._look()
         until = time.monotonic() + GRACE_SECONDS
         while True:
-            apart = _apart(known, queues.highs)
-            gone = _missing(queues, known, apart)
-            late = {*_beyond(queues, known, apart), *(gone - self._gone)}
+            differing = _differing(known, queues.highs)
+            removed = _missing(queues, known, differing)
+            late = {*_beyond(queues, known, differing), *(removed - self._removed)}
             if not late or time.monotonic() > until:
-                self._gone = gone
-                return queues, apart
+                self._removed = removed
+                return queues, differing
             time.sleep(0.1)
             queues.refresh(force=True, also=late)
 
     def _parse(self, offset: Mapping[str, Any]) -> tuple[Offsets, StreamAnchor | None]:
-        """Queue offsets, not to be changed, and the anchor. What was met before is not parsed again: there may be
-        10,000 queues."""
+        """Return queue offsets, which must not be changed, and the anchor.
+
+        Offsets seen before are not parsed again: there may be 10,000 queues.
+        """
         for met, offsets in self._met:
             if met == offset:
                 return offsets, anchor_in(offset)
@@ -265,18 +274,21 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found, anchor_in(offset)
 
     def _flat(self, offsets: Offsets, anchor: StreamAnchor | None) -> dict[str, int]:
-        """Offsets as they are written, from those that were written last: mostly a few numbers differ."""
+        """Return offsets in flat form, based on the last ones: mostly a few numbers differ."""
         last, text = self._last_flat
-        apart = _apart(offsets, last)
-        if len(offsets) == len(last) and all(name in last and name in offsets for name in apart):
-            text = text | flat({name: offsets[name] for name in apart})
+        differing = _differing(offsets, last)
+        if len(offsets) == len(last) and all(name in last and name in offsets for name in differing):
+            text = text | flat({name: offsets[name] for name in differing})
         else:
             text = flat(offsets)
         self._last_flat = offsets, text
         return {**(anchor.marks() if anchor is not None else {}), **text}
 
     def _starts(self, queues: StreamQueues) -> Offsets:
-        """Where a new query begins: at a time, at times of queues, or at offsets; the first of these that is given."""
+        """Return where a new query begins: at a time, at times of queues, or at offsets.
+
+        The first of these options that is given decides.
+        """
         start, bounds, times = self.options.start, queues.bounds, self.options.read.since_of
         if isinstance(start, int):
             found = {name: queues.at_time(name, start) for name in bounds}
@@ -300,7 +312,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @staticmethod
     def _at_word(span: Span, number: int) -> int:
-        """The offset that -2 or -1 stand for."""
+        """Return the offset that -2 or -1 mean."""
         return span[0] if number == EARLIEST else span[1]
 
     @staticmethod
@@ -310,7 +322,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 raise UsageError(f"option {option}: the store has no queue {queue} of topic {short(topic)}")
 
     def _nothing_at(self, where: str, option: str, ms: int) -> None:
-        """Nothing was stored at a time or later: fail, unless the strategy says that the query begins at the end."""
+        """Fail because nothing was stored at a time or later, unless the strategy allows it."""
         from flintmq.lake.asked import nothing_at
 
         if self.options.read.lenient_times:
@@ -320,7 +332,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         log_line(where + nothing_at(option, ms))
 
     def _ends(self, queues: StreamQueues) -> Offsets:
-        """What may be read now, with the target of Trigger.AvailableNow heeded."""
+        """Return the offsets up to which may be read now, limited by Trigger.AvailableNow's target."""
         ends = dict(queues.highs)
         if self._target is None:
             return ends
@@ -332,27 +344,31 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begin: Offsets,
         anchor: StreamAnchor | None,
         ends: Offsets,
-        gone: set[QueueName],
-        apart: Iterable[QueueName],
+        removed: set[QueueName],
+        differing: Iterable[QueueName],
         known: bool = False,
     ) -> dict[QueueName, Span]:
-        """What is to be read from `begin` to `ends`, as far as it is there.
+        """Return the offsets to read between `begin` and `ends`, as far as their messages exist.
 
-        A queue that was made again is read from its first message (and failOnDataLoss=false): for the same offsets
-        always the same. One that is gone is forgotten, so that it is read from its first message if it comes again.
+        A queue that was created again is read from its first message (with failOnDataLoss=false), always the same for
+        the same offsets. A removed queue is forgotten, so that it is read from its first message if it comes again.
 
         Args:
-            gone: the queues of `begin` that are not there any more.
-            apart: those of which `begin` and `ends` differ.
-            known: `ends` was there once.
+            queues: as the store has them now.
+            begin: first offset of each queue.
+            anchor: anchor of `begin`.
+            ends: offset of each queue at which to stop.
+            removed: the queues of `begin` that no longer exist.
+            differing: the queues whose offsets in `begin` and `ends` differ.
+            known: the store once had all messages up to `ends`.
         """
         bounds, spans, lost = queues.bounds, {}, self._lost
         other = anchor if is_other_log(queues, anchor) else None
         anchor = None if other is not None else anchor
         read_to = sys.maxsize if anchor is None else anchor.log_offset
-        for name in sorted(gone):
-            lost(queues, name, begin[name], "the queue is gone, with its topic or its last messages")
-        names = {name for name in apart if name in ends}
+        for name in sorted(removed):
+            lost(queues, name, begin[name], "the queue was removed, with its topic or its last messages")
+        names = {name for name in differing if name in ends}
         queues.look_at(names)
         names |= {name for name, end in queues.ends.items() if end > read_to and name in ends}
         for name in sorted(names):
@@ -369,52 +385,52 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 )
                 low = least
             elif name in begin and low > most and name in bounds:
-                lost(queues, name, low, f"the queue ends at {most}: the log was cut, or this is another store")
+                lost(queues, name, low, f"the queue ends at {most}: the log was truncated, or this is another store")
             elif low < least and low < high:
                 lost(queues, name, low, f"messages before offset {least} have expired and were not read")
             elif known and high > most and low < high:
-                lost(queues, name, most, f"the queue ends there, before {high}: it was cut, or has expired")
+                lost(queues, name, most, f"the queue ends there, before {high}: it was truncated, or has expired")
             elif low == high:
                 self._checked[name] = (high, read_to, end)
             if max(low, least) < min(high, most):
                 spans[name] = (max(low, least), min(high, most))
         if other is not None:
             self._lost_log(queues, other)
-        self._tell_losses()
+        self._report_losses()
         return spans
 
     def _lost(self, queues: StreamQueues, name: QueueName, offset: int, why: str) -> None:
-        """Messages are lost: fail, or say so once and go on."""
+        """Fail because messages are lost; or report the loss once, and continue."""
         from flintmq.spark.stream.plan import lost
 
         if self.options.read.fail_on_data_loss:
             raise lost(queues, name, offset, why)
-        if (name, why) not in self._told:
-            self._told.add((name, why))
+        if (name, why) not in self._reported:
+            self._reported.add((name, why))
             self._losses.append("" if self._losses else str(lost(queues, name, offset, why)))
 
     def _lost_log(self, queues: StreamQueues, anchor: StreamAnchor) -> None:
         why = (
             f"{queues.root}: the last record that was read, at log offset {anchor.log_offset}, is not there: "
-            "the log was cut, is damaged there or of another store; failOnDataLoss=false goes on without what is lost"
+            "the log was truncated, is damaged there or of another store; failOnDataLoss=false goes on with the rest"
         )
         if self.options.read.fail_on_data_loss:
             raise StoreError(why)
-        if (None, why) not in self._told:
-            self._told.add((None, why))
+        if (None, why) not in self._reported:
+            self._reported.add((None, why))
             self._losses.append("" if self._losses else why)
 
-    def _tell_losses(self) -> None:
-        """One line, however many queues lost something."""
+    def _report_losses(self) -> None:
+        """Print one line, however many queues lost messages."""
         if self._losses:
             rest = f"; and {len(self._losses) - 1} more losses" if self._losses[1:] else ""
-            log_line(f"{self._losses[0]} (it does){rest}")
+            log_line(f"{self._losses[0]} (it is set){rest}")
             self._losses = []
 
     # -- limits --------------------------------------------------------------------------------------------------------
 
     def _too_few(self, spans: Mapping[QueueName, Span]) -> bool:
-        """Whether to wait for more messages."""
+        """Return whether to wait for more messages."""
         if self._target is not None or not self.options.min_offsets:
             return False
         there = sum(high - low for low, high in spans.values())
@@ -422,7 +438,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return there < self.options.min_offsets and waited < self.options.max_delay_ms
 
     def _limited(self, queues: StreamQueues, spans: dict[QueueName, Span]) -> dict[QueueName, Span]:
-        """As much as one micro-batch may have."""
+        """Limit the offsets to one micro-batch."""
         for limit, weigh in (
             (self.options.max_offsets, lambda name, low, high: high - low),
             (self.options.max_bytes, lambda name, low, high: queues.places(name).size(low, high)),
@@ -436,32 +452,32 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return spans
 
 
-def _apart(offsets: Offsets, others: Offsets) -> list[QueueName]:
-    """The queues whose offsets differ, or that have one in one place only."""
+def _differing(offsets: Offsets, others: Offsets) -> list[QueueName]:
+    """Return the queues whose offsets differ, or which only one of the two has."""
     found = [name for name, offset in offsets.items() if others.get(name) != offset]
     if len(others) + sum(name not in others for name in found) > len(offsets):
         found += others.keys() - offsets.keys()
     return found
 
 
-def _beyond(queues: StreamQueues, offsets: Offsets, apart: Iterable[QueueName]) -> list[QueueName]:
-    """The queues that end before these offsets, among those that do not end there (`_apart`)."""
+def _beyond(queues: StreamQueues, offsets: Offsets, differing: Iterable[QueueName]) -> list[QueueName]:
+    """Return the queues that end before these offsets, among those given."""
     highs = queues.highs
-    return [name for name in apart if name in highs and offsets.get(name, 0) > highs[name]]
+    return [name for name in differing if name in highs and offsets.get(name, 0) > highs[name]]
 
 
-def _missing(queues: StreamQueues, offsets: Offsets, apart: Iterable[QueueName]) -> set[QueueName]:
-    """The queues that had messages and are not there, among those that do not end there."""
+def _missing(queues: StreamQueues, offsets: Offsets, differing: Iterable[QueueName]) -> set[QueueName]:
+    """Return the queues that had messages and no longer exist, among those given."""
     highs = queues.highs
-    return {name for name in apart if name not in highs and offsets.get(name) and queues.wants(name)}
+    return {name for name in differing if name not in highs and offsets.get(name) and queues.wants(name)}
 
 
 def lines_of(report: Any) -> Iterator[str]:
-    """What a task has to say to whoever reads its log."""
+    """Yield the messages of a task for the log of its worker."""
     if report.damage_count:
         first = report.damages[0]
         yield (
-            f"passed over {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
+            f"skipped {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
             f"the first: {first.file}, position {first.position}: {first.reason}"
         )
     for note in report.notes:
@@ -469,5 +485,5 @@ def lines_of(report: Any) -> Iterator[str]:
 
 
 def log_line(text: str) -> None:
-    """A line for whoever reads the log of the driver or of the worker; Spark has no better place for it."""
+    """Print a line to the log of the driver or worker; Spark has no better place for it."""
     print(f"flintmq: {text}", file=sys.stderr, flush=True)

@@ -1,7 +1,8 @@
-"""What a task of a stream does: read the records of its part, all of them or none.
+"""Reads the records of one task of a stream: all of them, or it fails.
 
-The part's range of the log is walked, and the records at the wanted offsets are taken. They must fill these offsets
-without a gap. Where one is missing, because a unit misled the planning, it is looked for; if it is nowhere, it is lost.
+The task's range of the log is walked, and the records at the wanted offsets are taken. They must fill these offsets
+without a gap. A record that is missing, because a unit misled the planning, is searched for in the log; if it is
+nowhere, it is lost.
 """
 
 from __future__ import annotations
@@ -37,17 +38,17 @@ NAMED_MOST = 3  # lost messages that an error names
 def read_part(
     part: StreamTask, schema: pa.Schema, report: Report, batch_bytes: int = BATCH_BYTES, apart: bool = False
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of a part in log order (but see `apart`). Gives the same rows every time.
+    """Yield the rows of a task in log order (but see `apart`), the same rows every time.
 
     Args:
         part: as planned.
-        schema: the columns wanted, of SPARK_SCHEMA; they may be declared not nullable.
-        report: takes damage that was passed over, and notes.
-        batch_bytes: about how many bytes the columns of a batch take.
-        apart: frequent topics in batches of their own; rows are then in log order within each topic.
+        schema: the columns wanted, from SPARK_SCHEMA; they may be declared not nullable.
+        report: receives notes, and the damage that was skipped.
+        batch_bytes: approximate size of the columns of a batch.
+        apart: give frequent topics batches of their own; rows are then in log order within each topic.
 
     Raises:
-        CorruptStoreError: (failOnDataLoss) damage; the text names file, position, and the queues that are hit.
+        CorruptStoreError: (failOnDataLoss) damage; the text names file, position, and the affected queues.
         StoreError: (failOnDataLoss) a message is not in the log; the text names topic, queue, offset, file.
         StoreAccessError: a file may not be read.
     """
@@ -76,11 +77,11 @@ def read_part(
 
 
 class Wanted:
-    """The wanted records of a walk, which fill queue offsets.
+    """Selects the wanted records of a walk, and counts the queue offsets that they fill.
 
     Attributes:
-        filled: how many offsets those given so far fill: one each, an inner batch as many as it has messages.
-        full: how many they should fill in the end.
+        filled: number of offsets filled so far: one per message; an inner batch has several.
+        full: number of offsets to fill in total.
     """
 
     def __init__(self, part: StreamTask) -> None:
@@ -93,10 +94,13 @@ class Wanted:
         self.filled, self.full = 0, sum(high - low for low, high in spans.values())
 
     def of(self, pieces: Iterable[Piece], unreached: Unreached | None = None) -> Iterator[Piece]:
-        """The pieces. Prepared and rolled-back records are in no queue, whatever they say of themselves.
+        """Yield the pieces with only the wanted records.
+
+        Prepared and rolled-back records are in no queue, whatever queue they name.
 
         Args:
-            unreached: takes note of the records that are not wanted.
+            pieces: pieces of a walk.
+            unreached: remembers the records that are not wanted.
         """
         for piece in pieces:
             strangers = self._strangers(piece) if self._firsts else None
@@ -117,7 +121,7 @@ class Wanted:
                 yield replace(piece, positions=memoryview(positions), count=len(positions))
 
     def _strangers(self, piece: Piece) -> list[int]:
-        """Positions of records that stand before the first one of their queue: of a deleted one with the same name."""
+        """Return positions of records before the first of their queue: of a deleted namesake."""
         begin = piece.base + piece.positions[0] if piece.count else 0
         ahead = {name: at for name, at in self._firsts.items() if at > begin}
         if len(ahead) < len(self._firsts) or self._of_firsts is None:
@@ -135,7 +139,7 @@ class Wanted:
 
 
 def _light(part: StreamTask, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:
-    """The records of light queues; offsets whose units do not lead to them are missing."""
+    """Yield the records of LMQs; offsets whose units do not point to them are missing."""
     for name in sorted(part.light):
         offsets = set(range(*part.spans[name]))
         for offset, piece in lmq_pieces(part, name, report):
@@ -147,7 +151,7 @@ def _light(part: StreamTask, missing: dict[QueueName, list[int]], report: Report
 
 
 def _missing(part: StreamTask) -> dict[QueueName, list[int]]:
-    """The wanted offsets that no record of the part's range fills. Slow; needed where something is wrong."""
+    """Return the wanted offsets that no record of the range fills. Slow; used after a loss."""
     found: dict[QueueName, set[int]] = {name: set() for name in part.spans if name not in part.light}
     for piece in Wanted(part).of(pieces_of(part, Report(), strict=False)):
         for at in piece.positions[: piece.count]:
@@ -159,7 +163,10 @@ def _missing(part: StreamTask) -> dict[QueueName, list[int]]:
 
 
 def _found(lookup: QueueLookup, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:
-    """The records of missing offsets that stand elsewhere in the log; what was found is missing no more."""
+    """Yield the records of missing offsets that are elsewhere in the log.
+
+    Offsets that were found are removed from `missing`.
+    """
     for name in list(missing):
         lost: list[int] = []
         done = -1
@@ -177,8 +184,8 @@ def _found(lookup: QueueLookup, missing: dict[QueueName, list[int]], report: Rep
 
 
 def _lost(part: StreamTask, missing: dict[QueueName, list[int]], lookup: QueueLookup) -> StoreError:
-    """The error for messages that are nowhere."""
-    told = [
+    """Make the error for messages that are nowhere."""
+    named = [
         f"topic {short(topic)}, queue {queue}, offset {offsets[0]}"
         + (f" ({len(offsets)} in all)" if offsets[1:] else "")
         for (topic, queue), offsets in list(missing.items())[:NAMED_MOST]
@@ -187,11 +194,11 @@ def _lost(part: StreamTask, missing: dict[QueueName, list[int]], lookup: QueueLo
     unit = lookup.units(first).unit(missing[first][0])
     file = part.log.find(unit.physical_offset) if unit is not None else None
     where = file.path if file is not None else f"log offsets {part.begin} to {part.end}"
-    return StoreError(f"{'; '.join(told)}: not in the log ({where}); {SKIP}")
+    return StoreError(f"{'; '.join(named)}: not in the log ({where}); {SKIP}")
 
 
 def _with_place(part: StreamTask, error: CorruptStoreError) -> CorruptStoreError:
-    """The error, with the first message of each of a few queues that it keeps from being read."""
+    """Add to an error the first message of a queue that it makes unreadable."""
     lookup = QueueLookup(Snapshot(part.root, part.options.config, part.log.effects))
     file = next((file for file in part.log.files if file.path == error.file), None)
     hit = []
@@ -206,5 +213,5 @@ def _with_place(part: StreamTask, error: CorruptStoreError) -> CorruptStoreError
     return CorruptStoreError(error.file, error.position, f"{hit[0]}: {error.reason}", SKIP)
 
 
-MAKE_AGAIN = "`flintmq rebuild --into DIR` makes queues anew from the log; failOnDataLoss=false goes on without it"
-SKIP = "`flintmq verify` tells more; failOnDataLoss=false goes on without it"
+MAKE_AGAIN = "`flintmq rebuild --into DIR` rebuilds queues from the log; failOnDataLoss=false goes on without it"
+SKIP = "`flintmq verify` shows more; failOnDataLoss=false goes on without it"

@@ -1,4 +1,4 @@
-"""Which bytes of its range a task reads: all of them, or where little is wanted only what the units lead to."""
+"""Chooses which parts of its range a task reads: all, or only records that units point to."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from flintmq.store.consumequeue.reader import plain_queue
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 
-GAP_BYTES = 64 * 1024  # of unwanted log that is read through rather than stepped over
+GAP_BYTES = 64 * 1024  # unwanted bytes between records up to which the log is read on instead of skipped
 LEAST_PIECE = 4096
 
 
 def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]:
-    """The records of a part's range, or most of those that are wanted if they are few.
+    """Yield the records of a task's range; if few are wanted, only parts of the range.
 
     Raises:
         CorruptStoreError: (strict) damage.
@@ -40,7 +40,7 @@ def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]
 
 
 def lmq_pieces(part: StreamTask, name: QueueName, report: Report) -> Iterator[tuple[int, Piece]]:
-    """Queue offset and record of each unit of a light queue's span that leads to a record."""
+    """Yield queue offset and record for each unit of an LMQ's span that points to a record."""
     low, high = part.spans[name]
     for offset, at in enumerate(
         unit_columns(plain_queue(part.root, name, part.log.effects), low, high)[0].tolist(), low
@@ -50,7 +50,10 @@ def lmq_pieces(part: StreamTask, name: QueueName, report: Report) -> Iterator[tu
 
 
 def _runs(part: StreamTask) -> list[tuple[int, int]]:
-    """Log offsets [begin, end) that hold what is wanted; the whole range if the units do not tell."""
+    """Return log offsets [begin, end) that contain the wanted records, by the units.
+
+    The result is the whole range if the units do not show them.
+    """
     found = []
     for name, span in part.spans.items():
         if name not in part.light:
@@ -63,6 +66,6 @@ def _runs(part: StreamTask) -> list[tuple[int, int]]:
         return [(part.begin, part.end)] if len(begins) else []
     order = numpy.argsort(begins, kind="stable")
     begins, ends = begins[order], ends[order]
-    apart = numpy.flatnonzero(begins[1:] - ends[:-1] > GAP_BYTES)
-    firsts, lasts = numpy.concatenate(([0], apart + 1)), numpy.concatenate((apart, [len(begins) - 1]))
+    breaks = numpy.flatnonzero(begins[1:] - ends[:-1] > GAP_BYTES)
+    firsts, lasts = numpy.concatenate(([0], breaks + 1)), numpy.concatenate((breaks, [len(begins) - 1]))
     return list(zip(begins[firsts].tolist(), ends[lasts].tolist(), strict=True))

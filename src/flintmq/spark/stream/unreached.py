@@ -1,12 +1,12 @@
-"""Find messages that a walk of the log meets and no queue leads to: files of their queue were lost.
+"""Finds messages in the log that have no queue unit, because files of their queue were lost.
 
-A stream learns from the queues which messages there are, so a queue whose directory was lost, or whose files were cut
-short, would be passed over in silence. The log still has its records. A task that walks them compares: a record that
-is wanted by the options, is dispatched, and has no unit is told. Of each queue the first one of these is looked at that
-stands before what the task reads of it, and the first one that stands after; the walk costs little more for it.
+A stream learns from the queues which messages exist, so a queue whose directory was lost, or whose files were
+truncated, would be skipped silently. The log still has its records. A task that walks them compares: a record that the
+options select, that is dispatched, and that has no unit is reported. For each queue two such records are checked: the
+first before the offsets that the task reads, and the first after them; this adds little to the cost of the walk.
 
-A deleted topic looks alike. It is told apart where that is possible: RocketMQ removes it from `config/topics.json` and
-removes all of its queues, and where it was made again, its old records stand in the log before its new ones.
+A deleted topic looks similar. It is recognized where possible: RocketMQ removes it from `config/topics.json` and
+removes all of its queues, and if it was created again, its old records are in the log before its new ones.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName, is_path
 from flintmq.store.read.queue_lookup import QueueLookup
 
-GRACE_SECONDS = 5.0  # how long a running writer may take until a record before others' units has its own
+GRACE_SECONDS = 5.0  # time for a running writer to write a record's unit when records after it have theirs
 _UNIT = numpy.dtype(UNIT.columns())
 
 
@@ -47,10 +47,10 @@ class RecordPlace(NamedTuple):
 
 
 class Unreached:
-    """The records that a task walks and does not read.
+    """Records that a task walks but does not read.
 
     Args:
-        part: what the task reads.
+        part: the task.
 
     Thread: one at a time.
     """
@@ -65,11 +65,11 @@ class Unreached:
         self._last: dict[tuple[QueueName, bool], RecordPlace] = {}
 
     def look(self, piece: Piece, wanted: Any) -> None:
-        """Take note of records that the task does not read.
+        """Remember records of a piece that the task does not read.
 
         Args:
             piece: all records that were walked; its positions are overwritten.
-            wanted: int64 array, positions in it of the records that the task reads.
+            wanted: int64 array, positions in the piece of the records that the task reads.
         """
         count = piece.count if self._selector is None else self._selector.select(piece)
         if count == len(wanted):
@@ -95,7 +95,7 @@ class Unreached:
                 self._last[name, before] = last
 
     def lost(self) -> Iterator[str]:
-        """One line for each queue that lost files.
+        """Yield one line for each queue that lost files.
 
         Raises:
             StoreAccessError: a file may not be read.
@@ -110,10 +110,10 @@ class Unreached:
             if not found or not lookup.snapshot.facts.live or time.monotonic() >= until:
                 yield from (f"{place}: {why}" for place, why in found.values())
                 return
-            time.sleep(0.1)  # a writer may be about to write the unit; what was deleted is not waited for
+            time.sleep(0.1)  # a writer may be about to write the unit; only then is it worth waiting
 
     def _reasons(self, lookup: QueueLookup, places: list[RecordPlace]) -> dict[QueueName, tuple[RecordPlace, str]]:
-        """One record of each queue that counts as lost, and why."""
+        """Return one record of each queue that counts as lost, and the reason."""
         end = lookup.dispatched_end() if places and lookup.has_files else 0
         remade = self._remade(lookup, places)
         found: dict[QueueName, tuple[RecordPlace, str]] = {}
@@ -126,9 +126,9 @@ class Unreached:
 
     @staticmethod
     def _remade(lookup: QueueLookup, places: list[RecordPlace]) -> dict[str, int]:
-        """Of topics that were deleted and made again: where in the log they were there again.
+        """Return the log offset at which each topic that was deleted began again.
 
-        A queue of theirs has another record at the queue offset of an older one.
+        A queue of such a topic has another record at the queue offset of an older one.
         """
         found: dict[str, int] = {}
         for place in places:
@@ -143,7 +143,7 @@ class Unreached:
         return QueueLookup(Snapshot(self._part.root, self._part.options.config, self._part.log.effects))
 
     def _why(self, lookup: QueueLookup, place: RecordPlace) -> str:
-        """Why a dispatched record without a unit counts as lost; nothing if its topic or queue was deleted."""
+        """Return why a dispatched record without a unit is lost; "" if its queue was deleted."""
         live, units = lookup.snapshot.facts.live, lookup.units(place.queue)
         found = lookup.file_bounds(place.queue) if live else lookup.bounds(place.queue)  # as the planner has it
         if not units.files:
@@ -155,7 +155,7 @@ class Unreached:
         return ""
 
     def _has_topic(self, lookup: QueueLookup, topic: str) -> bool:
-        """Whether a topic is there, as far as its configuration or other queues of it tell."""
+        """Return whether a topic exists, according to its configuration or to other queues of it."""
         snapshot = lookup.snapshot
         below = os.path.join(snapshot.root, directories.QUEUES)
         queues = snapshot.effects.listdir(os.path.join(below, topic), below) if is_path(topic) else []
@@ -163,7 +163,7 @@ class Unreached:
 
 
 def _has_unit(lookup: QueueLookup, place: RecordPlace) -> bool:
-    """Whether the unit at a record's place leads to it."""
+    """Return whether the unit at the queue offset of a record points to it."""
     units = lookup.units(place.queue)
     unit = units.unit(units.number_of(place.queue_offset))
     return unit is not None and units.points_to_record(unit) and unit.physical_offset == place.physical_offset
