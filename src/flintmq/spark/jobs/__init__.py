@@ -1,12 +1,12 @@
-"""Jobs over ranges of a log. Tasks read and write files; the driver sees counts.
+"""Holds the jobs over ranges of a log. Tasks read and write files; the driver gets counts.
 
-export     messages to Parquet or Delta, once or as they come
-replay     messages into a store
-dispatch   queues and index of a log kept current
-stats      figures and a page about a store's traffic
+export    writes messages to Parquet or Delta, once or continuously
+replay    puts messages into a store
+dispatch  keeps queues and index of a log current
+stats     measures a store's traffic, and makes a page of it
 
-rebuild  makes queues and index anew, as Spark tasks
-verify   verifies a store, as Spark tasks
-staged   keeps what the first stage of a job leaves for the second
-tasks    runs a function over items as tasks, brings small answers back
+rebuild   rebuilds queues and index, as Spark tasks
+verify    verifies a store, as Spark tasks
+staged    stores units and keys between the two stages of a job
+tasks     runs a function over items as tasks, and returns small answers
 """

@@ -1,14 +1,14 @@
-"""Make queues and index anew from the commit log, as Spark tasks: the same bytes as `forensics.rebuild` makes.
+"""Rebuilds queues and index from the commit log as Spark tasks, byte for byte as locally.
 
-Two stages, both of the same functions as the local engine:
+Two stages use the same functions as the local engine (`forensics/rebuild.py`):
 
 1.  a task walks a range of the log and stages its units by queue and its index keys in log order (`staged.py`);
 2.  a task takes some queues, reads their units of all ranges in order, and places them; or it takes one index file,
-    whose keys are known by number once the keys of all ranges are counted.
+    whose keys are known by number after the keys of all ranges are counted.
 
-Between the stages the driver adds up counts, gives queues to tasks, and names the index files. Nothing else comes to
+Between the stages the driver adds up counts, assigns queues to tasks, and names the index files. Nothing else comes to
 it, and no body leaves its range. Workers must see the store and the result's directory under the same paths as the
-driver. An attempt writes into a directory of its own; the driver moves what the winning attempts made.
+driver. Each attempt writes into its own directory; the driver moves the results of the winning attempts.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ FIRST_STAGE = 0.7  # of the work, for progress
 
 @dataclass(frozen=True, slots=True)
 class PlannedIndexFile:
-    """An index file to be made: its name, where the one before ended, and its keys as (stage, first, end)."""
+    """An index file to make: name, end of the one before, and keys as (stage, first, end)."""
 
     name: str
     begin_offset: int
@@ -71,12 +71,14 @@ def rebuild(
     progress: Progress | None = None,
     access: str = "pread",
 ) -> Rebuilt:
-    """Write `consumequeue/`, `consumequeue_ext/`, `batchconsumequeue/` and `index/` into a directory, from the log.
+    """Write the queue directories and `index/` into a directory, from the log.
+
+    The queue directories are `consumequeue/`, `consumequeue_ext/` and `batchconsumequeue/`.
 
     Args:
         spark: the session.
         root, into, config, peer, access: as flintmq.forensics.rebuild.rebuild.
-        progress: called now and then with bytes of log done and in all, about.
+        progress: called from time to time with bytes of log done and in all, approximately.
 
     Raises:
         StoreError: Spark gave up.
@@ -125,15 +127,15 @@ def rebuild(
 
 
 def stages_path(plan: RebuildPlan) -> str:
-    """Where a rebuild stages."""
+    """Return the staging directory of a rebuild."""
     return os.path.join(plan.staging, "stages")
 
 
 def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: LogRange) -> dict[str, Any]:
-    """First stage, in a task: the units and keys of one range, staged below the directory `into`.
+    """Run a task of the first stage: stage units and keys of one range below `into`.
 
     Raises:
-        CorruptStoreError: damage in the range.
+        CorruptStoreError: the range has damage.
     """
     writer = staged.StageWriter(into, bool(plan.ext_file))
     dispatcher = Dispatcher(plan.rules)
@@ -153,7 +155,7 @@ def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: L
 
 
 def share_out(totals: Counter[str], groups: int) -> list[list[str]]:
-    """Queues to tasks, the largest first, each to the task that has the least."""
+    """Assign queues to tasks, the largest first, each to the task that has the least."""
     heap: list[tuple[int, int]] = [(0, number) for number in range(groups)]
     shares: list[list[str]] = [[] for _ in range(groups)]
     for path, units in totals.most_common():
@@ -164,11 +166,11 @@ def share_out(totals: Counter[str], groups: int) -> list[list[str]]:
 
 
 class IndexTail(NamedTuple):
-    """Index files that are there already, to be gone on with.
+    """Existing index files to continue.
 
     Attributes:
-        names: of all of them, in order.
-        keys: keys in the last one if there is room in it, else 0.
+        names: names of all files, in order.
+        keys: number of keys in the last file if it has room, else 0.
         end_offset, end_time: log offset and store time of the last key.
     """
 
@@ -181,13 +183,13 @@ class IndexTail(NamedTuple):
 def index_files(
     plan: RebuildPlan, stages: list[Stage], last: tuple[int, int], tail: IndexTail | None = None
 ) -> list[PlannedIndexFile]:
-    """Every index file there will be, by counting: what IndexWriter does one key after another.
+    """Plan all index files by counting, with the result that IndexWriter has key by key.
 
     Args:
         plan: has the geometry.
-        stages: with their numbers of keys.
+        stages: have their numbers of keys.
         last: log offset and store time of the log's last record, offset -1 for none.
-        tail: the files that are there. One with room comes first in the answer, with the keys it gets.
+        tail: the existing files. One with room comes first in the result, with its new keys.
     """
     tail = tail or IndexTail([])
     capacity = plan.items - 1
@@ -217,13 +219,13 @@ def index_files(
 
 
 def key_place(path: str, number: int) -> tuple[int, int]:
-    """Log offset and store time of one staged key."""
+    """Return the log offset and store time of one staged key."""
     _, offsets, times = next(staged.keys(path, number, number + 1))
     return offsets[0], times[0]
 
 
 def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | PlannedIndexFile) -> dict[str, Any]:
-    """Second stage, in a task: some queues, or one index file, in a directory of the attempt's own."""
+    """Run a task of the second stage: make some queues or one index file in a new directory."""
     attempt = os.path.join(stages_path(plan), uuid.uuid4().hex)
     report = Report()
     if isinstance(work, PlannedIndexFile):
@@ -272,9 +274,9 @@ def place_staged(
     """Write the units of these queues, in log order.
 
     Args:
-        stages, with_times: what was staged.
-        paths: of the queues, as Queue.path gives them.
-        plain, batch: make the writer of a queue when it is first met (`plain` is told whether it is a light queue).
+        stages, with_times: the staged units.
+        paths: paths of the queues, as in Queue.path.
+        plain, batch: make the writer of a queue at its first unit (`plain` gets whether it is an LMQ).
 
     Returns:
         The writers, by path.
@@ -301,7 +303,7 @@ def place_staged(
 
 
 def collect(plan: RebuildPlan, work: list[list[str] | PlannedIndexFile], attempts: list[str]) -> None:
-    """Move what the attempts made to where `publish` takes it from; what else is staged goes."""
+    """Move the attempts' results to where `publish` expects them; remove other staged files."""
     effects = plan.disk
     if plan.rules.index:
         effects.mkdirs(os.path.join(plan.staging, "index"))

@@ -1,15 +1,15 @@
-"""What the first stage of a job leaves for the second: units by queue and index keys in log order, in files.
+"""Stores units by queue and index keys in log order between the two stages of a job.
 
-A task of the first stage walks a range of the log and has a directory of its own:
+A task of the first stage walks a range of the log and has its own directory:
 
     units      segments one after another: a segment is the units of one queue from one block, as its queue offsets
                (int64 each), store times in ms (int64 each, only where ext queues need them) and units (20 bytes each)
-    segments   what stands in `units`: int64 rows (number of the queue, position, how many units), native byte order
+    segments   table of the segments: int64 rows (number of the queue, position, number of units), native byte order
     batch      units of batch queues: rows of int64 number of the queue and 46 bytes
     hashes, offsets, times     index keys: int32, int64, int64 each, native byte order
 
-A queue's number is that of the task's own table, which comes back to the driver with its counts. Tables go to every
-task of the second stage, which picks its queues from all directories, in log order.
+A queue's number is its row in the task's own table, which goes to the driver with its counts. Tables go to every
+task of the second stage, which selects its queues from all directories, in log order.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ class StagedQueue(NamedTuple):
 
     Attributes:
         kind, topic, queue_id: as in store.layout.queue_name.Queue; the topic in hexadecimal, for JSON.
-        light: it was met as a light queue.
-        units: how many units of it were staged.
+        light: whether it is an LMQ.
+        units: number of its staged units.
     """
 
     kind: str
@@ -52,7 +52,7 @@ class StagedQueue(NamedTuple):
 
 
 class Stage(NamedTuple):
-    """What one task of the first stage left: its directory, its table of queues, and how many keys."""
+    """The result of one task of the first stage: directory, table of queues, number of keys."""
 
     path: str
     queues: list[StagedQueue]
@@ -60,17 +60,15 @@ class Stage(NamedTuple):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Stage:
-        """The stage that a task's answer tells of."""
+        """Make the stage from a task's answer."""
         return cls(answer["path"], [StagedQueue(*queue) for queue in answer["queues"]], answer["keys"])
 
 
 class StageWriter:
-    """Writes one task's directory.
-
-    Nothing of it is seen by others before `finish` has told its name.
+    """Writes one task's directory, which others use only after `finish` has returned its name.
 
     Args:
-        parent: the directory below which it is made; each attempt of a task has a name of its own.
+        parent: the directory in which it is made; each attempt of a task has a name of its own.
         with_times: keep the store time of each unit.
 
     Attributes:
@@ -89,7 +87,7 @@ class StageWriter:
         self._files: dict[str, BinaryIO] = {}
 
     def take(self, block: UnitBlock) -> None:
-        """Append what a block holds.
+        """Append the units and keys of a block.
 
         Raises:
             OSError: the disk is full or fails.
@@ -113,7 +111,7 @@ class StageWriter:
             self.keys += block.keys
 
     def finish(self, dispatcher: Dispatcher) -> dict[str, Any]:
-        """Close the files, which need not be durable: after a crash everything is made again.
+        """Close the files without fsync, because after a crash everything is made again.
 
         Returns:
             The answer that Stage.of reads.
@@ -142,12 +140,12 @@ class StageWriter:
 def segments(
     path: str, wanted: Container[int], with_times: bool
 ) -> Iterator[tuple[int, memoryview, memoryview, memoryview]]:
-    """The segments of some queues in one task's directory, in log order.
+    """Yield the segments of some queues in one task's directory, in log order.
 
     Args:
         path: the directory.
         wanted: numbers of the queues.
-        with_times: as the writer was told.
+        with_times: as for StageWriter.
 
     Yields:
         (number of the queue, queue offsets as int64, store times as int64 or empty, units).
@@ -172,7 +170,7 @@ def segments(
 
 
 def batch_units(path: str, wanted: Container[int]) -> Iterator[tuple[int, batch_queue.BatchUnit]]:
-    """The units of some batch queues in one task's directory, in log order, as (number of the queue, unit)."""
+    """Yield units of some batch queues in a task's directory, as (number of the queue, unit)."""
     name = os.path.join(path, "batch")
     if not os.path.exists(name):
         return
@@ -184,7 +182,7 @@ def batch_units(path: str, wanted: Container[int]) -> Iterator[tuple[int, batch_
 
 
 def keys(path: str, first: int, end: int) -> Iterator[tuple[array[int], array[int], array[int]]]:
-    """Index keys [first, end) of one task's directory, some at a time, as (hashes, offsets, times)."""
+    """Yield index keys [first, end) of one task's directory as (hashes, offsets, times)."""
     while first < end:
         count = min(end - first, KEYS_AT_ONCE)
         parts = [_read_array(os.path.join(path, name), kind, first, count) for name, kind in KEY_FILES]

@@ -1,9 +1,9 @@
-"""Run a function over a list of items as Spark tasks, one item each, and bring small answers back.
+"""Runs a function over items as Spark tasks, one item each, and returns the answers.
 
-Tasks read and write files themselves; only an answer (counts, names) comes back to the driver. An error of FlintMQ
-comes back as an answer too, and is raised on the driver as what it was: with its class, exit code and one line of text,
-and without four attempts at something that cannot succeed. A mistake of a program (KeyError and the like) cannot
-succeed either and comes back as a StoreError. What may pass (a disk that fails, no memory, a worker that dies) is left
+Tasks read and write files themselves; only a small answer (counts, names) comes back to the driver. An error of FlintMQ
+comes back as an answer too, and is raised on the driver unchanged: with its class, exit code and one line of text,
+and without four attempts at something that cannot succeed. A bug (KeyError and the like) cannot succeed either and
+comes back as a StoreError. Errors that may be temporary (a disk that fails, no memory, a worker that dies) are left
 to Spark, which tries again.
 """
 
@@ -33,7 +33,7 @@ ANSWERS = "number bigint, answer string"
 
 
 def parallelism(spark: SparkSession) -> int:
-    """How many tasks run at a time; on Spark Connect, which does not tell, this machine's processors."""
+    """Return how many tasks run at a time; on Spark Connect, the number of local cores."""
     try:
         return int(spark.sparkContext.defaultParallelism)
     except AttributeError:  # Spark Connect has no context
@@ -46,21 +46,21 @@ def run_tasks(
     items: Sequence[Item],
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Call function(item) in a task of its own for each item.
+    """Call function(item) in a separate task for each item.
 
     Args:
         spark: the session.
         function: of an importable module, or a partial of one; its answer must be JSON. It may be called twice for an
             item, by attempts that overlap.
-        items: what to call it with; all of them go to each task, so they should be small.
-        progress: called now and then with the number of tasks done and of all; not on Spark Connect.
+        items: arguments of the calls; all of them go to each task, so they should be small.
+        progress: called from time to time with the number of tasks done and of all; not on Spark Connect.
 
     Returns:
         The answers in the order of the items.
 
     Raises:
         FlintError: the first one, in the order of items, that a task raised.
-        StoreError: Spark gave up, the text has the last line of what it said; or a task failed by a mistake of ours.
+        StoreError: Spark gave up, and the text has the last line of its error; or a task failed by a bug.
     """
     if not items:
         return []
@@ -71,16 +71,16 @@ def run_tasks(
 def collect_answers(
     spark: SparkSession, frame: DataFrame, count: int, progress: Progress | None
 ) -> list[dict[str, Any]]:
-    """The answers of tasks that give rows of `answer_of`, in the order of their numbers.
+    """Return the answers of tasks whose rows come from `answer_of`, by number.
 
     Args:
         spark: the session.
-        frame: of the columns ANSWERS; a row for each number below `count`.
-        count: how many.
+        frame: has the columns ANSWERS, and a row for each number below `count`.
+        count: number of answers.
         progress: as for run_tasks.
 
     Raises:
-        As run_tasks.
+        FlintError, StoreError: as run_tasks.
     """
     from pyspark.errors import PySparkException
 
@@ -89,8 +89,8 @@ def collect_answers(
             rows = frame.collect()
     except PySparkException as error:
         lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("\tat ")]
-        told = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1])
-        raise StoreError(f"a Spark task failed: {told[:300]}; Spark's log tells more") from error
+        last = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1])
+        raise StoreError(f"a Spark task failed: {last[:300]}; Spark's log has more") from error
     answers = {row["number"]: json.loads(row["answer"]) for row in rows}
     for number in range(count):
         if "error" in answers[number]:
@@ -101,7 +101,7 @@ def collect_answers(
 def _answers(
     function: Callable[[Item], dict[str, Any]], items: Sequence[Item], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """The task: one answer for each number that arrives."""
+    """Run the task: yield one answer for each number that arrives."""
     freeze_once()
     for batch in batches:
         for value in batch.column(0):
@@ -110,7 +110,7 @@ def _answers(
 
 
 def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Item) -> pa.RecordBatch:
-    """What function(item) answers, or the error that it raises and that no other attempt mends, as a row of ANSWERS.
+    """Return the answer of function(item), or its permanent error, as a row of ANSWERS.
 
     Raises:
         OSError, MemoryError: another attempt may succeed.
@@ -133,27 +133,27 @@ def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Ite
 
 
 def _error_answer(error: FlintError) -> dict[str, Any]:
-    told: dict[str, Any] = {"class": type(error).__name__, "text": str(error)}
+    answer: dict[str, Any] = {"class": type(error).__name__, "text": str(error)}
     if isinstance(error, CorruptStoreError):
-        told.update(file=error.file, position=error.position, reason=error.reason)
-    return told
+        answer.update(file=error.file, position=error.position, reason=error.reason)
+    return answer
 
 
-def _error(told: dict[str, Any]) -> FlintError:
-    """The error that a task told of."""
-    kind = getattr(errors, told["class"], StoreError)
+def _error(answer: dict[str, Any]) -> FlintError:
+    """Make the error that a task returned as its answer."""
+    kind = getattr(errors, answer["class"], StoreError)
     error: FlintError
     if kind is CorruptStoreError:
-        error = CorruptStoreError(told["file"], told["position"], told["reason"])
+        error = CorruptStoreError(answer["file"], answer["position"], answer["reason"])
     else:
-        error = kind(told["text"])
-    error.args = (told["text"],)
+        error = kind(answer["text"])
+    error.args = (answer["text"],)
     return error
 
 
 @contextmanager
 def _watching(spark: SparkSession, count: int, progress: Progress | None) -> Iterator[None]:
-    """Tell progress from a thread of its own while the block runs."""
+    """Report progress from a separate thread while the block runs."""
     if progress is None:
         yield
         return
@@ -180,7 +180,7 @@ def _watching(spark: SparkSession, count: int, progress: Progress | None) -> Ite
 
 
 def scaled(progress: Progress | None, size: int, begin: float, end: float) -> Progress | None:
-    """Progress in bytes of log from progress in tasks of one stage."""
+    """Convert progress in tasks of one stage to progress in bytes of log."""
     if progress is None:
         return None
     return lambda done, of: progress(int(size * (begin + (end - begin) * done / max(1, of))), size)

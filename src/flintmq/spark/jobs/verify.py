@@ -1,11 +1,11 @@
-"""Verify a store as Spark tasks: the checks of `forensics.verify.run`, shared out.
+"""Verifies a store as Spark tasks, with the checks of `forensics/verify/run.py`.
 
 1.  A task walks a range of the log, checks its records, and stages the units that they must have (`staged.py`). One
-    further task compares the index, whose items follow each other over all files, with a walk of its own.
+    further task compares the index, whose items are in log order over all files, with a walk of its own.
 2.  A task takes some queues and compares the units staged for them with those on disk.
 
-The driver looks at the small files, and at what points across queues (committed offsets, the timer), and puts the
-findings together. Nothing is written to the store. Staged units (36 bytes each) go to a scratch directory that workers
+The driver checks the small files, and data that concern several queues (committed offsets, the timer), and combines
+the findings. Nothing is written to the store. Staged units (36 bytes each) go to a scratch directory that workers
 and driver must both see; it is removed at the end.
 """
 
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 Lost = list[tuple[int, int]]
-"""Ranges of log offsets that hold no record that counts."""
+"""Ranges of log offsets that contain no valid record."""
 
 RUN_UNITS = 2048  # units of a queue that are compared at once
 _NO_BYTES = memoryview(b"")
@@ -59,7 +59,7 @@ _NO_NUMBERS = _NO_BYTES.cast("q")
 
 @dataclass(frozen=True)
 class VerifyPlan:
-    """What every task needs to know, picklable."""
+    """The picklable context of all tasks."""
 
     root: str
     config: StoreConfig
@@ -71,18 +71,18 @@ class VerifyPlan:
     access: str
 
     def ground(self, lost: Iterable[tuple[int, int]] = ()) -> Ground:
-        """A ground of its own for a task, with the damage that is known."""
+        """Make a separate context for a task, with the known damage."""
         ground = Ground(Findings(), self.log.min_offset, self.replay_from, self.live)
         for begin, end in lost:
             ground.lost.add(begin, end)
         return ground
 
     def queues(self, disk: Disk, ground: Ground) -> QueueSet:
-        """The queues of the store."""
+        """Return the queues of the store."""
         return QueueSet(self.root, self.config, read_config(self.root, self.log.effects), disk, ground)
 
     def walk(self, part: LogRange, report: Report) -> LogWalk:
-        """A walk over one range that steps over damage."""
+        """Return a walk over one range that skips damage."""
         return LogWalk(
             self.log, begin=part.begin, end=part.end,
             access=self.access, strict=False, report=report, piece_bytes=PIECE_BYTES,
@@ -97,7 +97,7 @@ class RangeReport(LogReport):
         self.ranges: Lost = []
 
     def damage(self, damage: Damage) -> None:
-        """A stretch without records that count."""
+        """Record a range without valid records."""
         super().damage(damage)
         self.ranges.append((damage.offset, damage.offset + damage.lost))
 
@@ -111,16 +111,16 @@ def verify(
     access: str = "pread",
     scratch: str | None = None,
 ) -> Verification:
-    """Check everything in a store, with the verdict of `flintmq.forensics.verify.run.verify`.
+    """Check everything in a store, with the same verdict as forensics/verify/run.py.
 
     Args:
         spark: the session. Workers must see the store under the same path as the driver.
-        root: the store.
-        config: RocketMQ's keys for what the files do not tell.
-        progress: called now and then with bytes of log done and in all, about.
+        root: directory of the store.
+        config: RocketMQ's keys, for settings that the files do not show.
+        progress: called from time to time with bytes of log done and in all, approximately.
         access: "pread" or "map".
         scratch: a directory that workers and driver see, for staged units; by default that for temporary files, which
-            is right where all run on one machine.
+            is right if all run on one machine.
 
     Raises:
         StoreError: Spark gave up.
@@ -139,18 +139,18 @@ def verify(
 
 
 class SparkRun(VerifyRun):
-    """One verification whose log, queues and index are looked at by tasks."""
+    """One verification whose log, queues and index are checked by tasks."""
 
     def __init__(self, spark: SparkSession, root: str, config: StoreConfig, disk: Disk, scratch: str) -> None:
         super().__init__(root, config, disk)
         self.spark, self.scratch = spark, scratch
 
     def look(self, progress: Progress | None, access: str) -> VerifyResult:
-        """Run both stages and put together what they found."""
+        """Run both stages and combine their findings."""
         tail = Report()
         log_end = find_end(self.log, self.facts, tail)
         for damage in tail.damages:
-            if damage.reason.startswith(LOST):  # the ranges meet all other damage
+            if damage.reason.startswith(LOST):  # the tasks of the ranges report all other damage
                 LogReport(self.ground).damage(damage)
         for note in tail.notes:
             self.findings.note(note.code.replace("_", "-"), note.text)
@@ -172,9 +172,9 @@ class SparkRun(VerifyRun):
         index, *ranges = run_tasks(self.spark, partial(first_stage, plan), work, scaled(progress, span, 0, 0.7))
         for answer in [*ranges, index]:
             self._take(answer["findings"])
-        lost = [(first, behind) for answer in ranges for first, behind in answer["lost"]]
-        for first, behind in lost:
-            self.ground.lost.add(first, behind)
+        lost = [(first, after) for answer in ranges for first, after in answer["lost"]]
+        for first, after in lost:
+            self.ground.lost.add(first, after)
         stages = [Stage.of(answer) for answer in ranges]
         task = partial(check_queues, plan, stages, lost, groups)
         queues = run_tasks(self.spark, task, range(groups), scaled(progress, span, 0.7, 1))
@@ -198,17 +198,17 @@ class SparkRun(VerifyRun):
             part_end=last,
         )
 
-    def _take(self, told: dict[str, Any]) -> None:
-        """Take the findings of a task: those it kept, and the counts of all."""
+    def _take(self, answer: dict[str, Any]) -> None:
+        """Add the findings of a task: those that it kept, and the counts of all."""
         found = self.findings
-        found.defects += [Defect(*values) for values in told["defects"]][: KEPT_DEFECTS - len(found.defects)]
-        found.notes += [Note(*values) for values in told["notes"]][: KEPT_NOTES - len(found.notes)]
-        found.defect_counts.update(told["defect_counts"])
-        found.note_counts.update(told["note_counts"])
+        found.defects += [Defect(*values) for values in answer["defects"]][: KEPT_DEFECTS - len(found.defects)]
+        found.notes += [Note(*values) for values in answer["notes"]][: KEPT_NOTES - len(found.notes)]
+        found.defect_counts.update(answer["defect_counts"])
+        found.note_counts.update(answer["note_counts"])
 
 
 def findings_answer(findings: Findings) -> dict[str, Any]:
-    """Findings as a task's answer."""
+    """Convert findings to the answer of a task."""
     return {
         "defects": [astuple(defect) for defect in findings.defects],
         "notes": [astuple(note) for note in findings.notes],
@@ -218,7 +218,7 @@ def findings_answer(findings: Findings) -> dict[str, Any]:
 
 
 def first_stage(plan: VerifyPlan, part: LogRange | None) -> dict[str, Any]:
-    """A task: one range of the log; or, for None, the index."""
+    """Run one task: check one range of the log; or, for None, the index."""
     return check_index(plan) if part is None else check_range(plan, part)
 
 
@@ -238,8 +238,8 @@ def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
             writer.take(block)
     check_end(walk, plan.log, part.end, plan.end)
     log.finish()
-    told = {"findings": findings_answer(ground.findings), "lost": report.ranges, "records": log.records}
-    return {**writer.finish(dispatcher), **told, "last_time": log.last_time, "end": log.end}
+    answer = {"findings": findings_answer(ground.findings), "lost": report.ranges, "records": log.records}
+    return {**writer.finish(dispatcher), **answer, "last_time": log.last_time, "end": log.end}
 
 
 def check_index(plan: VerifyPlan) -> dict[str, Any]:
@@ -248,10 +248,10 @@ def check_index(plan: VerifyPlan) -> dict[str, Any]:
         ground = plan.ground()
         rules = plan.queues(disk, plan.ground()).rules
         items = list(index_items(plan.root, plan.config, disk, ground))
-        told = {"files": len(items), "items": 0}
+        counts = {"files": len(items), "items": 0}
         if rules.index:
             index = IndexCheck(items, ground)
-            silent = replace(ground, findings=Findings())  # of damage in the log, the tasks of the ranges tell
+            silent = replace(ground, findings=Findings())  # the tasks of the ranges report damage in the log
             part = LogRange(plan.log.min_offset, plan.end)
             dispatcher = Dispatcher(rules)
             for piece in plan.walk(part, LogReport(silent)) if part.begin < part.end else ():
@@ -260,8 +260,8 @@ def check_index(plan: VerifyPlan) -> dict[str, Any]:
                     keys = block.key_hashes, block.key_offsets, block.key_times, block.keys
                     index.expect(KeyBlock(piece, block.last_offset, *keys))
             index.finish(plan.end)
-            told["items"] = index.items
-    return {"findings": findings_answer(ground.findings), **told}
+            counts["items"] = index.items
+    return {"findings": findings_answer(ground.findings), **counts}
 
 
 def check_queues(plan: VerifyPlan, stages: list[Stage], lost: Lost, groups: int, group: int) -> dict[str, Any]:
@@ -270,7 +270,7 @@ def check_queues(plan: VerifyPlan, stages: list[Stage], lost: Lost, groups: int,
         ground = plan.ground(lost)
         queues = plan.queues(disk, ground)
         if group:
-            ground.findings = Findings()  # what is wrong with all queues together, the first group tells
+            ground.findings = Findings()  # findings on all queues together are reported by the first group
         for kind, names in queues.on_disk.items():
             queues.on_disk[kind] = [n for n in names if group_of(f"{kind}/{n.topic}/{n.queue_id}", groups) == group]
         seen = {(name.topic, name.queue_id) for names in queues.on_disk.values() for name in names}
@@ -300,20 +300,20 @@ def check_queues(plan: VerifyPlan, stages: list[Stage], lost: Lost, groups: int,
 
 
 class Runs:
-    """Joins short segments of a queue, so that a comparison sees as much of it at once as in one process."""
+    """Joins short segments of a queue, so that it is compared in runs as long as in one process."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, list[bytearray]] = {}  # number of the queue -> offsets, times, units
 
     def add(self, number: int, segment: Sequence[memoryview]) -> UnitBlock | None:
-        """Take a segment (offsets, times, units); gives a block when there is enough of its queue."""
+        """Add a segment (offsets, times, units); return a block once its queue has enough."""
         joined = self._waiting.setdefault(number, [bytearray(), bytearray(), bytearray()])
         for part, more in zip(joined, segment, strict=True):
             part += more
         return self._block(number) if len(joined[0]) >= 8 * RUN_UNITS else None
 
     def rest(self) -> Iterator[UnitBlock]:
-        """What still waits."""
+        """Yield the remaining units."""
         for number in list(self._waiting):
             yield self._block(number)
 
@@ -329,10 +329,10 @@ def _block(
     units: memoryview = _NO_BYTES,
     batch_units: Iterable[tuple[int, BatchUnit]] = (),
 ) -> UnitBlock:
-    """Staged units as a block of the dispatcher, without keys."""
+    """Make a block of the dispatcher from staged units, without keys."""
     return UnitBlock(queues, offsets, times, units, list(batch_units), array("i"), array("q"), array("q"), 0, 0, 0)
 
 
 def group_of(path: str | None, groups: int) -> int:
-    """Which task compares a queue: the same for its units from the log and for its files."""
+    """Return the task that compares a queue: the same for units from the log and for its files."""
     return zlib.crc32(os.fsencode(path or "")) % groups

@@ -1,9 +1,11 @@
-"""The sink `flintmq`: DataFrames as messages into a store, in batch and streaming, each batch once.
+"""Implements the sink `flintmq`: puts DataFrames into a store, in batch and streaming.
 
-writer   is what Spark calls to write
+Each batch is put exactly once.
+
+writer   implements Spark's interface for writing
 options  checks the options of a sink
-query    knows a streaming query by its checkpoint
-rows     makes messages of rows, and refuses what cannot be stored
+query    identifies a streaming query by its checkpoint
+rows     makes messages from rows, and refuses rows that cannot be stored
 commit   puts staged rows in order, each batch once
-listing  lists who has put what, and gives a stuck batch up
+listing  lists the recorded writers, and gives up a stuck batch
 """

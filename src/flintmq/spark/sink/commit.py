@@ -1,10 +1,10 @@
-"""Bring staged rows into a store, in one ordered go, each batch once.
+"""Puts staged rows into a store, in order and in one go, each batch once.
 
 The ledger names the staged files before the first of their messages is put (`jobs/replay/exactly_once.py`). So a commit
-that died is finished from these very files by the next one, even if Spark has computed the batch anew and in another
-order since.
-All rows are looked at before that: a commit with a row that the store would refuse fails, and leaves nothing behind.
-What cannot be finished (of a store of 0.1, or whose staged files are gone) is noted, and stops only its own query.
+that died is finished by the next one from these same files, even if Spark has since computed the batch again and in
+another order. All rows are checked before that: a commit with a row that the store would refuse fails, and leaves
+nothing in the store. A batch that cannot be finished (of a store of version 0.1, or whose staged files were removed) is
+recorded as stuck, and stops only its own query.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ from flintmq.store.message_store import MessageStore
 
 STAGED = "flintmq.staged"
 ROWS_AT_ONCE = 1000
-ORPHAN_S = 86_400  # of staged files of a write without a name that no commit names: its job is long dead
-CHECKED = b"flintmq.checked"  # in a staged file's schema: by which rules its rows were looked at
+ORPHAN_S = 86_400  # age of unnamed staged files that no commit needs; their job died long ago
+CHECKED = b"flintmq.checked"  # in a staged file's schema: the rules by which its rows were checked
 
 
 @dataclass
 class _Work:
-    """A store that is open for a commit, its ledger, and where its log ends."""
+    """A store that is open for a commit, its ledger, and the end of its log."""
 
     store: MessageStore
     ledger: WriterIds
@@ -50,7 +50,7 @@ class _Work:
 
 
 class _CannotFinish(StoreError):
-    """A batch that was begun, and that no later attempt finishes from its staged files."""
+    """A batch was begun, and no later attempt can finish it from its staged files."""
 
 
 def commit(
@@ -63,24 +63,24 @@ def commit(
     """Put the rows of staged files, unless this batch of the query was put before.
 
     Args:
-        options: of the write.
-        batch: its number; None if the write has no name.
+        options: options of the write.
+        batch: number of the batch; None if the write has no name.
         files: names of files in the store's directory STAGED, in order.
-        bad: of those with rows for `options.bad_rows`.
+        bad: names of files with rows for `options.bad_rows`.
         query: the id of the streaming query, if its tasks knew it.
 
     Raises:
-        StoreLockedError: somebody has the store open.
-        UsageError: the store would refuse a row; nothing was put. Or nobody can tell which query this is.
-        StoreError: the store refused a message, or the disk failed; the next commit goes on there. Or a batch that was
-            begun cannot be finished.
+        StoreLockedError: another process has the store open.
+        UsageError: the store would refuse a row, and nothing was put; or the query cannot be identified.
+        StoreError: the store refused a message, or the disk failed; the next commit continues there. Or a batch that
+            was begun cannot be finished.
 
     Durability: all messages, on return.
     """
     giver = _writer_id(options, batch, query, bool(files or bad))
     if giver is None:
         return
-    # What is put is compared with staged rows after a kill; a row got its unique key when it was staged.
+    # After a kill, stored messages are compared with staged rows, which got their unique keys when they were staged.
     with MessageStore(options.path, options.config, peer=options.peer, unique_keys=False) as store:
         work = _Work(store, WriterIds(options.path), store.recovered.state.end)
         if options.stream and batch is not None and options.query is None:
@@ -99,7 +99,7 @@ def commit(
                 if there is None or not _begin_with(store.root, files, there):
                     raise StoreError(f"{error}; {_way_out(options.path, giver)}") from error
                 spent |= {*begun["files"], *begun.get("bad", ())}
-                known, skip = None, len(there)  # the batch was computed anew, and begins with what is there
+                known, skip = None, len(there)  # the batch was computed again, and begins with the stored rows
         if known is None or batch is None or known["batch"] < batch:
             value: dict[str, Any] = {"batch": batch, "files": list(files), "log_end": work.end, "running": True}
             if skip:
@@ -117,23 +117,25 @@ def commit(
 
 
 def discard(path: str, files: Sequence[str]) -> None:
-    """Remove staged files, but for those that a commit has begun to put."""
-    with suppress(StoreAccessError):  # then the ledger cannot tell, and they stay
+    """Remove staged files, except those that a commit has begun to put."""
+    with suppress(StoreAccessError):  # without a readable ledger the files stay
         for file in {*files} - named_files(WriterIds(path)):
             _remove(os.path.join(path, STAGED, file))
 
 
 def stage(path: str, batches: Iterator[pa.RecordBatch], mark: str = "", checked: str = "") -> tuple[str, int]:
-    """Write rows into a staged file, durable; its name, and how many there are. No file for no rows: the name is empty.
+    """Write rows into a staged file and fsync it; return its name and the number of rows.
+
+    Without rows no file is made, and the name is empty.
 
     Args:
-        path: of the store.
-        batches: of SPARK_SCHEMA.
-        mark: begins the file's name: whose it is.
-        checked: by which rules the rows were looked at, as `checked_by` gives it.
+        path: directory of the store.
+        batches: batches of SPARK_SCHEMA.
+        mark: prefix of the file's name, which identifies its query.
+        checked: the rules by which the rows were checked, from `checked_by`.
 
     Raises:
-        OSError: the disk is full or fails; and whatever taking a batch raises.
+        OSError: the disk is full or fails; also errors of the iterable of batches.
     """
     folder = os.path.join(path, STAGED)
     name, rows, sink = f"{mark}{uuid.uuid4().hex}.arrow", 0, None
@@ -160,10 +162,12 @@ def stage(path: str, batches: Iterator[pa.RecordBatch], mark: str = "", checked:
 
 
 class BadFile:
-    """Rows of a task that make no message, in a staged file of lines of JSON; made with the first row.
+    """A staged file of JSON lines, for rows of a task that make no message.
+
+    The file is made with the first row.
 
     Attributes:
-        name: of the file; empty while there is no row.
+        name: name of the file; empty while there is no row.
     """
 
     def __init__(self, path: str, mark: str) -> None:
@@ -171,7 +175,7 @@ class BadFile:
         self._file: Any = None
 
     def write(self, line: str) -> None:
-        """Add a row.
+        """Append a row.
 
         Raises:
             OSError: the disk is full or fails.
@@ -186,7 +190,7 @@ class BadFile:
         return self
 
     def __exit__(self, kind: object, *_: object) -> None:
-        """Make it durable; or remove it, if the task failed."""
+        """Fsync the file; or remove it, if the task failed."""
         if self._file is None:
             return
         try:
@@ -200,7 +204,7 @@ class BadFile:
 
 
 def checked_by(config: StoreConfig, inner_topics: Collection[str]) -> str:
-    """All that decides whether a store takes a row, as text."""
+    """Return as text everything on which it depends whether a store accepts a row."""
     return json.dumps([
         config.mapped_file_size_commit_log, config.max_message_size, config.enabled_append_prop_crc,
         config.enable_multi_dispatch, config.enable_lmq, sorted(inner_topics),
@@ -211,10 +215,10 @@ def checked_by(config: StoreConfig, inner_topics: Collection[str]) -> str:
 
 
 def _writer_id(options: SinkOptions, batch: int | None, query: str | None, rows: bool) -> str | None:
-    """Whose the batch is, as the ledger names it; None: it has no rows, and nobody can tell.
+    """Return the writer id of the batch; None if it has no rows and no known query.
 
     Raises:
-        UsageError: it has rows, and nobody can tell.
+        UsageError: the batch has rows, and its query cannot be identified.
     """
     if options.query is not None:
         return PREFIX + options.query
@@ -232,11 +236,11 @@ def _writer_id(options: SinkOptions, batch: int | None, query: str | None, rows:
 
 
 def _look(store: MessageStore, files: Sequence[str]) -> None:
-    """Look at all rows of staged files, if that was not done by the rules of this very store.
+    """Check all rows of staged files, unless that was done by the rules of this very store.
 
     Raises:
-        UsageError: the store would refuse one; the text names it.
-        StoreError: a file is not there, or cannot be read.
+        UsageError: the store would refuse a row; the text names it.
+        StoreError: a file is missing, or cannot be read.
     """
     inner = batches_of(store.root)
     rules = checked_by(store.config, inner).encode()
@@ -254,11 +258,11 @@ def _look(store: MessageStore, files: Sequence[str]) -> None:
 
 
 def _put(work: _Work, giver: str, value: dict[str, Any], *, looked: bool = False) -> None:
-    """Put what of a commit is not in the store yet.
+    """Put the messages of a commit that are not yet in the store.
 
     Raises:
-        _CannotFinish: its files are gone, or hold a row that the store refuses; nothing was put.
-        StoreError: the store refused a message, or the disk failed; the next time it goes on there.
+        _CannotFinish: its files are missing, or contain a row that the store refuses; nothing was put.
+        StoreError: the store refused a message, or the disk failed; the next attempt continues there.
     """
     store = work.store
     tail = WriterTail(store.root, value["log_end"], work.end, store.config)
@@ -286,7 +290,7 @@ def _put(work: _Work, giver: str, value: dict[str, Any], *, looked: bool = False
 
 
 def _check(store: MessageStore, giver: str, value: dict[str, Any], tail: WriterTail) -> None:
-    """See that a commit that was begun can be finished.
+    """Check that a commit that was begun can be finished.
 
     Raises:
         _CannotFinish: it cannot.
@@ -306,7 +310,10 @@ def _check(store: MessageStore, giver: str, value: dict[str, Any], tail: WriterT
 
 
 def _finish_of_another(work: _Work, name: str, value: dict[str, Any]) -> None:
-    """Finish what another query or write has begun; what fails there is not this one's matter, and is told."""
+    """Finish a batch that another query or write has begun.
+
+    A failure concerns only that query, so it is printed and not raised.
+    """
     try:
         _put(work, name, value)
     except _CannotFinish as error:
@@ -317,7 +324,7 @@ def _finish_of_another(work: _Work, name: str, value: dict[str, Any]) -> None:
 
 
 def _stored(work: _Work, value: dict[str, Any]) -> list[Message] | None:
-    """The rows of a batch that are in the store already; None: nobody can tell."""
+    """Return the rows of a batch that are already in the store; None if that is not known."""
     store = work.store
     tail, inner = WriterTail(store.root, value["log_end"], work.end, store.config), batches_of(store.root)
     found, skip = list[Message](), value.get("skip", 0)
@@ -328,7 +335,7 @@ def _stored(work: _Work, value: dict[str, Any]) -> list[Message] | None:
                     if skip:
                         skip -= 1
                     elif why_refused(message, store.config, inner):
-                        continue  # 0.1 went on behind such a row
+                        continue  # version 0.1 skipped such a row
                     elif tail.over or not tail.holds(message):
                         return found
                     found.append(message)
@@ -338,16 +345,16 @@ def _stored(work: _Work, value: dict[str, Any]) -> list[Message] | None:
 
 
 def _begin_with(root: str, files: Sequence[str], there: Sequence[Message]) -> bool:
-    """Whether these files begin with these rows."""
+    """Return whether these files begin with these rows."""
     rows = (message for file in files for messages, _ in _rows(root, file) for message in messages)
     return all((other := next(rows, None)) is not None and alike(message, other) for message in there)
 
 
 def _rows(root: str, file: str) -> Iterator[tuple[list[Message], bytes]]:
-    """The messages of a staged file, a batch at a time, and by which rules they were looked at.
+    """Yield the messages of a staged file in batches, with the rules by which they were checked.
 
     Raises:
-        StoreError: it is not there, or cannot be read.
+        StoreError: the file is missing, or cannot be read.
     """
     place = os.path.join(root, STAGED, file)
     try:
@@ -363,7 +370,7 @@ def _rows(root: str, file: str) -> Iterator[tuple[list[Message], bytes]]:
 
 
 def _publish(root: str, giver: str, value: dict[str, Any]) -> None:
-    """Put the files of bad rows into their directory, under names that are the same each time.
+    """Move the files of bad rows into their directory, under names that are always the same.
 
     Raises:
         StoreError: the directory cannot be written.
@@ -388,7 +395,7 @@ def _publish(root: str, giver: str, value: dict[str, Any]) -> None:
     except OSError as error:
         raise StoreError(
             f"{folder}: bad rows cannot be written ({error.strerror}); the messages are in the store, and the next "
-            "commit of this batch goes on when that is mended"
+            "commit of this batch goes on when that is fixed"
         ) from error
 
 
@@ -396,12 +403,12 @@ def _publish(root: str, giver: str, value: dict[str, Any]) -> None:
 
 
 def named_files(ledger: WriterIds) -> set[str]:
-    """Staged files that the ledger names: they are needed."""
+    """Return the staged files that the ledger names, and which are therefore needed."""
     return {file for value in ledger.of(PREFIX).values() for file in (*value["files"], *value.get("bad", ()))}
 
 
 def _sweep(path: str, files: set[str], giver: str, ledger: WriterIds) -> None:
-    """Remove staged files that nobody needs: of this commit, of attempts of its query that died, and old ones."""
+    """Remove unneeded staged files: of this commit, of dead attempts of its query, and old ones."""
     folder, named = os.path.join(path, STAGED), named_files(ledger)
     own = tag(giver.removeprefix(PREFIX))
     for file in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -423,7 +430,7 @@ def _way_out(root: str, giver: str) -> str:
 
 
 def _log_line(text: str) -> None:
-    """A line for whoever reads the driver's log; Spark has no better place for it."""
+    """Print a line to the driver's log; Spark has no better place for it."""
     print(f"flintmq: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Who has put what into a store by the sink or a replay, as `flintmq.puts` has it; and the way out of a stuck batch."""
+"""Lists the writers recorded in a store's `flintmq.puts`, and gives up a stuck batch."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ DONE, RUNNING, STUCK = "done", "running", "stuck"
 
 @dataclass
 class Giver:
-    """Who put messages.
+    """A query or replay that put messages.
 
     Attributes:
-        query: as `forget` takes it.
+        query: name of the query, as `forget` takes it.
         kind: "sink" or "replay".
         state: "done"; "running": a batch was begun, and the next commit of its query finishes it; "stuck": it cannot.
-        batch: the last one that was put or begun; None: a write without a name, or a replay.
-        rows: that a replay has put in all.
-        log_end: log offset where the store's log ended before what runs, or behind what is done.
-        checkpoint: the query's checkpointLocation, where it was told.
-        staged_files, staged_bytes: what a begun batch is finished from.
-        why: it is stuck.
+        batch: the last one that was put or begun; None for a write without a name, or a replay.
+        rows: number of rows that a replay has put in total.
+        log_end: end of the store's log before a running batch, or after a finished one.
+        checkpoint: the query's checkpointLocation, if known.
+        staged_files, staged_bytes: staged files from which a begun batch is finished.
+        why: reason of "stuck".
     """
 
     query: str
@@ -47,11 +47,11 @@ class Giver:
 
 @dataclass
 class RecordedPuts:
-    """What `flintmq.puts` of a store says.
+    """The content of a store's `flintmq.puts`.
 
     Attributes:
-        givers: all of them.
-        unowned_files, unowned_bytes: staged files that no begun batch needs: of jobs that run, or that died.
+        givers: all writers.
+        unowned_files, unowned_bytes: staged files that no begun batch needs: of running or dead jobs.
     """
 
     givers: list[Giver] = field(default_factory=list)
@@ -59,15 +59,15 @@ class RecordedPuts:
     unowned_bytes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the content as a dict for JSON."""
         return asdict(self)
 
 
 def read_puts(root: str) -> RecordedPuts:
-    """What `flintmq.puts` of a store says.
+    """Read the `flintmq.puts` of a store.
 
     Raises:
-        NotAStoreError: it is no store.
+        NotAStoreError: the directory is not a store.
         StoreAccessError: the file cannot be read.
     """
     root = _store(root)
@@ -99,21 +99,21 @@ def read_puts(root: str) -> RecordedPuts:
 
 
 def forget(root: str, query: str) -> Giver:
-    """Take a query out of `flintmq.puts`, with the staged files of what it has begun.
+    """Remove a query from `flintmq.puts`, with the staged files of a batch that it has begun.
 
-    What of a begun batch is in the store stays there; if the batch runs again, all of its rows are put.
+    Messages of a begun batch that are in the store stay there; if the batch runs again, all of its rows are put.
 
     Args:
-        root: of the store.
-        query: as `Giver.query` has it.
+        root: directory of the store.
+        query: name of the query, as in `Giver.query`.
 
     Returns:
-        What was noted of it.
+        The removed record.
 
     Raises:
-        NotAStoreError: it is no store.
+        NotAStoreError: the directory is not a store.
         UsageError: there is no such query; the text names those that there are.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: another process has the store open.
         StoreAccessError: the file cannot be read.
         OSError: it cannot be written.
     """

@@ -1,4 +1,4 @@
-"""The options of the sink `flintmq`, checked."""
+"""Checks the options of the sink `flintmq`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from flintmq.lake.options import flag, number
 from flintmq.storage.store_url import local_only, outside_store
 
 NAMES = {
-    "path": "the store's directory; made if it is not there",
-    "queryId": "who writes: a batch of it that was written is not written again. A stream's is its checkpoint's id",
-    "batchId": "batch: which of the query's batches; rising numbers",
+    "path": "the store's directory; created if it does not exist",
+    "queryId": "name of the query, whose batches are each put once. A stream's is its checkpoint's id",
+    "batchId": "batch: number of the query's batch; rising numbers",
     "badRowsPath": "a directory for rows that make no message; without it such a row ends the query",
-    "uniqueKeys": "true (default): a row without msg_id gets one, as RocketMQ's client gives it; false: it has none",
-    "peer": "as which RocketMQ to write: 5.3.3, 5.4.0 or 5.5.0",
+    "uniqueKeys": "true (default): a row without msg_id gets one, as from RocketMQ's client; false: it has none",
+    "peer": "the RocketMQ version to write for: 5.3.3, 5.4.0 or 5.5.0",
     "checkpointLocation": "Spark's own",
     "queryName": "Spark's own",
 }
@@ -30,16 +30,16 @@ _BY_LOWER = {name.lower(): name for name in (*KEYS, *NAMES)}
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """What a write was asked for.
+    """The checked options of a write.
 
     Attributes:
         path: the store's directory, absolute.
-        query: the option queryId; None: a batch without a name, or a stream, which has the id of its checkpoint.
-        batch: which of its batches; None where Spark tells it, or there is no name.
+        query: the option queryId; None for a batch without a name, or a stream, which has the id of its checkpoint.
+        batch: number of the batch; None if Spark passes it, or there is no name.
         config: RocketMQ's keys.
         peer: "5.3.3", "5.4.0" or "5.5.0".
-        stream: it is a stream's.
-        checkpoint: the option checkpointLocation as it is given; empty: none.
+        stream: whether a stream writes.
+        checkpoint: the option checkpointLocation as given; empty for none.
         bad_rows: directory for rows that make no message, absolute; empty: such a row is an error.
         unique_keys: rows without a unique key get one when they are staged.
     """
@@ -56,7 +56,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], stream: bool) -> SinkOptions:
-        """Read the options of a write.
+        """Check the options of a write.
 
         Raises:
             UsageError: an unknown name (the text names the closest), an impossible value, or one that is missing.
@@ -87,10 +87,10 @@ class SinkOptions:
 
 
 def _bad_rows(text: str, store: str) -> str:
-    """The directory for rows that make no message.
+    """Return the directory for rows that make no message.
 
     Raises:
-        UsageError: it is inside the store.
+        UsageError: the directory is inside the store.
     """
     path = os.path.abspath(outside_store(text, store))
     if os.path.commonpath([os.path.realpath(path), os.path.realpath(store)]) == os.path.realpath(store):

@@ -1,7 +1,7 @@
-"""Who writes into a sink: a streaming query is known by the id in its checkpoint, wherever that lies.
+"""Identifies a streaming query by the id in its checkpoint, wherever the checkpoint is.
 
-FlintMQ 0.1 knew a query by the text of its checkpointLocation. What it noted is taken over by the query that has this
-checkpoint now, if it is the same one: a checkpoint that was removed and made anew is another query.
+FlintMQ 0.1 identified a query by the text of its checkpointLocation. Its records are taken over by the query that has
+this checkpoint now, if it is the same one: a checkpoint that was removed and created again is another query.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ PREFIX = "sink "  # of names in the ledger
 
 
 def tag(query: str | None) -> str:
-    """What the names of a query's staged files begin with; empty for a write without a name."""
+    """Return the prefix of the names of a query's staged files; empty for an unnamed write."""
     return "" if query is None else hashlib.sha256(query.encode("utf-8", "surrogatepass")).hexdigest()[:16] + "-"
 
 
 def id_in(checkpoint: str) -> str | None:
-    """The query's id in a checkpoint directory of this machine; None if it has none that can be read."""
+    """Return the query's id from a local checkpoint directory; None if there is no readable id."""
     place = _metadata(checkpoint)
     try:
         with open(place, encoding="utf-8") as file:
@@ -35,10 +35,11 @@ def id_in(checkpoint: str) -> str | None:
 
 
 def take_over(ledger: WriterIds, giver: str, checkpoint: str, batch: int) -> None:
-    """Give a query what 0.1 noted under the text of its checkpoint, if that was the same query.
+    """Rename the record that 0.1 kept under a checkpoint's text, if it is of the same query.
 
-    Spark goes on with the batch behind the last or with the last one once more, and begins a new query with 0. So only
-    where the last one was 0 the numbers cannot tell; then a query that began before the note is the same.
+    Spark continues with the batch after the last one or repeats the last one, and begins a new query with 0. So the
+    numbers are ambiguous only if the last batch was 0; then a query that began before the record was written is the
+    same.
     """
     if not checkpoint or ledger.get(giver) is not None:
         return
@@ -63,7 +64,7 @@ def _metadata(checkpoint: str) -> str:
 
 
 def _place(checkpoint: str) -> Any:
-    """A checkpoint's place in one form."""
+    """Normalize the path of a checkpoint."""
     try:
         return os.path.abspath(local_only(checkpoint))
     except UsageError:

@@ -1,8 +1,8 @@
-"""A DataFrame's rows as messages: which columns there may be, what they mean, and what cannot be stored.
+"""Makes messages from the rows of a DataFrame: checks columns, values and their meaning.
 
-Columns are those of the one schema. `topic` and `body` must be there; what is missing else has a message's default.
-Columns that a store gives a record itself (queue_offset, store_timestamp and so on) are taken and not heeded, so that a
-DataFrame read from a store can be written as it is.
+Columns are those of the one schema. `topic` and `body` are required; for other missing columns a message has its
+defaults. Columns that a store itself gives a record (queue_offset, store_timestamp and so on) are accepted and ignored,
+so that a DataFrame read from a store can be written unchanged.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ FROM_KAFKA = (
 )
 
 BadRows = list[tuple[int, str]]
-"""Numbers of rows that make no message, and why."""
+"""Numbers of rows that make no message, with the reasons."""
 
 
 def check_columns(schema: StructType) -> None:
@@ -62,14 +62,14 @@ def check_columns(schema: StructType) -> None:
 
 
 def to_schema(batch: pa.RecordBatch, config: StoreConfig) -> pa.RecordBatch:
-    """The rows with all columns of SPARK_SCHEMA, ready to be put: tags, keys and msg_id stand in the properties.
+    """Give the rows all columns of SPARK_SCHEMA; tags, keys and msg_id go into the properties.
 
     Args:
-        batch: of columns that `check_columns` took.
-        config: of the store.
+        batch: has columns that `check_columns` accepted.
+        config: keys of the store.
 
     Raises:
-        UsageError: a row that makes no message; the text says which and why.
+        UsageError: a row makes no message; the text says which and why.
     """
     filled, bad = judge(batch, config)
     if bad:
@@ -82,7 +82,7 @@ WAYS = "mend it, leave the row out, or let the option badRowsPath collect such r
 
 
 def named(batch: pa.RecordBatch, row: int, which: str) -> str:
-    """A row for errors: which, its topic and queue."""
+    """Describe a row for errors: which one, its topic and queue."""
     value = {name: batch.column(name)[row].as_py() for name in ("topic", "queue_id") if name in batch.schema.names}
     return f"{which}, topic {short(str(value.get('topic')))}, queue {value.get('queue_id') or 0}"
 
@@ -93,13 +93,13 @@ def judge(
     inner_topics: Collection[str] = (),
     unique: UniqueKeys | None = None,
 ) -> tuple[pa.RecordBatch, BadRows]:
-    """The rows that make messages, with all columns of SPARK_SCHEMA, and those that make none.
+    """Separate the rows that make messages, with all columns of SPARK_SCHEMA, from the others.
 
     Args:
-        batch: of columns that `check_columns` took.
-        config: of the store, with the sizes that its files have.
-        inner_topics: the store's topics that take inner batches.
-        unique: gives rows that have none a unique key; None: nobody does.
+        batch: has columns that `check_columns` accepted.
+        config: keys of the store, with the sizes of its files.
+        inner_topics: topics of the store that take inner batches.
+        unique: gives rows without a unique key one; None: they have none.
     """
     maps = _properties(batch)
     if unique is not None:
@@ -117,13 +117,16 @@ def judge(
 
 
 def _timer(message: Message) -> str:
-    """Why a message that asks for a timer is refused; empty if it does not. (A replay copies what was delivered.)"""
+    """Return why a message that asks for a timer is refused; "" if it does not ask.
+
+    A replay does not use this rule, because it copies messages that were delivered.
+    """
     rule = timer_rule(message.topic, message.properties_bytes or b"")
     return "" if rule is None else f"{rule.status.name}: {rule.text}"
 
 
 def as_json(batch: pa.RecordBatch, row: int, why: str) -> str:
-    """A row that makes no message, as a line of JSON: `reason`, and all its columns; the body in base64."""
+    """Format a row that makes no message as JSON: `reason` and all columns, body in base64."""
     values = {name: batch.column(name)[row].as_py() for name in batch.schema.names}
     body = values["body"]
     values["body"] = (
@@ -141,7 +144,7 @@ def _json(value: Any) -> str:
 
 
 def _filled(batch: pa.RecordBatch, maps: list[dict[Any, Any]], good: list[int]) -> pa.RecordBatch:
-    """These rows with all columns."""
+    """Select rows and give them all columns."""
     if len(good) < batch.num_rows:
         batch = batch.take(pa.array(good, pa.int64()))
     columns: list[Any] = []
@@ -156,7 +159,7 @@ def _filled(batch: pa.RecordBatch, maps: list[dict[Any, Any]], good: list[int]) 
 
 
 def _without_a_store(batch: pa.RecordBatch, maps: list[dict[Any, Any]]) -> BadRows:
-    """Rows that no store could take: those without topic or body, and what cannot stand in a record."""
+    """Find rows that no store accepts: without topic or body, or with unstorable values."""
     found = []
     for name in REQUIRED:
         rows: Any = batch.column(name).is_null().to_numpy(zero_copy_only=False)
@@ -166,7 +169,7 @@ def _without_a_store(batch: pa.RecordBatch, maps: list[dict[Any, Any]]) -> BadRo
             if not name or value is None or any(mark in name or mark in value for mark in _SEPARATORS):
                 found.append((row, f"property {short(name)} has no name or no value, or a byte 0, 1 or 2 in it"))
     if "born_host" in batch.schema.names:
-        found += [(row, "its born_host is none") for row in _wrong_hosts(batch.column("born_host"))]
+        found += [(row, "its born_host is not a host") for row in _wrong_hosts(batch.column("born_host"))]
     return found
 
 
@@ -181,7 +184,7 @@ def _wrong_hosts(column: Any) -> list[int]:
 
 
 def _properties(batch: pa.RecordBatch) -> list[dict[Any, Any]]:
-    """The properties of each row, with what the columns tags, keys and msg_id say; their values win."""
+    """Return the properties of each row, overridden by the columns tags, keys and msg_id."""
     given = {name: batch.column(name).to_pylist() for name in _PROPERTY if name in batch.schema.names}
     maps: list[Any] = [None] * batch.num_rows
     if "properties" in batch.schema.names:

@@ -1,8 +1,8 @@
-"""What Spark calls to write: tasks stage rows in files, and the driver's commit puts them into the store.
+"""Implements Spark's interface for writing: tasks stage rows in files, the driver commits.
 
-Spark makes the writer in one Python process, writes in others and commits in a third: they share nothing but the
-store's directory and the messages of the tasks. A stream's tasks know the id of their query, which is that of its
-checkpoint, by a property of their job; the commit learns it from them.
+Spark makes the writer in one Python process, writes in others and commits in a third: they share only the store's
+directory and the messages of the tasks. A stream's tasks learn the id of their query, which is that of its checkpoint,
+from a property of their job; the commit learns it from them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ QUERY_ID = "sql.streaming.queryId"  # Spark's StreamExecution.QUERY_ID_KEY, a lo
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """What a task wrote: the name of its staged file (empty: none), how many rows; bad rows; and its query."""
+    """The result of a task: its staged file (or ""), number of rows, file of bad rows, query."""
 
     file: str
     rows: int
@@ -51,11 +51,11 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self.options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Put everything into the store."""
+        """Put all staged rows into the store."""
         _commit(self.options, self.options.batch, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Take back what was staged, if none of it was put."""
+        """Remove the staged files, unless a commit has begun to put them."""
         _discard(self.options, messages)
 
 
@@ -70,30 +70,28 @@ class StreamWriter(DataSourceStreamArrowWriter):
         return _write(self.options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Put a micro-batch into the store, unless it is there."""
+        """Put a micro-batch into the store, unless it was put before."""
         _commit(self.options, batchId, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Take back what was staged, if none of it was put."""
+        """Remove the staged files, unless a commit has begun to put them."""
         _discard(self.options, messages)
 
 
 def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """The writer of a DataFrame.
+    """Make the writer of a DataFrame.
 
     Raises:
         UsageError: an option or a column is wrong, or the mode is not append.
     """
     if overwrite:
-        raise UsageError(
-            'mode("overwrite") would throw a store\'s messages away; use mode("append"), or a new directory'
-        )
+        raise UsageError('mode("overwrite") would delete a store\'s messages; use mode("append"), or a new directory')
     check_columns(schema)
     return BatchWriter(SinkOptions.parse(options, stream=False))
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """The writer of a stream.
+    """Make the writer of a stream.
 
     Raises:
         UsageError: an option or a column is wrong, or the output mode is not append.
@@ -105,7 +103,10 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
 
 
 def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Staged:
-    """Stage the rows of a task that make messages; the others go into a file of their own, or end the query."""
+    """Stage the rows of a task that make messages.
+
+    The other rows go into a separate file, or end the query.
+    """
     from pyspark import TaskContext
 
     freeze_once()

@@ -159,7 +159,7 @@ def test_what_others_made_is_not_touched(golden, tmp_path, monkeypatch):
     config, peer = settings(store)
     copy = store.copy(tmp_path)
     before = derived(copy)
-    with pytest.raises(UsageError, match="consumequeue, index stand there and were not made by dispatch"):
+    with pytest.raises(UsageError, match="consumequeue, index exist there and were not made by dispatch"):
         run(copy, copy, config, peer)
     with pytest.raises(UsageError, match="is another store"):
         run(store.path, copy, config, peer)

@@ -60,8 +60,8 @@ def test_the_log_is_known_by_its_last_record(made):
     assert start.anchor_at(plan.log, 1) is None
     beyond = replace(state.anchor, physical_offset=plan.log.limit + 1)
     for anchor, why in (
-        (replace(state.anchor, body_crc=1), "another record stands there"),
-        (replace(state.anchor, physical_offset=state.anchor.physical_offset + 1), "cut below that"),
+        (replace(state.anchor, body_crc=1), "another record is there"),
+        (replace(state.anchor, physical_offset=state.anchor.physical_offset + 1), "truncated below that"),
         (beyond, f"it ends at {plan.log.limit}"),
     ):
         with pytest.raises(UsageError, match=f"offset {state.position}: .*{why}.*; give an empty directory, or --anew"):

@@ -1,8 +1,8 @@
-"""Dispatch: RocketMQ's reput pipeline as a job.
+"""Dispatches a log as a job, like RocketMQ's reput service.
 
 job        keeps queues and index of a log current
-preflight  checks before a round, and clears what has to go
+preflight  checks the log and the target before a round, and truncates uncommitted data
 tasks      places units and keys
-index      brings index files in
-state      keeps what is committed in one small file
+index      plans and publishes index files
+state      keeps the committed position in one small file
 """

@@ -1,4 +1,4 @@
-"""Index files of a dispatch: which there will be after a round, bringing them in, and making the last one anew."""
+"""Plans the index files of a dispatch round, publishes them, and rebuilds the last one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 def planned(
     plan: RebuildPlan, stages: list[Stage], last: tuple[int, int], before: IndexState
 ) -> tuple[list[PlannedIndexFile], IndexState]:
-    """The index files that a round makes or goes on with, and the state behind it.
+    """Plan the index files that a round makes or continues, and the state after the round.
 
     Args:
         plan, stages, last: as for rebuild.index_files.
@@ -56,7 +56,7 @@ def planned(
 
 
 def _begin(path: str, number: int) -> tuple[int, int]:
-    """(log offset of the record of one staged key, how many keys of this record stand before it)."""
+    """Return the log offset of a staged key's record, and how many of its keys precede it."""
     offset = key_place(path, number)[0]
     skip = 0
     for _, offsets, _ in staged.keys(path, max(0, number - MOST_OF_ONE), number):
@@ -65,17 +65,17 @@ def _begin(path: str, number: int) -> tuple[int, int]:
 
 
 def index_path(plan: RebuildPlan, name: str) -> str:
-    """Where an index file stands."""
+    """Return the path of an index file."""
     return os.path.join(plan.into, "index", name)
 
 
 def brought_in(
     plan: RebuildPlan, before: IndexState, after: IndexState, files: list[PlannedIndexFile], made: list[str | None]
 ) -> None:
-    """Move what a round made into place, and remove the empty file that it replaces.
+    """Move the files of a round into place, and remove the empty file that they replace.
 
     Raises:
-        OSError: the disk refused.
+        OSError: a file could not be moved.
 
     Durability: on return.
     """
@@ -94,16 +94,16 @@ def brought_in(
 
 
 def remade(spark: SparkSession, plan: RebuildPlan, state: DispatchState, job: Round | None) -> None:
-    """Make the last index file as it was committed, and remove those that were not.
+    """Rebuild the last index file as it was committed, and remove uncommitted ones.
 
     Args:
         spark: runs the task that makes it.
-        plan, state: the dispatch; where the log's beginning took keys with it, the state has fewer afterwards.
-        job: with the keys from the last file's beginning on; None where no file has room.
+        plan, state: the dispatch; if the log's begin moved past some keys, the state has fewer afterwards.
+        job: has the keys from the last file's first on; None if no file has room.
 
     Raises:
-        StoreError: the log gives other keys than it did.
-        OSError: the disk refused.
+        StoreError: the log has other keys than before.
+        OSError: a file could not be changed.
     """
     index, effects = state.index, plan.disk
     if not plan.rules.index:
@@ -111,12 +111,12 @@ def remade(spark: SparkSession, plan: RebuildPlan, state: DispatchState, job: Ro
     folder = os.path.join(plan.into, "index")
     effects.mkdirs(folder)
     if job is not None:
-        gone = plan.log.min_offset > index.begin
-        skip = 0 if gone else index.skip
+        begin_moved = plan.log.min_offset > index.begin
+        skip = 0 if begin_moved else index.skip
         keys = sum(stage.keys for stage in job.stages) - skip
-        if keys != index.keys and not (gone and keys < index.keys):
+        if keys != index.keys and not (begin_moved and keys < index.keys):
             raise StoreError(
-                f"{plan.root}: the log gives {keys} keys from offset {index.begin} on, where it gave {index.keys}; "
+                f"{plan.root}: the log has {keys} keys from offset {index.begin} on, where it had {index.keys}; "
                 "--anew makes everything again"
             )
         if keys:
@@ -125,7 +125,7 @@ def remade(spark: SparkSession, plan: RebuildPlan, state: DispatchState, job: Ro
             effects.rename(answer["made"], index_path(plan, file.name))
         else:
             index.names.pop()
-        if gone:
+        if begin_moved:
             index.keys, index.begin, index.skip = keys, plan.log.min_offset, 0
     if index.empty is not None:
         _make_empty(plan, index, index.empty)
@@ -133,12 +133,12 @@ def remade(spark: SparkSession, plan: RebuildPlan, state: DispatchState, job: Ro
         if name not in (*index.names, index.empty):
             effects.unlink(os.path.join(folder, name))
     there = set(effects.listdir(folder))
-    index.names[:] = [name for name in index.names if name in there]  # the others went with the log's beginning
+    index.names[:] = [name for name in index.names if name in there]  # the others expired with the log's begin
     effects.sync_dir(folder)
 
 
 def _make_empty(plan: RebuildPlan, index: IndexState, name: str) -> None:
-    """The file without keys behind a full one."""
+    """Make the file without keys that follows a full one."""
     effects, path = plan.disk, index_path(plan, name)
     if effects.size(path) is not None:
         effects.unlink(path)

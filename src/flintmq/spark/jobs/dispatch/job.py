@@ -1,9 +1,9 @@
-"""Keep queues and index of a log current, as Spark tasks, while it is written: RocketMQ's reput pipeline as a job.
+"""Keeps queues and index of a log current while it is written, like RocketMQ's dispatch.
 
-A round takes what the log has behind the committed offset. Tasks walk ranges of it and stage units and keys, as those
-of a rebuild do (`rebuild.stage_range`); then tasks place them behind what stands there already (`tasks`). When
-all of it is on disk, one small file is replaced that says so (`state`). Whatever dies, the next start cuts
-queues to what that file says and makes the last index file anew from the log (`preflight`), so the bytes are those
+A round takes the records of the log after the committed offset. Tasks walk ranges of it and stage units and keys, like
+those of a rebuild (`rebuild.stage_range`); then tasks place them after the existing ones (`tasks`). When
+everything is on disk, one small file is replaced that says so (`state`). After any crash, the next start truncates
+queues to the state in that file and rebuilds the last index file from the log (`preflight`), so the bytes are those
 of one local rebuild. Only counts, queue positions and names come to the driver.
 """
 
@@ -49,24 +49,24 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 INTERVAL_S = 1.0
-MAX_BYTES = 4 << 30  # of log in one round: bounds what is staged, and what a kill costs
-UNITS_A_TASK = 20_000  # fewer are not worth a task of their own
+MAX_BYTES = 4 << 30  # of log in one round: bounds the staged data, and the work lost by a kill
+UNITS_A_TASK = 20_000  # fewer do not justify a separate task
 NEW = WriterState(-1, -1, 0, -1)
 
 
 @dataclass
 class Dispatched:
-    """What a dispatch did.
+    """The sums of a dispatch.
 
     Attributes:
         begin, end: log offsets: it dispatched the records that start in [begin, end).
-        rounds: in so many rounds.
+        rounds: number of rounds.
         records, units, keys: records read, queue units and index items written.
-        queues: how many queues there are now.
-        index_files: how many index files there are now.
+        queues: number of queues now.
+        index_files: number of index files now.
         log_bytes: bytes of log read for the first time.
-        notes: code -> how often (repeats, holes, queues begun again; `log_lost`: the log's beginning was deleted before
-            it was dispatched).
+        notes: code -> number of occurrences (repeats, holes, queues begun again; `log_lost`: the log's begin was
+            deleted before it was dispatched).
     """
 
     begin: int = 0
@@ -81,7 +81,7 @@ class Dispatched:
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the sums as a dict for JSON."""
         return asdict(self)
 
 
@@ -101,31 +101,31 @@ def dispatch(
     on_round: Callable[[Dispatched], None] | None = None,
     progress: Progress | None = None,
 ) -> Dispatched:
-    """Write queues and index of a store's log into a directory, and go on with what comes.
+    """Write queues and index of a store's log into a directory, and continue with new records.
 
     Args:
         spark: the session; its workers must see both directories under the same paths as the driver.
-        root: the store, at rest or being written.
-        into: another directory (made if it is not there), or the store itself while no engine dispatches it.
+        root: directory of the store, at rest or being written.
+        into: another directory (created if missing), or the store itself while no engine dispatches it.
         config, peer, access: as flintmq.forensics.rebuild.rebuild.
-        once: end with what is there now.
-        anew: remove what stands in `into` and make all of it again.
-        interval_s: seconds between a look that found nothing more and the next.
-        max_bytes: about the most bytes of log in one round.
+        once: end with the records that exist now.
+        anew: remove the contents of `into` and make all of it again.
+        interval_s: seconds to wait after a round that found nothing more.
+        max_bytes: approximate most bytes of log in one round.
         stop: when it is set, one more round is done, then the job ends.
-        on_round: called with the sums after each round that did something.
+        on_round: called with the sums after each round that dispatched something.
         progress: called with bytes of log done and in all after each round.
 
     Returns:
         The sums of all rounds.
 
     Raises:
-        NotAStoreError, UnsupportedFormatError, StoreAccessError: root is no store that can be read.
-        UsageError: `into` lies below the store's root, or holds what this job did not make, or another log; or the log
-            is not the one of before; or an argument that cannot be.
-        ConfigError: a geometry that cannot be, or another than that of `into`.
-        StoreLockedError: somebody else writes queues and index there.
-        CorruptStoreError: damage in the log; what was dispatched before it stays.
+        NotAStoreError, UnsupportedFormatError, StoreAccessError: root is not a store that can be read.
+        UsageError: `into` is inside the store, or contains files that this job did not make, or another log; or the log
+            is not the one of before; or an argument is impossible.
+        ConfigError: the geometry is impossible, or not that of `into`.
+        StoreLockedError: another process writes queues and index there.
+        CorruptStoreError: damage in the log; records before it stay dispatched.
         StoreError: Spark gave up.
     """
     if max_bytes < 1 or not interval_s >= 0:
@@ -137,7 +137,7 @@ def dispatch(
         job = _Dispatch(spark, plan, config or StoreConfig(), access, max_bytes, anew)
         stop, until = stop or threading.Event(), None
         while True:
-            last = stop.is_set()  # asked before the round: what was there then is taken
+            last = stop.is_set()  # read before the round, which then takes all records written before the stop
             more = job.round(until)
             if job.done.rounds and on_round is not None and job.news:
                 on_round(job.done)
@@ -156,13 +156,13 @@ def dispatch(
 
 
 class _Dispatch:
-    """One dispatch: what is committed, and the next round.
+    """One dispatch: the committed state, and the next round.
 
     Attributes:
-        state: what is committed.
+        state: the committed state.
         done: sums.
-        seen: log offset where the log ended when it was last looked at.
-        news: whether the last round did something.
+        seen: log offset where the log ended when it was last listed.
+        news: whether the last round dispatched something.
     """
 
     def __init__(
@@ -180,10 +180,10 @@ class _Dispatch:
         commit(self.plan.into, self.plan, self.state)
 
     def round(self, until: int | None) -> bool:
-        """Dispatch what the log has, or a part of it; whether there is more to do at once.
+        """Dispatch the new records of the log, or a part of them; return whether there are more.
 
         Args:
-            until: what begins at this log offset or later is left; None for everything.
+            until: records that begin at this log offset or later are left; None for everything.
         """
         self.news = False
         self._look()
@@ -197,7 +197,7 @@ class _Dispatch:
         work = begin_work(plan.into)
         answers = self._stage(work, ranges, self.seen)
         if list_log(plan.root, self.config, plan.log.effects).min_offset > begin:
-            end_work(work)  # the beginning was deleted while it was read: the next round begins behind it
+            end_work(work)  # the begin of the log was deleted during the read: the next round begins after it
             return True
         self._place(work, [Stage.of(answer) for answer in answers], answers, ranges[-1].end)
         self.done.log_bytes += ranges[-1].end - begin
@@ -209,14 +209,14 @@ class _Dispatch:
         return False
 
     def close(self) -> None:
-        """Say that everything is as committed."""
+        """Commit that the job stopped by itself."""
         self.state.clean = True
         commit(self.plan.into, self.plan, self.state)
 
-    # -- looking ----------------------------------------------------------------------------------------------------
+    # -- before a round ---------------------------------------------------------------------------------------------
 
     def _look(self) -> None:
-        """List the log anew, see that it is the same, and find its end."""
+        """List the log again, check that it is the same, and find its end."""
         plan = self.plan
         start.check_writer(plan)
         now = Snapshot(plan.root, self.config, plan.log.effects)
@@ -236,14 +236,14 @@ class _Dispatch:
         self._follow_beginning()
 
     def _follow_beginning(self) -> None:
-        """Remove files that speak only of records which are gone."""
+        """Remove files that refer only to expired records."""
         if self.plan.log.min_offset > self.state.log_begin:
             start.expire(self.plan, self.state, self.config)
             self.state.log_begin = self.plan.log.min_offset
             commit(self.plan.into, self.plan, self.state)
 
     def _judge_end(self) -> None:
-        """Raise if the log ends with damage, which nothing will make whole.
+        """Raise if the log ends with permanent damage.
 
         Raises:
             CorruptStoreError: with file and position.
@@ -252,12 +252,12 @@ class _Dispatch:
             refuse_damaged_ends(self.plan.log, self.plan.facts, self._end)
 
     def _ranges(self, begin: int, end: int) -> list[LogRange]:
-        """The ranges of one round."""
+        """Return the ranges of one round."""
         ranges = equal_ranges(self.plan.log, begin, end, split_count(end - begin, parallelism(self.spark)))
         first, *rest = [part for part in ranges if part.begin < part.end]
         return [first, *(part for part in rest if part.end - begin <= self.max_bytes)]
 
-    # -- doing ------------------------------------------------------------------------------------------------------
+    # -- a round ----------------------------------------------------------------------------------------------------
 
     def _stage(self, work: str, ranges: list[LogRange], log_end: int) -> list[dict[str, Any]]:
         try:
@@ -269,7 +269,7 @@ class _Dispatch:
             raise
 
     def _place(self, work: str, stages: list[Stage], answers: list[dict[str, Any]], position: int) -> None:
-        """Second stage of a round, and its commit."""
+        """Run the second stage of a round, and commit."""
         plan, state, done = self.plan, self.state, self.done
         last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
         totals = self._totals(stages)
@@ -278,15 +278,15 @@ class _Dispatch:
         job = Round(plan, work, stages)
         make_locks(work, shares)
         made = run_tasks(self.spark, partial(do_share, job), shares)
-        if any(answer.get("again") for answer in made):  # of the index file that had keys already: always the first
+        if any(answer.get("again") for answer in made):  # an index file to continue, which is always the first share
             self._remake_index()
             if state.index.keys != shares[0].begun:
-                raise StoreError(f"{plan.root}: the log's beginning went while the index was made; run the job again")
+                raise StoreError(f"{plan.root}: the log's begin expired while the index was made; run the job again")
             again = [replace(shares[0], number=len(shares))]
             make_locks(work, again)
             made[0] = run_tasks(self.spark, partial(do_share, job), again)[0]
             if made[0].get("again"):
-                raise StoreError(f"{plan.into}/index: a worker died twice amid one file; run the job again")
+                raise StoreError(f"{plan.into}/index: a worker died twice in one file; run the job again")
         brought_in(plan, state.index, index, files, [answer.get("made") for answer in made[: len(files)]])
         for answer in made[len(files) :]:
             state.queues.update((path, WriterState(*row)) for path, row in answer["queues"].items())
@@ -304,7 +304,7 @@ class _Dispatch:
         done.index_files = len(index.names) + (index.empty is not None)
 
     def _totals(self, stages: list[Stage]) -> Counter[str]:
-        """Units of each queue that can have a directory."""
+        """Count the units of each queue that can have a directory."""
         totals: Counter[str] = Counter()
         refused = set()
         for each in (queue for stage in stages for queue in stage.queues):
@@ -318,7 +318,7 @@ class _Dispatch:
         return totals
 
     def _shares(self, totals: Counter[str], stages: list[Stage], files: list[PlannedIndexFile]) -> list[DispatchTask]:
-        """The tasks of the second stage: index files first."""
+        """Return the tasks of the second stage: index files first."""
         state = self.state
         begun = state.index.names[-1] if state.index.keys else None
         shares = [
@@ -333,7 +333,7 @@ class _Dispatch:
         return shares
 
     def _remake_index(self) -> None:
-        """Make the last index file anew, from the log, as it was committed."""
+        """Rebuild the last index file from the log, as it was committed."""
         index = self.state.index
         if not index.keys:
             remade(self.spark, self.plan, self.state, None)

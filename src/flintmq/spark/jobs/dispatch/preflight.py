@@ -1,6 +1,6 @@
-"""Before a dispatch and between its rounds: may it write there, is the log the same, and what has to go.
+"""Checks before each round of a dispatch that it may write and that the log is the same.
 
-At its start everything behind what is committed is cut: queue files, files of queues that are not known, index files.
+At the start of a dispatch uncommitted data is truncated or removed: queue files, files of unknown queues, index files.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ ANEW = "--anew makes everything again"
 
 
 def checked(root: str, into: str, config: StoreConfig, peer: str) -> RebuildPlan:
-    """The plan of a dispatch, and the directory it goes to.
+    """Plan a dispatch, and check and create its target directory.
 
     Raises:
-        As dispatch.
+        FlintError: as dispatch.
     """
     plan = plan_of(root, into, config, peer)
     os.makedirs(into, exist_ok=True)
@@ -49,10 +49,10 @@ def checked(root: str, into: str, config: StoreConfig, peer: str) -> RebuildPlan
 
 
 def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPlan, DispatchState]:
-    """What is committed, or the first state. The lock is held.
+    """Return the plan and the committed state, or a first state. The lock must be held.
 
     Raises:
-        As dispatch.
+        FlintError: as dispatch.
     """
     check_writer(plan)
     folder = work_folder(plan.into)
@@ -65,7 +65,7 @@ def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPl
         taken = [name for name in RESULTS if plan.disk.listdir(os.path.join(plan.into, name))]
         if taken:
             raise UsageError(
-                f"{plan.into}: {', '.join(taken)} stand there and were not made by dispatch; give an empty directory, "
+                f"{plan.into}: {', '.join(taken)} exist there and were not made by dispatch; give an empty directory, "
                 "or --anew to make them again"
             )
         state = DispatchState(DispatchSettings.of(plan), plan.log.min_offset, plan.log.min_offset, clean=True)
@@ -81,7 +81,7 @@ def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPl
 
 
 def _remove(plan: RebuildPlan) -> None:
-    """Remove what a dispatch made: first what is known of it."""
+    """Remove the results of a dispatch, the state file first."""
     effects = plan.disk
     if effects.size(state_path(plan.into)) is not None:
         effects.unlink(state_path(plan.into))
@@ -95,7 +95,7 @@ def check_writer(plan: RebuildPlan) -> None:
     """Raise if the engine that writes the store dispatches there itself.
 
     Raises:
-        StoreLockedError: it does.
+        StoreLockedError: the engine dispatches.
     """
     if plan.into == plan.root and dispatches_itself(plan.root):
         raise StoreLockedError(
@@ -105,12 +105,12 @@ def check_writer(plan: RebuildPlan) -> None:
 
 
 def raw_topics(topics: Iterable[str]) -> frozenset[bytes]:
-    """Topics as records name them."""
+    """Encode topics as in records."""
     return frozenset(java_encode(topic) for topic in topics)
 
 
 def anchor_at(log: LogFiles, physical_offset: int) -> ExportAnchor | None:
-    """What the record at a log offset is known by; None if there is none."""
+    """Return the anchor of the record at a log offset; None if there is no record."""
     found = record_at(log, physical_offset)
     if found is None:
         return None
@@ -118,10 +118,10 @@ def anchor_at(log: LogFiles, physical_offset: int) -> ExportAnchor | None:
 
 
 def check_log(plan: RebuildPlan, state: DispatchState) -> None:
-    """Raise unless the last dispatched record still stands in the log, or has expired.
+    """Raise unless the last dispatched record is still in the log, or has expired.
 
     Raises:
-        UsageError: it does not.
+        UsageError: another record or none is there.
     """
     log, anchor = plan.log, state.anchor
     if anchor is None or (anchor.physical_offset < log.min_offset and log.files):
@@ -130,11 +130,11 @@ def check_log(plan: RebuildPlan, state: DispatchState) -> None:
     if found == anchor:
         return
     if found is None and log.limit >= anchor.physical_offset:
-        what = "it was cut below that, or is another store's"
+        what = "it was truncated below that, or is another store's"
     elif found is None:
         what = f"it ends at {log.limit}"
     else:
-        what = "another record stands there: it is another store's, or was cut and written again"
+        what = "another record is there: it is another store's, or was truncated and written again"
     raise UsageError(
         f"{plan.root}: not the log that {plan.into} was dispatched from up to offset {state.position}: {what}; "
         f"give an empty directory, or {ANEW}"
@@ -142,12 +142,12 @@ def check_log(plan: RebuildPlan, state: DispatchState) -> None:
 
 
 def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:
-    """Cut every queue to what is committed.
+    """Truncate every queue to its committed end.
 
     Raises:
-        OSError: the disk refused.
+        OSError: a file could not be changed.
 
-    Durability: none; done again by every start.
+    Durability: none; every start does it again.
     """
     effects, into = plan.disk, plan.into
     for kind, size in ((directories.QUEUES, UNIT_SIZE), (directories.BATCH_QUEUES, BATCH_UNIT_SIZE)):
@@ -177,7 +177,7 @@ def _remove_queue(into: str, path: str) -> None:
 
 
 def index_is_whole(plan: RebuildPlan, state: DispatchState) -> bool:
-    """Whether the index files are as they were committed by a job that stopped by itself."""
+    """Return whether the index files are as a job that stopped by itself committed them."""
     index = state.index
     if not plan.rules.index:
         return True
@@ -188,25 +188,25 @@ def index_is_whole(plan: RebuildPlan, state: DispatchState) -> bool:
 
 
 def expire(plan: RebuildPlan, state: DispatchState, config: StoreConfig) -> None:
-    """Remove files that speak only of records before the log's beginning; the last one of each kind stays.
+    """Remove files that refer only to expired records, except the last of each kind.
 
     The rules are those of the engine (`store/services/expire_derived.py`).
 
     Raises:
         OSError: a file could not be deleted.
 
-    Durability: none; what comes back after a power cut is deleted when the log begins later again.
+    Durability: none; files that come back after a power cut are deleted when the log's begin moves again.
     """
     effects, into, log_begin = plan.disk, plan.into, plan.log.min_offset
-    rule = f"its messages stood before log offset {log_begin}"
+    rule = f"its messages were before log offset {log_begin}"
     for path, known in state.queues.items():
         name = _name(path)
         units = plain_queue(into, name, effects)
         first = units.unit(units.first_kept(log_begin, known.next))
-        gone = [*expired_units(units, log_begin)]
+        expired = [*expired_units(units, log_begin)]
         if known.ext >= 0 and isinstance(first, Unit):
-            gone += expired_ext(ExtQueue.of(into, name, effects), first)
-        for file in gone:
+            expired += expired_ext(ExtQueue.of(into, name, effects), first)
+        for file in expired:
             remove(file.path, rule, effects)
     for path in state.batches:
         for file in expired_units(batch_queue(into, _name(path), effects), log_begin):
@@ -218,6 +218,6 @@ def expire(plan: RebuildPlan, state: DispatchState, config: StoreConfig) -> None
 
 
 def _name(path: str) -> QueueName:
-    """The queue of a path."""
+    """Return the queue of a path."""
     _, topic, queue_id = path.split("/")
     return QueueName(topic, int(queue_id))

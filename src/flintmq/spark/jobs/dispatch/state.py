@@ -1,8 +1,9 @@
-"""What a dispatch job has committed: one small JSON file, replaced as a whole after all it speaks of is on disk.
+"""Stores the committed state of a dispatch job in one small JSON file.
 
     INTO/.flintmq-dispatch/state.json
 
-Everything below INTO that the file does not speak of is of a round that was not finished; the next start cuts it.
+The file is replaced as a whole, after everything that it describes is on disk. Everything below INTO that it does not
+describe belongs to an unfinished round; the next start truncates or removes it.
 """
 
 from __future__ import annotations
@@ -35,13 +36,13 @@ SHAPE_KEYS = {
 
 @dataclass(frozen=True)
 class DispatchSettings:
-    """What all rounds of a directory agree in.
+    """The settings that all rounds of a directory share.
 
     Attributes:
         queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues.
         slots, items: geometry of index files.
         index: whether there is an index.
-        light_queues: enableLmq and enableMultiDispatch are on.
+        light_queues: whether LMQs are dispatched (enableLmq and enableMultiDispatch).
         peer: "5.3.3", "5.4.0" or "5.5.0".
         delay_ms: milliseconds of each delay level.
     """
@@ -58,7 +59,7 @@ class DispatchSettings:
 
     @classmethod
     def of(cls, plan: RebuildPlan) -> DispatchSettings:
-        """The shape of a plan."""
+        """Return the settings of a plan."""
         rules = plan.rules
         sizes = plan.queue_file, plan.ext_file, plan.batch_file, plan.slots, plan.items
         return cls(*sizes, rules.index, rules.light_queues, rules.peer, rules.delay_ms)
@@ -66,16 +67,16 @@ class DispatchSettings:
 
 @dataclass
 class IndexState:
-    """The index files.
+    """The committed index files.
 
     Attributes:
-        names: of files that have keys, in order.
-        keys: how many the last one has if there is room in it, else 0.
-        begin, skip: log offset of the record whose key is the first in that last file, and how many keys of this
-            record are in the file before.
+        names: names of files that have keys, in order.
+        keys: number of keys in the last file if it has room, else 0.
+        begin, skip: log offset of the record of the first key in that last file, and how many keys of this record are
+            in the file before.
         before: log offset and store time of the last key before that file.
         end: log offset and store time of the last key.
-        empty: name of a file behind them that has no key yet (RocketMQ makes it with the record that follows a full
+        empty: name of a file after them that has no key yet (RocketMQ makes it with the record that follows a full
             file); None for none.
     """
 
@@ -90,17 +91,17 @@ class IndexState:
 
 @dataclass
 class DispatchState:
-    """What is committed.
+    """The committed state.
 
     Attributes:
-        shape: what all rounds agree in.
+        shape: settings of all rounds.
         position: log offset up to which everything is dispatched.
-        log_begin: where the log began then.
+        log_begin: first offset of the log at that time.
         last: log offset and store time of the last record; offset -1 for none.
-        anchor: that record, to know the log again by; None for none.
-        clean: the job stopped by itself: nothing was written that is not told here.
-        queues: path of a queue below consumequeue/ -> where its writer stands.
-        batches: path of a queue below batchconsumequeue/ -> byte behind its last unit.
+        anchor: that record, which identifies the log; None for none.
+        clean: the job stopped by itself: nothing was written that is not described here.
+        queues: path of a queue below consumequeue/ -> state of its writer.
+        batches: path of a queue below batchconsumequeue/ -> end of its last unit in bytes.
         index: the index files.
     """
 
@@ -116,10 +117,10 @@ class DispatchState:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> DispatchState:
-        """Make the state from what `asdict` gave and JSON made of it.
+        """Make the state from the dict that JSON holds.
 
         Raises:
-            ValueError, TypeError, KeyError, AttributeError: it is no such state.
+            ValueError, TypeError, KeyError, AttributeError: the dict is not a state.
         """
         shape, index = value["shape"], value["index"]
         made: dict[str, Any] = {
@@ -133,12 +134,12 @@ class DispatchState:
 
 
 def state_path(into: str) -> str:
-    """The file."""
+    """Return the path of the file."""
     return os.path.join(into, FOLDER, "state.json")
 
 
 def load(into: str) -> DispatchState | None:
-    """What is committed below a directory; None where there is nothing yet.
+    """Read the committed state of a directory; None if there is none yet.
 
     Raises:
         StoreAccessError: the file cannot be read, or is damaged.
@@ -147,10 +148,10 @@ def load(into: str) -> DispatchState | None:
 
 
 def commit(into: str, plan: RebuildPlan, state: DispatchState) -> None:
-    """Write the state. What it speaks of must be on disk.
+    """Replace the state. Everything that it describes must be on disk.
 
     Raises:
-        OSError: the disk refused; the old one stands.
+        OSError: the write failed; the old state remains.
 
     Durability: on return.
     """
@@ -167,13 +168,13 @@ def _file(into: str) -> VersionedJson:
 
 
 def check_shape(into: str, found: DispatchSettings, wanted: DispatchSettings, given: frozenset[str]) -> None:
-    """Compare what the directory was made with and what this run was given.
+    """Compare the settings of the directory with those of this run.
 
     Args:
         into: the directory.
-        found: its shape.
-        wanted: of this run; sizes count only where their keys were given.
-        given: names of the keys.
+        found: its settings.
+        wanted: settings of this run; sizes count only if their keys were given.
+        given: names of the given keys.
 
     Raises:
         ConfigError: they differ.

@@ -1,12 +1,13 @@
-"""What tasks of a dispatch round do: place queue units and index keys where readers look for them.
+"""Places queue units and index keys of a dispatch round, in tasks.
 
 A share is some queues, or one index file. Attempts of a share may follow each other (a worker was killed) or overlap
-(Spark lost sight of one, or a driver was killed and its successor is already at work). So a share has a lock file and
-is worked on under it by one attempt at a time; who finds it done gives the first one's answer; who finds it gone gives
-up. The driver takes every lock once before it commits, and before it begins where another one was killed.
+(Spark lost contact to one, or a driver was killed and its successor already works). So a share has a lock file, and one
+attempt at a time works on it under the lock; an attempt that finds it done returns the first one's answer; an attempt
+that finds the lock file removed gives up. The driver takes every lock once before it commits, and before it begins
+after a killed driver.
 
-Placing is done again from where the state says the queue stood, over what an attempt left: the same bytes. An index
-file that has keys already cannot be gone on with twice: a second attempt says so, and the driver makes it anew.
+Placing starts again at the committed state of the queue, over the remains of an attempt, and writes the same bytes. An
+index file that has keys cannot be continued twice: a second attempt reports that, and the driver rebuilds it.
 """
 
 from __future__ import annotations
@@ -29,18 +30,18 @@ from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, Queue
 from flintmq.store.index.writer import IndexFileWriter
 from flintmq.store.layout.directories import index_header
 
-RETIRE_S = 120.0  # how long the driver waits for attempts that it does not need any more
+RETIRE_S = 120.0  # how long the driver waits for attempts that it no longer needs
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchTask:
-    """What one task does.
+    """The work of one task.
 
     Attributes:
-        number: its lock is this one.
-        queues, batches: path of each queue -> where its writer stands; None for a new one.
-        index: an index file to make, or to go on with.
-        begun: keys that the index file has already.
+        number: number of its lock.
+        queues, batches: path of each queue -> state of its writer; None for a new one.
+        index: an index file to make or continue.
+        begun: number of keys that the index file already has.
     """
 
     number: int
@@ -52,12 +53,12 @@ class DispatchTask:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """What all tasks of a round need to know.
+    """The context of all tasks of a round.
 
     Attributes:
-        plan: of the dispatch; `into` is where queues and index stand.
-        work: the round's own directory: stages, lock files, files in the making.
-        stages: what the first stage left.
+        plan: plan of the dispatch; `into` is the directory of queues and index.
+        work: directory of the round: stages, lock files, unfinished files.
+        stages: results of the first stage.
     """
 
     plan: RebuildPlan
@@ -66,12 +67,12 @@ class Round:
 
 
 def work_folder(into: str) -> str:
-    """Where the directories of rounds stand."""
+    """Return the directory of the rounds' directories."""
     return os.path.join(into, FOLDER, "work")
 
 
 def begin_work(into: str) -> str:
-    """A new directory for one round."""
+    """Make a new directory for one round, and return it."""
     path = os.path.join(work_folder(into), uuid.uuid4().hex)
     os.makedirs(os.path.join(path, "stages"))
     os.mkdir(os.path.join(path, "locks"))
@@ -79,12 +80,12 @@ def begin_work(into: str) -> str:
 
 
 def stages_path(work: str) -> str:
-    """Where the first stage of a round stages."""
+    """Return the directory for the first stage of a round."""
     return os.path.join(work, "stages")
 
 
 def lock_path(work: str, number: int) -> str:
-    """The lock of a share."""
+    """Return the path of a share's lock."""
     return os.path.join(work, "locks", str(number))
 
 
@@ -96,10 +97,10 @@ def make_locks(work: str, shares: list[DispatchTask]) -> None:
 
 
 def end_work(work: str) -> None:
-    """Wait for whoever still works in a round's directory, and remove it.
+    """Wait for all attempts that still work in a round's directory, and remove it.
 
     Raises:
-        StoreLockedError: somebody does not come to an end.
+        StoreLockedError: an attempt does not end.
     """
     locks = os.path.join(work, "locks")
     for name in os.listdir(locks) if os.path.isdir(locks) else ():
@@ -109,11 +110,11 @@ def end_work(work: str) -> None:
 
 
 def do_share(job: Round, share: DispatchTask) -> dict[str, Any]:
-    """A task: one share. What it wrote is on disk when it answers.
+    """Run one task: write a share. Its files are synced when it returns.
 
     Returns:
-        `queues`: path -> where its writer stands; `batches`: path -> byte behind its last unit; `notes`: code -> count;
-        `made`: an index file to be moved into place; `again`: the index file has to be made anew.
+        `queues`: path -> state of its writer; `batches`: path -> end of its last unit in bytes; `notes`: code -> count;
+        `made`: an index file to be moved into place; `again`: the index file has to be rebuilt.
 
     Raises:
         OSError: the disk is full or fails.
@@ -136,7 +137,7 @@ def do_share(job: Round, share: DispatchTask) -> dict[str, Any]:
 
 
 def _queues(job: Round, share: DispatchTask) -> dict[str, Any]:
-    """Place the units of the share's queues and make them durable."""
+    """Place the units of the share's queues and sync them."""
     plan, report = job.plan, Report()
     plan.disk.guard(plan.into)
     files = OpenFiles(plan.disk)
@@ -166,7 +167,7 @@ def _queues(job: Round, share: DispatchTask) -> dict[str, Any]:
 
 
 def _index(job: Round, share: DispatchTask, file: PlannedIndexFile) -> dict[str, Any]:
-    """Make an index file, or go on with one."""
+    """Make an index file, or continue one."""
     if not share.begun:
         return {"made": new_index_file(job.plan, job.work, job.stages, file)}
     begun = os.path.join(job.work, f"begun-{share.number}")
@@ -188,7 +189,7 @@ def _index(job: Round, share: DispatchTask, file: PlannedIndexFile) -> dict[str,
 
 
 def new_index_file(plan: RebuildPlan, work: str, stages: list[Stage], file: PlannedIndexFile) -> str:
-    """Make an index file in a directory of the attempt's own; its path. It is on disk."""
+    """Make an index file in a new directory, sync it, and return its path."""
     folder = os.path.join(work, uuid.uuid4().hex)
     os.mkdir(folder)
     path = os.path.join(folder, file.name)
@@ -202,7 +203,7 @@ def new_index_file(plan: RebuildPlan, work: str, stages: list[Stage], file: Plan
 
 
 def remake_index_file(job: Round, skip: int, file: PlannedIndexFile) -> dict[str, Any]:
-    """A task: make the last index file anew from all keys that were staged but the first `skip`."""
+    """Run one task: rebuild the last index file from all staged keys after the first `skip`."""
     keys, left = [], skip
     for number, stage in enumerate(job.stages):
         first = min(left, stage.keys)
@@ -214,6 +215,9 @@ def remake_index_file(job: Round, skip: int, file: PlannedIndexFile) -> dict[str
 
 
 def index_count(path: str) -> tuple[int, int]:
-    """(keys, log offset of the last one) as an index file's header has them; (-1, -1) where there is none."""
+    """Return the number of keys and the log offset of the last one from an index file's header.
+
+    The result is (-1, -1) if the file does not exist.
+    """
     header = index_header(path)
     return (-1, -1) if header is None else (header.next_item - 1, header.end_physical_offset)

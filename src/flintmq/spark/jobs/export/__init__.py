@@ -1,5 +1,5 @@
-"""Export: messages to Parquet or Delta, by Spark. What needs no Spark is in `flintmq.lake`.
+"""Exports messages to Parquet or Delta by Spark. Parts without Spark are in `flintmq.lake`.
 
-job     exports what is new, once
-stream  exports micro-batch after micro-batch
+job     exports new messages once
+stream  exports one micro-batch after the other
 """

@@ -1,8 +1,8 @@
-"""Export a store's messages to Parquet, by topic and store date; again and again, each time what is new.
+"""Exports the new messages of a store to Parquet or Delta, by topic and store date.
 
-A task scans a range of the log and writes Parquet files with Arrow: no value passes through Java. The driver brings
-what the tasks wrote in with one rename (`target.py`), so an export is there as a whole or not at all; what attempts of
-a task wrote that did not win is never brought in. The next export begins where the last one ended in the log.
+A task scans a range of the log and writes Parquet files with Arrow: no value passes through Java. The driver publishes
+the files of the tasks with one rename (`lake/target.py`), so an export is visible as a whole or not at all; files of
+attempts that did not win are never published. The next export begins where the last one ended in the log.
 """
 
 from __future__ import annotations
@@ -52,35 +52,35 @@ def export(
     access: str = "pread",
     progress: Progress | None = None,
 ) -> Exported:
-    """Write the store's messages to Parquet below a directory; a later call adds what is new since.
+    """Write the store's messages to Parquet below a directory; a later call adds new messages.
 
-    The files have the columns of the one schema (or of what `properties` and `body` make of it), with times in
+    The files have the columns of the one schema (as changed by `properties` and `body`), with times in
     microseconds (null outside the years 1 to 9999), below `export=N/topic_name=T/date=YYYY-MM-DD/`. `topic_name` is
     `parquet.partition_value` of the topic (in a Delta table the topic), `date` the day of the store time in UTC.
 
     Args:
         spark: the session. Workers must see `root` and `out` under the same paths as the driver.
-        root: the store.
-        out: the directory; made if it is not there.
-        config: RocketMQ's keys for what the files do not tell.
+        root: directory of the store.
+        out: target directory; created if it does not exist.
+        config: RocketMQ's keys, for settings that the files do not show.
         topics: only these.
         decompress: bodies as the producer gave them; always so unless `body` is "bytes".
-        explode: each message of an inner batch as a row of its own.
-        fail_on_data_loss: damage in the log is an error; else it is passed over and counted.
+        explode: each message of an inner batch becomes a row.
+        fail_on_data_loss: damage in the log is an error; otherwise it is skipped and counted.
         to: "parquet"; or "delta": a Delta table.
         compression: a Parquet codec.
-        target_file_size: in bytes: files of one topic and date become about so large; None: as it comes.
+        target_file_size: approximate bytes of files of one topic and date; None: no target.
         properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
         body: "bytes", "text", or "json" with `body_schema`: DDL, or a file with Spark's JSON form of a schema.
-        partition_by: what the rows of a directory have in common: "topic_name", "date", both or neither. Where it is
-            neither or the date, many topics share a file.
-        checkpoint: a directory that gets a copy of where the export stands, see `lake/checkpoint.py`.
+        partition_by: columns in which all rows of a directory agree: "topic_name", "date", both or neither. Without
+            "topic_name" many topics share a file.
+        checkpoint: a directory for a copy of the export's progress, see `lake/checkpoint.py`.
         access: "pread" or "map".
-        progress: called now and then with tasks done and in all.
+        progress: called from time to time with tasks done and in all.
 
     Raises:
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the store or the directory cannot be used.
-        UsageError: `out` has exports of another store or another choice, or another export runs there.
+        UsageError: `out` has exports of another store or with other options, or another export runs there.
         CorruptStoreError: damage in the log.
         StoreError: messages have expired since the last export (and fail_on_data_loss); or Spark gave up.
     """

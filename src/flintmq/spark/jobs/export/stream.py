@@ -1,9 +1,9 @@
-"""Export a store to Parquet or Delta while it is written: micro-batch after micro-batch, each message exactly once.
+"""Exports a store to Parquet or Delta while it is written, each message exactly once.
 
-A micro-batch is planned as the stream source plans it (`spark/stream/`), and its tasks read their parts of the log and
-write Parquet with Arrow: no value passes through Java. The driver brings their files in in one step, as every export
-does, and the manifest that comes in with them holds the queue offsets where the batch ends. So the directory is its own
-checkpoint: whatever dies, a batch is there with its offsets, or neither is.
+A micro-batch is planned like one of the stream source (`spark/stream/`), and its tasks read their parts of the log and
+write Parquet with Arrow: no value passes through Java. The driver publishes their files in one step, like every export,
+and the manifest that is published with them contains the queue offsets where the batch ends. So the directory is its
+own checkpoint: after any crash, a batch is there with its offsets, or neither is.
 """
 
 from __future__ import annotations
@@ -66,23 +66,23 @@ def export_stream(
     stop: threading.Event | None = None,
     on_batch: Callable[[Exported], None] | None = None,
 ) -> Exported:
-    """Write the store's messages to Parquet below a directory, and go on with those that come.
+    """Write the store's messages to Parquet below a directory, and continue with new ones.
 
     Args:
         spark, root, out, config, topics, decompress, explode, fail_on_data_loss, to, compression, target_file_size,
             properties, body, body_schema, partition_by, checkpoint, access: as for `export`. Rows are the messages
-            that are in a queue, as the stream source has them.
+            that are in a queue, as in the stream source.
         max_offsets, max_bytes: most messages, and most bytes of log, of a micro-batch.
-        interval_s: a micro-batch begins so many seconds after the one before, or at once if it was full.
-        once: end with what is there now.
-        stop: end after the micro-batch that is at work when it is set.
-        on_batch: called with what each micro-batch added.
+        interval_s: seconds between the begins of two micro-batches; a full one is followed at once.
+        once: end with the messages that exist now.
+        stop: end after the running micro-batch when it is set.
+        on_batch: called with the result of each micro-batch.
 
     Returns:
-        What all micro-batches added; `number` is the last one's.
+        The sums of all micro-batches; `number` is that of the last.
 
     Raises:
-        As export.
+        FlintError: as export.
     """
     from flintmq.spark.stream.reader import StreamReader
 
@@ -119,7 +119,7 @@ def export_stream(
 
 
 class _Query:
-    """One streaming export: what is in the directory, and the next micro-batch."""
+    """One streaming export: the published exports, and the next micro-batch."""
 
     def __init__(
         self,
@@ -147,7 +147,7 @@ class _Query:
         return 0 if self.last is None else self.last.end
 
     def batch(self) -> Exported | None:
-        """Export the next micro-batch; None if there is nothing new."""
+        """Export the next micro-batch; return None if there is nothing new."""
         end = self.reader.latestOffset(self.offsets, self.reader.getDefaultReadLimit())
         self.behind = bool(self.reader.reportLatestOffset()["lagMessages"])
         if end == self.offsets:
@@ -169,10 +169,12 @@ class _Query:
 
 
 def export_part(tasks: str, files: FileOptions, part: plan.StreamTask) -> dict[str, Any]:
-    """One task: the messages of one part of a micro-batch as Parquet files in a directory of the attempt's own.
+    """Run one task: write the messages of one part of a micro-batch as Parquet files.
+
+    The files are in a directory of this attempt.
 
     Raises:
-        CorruptStoreError, StoreError: damage or loss, unless the part passes over it.
+        CorruptStoreError, StoreError: damage or loss, and failOnDataLoss is set.
         OSError: the disk is full or fails.
     """
     report = Report()
@@ -181,7 +183,7 @@ def export_part(tasks: str, files: FileOptions, part: plan.StreamTask) -> dict[s
 
 
 def _add(total: Exported, done: Exported) -> None:
-    """Add what a micro-batch gave."""
+    """Add the result of a micro-batch to the sums."""
     total.begin = total.begin if total.rows else done.begin
     total.number, total.end = done.number or total.number, max(total.end, done.end)
     for name in ("rows", "files", "bytes", "damages", "lost_bytes", "bad_bodies"):
