@@ -11,7 +11,7 @@ from tests.cli.conftest import Run
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from flintmq.spark.jobs.stats.accumulate import BEHIND, Tally
+from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally
 from flintmq.spark.jobs.stats.lag import Lag
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
 
@@ -29,7 +29,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         calls.append((args[1:], kwargs))
         tally = Tally()
         for queue, messages in ((0, 3000), (1, 1000)):
-            tally.queues.add(f"A\x1b{BEHIND}{queue}", [messages, 512 * messages, messages, 5])
+            tally.queues.add(f"A\x1b{SEPARATOR}{queue}", [messages, 512 * messages, messages, 5])
         tally.messages, tally.bytes, tally.first, tally.last = 4000, 2_048_000, 1_700_000_000_000, 1_700_000_002_000
         for second in (0, 1):
             tally.series.add(1_700_000_000_000 + 1000 * second, "A\x1b", [2000, 1_024_000, 0, 0, -1])

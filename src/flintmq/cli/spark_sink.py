@@ -12,7 +12,7 @@ from flintmq.cli.output import output
 from flintmq.cli.text import printable, size
 
 if TYPE_CHECKING:
-    from flintmq.spark.sink.listing import Giver, RecordedPuts
+    from flintmq.spark.sink.listing import RecordedPuts, RecordedWriter
 
 EPILOG = examples(
     "flintmq spark sink /var/rocketmq/store",
@@ -66,7 +66,7 @@ def _render(found: RecordedPuts) -> Iterator[Any]:
         yield f"staged  {found.unowned_files} files, {size(found.unowned_bytes)}, of jobs that run or died"
 
 
-def _forgotten(giver: Giver) -> Iterator[Any]:
+def _forgotten(giver: RecordedWriter) -> Iterator[Any]:
     yield f"forgot  {printable(giver.query)}"
     if giver.state == "done":
         yield "WARNING its last batch is put again if Spark runs it again"

@@ -70,7 +70,7 @@ def test_a_topic_deleted_and_made_again(tmp_path, capsys, count, batch_while_gon
     got += [row for bite in query.bites() for row in bite]
     assert of_topic(got, "T") == list(range(100, 100 + count))
     assert of_topic(got, "Other") == ([10, 11, 12] if batch_while_gone else []) + [20, 21]
-    assert ("is gone" if batch_while_gone else "deleted and made again") in capsys.readouterr().err
+    assert ("was removed" if batch_while_gone else "deleted and made again") in capsys.readouterr().err
     query.done -= 1  # the last batch runs again after a kill, and gives the same
     query.restart()
     assert of_topic(query.run(), "T") == list(range(100, 100 + count))

@@ -77,27 +77,27 @@ def commit(
 
     Durability: all messages, on return.
     """
-    giver = _writer_id(options, batch, query, bool(files or bad))
-    if giver is None:
+    writer_id = _writer_id(options, batch, query, bool(files or bad))
+    if writer_id is None:
         return
     # After a kill, stored messages are compared with staged rows, which got their unique keys when they were staged.
     with MessageStore(options.path, options.config, peer=options.peer, unique_keys=False) as store:
         work = _Work(store, WriterIds(options.path), store.recovered.state.end)
         if options.stream and batch is not None and options.query is None:
-            take_over(work.ledger, giver, options.checkpoint, batch)
+            take_over(work.ledger, writer_id, options.checkpoint, batch)
         for name, noted in work.ledger.of(PREFIX).items():
-            if noted["running"] and name != giver and not noted.get("stuck"):
+            if noted["running"] and name != writer_id and not noted.get("stuck"):
                 _finish_of_another(work, name, noted)
-        known, skip, spent = work.ledger.get(giver), 0, {*files, *bad}
+        known, skip, spent = work.ledger.get(writer_id), 0, {*files, *bad}
         if known is not None and known["running"]:
             begun = known
             try:
-                _put(work, giver, begun)
-                known = work.ledger.get(giver)
+                _put(work, writer_id, begun)
+                known = work.ledger.get(writer_id)
             except _CannotFinish as error:
                 there = _stored(work, begun) if begun["batch"] == batch else None
                 if there is None or not _begin_with(store.root, files, there):
-                    raise StoreError(f"{error}; {_way_out(options.path, giver)}") from error
+                    raise StoreError(f"{error}; {_way_out(options.path, writer_id)}") from error
                 spent |= {*begun["files"], *begun.get("bad", ())}
                 known, skip = None, len(there)  # the batch was computed again, and begins with the stored rows
         if known is None or batch is None or known["batch"] < batch:
@@ -111,9 +111,9 @@ def commit(
             _look(store, files)
             if files or bad:
                 sync_folder(os.path.join(options.path, STAGED))
-            work.ledger.set(giver, value)
-            _put(work, giver, value, looked=True)
-        _sweep(options.path, spent, giver, work.ledger)
+            work.ledger.set(writer_id, value)
+            _put(work, writer_id, value, looked=True)
+        _sweep(options.path, spent, writer_id, work.ledger)
 
 
 def discard(path: str, files: Sequence[str]) -> None:
@@ -257,7 +257,7 @@ def _look(store: MessageStore, files: Sequence[str]) -> None:
                 row += 1
 
 
-def _put(work: _Work, giver: str, value: dict[str, Any], *, looked: bool = False) -> None:
+def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = False) -> None:
     """Put the messages of a commit that are not yet in the store.
 
     Raises:
@@ -267,7 +267,7 @@ def _put(work: _Work, giver: str, value: dict[str, Any], *, looked: bool = False
     store = work.store
     tail = WriterTail(store.root, value["log_end"], work.end, store.config)
     if not looked:
-        _check(store, giver, value, tail)
+        _check(store, writer_id, value, tail)
     skip = value.get("skip", 0)
     for file in value["files"]:
         for given, _ in _rows(store.root, file):
@@ -281,15 +281,15 @@ def _put(work: _Work, giver: str, value: dict[str, Any], *, looked: bool = False
                 last = put_all(store, rows, names)
                 work.end = last.physical_offset + last.size
     store.flush()
-    _publish(store.root, giver, value)
+    _publish(store.root, writer_id, value)
     kept = {"checkpoint": value["checkpoint"]} if "checkpoint" in value else {}
     done = {"batch": value["batch"], "files": [], "log_end": work.end, "running": False, **kept}
-    work.ledger.set(giver, None if value["batch"] is None else done)
+    work.ledger.set(writer_id, None if value["batch"] is None else done)
     for file in [*value["files"], *value.get("bad", ())]:
         _remove(os.path.join(store.root, STAGED, file))
 
 
-def _check(store: MessageStore, giver: str, value: dict[str, Any], tail: WriterTail) -> None:
+def _check(store: MessageStore, writer_id: str, value: dict[str, Any], tail: WriterTail) -> None:
     """Check that a commit that was begun can be finished.
 
     Raises:
@@ -306,7 +306,7 @@ def _check(store: MessageStore, giver: str, value: dict[str, Any], tail: WriterT
             why = str(error)
         except OSError as error:
             why = f"the staged file {error.filename} is missing; bring it back"
-    raise _CannotFinish(f"{_begun(giver, value)} and cannot be finished: {why}")
+    raise _CannotFinish(f"{_begun(writer_id, value)} and cannot be finished: {why}")
 
 
 def _finish_of_another(work: _Work, name: str, value: dict[str, Any]) -> None:
@@ -369,7 +369,7 @@ def _rows(root: str, file: str) -> Iterator[tuple[list[Message], bytes]]:
         raise StoreError(f"the staged file {place} cannot be read ({error})") from error
 
 
-def _publish(root: str, giver: str, value: dict[str, Any]) -> None:
+def _publish(root: str, writer_id: str, value: dict[str, Any]) -> None:
     """Move the files of bad rows into their directory, under names that are always the same.
 
     Raises:
@@ -378,7 +378,7 @@ def _publish(root: str, giver: str, value: dict[str, Any]) -> None:
     if not value.get("bad"):
         return
     folder, batch = value["bad_path"], value["batch"]
-    query = giver.removeprefix(PREFIX)
+    query = writer_id.removeprefix(PREFIX)
     name = re.sub(r"[^A-Za-z0-9_-]+", "_", query)[:60] + "-" + hashlib.sha256(query.encode()).hexdigest()[:8]
     try:
         os.makedirs(folder, exist_ok=True)
@@ -407,10 +407,10 @@ def named_files(ledger: WriterIds) -> set[str]:
     return {file for value in ledger.of(PREFIX).values() for file in (*value["files"], *value.get("bad", ()))}
 
 
-def _sweep(path: str, files: set[str], giver: str, ledger: WriterIds) -> None:
+def _sweep(path: str, files: set[str], writer_id: str, ledger: WriterIds) -> None:
     """Remove unneeded staged files: of this commit, of dead attempts of its query, and old ones."""
     folder, named = os.path.join(path, STAGED), named_files(ledger)
-    own = tag(giver.removeprefix(PREFIX))
+    own = tag(writer_id.removeprefix(PREFIX))
     for file in os.listdir(folder) if os.path.isdir(folder) else ():
         place = os.path.join(folder, file)
         with suppress(FileNotFoundError):
@@ -419,13 +419,13 @@ def _sweep(path: str, files: set[str], giver: str, ledger: WriterIds) -> None:
                 _remove(place)
 
 
-def _begun(giver: str, value: dict[str, Any]) -> str:
-    query = giver.removeprefix(PREFIX)
+def _begun(writer_id: str, value: dict[str, Any]) -> str:
+    query = writer_id.removeprefix(PREFIX)
     return f"the write {query} was begun" if value["batch"] is None else f"batch {value['batch']} of {query} was begun"
 
 
-def _way_out(root: str, giver: str) -> str:
-    query = giver.removeprefix(PREFIX)
+def _way_out(root: str, writer_id: str) -> str:
+    query = writer_id.removeprefix(PREFIX)
     return f"`flintmq spark sink {root}` lists it, `--forget {query}` gives it up"
 
 

@@ -18,7 +18,7 @@ DONE, RUNNING, STUCK = "done", "running", "stuck"
 
 
 @dataclass
-class Giver:
+class RecordedWriter:
     """A query or replay that put messages.
 
     Attributes:
@@ -54,7 +54,7 @@ class RecordedPuts:
         unowned_files, unowned_bytes: staged files that no begun batch needs: of running or dead jobs.
     """
 
-    givers: list[Giver] = field(default_factory=list)
+    givers: list[RecordedWriter] = field(default_factory=list)
     unowned_files: int = 0
     unowned_bytes: int = 0
 
@@ -74,7 +74,7 @@ def read_puts(root: str) -> RecordedPuts:
     ledger, found = WriterIds(root), RecordedPuts()
     for name, value in ledger.of("").items():
         of_sink = name.startswith(PREFIX)
-        giver = Giver(
+        writer = RecordedWriter(
             name.removeprefix(PREFIX),
             "sink" if of_sink else "replay",
             STUCK if value.get("stuck") else RUNNING if value.get("running") else DONE,
@@ -85,10 +85,10 @@ def read_puts(root: str) -> RecordedPuts:
             why=value.get("stuck", ""),
         )
         for file in (*value.get("files", ()), *value.get("bad", ())):
-            giver.staged_files += 1
+            writer.staged_files += 1
             with suppress(OSError):
-                giver.staged_bytes += os.stat(os.path.join(root, STAGED, file)).st_size
-        found.givers.append(giver)
+                writer.staged_bytes += os.stat(os.path.join(root, STAGED, file)).st_size
+        found.givers.append(writer)
     folder, needed = os.path.join(root, STAGED), named_files(ledger)
     for file in os.listdir(folder) if os.path.isdir(folder) else ():
         with suppress(OSError):
@@ -98,14 +98,14 @@ def read_puts(root: str) -> RecordedPuts:
     return found
 
 
-def forget(root: str, query: str) -> Giver:
+def forget(root: str, query: str) -> RecordedWriter:
     """Remove a query from `flintmq.puts`, with the staged files of a batch that it has begun.
 
     Messages of a begun batch that are in the store stay there; if the batch runs again, all of its rows are put.
 
     Args:
         root: directory of the store.
-        query: name of the query, as in `Giver.query`.
+        query: name of the query, as in `RecordedWriter.query`.
 
     Returns:
         The removed record.
@@ -120,10 +120,10 @@ def forget(root: str, query: str) -> Giver:
     root = _store(root)
     lock = StoreLock(root)
     try:
-        found = next((giver for giver in read_puts(root).givers if giver.query == query), None)
+        found = next((writer for writer in read_puts(root).givers if writer.query == query), None)
         ledger = WriterIds(root)
         if found is None:
-            names = ", ".join(sorted(giver.query for giver in read_puts(root).givers)) or "none"
+            names = ", ".join(sorted(writer.query for writer in read_puts(root).givers)) or "none"
             raise UsageError(f"{root}: nothing is noted of {query[:100]!r}; there is: {names[:300]}")
         name = (PREFIX if found.kind == "sink" else "") + query
         value = ledger.get(name) or {}

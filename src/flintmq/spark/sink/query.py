@@ -34,21 +34,21 @@ def id_in(checkpoint: str) -> str | None:
     return found if isinstance(found, str) and found else None
 
 
-def take_over(ledger: WriterIds, giver: str, checkpoint: str, batch: int) -> None:
+def take_over(ledger: WriterIds, writer_id: str, checkpoint: str, batch: int) -> None:
     """Rename the record that 0.1 kept under a checkpoint's text, if it is of the same query.
 
     Spark continues with the batch after the last one or repeats the last one, and begins a new query with 0. So the
     numbers are ambiguous only if the last batch was 0; then a query that began before the record was written is the
     same.
     """
-    if not checkpoint or ledger.get(giver) is not None:
+    if not checkpoint or ledger.get(writer_id) is not None:
         return
     for name, value in ledger.of(PREFIX).items():
         if "checkpoint" in value or value.get("batch") is None or _place(name[len(PREFIX) :]) != _place(checkpoint):
             continue
         last = value["batch"]
         if batch == last + 1 or batch == last > 0 or (batch == last == 0 and _began_before(checkpoint, ledger.path)):
-            ledger.rename(name, giver, {**value, "checkpoint": checkpoint})
+            ledger.rename(name, writer_id, {**value, "checkpoint": checkpoint})
             return
 
 

@@ -138,14 +138,14 @@ def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Staged:
 
 
 def _commit(options: SinkOptions, batch: int | None, messages: list[WriterCommitMessage | None]) -> None:
-    told = [message for message in messages if isinstance(message, Staged)]
-    query = next((message.query for message in told if message.query), None)
+    staged = [message for message in messages if isinstance(message, Staged)]
+    query = next((message.query for message in staged if message.query), None)
     if options.stream and options.query is None and query is None:
         query = id_in(options.checkpoint)
-    bad = [message.bad for message in told if message.bad]
-    commit(options, batch, [message.file for message in told if message.file], bad, query)
+    bad = [message.bad for message in staged if message.bad]
+    commit(options, batch, [message.file for message in staged if message.file], bad, query)
 
 
 def _discard(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
-    told = [message for message in messages if isinstance(message, Staged)]
-    discard(options.path, [name for message in told for name in (message.file, message.bad) if name])
+    staged = [message for message in messages if isinstance(message, Staged)]
+    discard(options.path, [name for message in staged for name in (message.file, message.bad) if name])

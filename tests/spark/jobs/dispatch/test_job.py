@@ -249,7 +249,7 @@ def test_another_log_is_refused(tmp_path, monkeypatch):
         with open_small(tmp_path / name) as store:
             put_all(store, count, topic=name)
     run(tmp_path / "one", tmp_path / "into", config)
-    for name, why in (("two", "another record|cut below|another store"), ("short", "cut below|ends at")):
+    for name, why in (("two", "another record|truncated below|another store"), ("short", "truncated below|ends at")):
         with pytest.raises(UsageError, match=f"not the log that .* was dispatched from up to offset.*({why})"):
             run(tmp_path / name, tmp_path / "into", config)
     run(tmp_path / "two", tmp_path / "into", config, anew=True)

@@ -14,7 +14,7 @@ pytest.importorskip("pandas", reason="pandas is not installed")
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import plan_scan
 from flintmq.lake.splits import LogRange, equal_ranges
-from flintmq.spark.jobs.stats.accumulate import BEHIND, LONGEST_MS, Tally
+from flintmq.spark.jobs.stats.accumulate import LONGEST_MS, SEPARATOR, Tally
 from flintmq.spark.jobs.stats.job import count_range
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
@@ -32,11 +32,11 @@ def tally_of(golden: Golden, parts: int = 1) -> Tally:
 
 
 def expected_values(rows: list[dict[str, Any]], name: str) -> Counter[str]:
-    """TOPIC BEHIND VALUE -> messages that have it."""
+    """TOPIC SEPARATOR VALUE -> messages that have it."""
     found: Counter[str] = Counter()
     for row in rows:
         values = (row[name] or "").split(" ") if name == "keys" else [row[name] or ""]
-        found.update(f"{row['topic']}{BEHIND}{value}" for value in {value for value in values if value})
+        found.update(f"{row['topic']}{SEPARATOR}{value}" for value in {value for value in values if value})
     return found
 
 
@@ -54,11 +54,11 @@ def test_as_java_has_it(golden_store: Golden, parts: int) -> None:
     rows, found = golden_store.live, tally_of(golden_store, parts)
     assert (found.messages, found.bytes) == (len(rows), sum(row["size"] for row in rows))
     assert {name: row[0] for name, row in found.queues.rows.items()} == Counter(
-        f"{row['topic']}{BEHIND}{row['queue_id']}" for row in rows
+        f"{row['topic']}{SEPARATOR}{row['queue_id']}" for row in rows
     )
     ends: dict[str, int] = {}
     for row in rows:
-        name = f"{row['topic']}{BEHIND}{row['queue_id']}"
+        name = f"{row['topic']}{SEPARATOR}{row['queue_id']}"
         ends[name] = max(ends.get(name, row["queue_offset"]), row["queue_offset"])
     assert {name: row[2] for name, row in found.queues.rows.items()} == ends
     hosts = Counter(ipaddress.ip_address(row["born_host"].rpartition(":")[0].strip("[]")) for row in rows)

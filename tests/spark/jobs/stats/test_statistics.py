@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 import numpy as np
 
-from flintmq.spark.jobs.stats.accumulate import BEHIND, Tally
+from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally
 from flintmq.spark.jobs.stats.lag import Lag
 from flintmq.spark.jobs.stats.statistics import BUCKETS, ms_text, statistics, time_text
 
@@ -19,7 +19,7 @@ def tally(*queues: tuple[str, int, int], times: tuple[int, ...] = (), late: int 
     """A tally of queues with so many messages of 100 bytes; one message at each time."""
     found = Tally()
     for topic, queue, messages in queues:
-        found.queues.add(f"{topic}{BEHIND}{queue}", [messages, 100 * messages, messages - 1, late])
+        found.queues.add(f"{topic}{SEPARATOR}{queue}", [messages, 100 * messages, messages - 1, late])
         found.messages += messages
         found.bytes += 100 * messages
     for time in times:
@@ -85,7 +85,7 @@ def test_what_stands_out_is_said() -> None:
     found = statistics(counted, lags)
     found.damages, found.lost_bytes = 2, 77
     assert found.verdict == [
-        "2 damaged places in the log: 77 bytes passed over.",
+        "2 damaged places in the log: 77 bytes skipped.",
         "3 messages in dead-letter topics: consumers gave up on them.",
         "9 messages of Orders left the log before group lost consumed them.",
         "Group g is 4,000 messages behind on Orders, the oldest stored 3.33 min before the last message.",

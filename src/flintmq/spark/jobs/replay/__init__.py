@@ -1,12 +1,12 @@
-"""Replay: messages from a store, Delta or Parquet into a store.
+"""Replays messages from a store, Delta or Parquet into a store.
 
-job           replays into a new store or one that is there
+job           replays into a new or existing store
 source        cuts a source into chunks
 plan          counts chunks, and gives each its place in the new log
 rows          encodes rows as records
 refusals      finds rows that a store would refuse
 tasks         runs a function over the rows of parts
 bulk          writes complete files of a new log
-live          puts in order into a store that is there
-exactly_once  puts messages exactly once, whatever dies
+live          puts in order into an existing store
+exactly_once  puts messages exactly once, whatever crashes
 """

@@ -1,15 +1,15 @@
-"""Bulk load: a source into a new store directory, by Spark tasks that write complete files of its log.
+"""Loads a source into a new store directory: Spark tasks write complete files of its log.
 
 1.  a task counts a chunk of the source: records, bytes, and messages of each queue;
 2.  from the counts the driver gives each chunk its log files, its first queue offsets, and its least store time. Chunks
-    that fit into one file together share it, a larger chunk has files of its own. The last file of each share ends with
-    a blank record, as every full file does, so no two tasks write one file;
-3.  a task encodes its share into its files and makes them durable;
-4.  the driver moves the files that the winning attempts wrote to their places; the job `rebuild` makes queues and index
-    from them; topics and checkpoint are written. Then one rename brings the directory in.
+    that fit into one file together share it, a larger chunk has its own files. The last file of each share ends with
+    a filler record, as every full file does, so no two tasks write one file;
+3.  a task encodes its share into its files and syncs them;
+4.  the driver moves the files of the winning attempts to their places; the job `rebuild` makes queues and index
+    from them; topics and checkpoint are written. Then one rename publishes the directory.
 
 Everything before the rename happens in a directory beside the target, so a run that dies leaves no store; the next one
-sweeps what it left (storage/staging.py).
+removes its remains (storage/staging.py).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 @dataclass
 class Loaded:
-    """What a bulk load wrote: where its log ends, how many files that are, and the last row of the source."""
+    """The result of a bulk load: end and number of files of its log, and last row of the source."""
 
     end: int
     files: int
@@ -68,10 +68,10 @@ def load(
     peer: str,
     progress: Progress | None,
 ) -> Loaded:
-    """Write the store of counted chunks into `staging`/store, whole and durable.
+    """Write the store of counted chunks into `staging`/store, complete and synced.
 
     Raises:
-        StoreError: the source gave other rows than were counted; or Spark gave up.
+        StoreError: the source yielded other rows than were counted; or Spark gave up.
         OSError: the disk is full or fails.
     """
     shares = share_out(counted, rules.file_size)
@@ -88,7 +88,7 @@ def load(
     for share, answer in zip(shares, answers, strict=True):
         if (answer["rows"], len(answer["files"])) != (share.rows, share.files):
             raise StoreError(
-                f"the source gave {answer['rows']} messages at log offsets {share.chunks[0].begin} to "
+                f"the source has {answer['rows']} messages at log offsets {share.chunks[0].begin} to "
                 f"{share.chunks[-1].end} where it had {share.rows} before; replay again, with a condition that always "
                 "means the same"
             )
@@ -109,7 +109,7 @@ def load(
 def write_share(
     rules: RowRules, plans: str, tasks: str, number: int, batches: Iterator[pa.RecordBatch]
 ) -> dict[str, Any]:
-    """The task of `load`: log files in a directory of the attempt's own.
+    """Run one task of `load`: write log files into a new directory.
 
     Raises:
         OSError: the disk is full or fails.
@@ -137,11 +137,14 @@ def write_share(
     return {"rows": rows, "path": folder, "files": names, "end": end, "last_time": last, "last_row": last_row}
 
 
-# -- what is beside the log --------------------------------------------------------------------------------------------
+# -- other files of the store ------------------------------------------------------------------------------------------
 
 
 def write_topics(root: str, queues: Queues, known: dict[str, int], config: StoreConfig, peer: str) -> None:
-    """config/topics.json: every topic that has messages, with as many queues as the source gives it, or has in use."""
+    """Write config/topics.json: all topics with messages, and their numbers of queues.
+
+    A topic has as many queues as in the source's settings, or as it uses.
+    """
     file = ConfigFile(root, config_reader.TOPICS, (TABLE,), REAL, peer)
     topics = Topics(file, config.default_topic_queue_nums, len(config.delay_ms))
     for topic in {topic for topic, _ in queues} & known.keys():

@@ -1,9 +1,9 @@
-"""Put messages in a known order into a store, each exactly once, whatever dies in between.
+"""Puts messages into a store in a known order, each exactly once, whatever crashes.
 
-The store's file `flintmq.puts` says for each giver (a replay, a streaming query) how far it has come and where the log
-ended then. It is written before the first put and after each flush, so what a giver put since then stands in the log
-behind that place, in the order in which it was given, with nothing of it missing in between. The next run compares:
-what it would put next and finds there, in that order, it has put already. Others may have put messages in between.
+The store's file `flintmq.puts` records for each writer id (a replay, a streaming query) its progress and where the log
+ended then. It is written before the first put and after each flush, so messages that a writer has put since then are
+in the log after that place, in the order of its source, without a gap. The next run compares its next messages with
+these records: a message that it finds, in that order, has already been put. Others may have put messages in between.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ from flintmq.store.message_store import MessageStore
 FILE_NAME = "flintmq.puts"
 FORMAT = 1
 BYTES_MAX = 64 << 20
-_BY_STORE = (properties.CRC32, properties.INNER_MULTI_QUEUE_OFFSET)  # what a store writes into a property string itself
+_BY_STORE = (properties.CRC32, properties.INNER_MULTI_QUEUE_OFFSET)  # properties that a store itself adds
 
 
 class WriterIds:
-    """The file `flintmq.puts` of a store: who has put what. Change it only with the store's lock held.
+    """The file `flintmq.puts` of a store. Change it only with the store's lock held.
 
     Args:
-        root: of the store, which may not be there yet.
+        root: directory of the store, which need not exist yet.
 
     Raises:
-        StoreAccessError: the file is there and cannot be read.
+        StoreAccessError: the file exists and cannot be read.
     """
 
     def __init__(self, root: str) -> None:
@@ -47,33 +47,33 @@ class WriterIds:
         self._file = VersionedJson(self.path, ("format", FORMAT), self._refused, BYTES_MAX, style)
         self._givers: dict[str, dict[str, Any]] = self._file.load(lambda value: dict(value["givers"]), REAL) or {}
 
-    def get(self, giver: str) -> dict[str, Any] | None:
-        """What the giver wrote last."""
-        return self._givers.get(giver)
+    def get(self, writer_id: str) -> dict[str, Any] | None:
+        """Return the last record of a writer."""
+        return self._givers.get(writer_id)
 
     def of(self, prefix: str) -> dict[str, dict[str, Any]]:
-        """What all givers wrote last whose names begin so."""
+        """Return the last records of all writers whose ids begin with this prefix."""
         return {name: value for name, value in self._givers.items() if name.startswith(prefix)}
 
-    def set(self, giver: str, value: dict[str, Any] | None) -> None:
-        """Write how far a giver is; None forgets it.
+    def set(self, writer_id: str, value: dict[str, Any] | None) -> None:
+        """Write the progress of a writer; None removes it.
 
         Raises:
             OSError: the old file is untouched then.
 
         Durability: on return.
         """
-        self._write({**self._givers, giver: value})
+        self._write({**self._givers, writer_id: value})
 
-    def rename(self, giver: str, name: str, value: dict[str, Any]) -> None:
-        """Give a giver another name, and write how far it is, in one step.
+    def rename(self, writer_id: str, name: str, value: dict[str, Any]) -> None:
+        """Rename a writer, and write its progress, in one step.
 
         Raises:
             OSError: the old file is untouched then.
 
         Durability: on return.
         """
-        self._write({**self._givers, giver: None, name: value})
+        self._write({**self._givers, writer_id: None, name: value})
 
     def _write(self, givers: dict[str, dict[str, Any] | None]) -> None:
         self._givers = {name: each for name, each in givers.items() if each is not None}
@@ -87,15 +87,15 @@ class WriterIds:
 
 
 class WriterTail:
-    """The records behind a place in a store's log, of which some may be what a giver put there.
+    """The records after a place in a store's log, some of which a writer may have put.
 
     Args:
-        root: of the store, whose log is sound from `begin` to `end`.
+        root: directory of the store, whose log is sound from `begin` to `end`.
         begin, end: log offsets.
         config: RocketMQ's keys.
 
     Raises:
-        StoreError: (with the first question) the records at `begin` have expired.
+        StoreError: (in the first call of `holds`) the records at `begin` have expired.
     """
 
     def __init__(self, root: str, begin: int, end: int, config: StoreConfig) -> None:
@@ -104,21 +104,21 @@ class WriterTail:
 
     @property
     def over(self) -> bool:
-        """Whether a message was missing: then all that come after it are missing, too."""
+        """True after a message was missing: then all later ones are missing, too."""
         return self._records is None
 
     @property
     def expired(self) -> str:
-        """Why the records at `begin` cannot be asked any more; empty if they can."""
+        """Why the records at `begin` can no longer be read; empty if they can."""
         if self.begin >= self.end or (first := list_log(self.root, self.config).min_offset) <= self.begin:
             return ""
         return (
-            f"the log begins at offset {first}, and what was put is to be found from offset {self.begin} on; it has "
-            "expired, so nobody can tell what is there already"
+            f"the log begins at offset {first}, and the messages put were after offset {self.begin}; they have "
+            "expired, so it is not known which messages are in the store"
         )
 
     def holds(self, message: Message) -> bool:
-        """Whether the next message of the giver stands there, behind the one that was asked for before."""
+        """Return whether the writer's next message is in the log, after the one of the last call."""
         for found in self._records or ():
             if is_same(message, found):
                 return True
@@ -135,7 +135,7 @@ class WriterTail:
 
 
 def is_same(message: Message, found: StoredMessage) -> bool:
-    """Whether a record is what a put of this message stored."""
+    """Return whether a record is the result of a put of this message."""
     if (message.topic, message.queue_id, message.flag) != (found.topic, found.queue_id, found.flag):
         return False
     if message.body != found.body or message.born_timestamp not in (None, found.born_timestamp):
@@ -147,7 +147,10 @@ def is_same(message: Message, found: StoredMessage) -> bool:
 
 
 def alike(message: Message, other: Message) -> bool:
-    """Whether two messages are the same row, given twice, but for a unique key, which may be made anew each time."""
+    """Return whether two messages are the same row, except for the unique key.
+
+    A unique key may be made anew in each attempt.
+    """
     ours, theirs = (
         {k: v for k, v in properties.parse_bytes(each.properties_bytes or b"").items() if k != properties.UNIQ_KEY}
         for each in (message, other)
@@ -157,13 +160,13 @@ def alike(message: Message, other: Message) -> bool:
 
 
 def messages_of(batch: pa.RecordBatch) -> list[Message]:
-    """The rows as messages.
+    """Convert rows to messages.
 
     Args:
-        batch: of the columns of SPARK_SCHEMA.
+        batch: has the columns of SPARK_SCHEMA.
 
     Raises:
-        UsageError: a host that is none.
+        UsageError: a host is not valid.
     """
     records = Records(batch)
     data, begins, ends = records.properties
@@ -191,21 +194,21 @@ def messages_of(batch: pa.RecordBatch) -> list[Message]:
     ]
 
 
-_BY_RULE = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)  # however often it is tried
+_BY_RULE = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_EXCEEDED)  # a retry cannot help
 
 
 def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -> PutResult:
-    """Put messages in order; the result of the last.
+    """Put messages in order, and return the result of the last.
 
     Args:
-        store: takes them.
-        messages: one at least.
-        what: names each of them, for errors.
+        store: takes the messages.
+        messages: at least one.
+        what: names of the messages, for errors.
 
     Raises:
-        StoreError: one was not stored, or is not certain to be; those before it are stored, none behind it was tried.
+        StoreError: a message was not stored, or may not be; those before it are stored, none after it was tried.
     """
-    # A replay copies what was delivered; rows of a sink that ask for a timer are refused before they are staged.
+    # A replay copies delivered messages; rows of a sink that ask for a timer are refused before they are staged.
     results = store.put_many(messages, until_refused=True, delivered=True)
     for result, name in zip(results, what, strict=False):
         if result.status is not PutMessageStatus.PUT_OK:

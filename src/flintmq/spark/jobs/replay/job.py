@@ -1,8 +1,8 @@
-"""Replay messages into a store: from a store, or from Parquet or Delta as `flintmq spark export` writes them.
+"""Replays messages into a store: from a store, or from Parquet or Delta made by an export.
 
-Into a directory that is not there yet: bulk load by Spark tasks (`bulk.py`); the store appears whole, by one
-rename. Into a store that is there: puts in order by the driver (`live.py`). Either way the store's ledger says
-what it holds, so the same replay once more adds only what is new in the source.
+Into a new directory: bulk load by Spark tasks (`bulk.py`); the store appears complete, by one rename. Into an existing
+store: puts in order by the driver (`live.py`). Either way the store's ledger records the progress, so the same replay
+run again adds only messages that are new in the source.
 """
 
 from __future__ import annotations
@@ -37,26 +37,26 @@ if TYPE_CHECKING:
 
 LEAST_CHUNK = 1 << 20
 BULK, LIVE = "bulk", "live"
-LOOKING = 0.3  # of the work of puts, for progress: all messages are looked at before the first is put
+LOOKING = 0.3  # share of checks in the progress of puts: all messages are checked before the first is put
 STAGING = "replay"  # of a bulk load, beside its place
 
 
 @dataclass
 class Replayed:
-    """What a replay did, or (dry run) would do.
+    """The result of a replay, or of a dry run the result that it would have.
 
     Attributes:
         mode: "bulk" or "live".
         source: "store", "parquet" or "delta".
         dry_run: nothing was written.
         rows: messages put into the store.
-        bytes: of their records; 0 where they were put one by one.
-        topics, queues: how many have these messages; 0 where they were put one by one.
+        bytes: of their records; 0 if they were put one by one.
+        topics, queues: numbers of those with these messages; 0 if they were put one by one.
         files: of the log of a bulk load.
-        found: messages of a run before, which died, that were in the store already.
+        found: messages of an earlier run, which died, that were in the store already.
         total: messages that all runs of this replay have put into the store.
-        left_out: records that are no messages, by why.
-        damages, lost_bytes: places of the source's log that were passed over.
+        left_out: records that are not messages, by reason.
+        damages, lost_bytes: damaged places of the source's log that were skipped.
     """
 
     mode: str
@@ -74,7 +74,7 @@ class Replayed:
     lost_bytes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the result as a dict for JSON."""
         return asdict(self)
 
 
@@ -98,30 +98,30 @@ def replay(
     """Put the messages of a source into a store, each queue's in its order.
 
     Args:
-        spark: the session. Workers must see `source` and `into` under the same paths as the driver. None will do to put
-            messages of a store one by one without a condition: then this process does all of it.
+        spark: the session. Workers must see `source` and `into` under the same paths as the driver. None is enough to
+            put messages of a store one by one without a condition: then this process does all of it.
         source: a store, a Delta table or a directory of exports to Parquet.
-        into: a directory that is not there or empty: it becomes a new store, by a bulk load. Or a store, which nobody
-            has open: messages are put behind those that it has.
-        config: RocketMQ's keys for the store that is written. Of them a source has only maxMessageSize.
-        where: only messages for which this condition in Spark's SQL on the columns of the schema holds.
-        live: put one by one into a new store, too, with store times of now.
-        speed: "max"; of puts one by one also "original": with the time between them that lay between their store times,
+        into: a directory that is empty or does not exist: it becomes a new store, by a bulk load. Or a store that no
+            process has open: messages are put after those that it has.
+        config: RocketMQ's keys for the target store. The source uses only maxMessageSize of them.
+        where: only messages that meet this condition in Spark's SQL on the columns of the schema.
+        live: put one by one also into a new store, with the present store times.
+        speed: "max"; of puts one by one also "original": with the time between them that was between their store times,
             or "xN": N times as fast.
         dry_run: count, and write nothing.
-        system_topics: the broker's own topics too, which it would work on again.
-        fail_on_data_loss: damage in a source's log is an error; else it is passed over and counted.
-        skip_refused: messages that the store would refuse are left out and counted; else the first of them is an error,
-            and nothing is written.
+        system_topics: include the broker's own topics, which it would process again.
+        fail_on_data_loss: damage in a source's log is an error; otherwise it is skipped and counted.
+        skip_refused: messages that the store would refuse are left out and counted; otherwise the first of them is an
+            error, and nothing is written.
         access: "pread" or "map".
-        peer: as which RocketMQ to write, "5.3.3", "5.4.0" or "5.5.0".
-        progress: called now and then with tasks done and in all.
+        peer: the RocketMQ version to write for, "5.3.3", "5.4.0" or "5.5.0".
+        progress: called from time to time with tasks done and in all.
 
     Raises:
-        UsageError: an option that cannot be; `into` lies in the source, or holds other things; another replay makes the
+        UsageError: an impossible option; `into` is inside the source, or contains other files; another replay makes the
             same store; the store would refuse a message (and not skip_refused).
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the source or the directory cannot be used.
-        StoreLockedError: somebody has the store open.
+        StoreLockedError: another process has the store open.
         CorruptStoreError: damage in the source's log.
         StoreError: Spark gave up, the store refused a message, or messages of the source have expired since the last
             run (and fail_on_data_loss).
@@ -133,8 +133,8 @@ def replay(
     checked_peer(peer)
     if where is not None and not where.strip():
         raise UsageError("the condition is empty; leave it out for all messages")
-    if where is not None and not fail_on_data_loss:  # rows that pass through Spark cannot tell what was lost before
-        raise UsageError("damage cannot be counted with a condition; replay all messages, or mend the source first")
+    if where is not None and not fail_on_data_loss:  # losses are not counted for rows that pass through Spark
+        raise UsageError("damage cannot be counted with a condition; replay all messages, or repair the source first")
     if os.path.realpath(source) == os.path.realpath(into):
         raise UsageError(f"{into}: source and target are the same; give another directory")
     outside_store(into, source)
@@ -145,9 +145,11 @@ def replay(
         raise UsageError(f"storePathCommitLog: a new store gets its log in {into}/commitlog; leave the key out")
     sizes = {"maxMessageSize": config.max_message_size} if "maxMessageSize" in config.given else {}
     read = open_source(source, StoreConfig.from_keys(sizes), fail_on_data_loss, access)
-    giver = f"replay of {source}"
-    giver += (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
-    job = _Job(spark, read, into, config, where, system_topics, fail_on_data_loss, skip_refused, peer, giver, progress)
+    writer_id = f"replay of {source}"
+    writer_id += (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
+    job = _Job(
+        spark, read, into, config, where, system_topics, fail_on_data_loss, skip_refused, peer, writer_id, progress
+    )
     if live or exists:
         return job.dry(LIVE) if dry_run else job.live(pace)
     return job.dry(BULK) if dry_run else job.bulk()
@@ -166,12 +168,12 @@ class _Job:
     strict: bool
     skip_refused: bool
     peer: str
-    giver: str
+    writer_id: str
     progress: Progress | None
 
     def dry(self, mode: str) -> Replayed:
-        """Count what there is to do."""
-        at = Position.read(WriterIds(self.into), self.giver)
+        """Count the messages to replay."""
+        at = Position.read(WriterIds(self.into), self.writer_id)
         after = at.after if at is not None else None
         rules = self._puts(target_config(self.into, self.config)) if mode == LIVE else self._bulk()
         counted = count(self.spark, self.source, self._chunks(after), self.where, rules, after, self.progress)
@@ -192,7 +194,7 @@ class _Job:
                 )
                 done.files, done.total = loaded.files, done.rows
                 at = Position(loaded.last_row, loaded.end, done.rows)
-                at.write(WriterIds(os.path.join(staging, "store")), self.giver)
+                at.write(WriterIds(os.path.join(staging, "store")), self.writer_id)
                 bring_in(staging, self.into)
         return done
 
@@ -200,20 +202,20 @@ class _Job:
         """Put messages into a store."""
         left_out, report = Counter[str](), Report()
         sweep(self.into, STAGING)
-        if not _is_store(self.into):  # what is refused leaves no empty store behind
+        if not _is_store(self.into):  # check first, so that a refusal leaves no empty store
             self._look(self._puts(self.config), None)
         with MessageStore(
             self.into, self.config, peer=self.peer, unique_keys=False
-        ) as store:  # a copy stays what it is
+        ) as store:  # copies keep the unique keys they have, or none
             rules = self._puts(store.config)
             ledger = WriterIds(self.into)
-            at = Position.read(ledger, self.giver)
+            at = Position.read(ledger, self.writer_id)
             after = at.after if at is not None else None
             if store.recovered.state.end:
                 self._look(rules, after)
             batches = self._batches(self._chunks(after), report)
             kept = after is not None and self.source.begin <= after.physical_offset
-            at, put, found = put_rows(store, ledger, self.giver, batches, rules, pace, left_out, kept)
+            at, put, found = put_rows(store, ledger, self.writer_id, batches, rules, pace, left_out, kept)
         return Replayed(
             LIVE,
             self.source.kind,
@@ -226,7 +228,7 @@ class _Job:
         )
 
     def _look(self, rules: RowRules, after: SourceRow | None) -> None:
-        """Look at all messages before the first is put.
+        """Check all messages before the first is put.
 
         Raises:
             UsageError: the store would refuse one (and not skip_refused).
@@ -242,32 +244,33 @@ class _Job:
         return rules_of(self.config, self.system_topics, self.skip_refused)
 
     def _puts(self, config: StoreConfig) -> RowRules:
-        """The rules of a store that takes messages one by one."""
+        """Return the rules of a store that takes messages one by one."""
         rules = rules_of(config, self.system_topics, self.skip_refused)
         return replace(rules, puts=config, inner_topics=batches_of(self.into))
 
     def _chunks(self, after: SourceRow | None) -> list[Chunk]:
-        """The chunks that hold what comes behind a row.
+        """Return the chunks with the rows after a row.
 
         Raises:
-            StoreError: some of it has expired.
+            StoreError: some of them have expired.
         """
         begin = self.source.begin if after is None else after.physical_offset
         of_log = self.strict and isinstance(self.source, ReplaySource)
         if after is not None and of_log and self.source.begin > after.physical_offset + after.size:
             raise StoreError(
                 f"the source's log begins at offset {self.source.begin}, the last replay ended at "
-                f"{after.physical_offset + after.size}: what was between has expired; --skip-damage goes on without it"
+                f"{after.physical_offset + after.size}: the messages in between have expired; --skip-damage goes on "
+                "without them"
             )
         span = self.config.mapped_file_size_commit_log
         size = max(LEAST_CHUNK, min(CHUNK_BYTES, span // 8))
-        if isinstance(self.source, ReplaySource):  # so that there is one for each processor
+        if isinstance(self.source, ReplaySource):  # at least one for each core
             left = self.source.plan.end - begin
             size = max(LEAST_CHUNK, min(size, left // (2 * parallelism(self.spark)) + 1))
         return self.source.chunks(begin, size)
 
     def _batches(self, chunks: list[Chunk], report: Report) -> Iterator[pa.RecordBatch]:
-        """The rows of chunks in order, read here; with a condition by a task each."""
+        """Yield the rows of chunks in order, read here; with a condition, read by one task each."""
         progress = self._stage(LOOKING, 1)
         for number, chunk in enumerate(chunks):
             if self.where is None:
@@ -291,11 +294,11 @@ class _Job:
         return done
 
     def _stage(self, begin: float, end: float) -> Progress | None:
-        """Progress of one stage as a part of the whole."""
-        told = self.progress
-        if told is None:
+        """Convert progress of one stage to progress of the whole."""
+        whole = self.progress
+        if whole is None:
             return None
-        return lambda done, of: told(int(1000 * (begin + (end - begin) * done / max(1, of))), 1000)
+        return lambda done, of: whole(int(1000 * (begin + (end - begin) * done / max(1, of))), 1000)
 
 
 def _left_out_answer(left_out: Counter[str]) -> dict[str, int]:
@@ -303,13 +306,13 @@ def _left_out_answer(left_out: Counter[str]) -> dict[str, int]:
 
 
 def _is_store(into: str) -> bool:
-    """Whether `into` is a store; not one: it has to be empty, or not there.
+    """Return whether `into` is a store; otherwise it has to be empty or not exist.
 
     Raises:
-        UsageError: it holds other things.
+        UsageError: it contains other files.
     """
     if os.path.isdir(os.path.join(into, "commitlog")):
         return True
     if os.path.exists(into) and (not os.path.isdir(into) or os.listdir(into)):
-        raise UsageError(f"{into}: neither a store nor empty; give a directory that is not there yet, or a store")
+        raise UsageError(f"{into}: neither a store nor empty; give a directory that does not exist yet, or a store")
     return False

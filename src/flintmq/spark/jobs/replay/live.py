@@ -1,4 +1,7 @@
-"""Replay into a store that is there: messages are put in order by the driver, each exactly once (`exactly_once.py`)."""
+"""Replays into an existing store: the driver puts messages in order, each exactly once.
+
+See `exactly_once.py`.
+"""
 
 from __future__ import annotations
 
@@ -18,19 +21,19 @@ from flintmq.spark.jobs.replay.rows import RowRules, SourceRow, messages, rows_a
 from flintmq.store.message_store import MessageStore
 
 ROWS_AT_ONCE = 1000
-SAVE_ROWS, SAVE_SECONDS = 65_536, 1.0  # progress is written after so much
+SAVE_ROWS, SAVE_SECONDS = 65_536, 1.0  # progress is written after this many rows or seconds
 LONGEST_SLEEP_S = 0.5
 
 
 @dataclass
 class Position:
-    """How far a replay into a store has come, as the ledger has it.
+    """The progress of a replay into a store, as recorded in the ledger.
 
     Attributes:
         after: the last row of the source that was replayed; None: none yet.
         log_end: where the store's log ended then.
-        rows: messages replayed in all.
-        running: it had not come to its end: what is behind log_end may be its own.
+        rows: messages replayed in total.
+        running: the replay had not ended: records after log_end may be its own.
     """
 
     after: SourceRow | None
@@ -39,21 +42,21 @@ class Position:
     running: bool = False
 
     @classmethod
-    def read(cls, ledger: WriterIds, giver: str) -> Position | None:
-        """What the ledger has of a giver."""
-        value = ledger.get(giver)
+    def read(cls, ledger: WriterIds, writer_id: str) -> Position | None:
+        """Read the record of a writer from the ledger."""
+        value = ledger.get(writer_id)
         if value is None:
             return None
         after = value["after"]
         return cls(None if after is None else SourceRow(*after), value["log_end"], value["rows"], value["running"])
 
-    def write(self, ledger: WriterIds, giver: str) -> None:
-        """Make it durable."""
-        ledger.set(giver, asdict(self))
+    def write(self, ledger: WriterIds, writer_id: str) -> None:
+        """Write the record to the ledger, synced."""
+        ledger.set(writer_id, asdict(self))
 
 
 class Pace:
-    """Lets messages wait for their turn.
+    """Delays messages according to their store times.
 
     Args:
         factor: how much faster than they were stored; None: as fast as possible.
@@ -65,10 +68,10 @@ class Pace:
 
     @classmethod
     def parse(cls, text: str) -> Pace:
-        """The pace that `--speed` says: original, xN or max.
+        """Parse the value of `--speed`: original, xN or max.
 
         Raises:
-            UsageError: none of these.
+            UsageError: the value is none of these.
         """
         if text == "max":
             return cls(None)
@@ -79,7 +82,7 @@ class Pace:
         return cls(factor)
 
     def wait(self, store_ms: int) -> float:
-        """Seconds until a message that was stored at that time has its turn; the first has it now."""
+        """Return the seconds until the turn of a message stored at that time; 0 for the first."""
         if self.factor is None:
             return 0.0
         if self._first is None:
@@ -91,7 +94,7 @@ class Pace:
 def put_rows(
     store: MessageStore,
     ledger: WriterIds,
-    giver: str,
+    writer_id: str,
     batches: Iterable[pa.RecordBatch],
     rules: RowRules,
     pace: Pace,
@@ -101,31 +104,31 @@ def put_rows(
     """Put the rows of a source that are not replayed yet.
 
     Args:
-        store: has just been opened, and nobody put anything since.
+        store: has just been opened, and nothing was put since.
         ledger: of this store.
-        giver: the replay's name in it.
+        writer_id: writer id of the replay.
         batches: rows of the source in order, from the one on that was replayed last (its log offset).
-        rules: which of them are messages, and are put; all of them were looked at (`refusals.py`).
-        pace: when each has its turn.
-        left_out: counts those that are no messages.
+        rules: select the rows that are messages; all rows were checked before (`refusals.py`).
+        pace: delays the messages.
+        left_out: counts rows that are not messages.
         must_go_on: the row that was replayed last has to be among the rows.
 
     Returns:
-        (where it ended, messages put now, messages of the run before that stood in the log already).
+        (where it ended, messages put now, messages of the last run that were in the log already).
 
     Raises:
         UsageError: the source is another one than before.
-        StoreError: the store refused a message; run it again when that is mended.
+        StoreError: the store refused a message; run the replay again after fixing the cause.
 
     Durability: everything, on return.
     """
     end = store.recovered.state.end
-    at = Position.read(ledger, giver) or Position(None, end)
+    at = Position.read(ledger, writer_id) or Position(None, end)
     tail = WriterTail(store.root, at.log_end if at.running else end, end, store.config)
     if not at.running:
         at.log_end, at.running = end, True
-        at.write(ledger, giver)
-    writer = _RowWriter(store, ledger, giver, at, tail, pace)
+        at.write(ledger, writer_id)
+    writer = _RowWriter(store, ledger, writer_id, at, tail, pace)
     for batch in rows_after(batches, at.after, must_go_on):
         rows = checked(batch, rules, left_out) if rules.skip_refused else messages(batch, rules, left_out)
         for first in range(0, rows.num_rows, ROWS_AT_ONCE):
@@ -136,18 +139,25 @@ def put_rows(
 
 
 class _RowWriter:
-    """Puts rows, and says now and then how far it is."""
+    """Puts rows, and writes its progress from time to time."""
 
     def __init__(
-        self, store: MessageStore, ledger: WriterIds, giver: str, at: Position, tail: WriterTail, pace: Pace
+        self, store: MessageStore, ledger: WriterIds, writer_id: str, at: Position, tail: WriterTail, pace: Pace
     ) -> None:
-        self.store, self.ledger, self.giver, self.at, self.tail, self.pace = store, ledger, giver, at, tail, pace
+        self.store, self.ledger, self.writer_id, self.at, self.tail, self.pace = (
+            store,
+            ledger,
+            writer_id,
+            at,
+            tail,
+            pace,
+        )
         self.put = self.found = 0
         self.end = max(at.log_end, store.recovered.state.end)
         self._unsaved, self._saved = 0, time.monotonic()
 
     def put_rows(self, rows: pa.RecordBatch) -> None:
-        """Put the rows that are not there yet, each in its turn."""
+        """Put the rows that are not in the store yet, each in its turn."""
         given = messages_of(rows)
         begin = 0
         while begin < len(given) and not self.tail.over and self.tail.holds(given[begin]):
@@ -166,7 +176,7 @@ class _RowWriter:
             self._save_in_time()
 
     def _turn(self, times: Any, begin: int) -> int:
-        """Wait for the turn of row `begin`; the row behind the last whose turn it is."""
+        """Wait for the turn of row `begin`; return the end of the rows whose turn has come."""
         if self.pace.factor is None:
             return len(times)
         while (rest := self.pace.wait(int(times[begin]))) > 0:
@@ -188,15 +198,15 @@ class _RowWriter:
             self.save()
 
     def save(self) -> None:
-        """Flush the store, then write how far it is.
+        """Flush the store, then write the progress.
 
         Raises:
-            StoreError: the disk refused.
+            StoreError: the file cannot be written.
         """
         self.store.flush()
         self.at.log_end = self.end
         try:
-            self.at.write(self.ledger, self.giver)
+            self.at.write(self.ledger, self.writer_id)
         except OSError as error:
-            raise StoreError(f"{self.ledger.path}: {error.strerror}; run the same again when that is mended") from error
+            raise StoreError(f"{self.ledger.path}: {error.strerror}; run the same again when that is fixed") from error
         self._unsaved, self._saved = 0, time.monotonic()

@@ -1,4 +1,4 @@
-"""Plan a bulk load: count a source's chunks in tasks, and give each its place in the new log."""
+"""Plans a bulk load: counts a source's chunks in tasks, and gives each a place in the log."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChunkCount:
-    """What a chunk of the source holds.
+    """The counts of a chunk of the source.
 
     Attributes:
-        chunk: which.
+        chunk: the chunk.
         rows, bytes: messages, and bytes of their records.
         files: log files that they need if they begin with a new one.
         last_time: largest store time in ms.
         queues: messages of each queue.
-        left_out: records that are no messages, by why.
-        damages, lost_bytes: places of a store's log that were passed over.
+        left_out: records that are not messages, by reason.
+        damages, lost_bytes: damaged places of a store's log that were skipped.
     """
 
     chunk: Chunk
@@ -50,15 +50,15 @@ class ChunkCount:
 
 @dataclass
 class ReplayTask:
-    """What one task writes: chunks, from a log offset on, into so many files.
+    """The work of one task: chunks to write from a log offset on into a number of files.
 
     Attributes:
         chunks: in order.
         begin: log offset of its first file.
-        files, rows, bytes: how many.
+        files, rows, bytes: how many to write.
         queues: next offset of each queue.
         last_time: store time of the record before, in ms.
-        last: no share follows.
+        last: no further task follows.
     """
 
     chunks: list[Chunk]
@@ -71,12 +71,12 @@ class ReplayTask:
     last: bool = False
 
     def to_json(self) -> str:
-        """For the task that reads it from a file."""
+        """Return the work as JSON, for the file that the task reads."""
         return json.dumps({**vars(self), "queues": [[*name, offset] for name, offset in self.queues.items()]})
 
     @classmethod
     def from_json(cls, text: str) -> ReplayTask:
-        """What `to_json` gave."""
+        """Read the work from JSON."""
         value = json.loads(text)
         value["queues"] = {(topic, queue_id): offset for topic, queue_id, offset in value["queues"]}
         value["chunks"] = [Chunk(begin, end, tuple(files)) for begin, end, files in value["chunks"]]
@@ -85,14 +85,17 @@ class ReplayTask:
 
 @dataclass
 class Packer:
-    """How many log files records need that are written one after the other, from the beginning of a file."""
+    """Counts the log files that records need if they are written one after the other.
+
+    The first record is at the beginning of a file.
+    """
 
     file_size: int
     files: int = 1
     used: int = 0
 
     def add(self, sizes: Any) -> None:
-        """Take the sizes of records, none of them larger than a file can hold."""
+        """Add the sizes of records, none of them larger than a file can hold."""
         while len(sizes):
             ends = numpy.cumsum(sizes) + self.used
             fit = int(numpy.searchsorted(ends, self.file_size - 8, "right"))
@@ -103,7 +106,7 @@ class Packer:
 
 
 def rules_of(config: StoreConfig, system_topics: bool, skip_refused: bool = False) -> RowRules:
-    """The rules that a configuration means for a bulk load."""
+    """Return the rules of a configuration for a bulk load."""
     return RowRules(
         config.mapped_file_size_commit_log,
         config.max_record_size,
@@ -122,10 +125,10 @@ def count(
     after: SourceRow | None = None,
     progress: Progress | None = None,
 ) -> list[ChunkCount]:
-    """Count every chunk, in tasks; only rows behind `after`.
+    """Count every chunk, in tasks; only rows after `after`.
 
     Raises:
-        UsageError: a message that makes no record; an expression that is no SQL.
+        UsageError: a row makes no record; or the condition is not valid SQL.
         CorruptStoreError, StoreError, StoreAccessError: the source cannot be read.
     """
     answers = run_over_rows(
@@ -150,7 +153,7 @@ def count(
 def count_rows(
     rules: RowRules, after: SourceRow | None, number: int, batches: Iterator[pa.RecordBatch]
 ) -> dict[str, Any]:
-    """The task of `count`."""
+    """Run one task of `count`."""
     packer, left_out, queues = Packer(rules.file_size), Counter[str](), dict[tuple[str, int], int]()
     rows, size, last = 0, 0, 0
     for batch in rows_after(batches, after):

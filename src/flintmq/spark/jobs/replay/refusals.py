@@ -1,7 +1,7 @@
-"""Which rows a store would refuse, known before the first of them is put.
+"""Finds rows that a store would refuse, before the first row is put.
 
-A store answers to each put by itself, so a refusal in the middle of many would leave those before it stored: whoever
-puts rows in order looks at all of them first, by the rules that the store itself has (`store/append/checks.py`).
+A store answers each put separately, so a refusal in the middle would leave the rows before it stored. Therefore jobs
+that put rows in order check all of them first, by the rules of the store itself (`store/append/checks.py`).
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories
 from flintmq.store.layout.store_config import batch_topics
 
-REFUSED = "refused_messages"  # for counts of what is left out
+REFUSED = "refused_messages"  # key in the counts of rows that are left out
 _HOST = bytes(8)  # the store's own, and that of a message without one
 
 
 def target_config(root: str, config: StoreConfig) -> StoreConfig:
-    """The configuration with which a store at `root` would be opened: its log files have the size that they have.
+    """Return the configuration with which a store at `root` would be opened.
+
+    The size of log files is that of the existing files.
 
     Raises:
         NotAStoreError: a directory that a key names does not exist.
@@ -46,19 +48,19 @@ def target_config(root: str, config: StoreConfig) -> StoreConfig:
 
 
 def batches_of(root: str) -> frozenset[str]:
-    """Topics of a store that take inner batches; none where there is no store."""
+    """Return the topics of a store that take inner batches; none if the store does not exist."""
     return frozenset(batch_topics(root, REAL)) if REAL.is_dir(root) else frozenset()
 
 
 def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[str] = ()) -> str:
-    """Why a store would refuse this message, in words; empty if it takes it.
+    """Return why a store would refuse this message, in words; empty if it accepts it.
 
-    It may still refuse one for light queues, whose record is larger by queue offsets that are not known before.
+    It may still refuse a message for LMQs, whose record is larger by queue offsets that are not known before.
 
     Args:
-        message: with its property string.
-        config: of the store, as `target_config` gives it.
-        inner_topics: those that take inner batches.
+        message: has its property string.
+        config: of the store, from `target_config`.
+        inner_topics: topics that take inner batches.
     """
     topic, properties = java_encode(message.topic), message.properties_bytes or b""
     if topic_status(message.topic, topic) is not None:
@@ -66,11 +68,11 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
             f"its topic has {len(topic)} bytes or is no directory's name; 1 to 127 bytes (%RETRY%, %DLQ%: 255) may be"
         )
     if b"\0" in properties:
-        return "a byte 0 stands in its properties"
+        return "its properties contain a byte 0"
     try:
         host = parse_host(message.born_host) if message.born_host is not None else _HOST
     except FormatError as error:
-        return f"its born host is none ({error.reason})"
+        return f"its born host is not valid ({error.reason})"
     if message.queue_id < 0:
         return "its queue id is negative"
     if len(message.body) > config.max_message_size:
@@ -94,14 +96,14 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
 
 
 def refused(rows: pa.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
-    """The rows that cannot be written, and why.
+    """Return the rows that cannot be written, and the reasons.
 
     Args:
-        rows: messages, as `rows.messages` gives them.
+        rows: messages, from `rows.messages`.
         rules: of the target.
 
     Raises:
-        UsageError: a host that is none.
+        UsageError: a host is not valid.
     """
     if rules.puts is None:
         records = Records(rows)
@@ -118,15 +120,15 @@ def refused(rows: pa.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
 
 
 def checked(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> pa.RecordBatch:
-    """The rows that are messages and can be written, in their order.
+    """Return the rows that are messages and can be written, in their order.
 
     Args:
-        batch: of the columns of SPARK_SCHEMA.
+        batch: has the columns of SPARK_SCHEMA.
         rules: of the target.
-        left_out: counts the others.
+        left_out: counts the other rows.
 
     Raises:
-        UsageError: one cannot be written (and rules.skip_refused does not leave it out); the text names it.
+        UsageError: a row cannot be written (and rules.skip_refused does not leave it out); the text names it.
     """
     rows = messages(batch, rules, left_out)
     found = refused(rows, rules)
@@ -135,7 +137,7 @@ def checked(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> p
     if not rules.skip_refused:
         row, why = found[0]
         raise UsageError(
-            f"{place(rows, row)}: {why}; nothing was put: mend that, or leave such messages out (--skip-refused)"
+            f"{place(rows, row)}: {why}; nothing was put: fix that, or leave such messages out (--skip-refused)"
         )
     left_out[REFUSED] += len(found)
     keep = numpy.ones(rows.num_rows, bool)
@@ -144,6 +146,6 @@ def checked(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> p
 
 
 def place(rows: pa.RecordBatch, row: int) -> str:
-    """Which message of the source a row is, for errors."""
+    """Describe the message of a row for errors: its topic, queue and offset in the source."""
     topic, queue_id, offset = (rows.column(name)[row].as_py() for name in ("topic", "queue_id", "queue_offset"))
     return f"topic {topic!a:.100}, queue {queue_id}, offset {offset} of the source"

@@ -1,7 +1,7 @@
-"""Rows of the schema as records of a log: which of them are messages, how large they get, and their bytes.
+"""Encodes rows of the schema as log records: selects messages, computes sizes, writes bytes.
 
-All of it is done by columns: an Arrow column of strings is what kernels/encode takes, and a property string is a join
-over the column's maps.
+All of it works by columns: kernels/encode takes Arrow columns of strings, and property strings are made by a join over
+the column's maps.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from flintmq.kernels import encode
 
 LEAST_MS = -(2**62)
 NO_HOST = bytes(8)
-SYSTEM_TOPICS = (SCHEDULE_TOPIC, "RMQ_SYS_", "rmq_sys_")  # how the names of the broker's own topics begin
-NO_UNIT, SYSTEM = "transaction_records", "system_topics"  # what is left out, for counts
+SYSTEM_TOPICS = (SCHEDULE_TOPIC, "RMQ_SYS_", "rmq_sys_")  # prefixes of the broker's own topics
+NO_UNIT, SYSTEM = "transaction_records", "system_topics"  # reasons for leaving records out, for counts
 
 Queues = dict[tuple[str, int], int]
 
 
 class SourceRow(NamedTuple):
-    """A row of a source, by which a later run sees how far the one before came, and that it reads the same source.
+    """A row of a source, which identifies the source and the progress of an earlier run.
 
     Attributes:
         physical_offset, queue_offset, size, body_crc: as in the source. The first two order its rows.
@@ -53,17 +53,17 @@ class SourceRow(NamedTuple):
 
     @classmethod
     def of(cls, batch: pa.RecordBatch, row: int) -> SourceRow:
-        """That row of a batch; -1 is the last."""
+        """Return the identity of a row of a batch; -1 is the last row."""
         return cls(*(batch.column(name)[row].as_py() for name in cls._fields))
 
 
 def rows_after(
     batches: Iterable[pa.RecordBatch], last: SourceRow | None, must_be_there: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """The rows behind `last`, of rows in their order.
+    """Yield the rows after `last`, from rows in order.
 
     Raises:
-        UsageError: where that row stands another one; or it is not among the rows although it must be there.
+        UsageError: another row has the place of that row; or that row is missing although it must exist.
     """
     seen = last is None or not must_be_there
     for batch in batches:
@@ -75,30 +75,30 @@ def rows_after(
                 if SourceRow.of(batch, row) != last:
                     raise UsageError(_OTHER.format(last.physical_offset))
                 seen = True
-            behind = (places > last.physical_offset) | (at & (offsets > last.queue_offset))
-            batch = batch if behind.all() else batch.filter(pa.array(behind))
+            after = (places > last.physical_offset) | (at & (offsets > last.queue_offset))
+            batch = batch if after.all() else batch.filter(pa.array(after))
         yield batch
     if last is not None and not seen:
         raise UsageError(_OTHER.format(last.physical_offset))
 
 
 _OTHER = (
-    "the source does not have the message any more at log offset {} that was replayed last; it is another one, or was "
-    "made anew: replay it into a new directory"
+    "the source no longer has the message at log offset {} that was replayed last; it is another one, or was "
+    "made again: replay it into a new directory"
 )
 
 
 @dataclass(frozen=True)
 class RowRules:
-    """How rows become records.
+    """Rules for making records from rows.
 
     Attributes:
         file_size: bytes of a log file.
         max_size: largest record in bytes.
         crc_property: records end with the checksum property.
-        system_topics: records of the broker's own topics are taken too.
-        puts: of a store that takes the rows one by one: its configuration; it refuses more than a bulk load does.
-        inner_topics: that store's topics which take inner batches.
+        system_topics: records of the broker's own topics are included.
+        puts: configuration of a store that takes rows one by one, and refuses more than a bulk load; None for a load.
+        inner_topics: topics of that store which take inner batches.
         skip_refused: rows that cannot be written are left out.
     """
 
@@ -122,10 +122,10 @@ class RowRules:
 
 
 def messages(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> pa.RecordBatch:
-    """The rows that are messages of a queue, in their order.
+    """Return the rows that are messages of a queue, in their order.
 
-    Left out, and counted: prepared and rolled-back transaction records, which stand in no queue; and records of the
-    broker's own topics, which a broker that finds them again delivers or checks again.
+    These are left out and counted: prepared and rolled-back transaction records, which are in no queue; and records of
+    the broker's own topics, which a broker that finds them would deliver or check again.
     """
     flags: Any = batch.column("sys_flag").to_numpy(zero_copy_only=False)
     unqueued = flags & TRANSACTION_PREPARED != 0  # of prepared records, and of rolled-back ones
@@ -146,10 +146,10 @@ class Records:
     """The rows of a batch as kernels/encode takes them.
 
     Args:
-        batch: of the columns of SPARK_SCHEMA, without nulls in topic, body and the numbers.
+        batch: has the columns of SPARK_SCHEMA, without nulls in topic, body and the numbers.
 
     Raises:
-        UsageError: a host that is none.
+        UsageError: a host is not valid.
     """
 
     def __init__(self, batch: pa.RecordBatch) -> None:
@@ -177,19 +177,19 @@ class Records:
         self._columns: tuple[Any, ...] = ()
 
     def sizes(self, rules: RowRules) -> tuple[Any, Any]:
-        """Bytes of each row's record, and of its properties."""
+        """Return the bytes of each row's record, and of its properties."""
         sizes, properties = self._plain_sizes(), self.properties[2] - self.properties[1]
         if rules.crc_property:
             sizes = sizes + CRC_PROPERTY_SIZE + self._unended
         return sizes, properties
 
     def _plain_sizes(self) -> Any:
-        """Bytes of each row's record without a checksum property."""
+        """Return the bytes of each row's record without a checksum property."""
         topic, body, properties = (part[2] - part[1] for part in (self.topics, self.bodies, self.properties))
         return MIN_SIZE + topic + (topic > V1_TOPIC_LIMIT) + body + properties + 12 * self._wide
 
     def count(self, queues: Queues) -> None:
-        """Give each row the next offset of its queue; `queues` has the next ones and is carried on."""
+        """Give each row the next offset of its queue; `queues` has the next offsets and is updated."""
         topics = self.batch.column("topic").dictionary_encode()
         names: list[Any] = topics.dictionary.to_pylist()
         ids = _numbers(self.batch, "queue_id", numpy.int64)
@@ -205,7 +205,7 @@ class Records:
         self.queue_offsets[order] = numpy.arange(self.rows) + numpy.repeat(nexts - begins, counts)
 
     def rise(self, last: int) -> int:
-        """Let store times never step back, from that of the record before on (ms); that of the last row."""
+        """Make store times never decrease, starting at `last` (ms); return that of the last row."""
         if self.rows:
             self.store_times = numpy.maximum(numpy.maximum.accumulate(self.store_times), last)
             last = int(self.store_times[-1])
@@ -224,13 +224,13 @@ class Records:
         max_size: int,
         flags: int,
     ) -> tuple[int, int, int]:
-        """Run kernels/encode over the rows first..last-1; arguments and answer are the kernel's."""
+        """Run kernels/encode over the rows first..last-1; arguments and result are the kernel's."""
         if not self._columns:
             self._columns = self._kernel_columns()
         return encode.append(out, at, file_end, base, first, last, reserve, max_size, flags, *self._columns)
 
     def _kernel_columns(self) -> tuple[Any, ...]:
-        """The columns in the kernel's order; queue offsets and store times are given by now."""
+        """Return the columns in the kernel's order, after queue offsets and store times are set."""
         columns: tuple[Any, ...] = (
             *self.bodies,
             *self.topics,
@@ -246,21 +246,21 @@ class Records:
             self.store_times,
             _numbers(self.batch, "reconsume_times", numpy.int32),
             _numbers(self.batch, "prepared_transaction_offset", numpy.int64),
-            numpy.empty(self.rows, numpy.int64),  # takes where each record is written
+            numpy.empty(self.rows, numpy.int64),  # receives the place of each record
         )
-        # Plain buffers, whose numbers are Python's where the kernel is not compiled.
+        # Plain buffers, because an uncompiled kernel needs Python's numbers.
         return tuple(each.data if isinstance(each, numpy.ndarray) else each for each in columns)
 
 
 def _texts(column: Any) -> tuple[Any, Any, Any]:
-    """A column of bytes: all of them, and where each row begins and ends."""
+    """Return the bytes of a column of strings, and the begin and end of each row."""
     _, offsets, data = column.buffers()
     ends = numpy.frombuffer(offsets, numpy.int32)[column.offset : column.offset + len(column) + 1].astype(numpy.int64)
     return b"" if data is None else memoryview(data).cast("B"), ends[:-1].copy(), ends[1:].copy()
 
 
 def _properties(column: Any) -> tuple[Any, Any, Any]:
-    """The property strings: `name 01 value 02` for each pair. A checksum of the old record is none of the new one."""
+    """Make the property strings: `name 01 value 02` for each pair, without an old checksum."""
     bounds = numpy.frombuffer(column.buffers()[1], numpy.int32)[column.offset : column.offset + len(column) + 1]
     first = int(bounds[0])
     names, values = (each.slice(first, int(bounds[-1]) - first) for each in (column.keys, column.items))
@@ -276,12 +276,12 @@ def _properties(column: Any) -> tuple[Any, Any, Any]:
 
 
 def _hosts(column: Any) -> tuple[tuple[list[bytes], Any], Any]:
-    """(raw hosts, where each row's begins among them), and whether it is an IPv6 one."""
+    """Return (raw hosts, where each row's host begins among them), and whether it is IPv6."""
     encoded = column.fill_null("").dictionary_encode()
     try:
         raw = [parse_host(text) if text else NO_HOST for text in encoded.dictionary.to_pylist()]
     except FormatError as error:
-        raise UsageError(f"a born or store host of the source is none ({error.reason})") from error
+        raise UsageError(f"a born or store host of the source is not valid ({error.reason})") from error
     codes = encoded.indices.to_numpy(zero_copy_only=False)
     widths = numpy.array([len(host) for host in raw], numpy.int64)
     return (raw, (numpy.cumsum(widths) - widths)[codes]), (widths > 8)[codes]
@@ -292,7 +292,7 @@ def _numbers(batch: pa.RecordBatch, name: str, kind: Any) -> Any:
 
 
 def _times(batch: pa.RecordBatch, name: str, unknown: int) -> Any:
-    """A column of times in ms; `unknown` where the source could not hold it."""
+    """Return a column of times in ms; `unknown` where the source has null."""
     times = batch.column(name).cast(pa.int64())
     known: Any = times.is_valid().to_numpy(zero_copy_only=False)
     return numpy.where(known, times.fill_null(0).to_numpy(zero_copy_only=False) // 1000, unknown)

@@ -1,9 +1,9 @@
-"""What a replay reads: a store, or a table of messages in Parquet or Delta as `flintmq spark export` writes it.
+"""Reads the source of a replay: a store, or a table of messages in Parquet or Delta.
 
-A source is cut into chunks by the log offsets that its rows had, so that a chunk has every message of its span, in the
-order of the log it came from, and no two chunks share one. Rows come as they were stored: inner batches are unpacked,
-bodies keep their compression. An export may have decompressed or unpacked them before; the body's checksum tells, and
-then sys_flag is corrected, which an export leaves as it was.
+Tables are those that `flintmq spark export` writes. A source is cut into chunks by the log offsets of its rows, so that
+a chunk has every message of its span, in the order of their log, and no two chunks share one. Rows come as they were
+stored: inner batches are unpacked, bodies stay compressed. An export may have decompressed or unpacked them; the body's
+checksum shows it, and then sys_flag, which an export does not change, is corrected.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout.config_reader import read_config
 
-CHUNK_BYTES = 96 << 20  # of messages, about: a task has a chunk of a table in memory, to sort it
+CHUNK_BYTES = 96 << 20  # approximate; a task holds a chunk of a table in memory, to sort it
 BATCH_ROWS = 16_384
 _UNPACKED = INNER_BATCH | NEED_UNWRAP | COMPRESSED | COMPRESSION_MASK
 
 
 class Chunk(NamedTuple):
-    """A part of a source: the rows whose log offsets lie in [begin, end), from these files (none: the log)."""
+    """A part of a source: rows with log offsets in [begin, end), in these files (none: the log)."""
 
     begin: int
     end: int
@@ -57,11 +57,11 @@ class ReplaySource:
 
     @property
     def begin(self) -> int:
-        """Least log offset that there is."""
+        """Least log offset of the source."""
         return self.plan.begin
 
     def chunks(self, begin: int, chunk_bytes: int) -> list[Chunk]:
-        """Chunks of the rows from a log offset on, in order."""
+        """Return chunks of the rows from a log offset on, in order."""
         first, end = max(begin, self.plan.begin), self.plan.end
         count = max(1, -(-(end - first) // chunk_bytes))
         return [
@@ -71,11 +71,11 @@ class ReplaySource:
         ]
 
     def stored(self, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
-        """The rows of a chunk as they are in the source."""
+        """Return the rows of a chunk as they are in the source."""
         return scan_range(self.plan, LogRange(chunk.begin, chunk.end), SPARK_SCHEMA, report)
 
     def queue_counts(self) -> dict[str, int]:
-        """How many queues each topic has, by the store's own settings."""
+        """Return the number of queues of each topic, from the store's own settings."""
         return {name: topic.write_queues for name, topic in read_config(self.plan.options.path).topics.items()}
 
 
@@ -98,11 +98,14 @@ class TableSource:
 
     @property
     def begin(self) -> int:
-        """Least log offset that there is."""
+        """Least log offset of the source."""
         return min((file.least for file in self.files), default=0)
 
     def chunks(self, begin: int, chunk_bytes: int) -> list[Chunk]:
-        """Chunks of the rows from a log offset on, in order: files whose spans overlap together, large ones parted."""
+        """Return chunks of the rows from a log offset on, in order.
+
+        Files with overlapping spans are in the same chunks; large files are in several.
+        """
         chunks: list[Chunk] = []
         group: list[TableFile] = []
         for file in sorted(self.files, key=lambda file: (file.least, file.most)):
@@ -113,7 +116,7 @@ class TableSource:
         return chunks + (_parted(group, begin, chunk_bytes) if group else [])
 
     def stored(self, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
-        """The rows of a chunk in log order."""
+        """Yield the rows of a chunk in log order."""
         tables = [rows for path in chunk.files for rows in _rows_between(path, chunk.begin, chunk.end)]
         if not tables:
             return
@@ -124,7 +127,7 @@ class TableSource:
         yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
     def queue_counts(self) -> dict[str, int]:
-        """Nothing: a table does not tell."""
+        """Return nothing: a table has no settings."""
         return {}
 
 
@@ -132,16 +135,16 @@ Source = ReplaySource | TableSource
 
 
 def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, access: str = "pread") -> Source:
-    """What there is to replay.
+    """Open the source of a replay.
 
     Args:
         path: a store, a Delta table, or a directory of exports to Parquet.
-        config: RocketMQ's keys, for what a store's files do not tell.
-        fail_on_data_loss: damage in a store's log is an error; else it is passed over.
+        config: RocketMQ's keys, for settings that a store's files do not show.
+        fail_on_data_loss: damage in a store's log is an error; otherwise it is skipped.
         access: "pread" or "map".
 
     Raises:
-        UsageError: nothing of that kind; or a table without the columns of the schema.
+        UsageError: the path is none of these; or a table lacks columns of the schema.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: it cannot be read.
         MissingExtraError: a Delta table, and deltalake is not installed.
     """
@@ -159,12 +162,12 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
 
 
 def rows_of(source: Source, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
-    """The messages of a chunk in log order, with the columns of SPARK_SCHEMA.
+    """Yield the messages of a chunk in log order, with the columns of SPARK_SCHEMA.
 
     Args:
-        source: which.
+        source: the source.
         chunk: one of its chunks.
-        report: takes damage that was passed over.
+        report: receives the damage that was skipped.
 
     Raises:
         CorruptStoreError, StoreError, StoreAccessError: as scan_range; a file of a table cannot be read.
@@ -174,7 +177,7 @@ def rows_of(source: Source, chunk: Chunk, report: Report) -> Iterator[pa.RecordB
 
 
 def _as_stored(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """The rows with inner batches unpacked, and sys_flag as the bodies are."""
+    """Unpack inner batches, and correct sys_flag to fit the bodies."""
     flags: Any = batch.column("sys_flag").to_numpy(zero_copy_only=False)
     special = numpy.flatnonzero(flags & (COMPRESSED | INNER_BATCH))
     if not len(special):
@@ -195,7 +198,7 @@ def _with_flags(batch: pa.RecordBatch, flags: Any) -> pa.RecordBatch:
 
 
 def _parted(group: list[TableFile], begin: int, chunk_bytes: int) -> list[Chunk]:
-    """Chunks of files whose spans overlap."""
+    """Return chunks of files whose spans overlap."""
     first, end = max(begin, min(file.least for file in group)), max(file.most for file in group) + 1
     if first >= end:
         return []
@@ -209,7 +212,7 @@ def _parted(group: list[TableFile], begin: int, chunk_bytes: int) -> list[Chunk]
 
 
 def _rows_between(path: str, begin: int, end: int) -> Iterator[pa.Table]:
-    """The rows of a file with log offsets in [begin, end); row groups without any are not read."""
+    """Yield the rows of a file with log offsets in [begin, end); other row groups are not read."""
     try:
         with pq.ParquetFile(path) as file:
             for group in range(file.num_row_groups):
@@ -227,7 +230,7 @@ def _rows_between(path: str, begin: int, end: int) -> Iterator[pa.Table]:
 
 
 def _table_files(paths: list[str]) -> tuple[TableFile, ...]:
-    """The files with what their footers tell."""
+    """Read the footers of the files."""
     found = []
     for path in paths:
         try:
@@ -248,7 +251,7 @@ def _table_files(paths: list[str]) -> tuple[TableFile, ...]:
 
 
 def _span(group: Any) -> tuple[int, int]:
-    """Least and largest log offset of a row group; everything where nobody wrote it down."""
+    """Return least and largest log offset of a row group; without statistics, all offsets."""
     leaves = (group.column(number) for number in range(group.num_columns))
     statistics = next(leaf.statistics for leaf in leaves if leaf.path_in_schema == "physical_offset")
     if statistics is None or not statistics.has_min_max:

@@ -1,4 +1,7 @@
-"""Run a function over the rows of parts of a source, one task a part, with or without a condition in SQL between."""
+"""Runs a function over the rows of parts of a source, one task a part.
+
+A condition in SQL may select rows in between.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Work = Callable[[int, Iterator["pa.RecordBatch"]], dict[str, Any]]
-"""Gets the part's number and its rows; its answer must be JSON."""
+"""Takes the part's number and its rows; its answer must be JSON."""
 
 
 def run_over_rows(
@@ -28,16 +31,16 @@ def run_over_rows(
     work: Work,
     progress: Progress | None = None,
 ) -> list[dict[str, Any]]:
-    """Call work(number, rows) in a task of its own for each part.
+    """Call work(number, rows) in a separate task for each part.
 
-    Without a condition rows go from the source to `work` within the task. With one they pass through Spark, whose SQL
-    it is; the stage is the same, so they stay in their task and in their order.
+    Without a condition rows go from the source to `work` within the task. With one they pass through Spark, which
+    evaluates the SQL; the stage is the same, so they stay in their task and in their order.
 
     Returns:
-        The answers in the order of the parts, with `damages` and `lost_bytes` where rows were read in the task.
+        The answers in the order of the parts, with `damages` and `lost_bytes` if rows were read in the task.
 
     Raises:
-        UsageError: `where` is no condition on the columns of the schema.
+        UsageError: `where` is not a condition on the columns of the schema.
         FlintError, StoreError: as run_tasks.
     """
     if where is None:
@@ -51,10 +54,10 @@ def run_over_rows(
 
 
 def matching(spark: SparkSession, source: Source, parts: Sequence[list[Chunk]], where: str) -> DataFrame:
-    """The rows of the parts for which a condition holds; a partition each, in order.
+    """Return the rows of the parts that meet a condition; a partition each, in order.
 
     Raises:
-        UsageError: `where` is no condition on the columns of the schema.
+        UsageError: `where` is not a condition on the columns of the schema.
     """
     from pyspark.errors import PySparkException
 
@@ -64,8 +67,8 @@ def matching(spark: SparkSession, source: Source, parts: Sequence[list[Chunk]], 
     try:
         return rows.where(where)
     except PySparkException as error:
-        told = (str(error).strip().splitlines() or ["?"])[0][:300]
-        raise UsageError(f"condition {where[:200]!r}: {told}; columns are those of the schema") from error
+        text = (str(error).strip().splitlines() or ["?"])[0][:300]
+        raise UsageError(f"condition {where[:200]!r}: {text}; columns are those of the schema") from error
 
 
 def _rows(source: Source, chunks: Sequence[Chunk], report: Report) -> Iterator[pa.RecordBatch]:
@@ -74,14 +77,14 @@ def _rows(source: Source, chunks: Sequence[Chunk], report: Report) -> Iterator[p
 
 
 def _read_and_work(source: Source, parts: Sequence[list[Chunk]], work: Work, number: int) -> dict[str, Any]:
-    """A task without a condition."""
+    """Run a task without a condition."""
     report = Report()
     answer = work(number, _rows(source, parts[number], report))
     return {**answer, "damages": report.damage_count, "lost_bytes": report.lost_bytes}
 
 
 def _read(source: Source, parts: Sequence[list[Chunk]], batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The first half of a task with a condition: the rows."""
+    """Run the first half of a task with a condition: read the rows."""
     freeze_once()
     for batch in batches:
         for value in batch.column(0):
@@ -89,7 +92,7 @@ def _read(source: Source, parts: Sequence[list[Chunk]], batches: Iterator[pa.Rec
 
 
 def _work(work: Work, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The second half: the answer. Partition n of Spark's range holds n."""
+    """Run the second half: work on the rows. Partition n of Spark's range holds n."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

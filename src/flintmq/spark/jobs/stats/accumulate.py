@@ -1,7 +1,8 @@
-"""What one task of a statistics job counts in its ranges of the log: record batches in, one small summary out.
+"""Counts the record batches of one task of a statistics job into one small summary.
 
-Goal: figures about a log of any size in one pass, without bodies and in bounded memory. Plan: Arrow and NumPy bring a
-batch down to a row for each queue, host, topic and moment, and only those reach Python and the summaries of `sketches`.
+Goal: statistics of a log of any size in one pass, without bodies and in bounded memory. Plan: Arrow and NumPy reduce a
+batch to a row for each queue, host, topic and bucket of time, and only these rows reach Python and the summaries of
+`sketches`.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ COLUMNS = (
 )
 QUEUES, HOSTS, VALUES, SAMPLE = 8192, 8192, 1024, 16_384
 CELLS, SERIES_NAMES, BATCH_BUCKETS = 8192, 64, 256
-LONGEST_MS = 1 << 45  # a thousand years: what a latency is cut to
-BEHIND = "\x02"  # between a topic and what is of it: cannot be in a property
+LONGEST_MS = 1 << 45  # a thousand years: the limit of a latency
+SEPARATOR = "\x02"  # separates a topic from its queue or value: it cannot be in a property
 
 QUEUE_FOLDS = "++>>"  # messages, bytes, largest queue offset, largest latency
 HOST_FOLDS = "++++>"  # messages, bytes, sum and number of latencies, largest latency
@@ -32,12 +33,12 @@ NO_LATENCY = -1
 
 
 class Values:
-    """A kind of value that messages of a topic have, and how often each comes: keys, message ids.
+    """Counts values of one kind that messages of a topic have: keys, or message ids.
 
     Attributes:
-        messages: that have one or more.
-        repeats: how many values, and how many of them come again.
-        top: those that come most often.
+        messages: number of messages that have one or more.
+        repeats: number of values, and of those that occur again.
+        top: the most frequent values.
     """
 
     def __init__(self) -> None:
@@ -46,14 +47,14 @@ class Values:
         self.top = Top(VALUES, "+")
 
     def add(self, values: pa.Array[Any], counts: Numbers) -> None:
-        """Count values, each given once, of the form TOPIC BEHIND VALUE."""
+        """Count values, each given once, of the form TOPIC SEPARATOR VALUE."""
         from pandas.util import hash_array
 
         if not len(values):
             return
         texts = values.to_numpy(zero_copy_only=False)
         self.repeats.add(hash_array(texts, categorize=False), counts)
-        if len(self.top.rows) >= VALUES:  # what comes once among thousands could only push others out
+        if len(self.top.rows) >= VALUES:  # a value that occurs once could only displace frequent ones
             often = counts > 1
             self.top.missed += bool((~often).any())
             texts, counts = texts[often], counts[often]
@@ -61,17 +62,17 @@ class Values:
             self.top.add(text, [count])
 
     def merge(self, other: Values) -> None:
-        """Add what another one holds."""
+        """Add the counts of another one."""
         self.messages += other.messages
         self.repeats.merge(other.repeats)
         self.top.merge(other.top)
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the counts as a dict for JSON."""
         return {"messages": self.messages, "repeats": self.repeats.state(), "top": self.top.state()}
 
     def load(self, state: dict[str, Any]) -> Values:
-        """Take a state; gives itself."""
+        """Load a state, and return itself."""
         self.messages = state["messages"]
         self.repeats.load(state["repeats"])
         self.top.load(state["top"])
@@ -79,12 +80,12 @@ class Values:
 
 
 class Tally:
-    """All that is counted.
+    """All counts of a task.
 
     Attributes:
-        messages, bytes: records and what they take in the log.
-        ahead: records whose producer's clock said later than the broker's.
-        undated: records with a time outside the years 1 to 9999; they have no place in time and no latency.
+        messages, bytes: records, and their bytes in the log.
+        ahead: records that were born later than they were stored, by the two clocks.
+        undated: records with a time outside the years 1 to 9999; they are not on the axis of time and have no latency.
         first, last: least and largest store time, ms.
         parts: the summaries by name.
     """
@@ -106,7 +107,7 @@ class Tally:
         return {name: getattr(self, name) for name in names}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count a batch with COLUMNS, as the Spark schema has them."""
+        """Count a batch with COLUMNS, in the types of the Spark schema."""
         if not batch.num_rows:
             return
         size = batch.column("size").to_numpy()
@@ -146,7 +147,7 @@ class Tally:
     def _add_queues(self, table: pa.Table) -> None:
         sums = [([], "count_all"), ("size", "sum"), ("offset", "max"), ("latency", "max")]
         for topic, queue, *row in _grouped(table, ["topic", "queue"], sums):
-            self.queues.add(f"{topic}{BEHIND}{queue}", row)
+            self.queues.add(f"{topic}{SEPARATOR}{queue}", row)
 
     def _add_hosts(self, table: pa.Table, hosts: pa.Array[Any]) -> None:
         encoded = hosts.dictionary_encode()
@@ -157,7 +158,7 @@ class Tally:
             self.hosts.add(host, row)
 
     def _add_moments(self, table: pa.Table, stored: pa.Array[Any]) -> None:
-        """Bucket times so that this batch does not fill more than some hundred of them."""
+        """Count by buckets of time, so wide that this batch fills no more than some hundred of them."""
         if stored.null_count:
             table, stored = table.filter(stored.is_valid()), stored.drop_null()
         times = stored.to_numpy()
@@ -173,7 +174,7 @@ class Tally:
 
     @staticmethod
     def _add_values(values: Values, topic: pa.Array[Any], column: pa.Array[Any], several: bool) -> None:
-        """Count the values of a column; a message that has the same one several times has it once."""
+        """Count the values of a column; a value that a message has several times counts once."""
         there = pc.fill_null(pc.not_equal(column, ""), False)
         topic, column = topic.filter(there), column.filter(there)
         parent = None
@@ -183,7 +184,7 @@ class Tally:
             there = pc.not_equal(column, "")
             parent, column = parent.filter(there), column.filter(there)
             topic = topic.take(parent)
-        encoded = pc.binary_join_element_wise(topic, column, BEHIND).dictionary_encode()
+        encoded = pc.binary_join_element_wise(topic, column, SEPARATOR).dictionary_encode()
         index = encoded.indices.to_numpy().astype(np.int64)
         if parent is None:
             values.messages += len(index)
@@ -195,7 +196,7 @@ class Tally:
         values.add(encoded.dictionary, np.bincount(index, minlength=len(encoded.dictionary)).astype(np.int64))
 
     def merge(self, other: Tally) -> None:
-        """Add what another one holds."""
+        """Add the counts of another one."""
         self.messages += other.messages
         self.bytes += other.bytes
         self.ahead += other.ahead
@@ -206,13 +207,13 @@ class Tally:
             one.merge(more)
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the counts as a dict for JSON."""
         plain = {name: getattr(self, name) for name in ("messages", "bytes", "ahead", "undated", "first", "last")}
         return plain | {name: part.state() for name, part in self.parts.items()}
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Tally:
-        """What `state` gave."""
+        """Make a tally from a state."""
         tally = cls()
         for name in ("messages", "bytes", "ahead", "undated", "first", "last"):
             setattr(tally, name, state[name])
@@ -222,12 +223,12 @@ class Tally:
 
 
 def _ms(column: Any) -> Any:
-    """Times as ms since 1970, rounded down; null where they are."""
+    """Return times as ms since 1970, rounded down; nulls stay null."""
     return pc.cast(pc.floor_temporal(column, unit="millisecond"), pa.timestamp("ms", tz="UTC")).cast(pa.int64())
 
 
 def _grouped(table: pa.Table, by: list[str], sums: list[Any]) -> list[tuple[Any, ...]]:
-    """Rows of the groups: the keys, then the sums in their order."""
+    """Return rows of the groups: the keys, then the sums in their order."""
     grouped = table.group_by(by, use_threads=False).aggregate(sums)
     names = ["count_all" if not name else f"{name}_{fold}" for name, fold in sums]
     return list(zip(*(grouped.column(name).to_pylist() for name in [*by, *names]), strict=True))

@@ -1,7 +1,7 @@
-"""Statistics of a store, as figures and as one page of HTML: rates, sizes, keys, producers, latency, queues, lag.
+"""Measures a store: rates, sizes, keys, producers, latency, queues, lag; writes a page.
 
-A task counts in one range of the log (`accumulate.py`), without bodies, and answers with a summary whose size does not
-depend on how many messages there are; the driver adds the summaries up (`statistics.py` says what is made of them) and
+A task counts one range of the log (`accumulate.py`), without bodies, and answers with a summary whose size does not
+depend on the number of messages; the driver merges the summaries, makes statistics from them (`statistics.py`) and
 writes the page (`page.py`).
 """
 
@@ -18,7 +18,7 @@ from flintmq.errors import UsageError
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
 from flintmq.lake.splits import LogRange, equal_ranges, split_count
-from flintmq.spark.jobs.stats.accumulate import BEHIND, COLUMNS, Tally
+from flintmq.spark.jobs.stats.accumulate import COLUMNS, SEPARATOR, Tally
 from flintmq.spark.jobs.stats.lag import consumer_lag
 from flintmq.spark.jobs.stats.page import MARK, page, templates_page
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
@@ -32,7 +32,7 @@ from flintmq.store.commitlog.report import Report
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-TASKS_MOST = 256  # so many summaries, of a megabyte at most, the driver takes at once
+TASKS_MOST = 256  # most summaries, of a megabyte at most, that the driver holds at once
 BATCH_BYTES = 8 << 20
 
 
@@ -49,25 +49,25 @@ def stats(
     access: str = "pread",
     progress: Progress | None = None,
 ) -> Statistics:
-    """Count what a store holds, and write a page about it.
+    """Count the messages of a store, and write a page about it.
 
     Args:
         spark: the session. Workers must see `root` under the same path as the driver.
-        root: the store, at rest or while it is written: what is in the log when the job begins.
-        out: the HTML file; a report that stands there is replaced, any other file is left alone. None writes none.
-        config: RocketMQ's keys for what the files do not tell.
+        root: directory of the store, at rest or being written; records written after the job begins are not counted.
+        out: the HTML file; an existing report is replaced, any other file is left unchanged. None writes none.
+        config: RocketMQ's keys, for settings that the files do not show.
         topics: only these.
         since, until: least store time, and the one to stop before; ms since 1970.
-        fail_on_data_loss: damage in the log is an error; else it is passed over and counted.
+        fail_on_data_loss: damage in the log is an error; otherwise it is skipped and counted.
         access: "pread" or "map".
-        progress: called now and then with tasks done and in all.
+        progress: called from time to time with tasks done and in all.
 
     Raises:
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
-        UsageError: `out` is a directory, is inside the store, or is a file that is no report.
+        UsageError: `out` is a directory, is inside the store, or is a file that is not a report.
         CorruptStoreError: damage in the log.
         MissingExtraError: a page is wanted, and jinja2 is not installed.
-        StoreError: a log file was deleted meanwhile (and fail_on_data_loss); or Spark gave up.
+        StoreError: a log file was deleted during the job (and fail_on_data_loss); or Spark gave up.
         OSError: the page cannot be written.
     """
     options = ReadOptions(
@@ -89,7 +89,7 @@ def stats(
     for answer in answers:
         tally.merge(Tally.of(answer["tally"]))
     ends = tally.queues.rows
-    lags = consumer_lag(options.path, options.config, lambda topic, queue: _end(ends.get(f"{topic}{BEHIND}{queue}")))
+    lags = consumer_lag(options.path, options.config, lambda topic, queue: _end(ends.get(f"{topic}{SEPARATOR}{queue}")))
     found = statistics(tally, [lag for lag in lags if topics is None or lag.topic in topics])
     found.store, found.live = options.path, read_facts(options.path).live
     found.begin, found.end = plan.begin, plan.end
@@ -106,10 +106,10 @@ def _end(row: list[int] | None) -> int | None:
 
 
 def count_range(plan: ScanPlan, part: LogRange) -> dict[str, Any]:
-    """One task: the summary of one range.
+    """Run one task: count one range.
 
     Raises:
-        CorruptStoreError: damage in the range, unless the plan passes over it.
+        CorruptStoreError: the range has damage, and fail_on_data_loss is set.
     """
     report, tally = Report(), Tally()
     for batch in scan_range(plan, part, narrow(COLUMNS, SPARK_SCHEMA), report, BATCH_BYTES):
@@ -118,16 +118,16 @@ def count_range(plan: ScanPlan, part: LogRange) -> dict[str, Any]:
 
 
 def check_target(out: str, root: str, config: StoreConfig | None = None) -> None:
-    """Look whether a page may be written; before the work, not after it.
+    """Check that the page may be written, before the work and not after it.
 
     Args:
-        out: the page's place.
-        root: the store.
-        config: the keys that are known of it.
+        out: path of the page.
+        root: directory of the store.
+        config: known keys of the store.
 
     Raises:
         UsageError: as for `stats`.
-        OSError: what stands there cannot be read.
+        OSError: an existing file cannot be read.
     """
     outside_store(out, root, config)
     path = os.path.realpath(out)
@@ -136,12 +136,12 @@ def check_target(out: str, root: str, config: StoreConfig | None = None) -> None
     if os.path.exists(path):
         with open(path, "rb") as file:
             if not file.read(len(MARK)).startswith(MARK.encode()):
-                raise UsageError(f"{out} is there and no report of this command; remove it or give another name")
+                raise UsageError(f"{out} exists and is not a report of this command; remove it or give another name")
     elif not os.path.isdir(os.path.dirname(path)):
         raise UsageError(f"{os.path.dirname(path)} is no directory; make it first, or give another --out")
 
 
 def _write(out: str, text: str) -> None:
-    """Write the page beside its place, then put it there."""
+    """Write the page beside its place, then move it there."""
     with new_file(os.path.realpath(out)) as part, open(part, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,7 +1,7 @@
-"""How far consumer groups are behind: the offsets of config/consumerOffset.json against the ends of the queues.
+"""Computes the lag of consumer groups: config/consumerOffset.json against the queues' ends.
 
-The end of a queue is what its files say, checked against the log: what consumers can get. Only where a queue has no
-files is it the end that the messages of the log give. The log is not walked for it.
+The end of a queue comes from its files, checked against the log: consumers can get messages up to there. Only for a
+queue without files it comes from the messages of the log. The log is not walked for it.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from flintmq.store.read.queue_lookup import Bounds, QueueLookup
 
 @dataclass
 class Lag:
-    """A group on a topic.
+    """The lag of a group on a topic.
 
     Attributes:
-        topic, group: which.
-        queues: of the topic that have an offset.
-        behind: messages that wait, over all queues.
-        largest: messages that wait in the queue where most do.
-        waiting_since: store time (ms) of the oldest message that waits; None if none does, or it cannot be read.
+        topic, group: names.
+        queues: number of the topic's queues that have an offset.
+        behind: waiting messages in all queues.
+        largest: waiting messages in the queue that has most.
+        waiting_since: store time (ms) of the oldest waiting message; None if there is none, or it cannot be read.
         expired: messages that left the log before they were consumed.
-        beyond: queues with an offset behind the queue's end.
+        beyond: number of queues with an offset after the queue's end.
     """
 
     topic: str
@@ -40,12 +40,12 @@ class Lag:
 
 
 def consumer_lag(root: str, config: StoreConfig, end_in_log: Callable[[str, int], int | None]) -> list[Lag]:
-    """The lag of each group on each topic that it has offsets of, the largest first.
+    """Return the lag of each group on each topic for which it has offsets, the largest first.
 
     Args:
-        root: the store.
+        root: directory of the store.
         config: RocketMQ's keys.
-        end_in_log: the queue offset behind the last message that the log has of a queue, if it has one.
+        end_in_log: returns the queue offset after the last message of a queue in the log, if there is one.
 
     Raises:
         StoreAccessError: a directory or file may not be read.

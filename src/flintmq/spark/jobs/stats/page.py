@@ -1,7 +1,7 @@
-"""The page of `flintmq spark stats`: one HTML file with its plots in it, that needs no network and runs no script.
+"""Writes the page of `flintmq spark stats`: one HTML file with its plots, without scripts.
 
-Names and keys come from messages, so they are hostile: whatever is text is made visible here, and escaped by the
-templates (`templates/`, jinja2), and the page forbids scripts and everything from outside by its own policy.
+The page needs no network. Names and keys come from messages, so they are hostile: text is made visible here, and
+escaped by the templates (`templates/`, jinja2), and the page's own policy forbids scripts and all external content.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from flintmq.spark.jobs.stats.statistics import Statistics, count_of, ms_text, t
 
 MARK = "<!doctype html>\n<!-- flintmq spark stats -->\n"
 NAME_CHARS = 80
-COLUMNS_AT_NARROW = 3  # a table with more goes on to the side on a phone
+COLUMNS_AT_NARROW = 3  # on a phone, a table with more columns scrolls sideways
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of texts; the last `numbers` columns are numbers, `bars` (percent) are drawn behind them."""
+    """Rows of texts; the last `numbers` columns are numbers, with `bars` (percent) under them."""
 
     heads: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -31,13 +31,13 @@ class Table:
 
     @property
     def many(self) -> bool:
-        """Whether it is wider than a phone."""
+        """True if it is wider than a phone."""
         return len(self.heads) > COLUMNS_AT_NARROW
 
 
 @dataclass(frozen=True)
 class Plot:
-    """A plot in both widths, what its axis says, and the names of its series."""
+    """A plot in both widths, the caption of its axis, and the names of its series."""
 
     wide: str
     narrow: str
@@ -64,7 +64,7 @@ class Card:
 
 
 def page(found: Statistics) -> str:
-    """The whole page.
+    """Return the whole page.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -100,7 +100,7 @@ def page(found: Statistics) -> str:
 
 
 def templates_page() -> Any:
-    """The page's template.
+    """Return the page's template.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -109,23 +109,23 @@ def templates_page() -> Any:
 
 
 def _name(text: str) -> str:
-    """A name or key, for the page: made visible and cut."""
+    """Make a name or key visible, and cut it."""
     return _visible(text, NAME_CHARS)
 
 
 def _sentence(text: str) -> str:
-    """A sentence with names in it."""
+    """Make a sentence with names in it visible."""
     return _visible(text, 1000)
 
 
 def _visible(text: str, limit: int) -> str:
-    """Text from a message or a file: what is not visible is written as its code, and what is too long is cut."""
+    """Escape invisible characters of a text from a message or a file, and cut it."""
     shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
     return shown if len(shown) <= limit else shown[: limit - 1] + "…"
 
 
 def _size(count: float | None) -> str:
-    """Bytes as people say them."""
+    """Format bytes for people."""
     if count is None:
         return "–"
     unit, name = svg.scale_of_bytes(count)
@@ -165,7 +165,7 @@ def _shares(values: Sequence[float]) -> list[str]:
 
 
 def _drawn(draw: Callable[..., str], *words: Any, axis: str = "", legend: Sequence[str] = (), **named: Any) -> Plot:
-    """A plot in both widths."""
+    """Draw a plot in both widths."""
     wide, narrow = (draw(*words, frame=frame, **named) for frame in (svg.WIDE, svg.NARROW))
     return Plot(wide, narrow, axis, legend)
 
@@ -290,7 +290,7 @@ def _producers(found: Statistics) -> Card:
 
 
 def _missing(found: Statistics, name: str) -> str:
-    """What to say of a table that had too many names."""
+    """Return a remark for a table that had too many names."""
     if name not in found.missed:
         return ""
     return f" Too many to count each: a number may be up to {found.missed[name]:,} too small."
@@ -327,7 +327,7 @@ def _lag(found: Statistics) -> Card:
         for lag in found.lags
     ]
     heads = ["group", "topic", "queues", "behind", "worst queue", "expired", "oldest waiting (UTC)"]
-    text = "Committed offsets of each group against the ends of the queues. Expired: gone before they were consumed."
+    text = "Committed offsets of each group against the ends of the queues. Expired: deleted before they were consumed."
     bars = _shares([lag["behind"] for lag in found.lags])
     return Card("Consumer lag", text, (Table(heads, rows, 5, bars, "Consumer lag"),))
 
@@ -337,6 +337,6 @@ def _foot(found: Statistics) -> str:
     notes = f" Notes on the log: {kinds}." if kinds else ""
     return (
         "A record is a message here; an inner batch is one. Half of all are at most the median, 99 of 100 at most the "
-        "99th percentile; both are at most 1/32 too large. Sizes are told in powers of 1024 (1 MiB = 1024 KiB). Counts "
+        "99th percentile; both are at most 1/32 too large. Sizes are in powers of 1024 (1 MiB = 1024 KiB). Counts "
         f"are exact where nothing else is said.{notes} Made by flintmq spark stats."
     )

@@ -1,13 +1,13 @@
-"""Summaries of a stream of values in bounded memory, that can be added up: what statistics of a log are made of.
+"""Summarises streams of values in bounded memory; summaries can be merged.
 
-Each has `add` (values of one batch), `merge` (the same kind from another task) and `state`/`of` (JSON between tasks and
-driver). Whatever order parts are merged in, the exact parts of the answer are the same.
+Each has `add` (values of one batch), `merge` (the same kind from another task) and `state`/`load` (JSON between tasks
+and driver). The exact parts of the results do not depend on the order in which summaries are merged.
 
     Top         the most frequent names with their sums: exact until there are too many names, then within `missed`
-    Repeats     how many values there are, and how many come more than once: exact until there are too many, then an
+    Repeats     how many values there are, and how many occur more than once: exact until there are too many, then an
                 even sample by hash (all tasks keep the same values), with its standard error
     Histogram   quantiles of whole numbers within 1/32; their least, largest and count exactly
-    Series      sums over time in buckets that grow as the time does; exact
+    Series      sums over time in buckets that widen as the span of time grows; exact
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ FOLDS: dict[str, Callable[[int, int], int]] = {"+": lambda one, other: one + oth
 
 
 class Top:
-    """Names with rows of numbers, the first of which counts; at most `most` names, those that count most.
+    """Names with rows of numbers; at most `most` names, those whose first number is largest.
 
     Args:
         most: names that are kept; up to twice as many are held.
-        folds: how each number of a row comes together with another: "+" sum, "<" least, ">" largest.
+        folds: how each number of a row is combined with another: "+" sum, "<" least, ">" largest.
 
     Attributes:
         rows: name -> numbers.
-        missed: no name counts more than its row says plus this; what is not in `rows` counts this at most.
+        missed: a name's count exceeds its row by this at most; a name that is not in `rows` has this count at most.
     """
 
     def __init__(self, most: int, folds: str) -> None:
@@ -50,38 +50,38 @@ class Top:
             self.rows[name] = [fold(one, other) for fold, one, other in zip(self.folds, known, row, strict=True)]
 
     def prune(self) -> None:
-        """Forget the names that count least, down to `most`."""
+        """Drop the names with the least counts, down to `most`."""
         if len(self.rows) > self.most:
             names = self.ordered()
             self.missed += self.rows[names[self.most]][0]
             self.rows = {name: self.rows[name] for name in names[: self.most]}
 
     def ordered(self) -> list[str]:
-        """Names, those that count most first; equal ones by name."""
+        """Return the names by count, largest first; equal ones by name."""
         return sorted(self.rows, key=lambda name: (-self.rows[name][0], name))
 
     def merge(self, other: Top) -> None:
-        """Add what another one holds."""
+        """Add the counts of another one."""
         self.missed += other.missed
         for name, row in other.rows.items():
             self.add(name, row)
 
     def state(self) -> dict[str, Any]:
-        """For JSON; at most `most` names."""
+        """Return the counts as a dict for JSON; at most `most` names."""
         self.prune()
         return {"rows": self.rows, "missed": self.missed}
 
     def load(self, state: dict[str, Any]) -> Top:
-        """Take a state; gives itself."""
+        """Load a state, and return itself."""
         self.rows, self.missed = state["rows"], state["missed"]
         return self
 
 
 class Repeats:
-    """How often values come, told by their 64-bit hashes.
+    """Counts how often values occur, by their 64-bit hashes.
 
-    Kept are the hashes whose first `level` bits are zero; the level rises when there are more than `most`. What is kept
-    is counted exactly, and stands for 2^level values each.
+    Only hashes whose first `level` bits are zero are kept; the level rises when there are more than `most`. Each kept
+    value is counted exactly, and represents 2^level values.
     """
 
     def __init__(self, most: int) -> None:
@@ -107,23 +107,23 @@ class Repeats:
         self.counts = {value: count for value, count in self.counts.items() if not value >> (64 - self.level)}
 
     def merge(self, other: Repeats) -> None:
-        """Add what another one holds."""
+        """Add the counts of another one."""
         self._rise(other.level)
         self._add((value, count) for value, count in other.counts.items() if not value >> (64 - self.level))
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the counts as a dict for JSON."""
         return {"level": self.level, "counts": [[*pair] for pair in self.counts.items()]}
 
     def load(self, state: dict[str, Any]) -> Repeats:
-        """Take a state; gives itself."""
+        """Load a state, and return itself."""
         self.level, self.counts = state["level"], dict(state["counts"])
         return self
 
     def answer(self) -> dict[str, Any]:
-        """`distinct` values, those `repeated`, and the `surplus` beyond the first of each.
+        """Return `distinct` values, those `repeated`, and the `surplus` beyond the first of each.
 
-        `exact` tells whether they are; else `error` is the standard error of the surplus.
+        `exact` says whether they are exact; otherwise `error` is the standard error of the surplus.
         """
         more = [count - 1 for count in self.counts.values() if count > 1]
         scale = 1 << self.level
@@ -140,7 +140,7 @@ STEPS = 32  # of a histogram, from one power of two to the next
 
 
 class Histogram:
-    """Whole numbers that are not negative, in cells as wide as 1/32 of what they hold; those below 32 exactly."""
+    """Counts of non-negative whole numbers in cells with 1/32 of their width; below 32 exact."""
 
     def __init__(self) -> None:
         self.cells: dict[int, int] = {}
@@ -149,7 +149,7 @@ class Histogram:
         self.sum = 0
 
     def add(self, values: Numbers) -> None:
-        """Count values; whoever has negative ones counts them elsewhere."""
+        """Count values; negative ones must be counted elsewhere."""
         if not len(values):
             return
         self._ends(int(values.min()), int(values.max()))
@@ -163,7 +163,7 @@ class Histogram:
         self.largest = largest if self.largest is None else max(largest, self.largest)
 
     def merge(self, other: Histogram) -> None:
-        """Add what another one holds."""
+        """Add the counts of another one."""
         if other.least is not None and other.largest is not None:
             self._ends(other.least, other.largest)
         self.sum += other.sum
@@ -171,7 +171,7 @@ class Histogram:
             self.cells[cell] = self.cells.get(cell, 0) + count
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the counts as a dict for JSON."""
         return {
             "cells": [[*pair] for pair in self.cells.items()],
             "least": self.least,
@@ -180,18 +180,21 @@ class Histogram:
         }
 
     def load(self, state: dict[str, Any]) -> Histogram:
-        """Take a state; gives itself."""
+        """Load a state, and return itself."""
         self.cells, self.sum = dict(state["cells"]), state["sum"]
         self.least, self.largest = state["least"], state["largest"]
         return self
 
     @property
     def count(self) -> int:
-        """How many values there are."""
+        """The number of values."""
         return sum(self.cells.values())
 
     def quantile(self, part: float) -> int | None:
-        """The value that this part of all does not exceed, at most 1/32 too large; None without values."""
+        """Return the value that this part of all does not exceed, at most 1/32 too large.
+
+        The result is None without values.
+        """
         wanted, seen = part * self.count, 0
         for cell in sorted(self.cells):
             seen += self.cells[cell]
@@ -200,14 +203,14 @@ class Histogram:
         return self.largest
 
     def answer(self) -> dict[str, Any]:
-        """Count, mean, least, quantiles, largest; None for each without values."""
+        """Return count, mean, least, quantiles, largest; each None without values."""
         quantiles = {f"p{name}": self.quantile(part) for name, part in (("50", 0.5), ("90", 0.9), ("99", 0.99))}
         mean = round(self.sum / self.count, 3) if self.cells else None
         return {"count": self.count, "mean": mean, "least": self.least, **quantiles, "largest": self.largest}
 
 
 def cell_of(values: Numbers) -> Numbers:
-    """The cell of each value."""
+    """Return the cell of each value."""
     bits = np.maximum(np.frexp(values.astype(np.float64))[1], 6).astype(np.int64)
     shift = bits - 6  # leaves 32 to 63 for values of 32 and more
     # A float rounds large values up to the next power of two: they belong at the end of the one below.
@@ -217,7 +220,7 @@ def cell_of(values: Numbers) -> Numbers:
 
 
 def cell_begin(cell: int) -> int:
-    """The least value of a cell."""
+    """Return the least value of a cell."""
     if cell < 2 * STEPS:
         return cell
     shift = cell // STEPS - 1
@@ -237,7 +240,7 @@ class Series:
 
     Args:
         most: cells that are held: above, the buckets become wider.
-        names: names that have cells of their own; whoever comes later is counted under "".
+        names: number of names with separate cells; later names are counted under "".
         folds: as for Top.
 
     Attributes:
@@ -253,7 +256,7 @@ class Series:
 
     @property
     def width(self) -> int:
-        """Of a bucket, in ms."""
+        """Width of a bucket in ms."""
         return WIDTHS[self.step]
 
     def add(self, bucket: int, name: str, row: Sequence[int]) -> None:
@@ -268,12 +271,12 @@ class Series:
         self.cells[key] = [fold(one, other) for fold, one, other in folded] if known is not None else list(row)
 
     def settle(self) -> None:
-        """Make the buckets so wide that there are not too many cells."""
+        """Widen the buckets until there are not too many cells."""
         while len(self.cells) > self.most and self.step < len(WIDTHS) - 1:
             self.widen(self.step + 1)
 
     def widen(self, step: int) -> None:
-        """Make the buckets as wide as a step of WIDTHS."""
+        """Widen the buckets to a step of WIDTHS."""
         if step > self.step:
             factor = WIDTHS[step] // self.width
             before, self.cells, self.step = self.cells, {}, step
@@ -281,7 +284,7 @@ class Series:
                 self.add(bucket // factor, name, row)
 
     def merge(self, other: Series) -> None:
-        """Add what another one holds."""
+        """Add the counts of another one."""
         self.widen(other.step)
         factor = self.width // other.width
         for (bucket, name), row in other.cells.items():
@@ -289,11 +292,11 @@ class Series:
         self.settle()
 
     def state(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the counts as a dict for JSON."""
         return {"step": self.step, "cells": [[bucket, name, row] for (bucket, name), row in self.cells.items()]}
 
     def load(self, state: dict[str, Any]) -> Series:
-        """Take a state; gives itself."""
+        """Load a state, and return itself."""
         self.step = state["step"]
         self.cells = {(bucket, name): row for bucket, name, row in state["cells"]}
         self.names = {"", *(name for _, name in self.cells)}

@@ -1,4 +1,4 @@
-"""What is said about a store: figures made of a tally, and a verdict of what stands out."""
+"""Makes statistics from a tally, and a verdict that names what is unusual."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from flintmq.spark.jobs.stats.accumulate import BEHIND, Tally, Values
+from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally, Values
 from flintmq.spark.jobs.stats.lag import Lag
 from flintmq.spark.jobs.stats.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
 
 SHOWN = 20  # rows of a table of queues, producers, keys; topics and lags get MANY
 MANY = 200
-QUARTER, DRAWN = STEPS // 4, 24  # cells of a histogram are drawn together, in so many columns at most
+QUARTER, DRAWN = STEPS // 4, 24  # histogram cells per column of a plot, and most columns
 BUCKETS = 120  # at most, on the axis of time
-NAMED = 7  # topics with a colour of their own
-OUTLIERS = 0.001  # this part of the messages may lie beside the axis, if it becomes TIMES shorter
+NAMED = 7  # topics with a separate colour
+OUTLIERS = 0.001  # share of the messages that may be outside the axis, if it becomes TIMES shorter
 TIMES = 10
 
-SKEWED, SKEW_MESSAGES = 2.0, 1000  # a queue with so many times the mean of its topic stands out
+SKEWED, SKEW_MESSAGES = 2.0, 1000  # a queue with this multiple of its topic's mean is named in the verdict
 SLOW_MS = 1000
 BEHIND_MESSAGES, BEHIND_MS = 1000, 60_000
 DEAD = "%DLQ%"
@@ -28,27 +28,27 @@ DEAD = "%DLQ%"
 
 @dataclass
 class Statistics:
-    """What the page shows and `--json` prints.
+    """The content of the page and of `--json`.
 
     Attributes:
-        store: path. live: somebody writes it.
+        store: path. live: whether a process writes it.
         made: when this was counted, ms since 1970.
         begin, end: log offsets that were counted.
         first_time, last_time: least and largest store time, ms; None without messages.
-        messages, bytes: records (an inner batch is one), and what they take in the log.
-        verdict: what stands out, in words; empty if nothing does.
-        rate: messages and bytes a second in the mean and in the fullest bucket of time.
+        messages, bytes: records (an inner batch is one), and their bytes in the log.
+        verdict: sentences on unusual findings; empty if there are none.
+        rate: messages and bytes a second, mean and in the fullest bucket of time.
         sizes, latency: of records in bytes, and from born to stored in ms: `count`, `mean`, `least`, `p50`, `p90`,
             `p99` (at most 1/32 too large), `largest`, `cells` (least value, value to stop before, number); latency also
             `ahead` (born later than stored) and `undated`.
         over_time: `width_ms`, `begin` of each bucket, `messages` by topic ("": all others), `bytes`, `latency_mean`,
-            `latency_largest`; `outside`: messages that lie beside this axis of time.
+            `latency_largest`; `outside`: messages outside this axis of time.
         topics, hot_queues, producers, lags: tables, the largest first. `topic_count`, `queue_count`,
-            `producer_count`: how many there are, or at least so many if the table is in `missed`.
+            `producer_count`: their numbers, or least numbers if the table is in `missed`.
         keys, ids: values within their topic: `messages` that have some, `distinct`, those `repeated`, the `surplus`
             beyond the first of each, `exact` or with standard `error`, the `top` ones.
         missed: table -> how much a count in it may be too small; empty if all are exact.
-        damages, lost_bytes, notes: what was passed over.
+        damages, lost_bytes, notes: the damage that was skipped.
     """
 
     messages: int
@@ -80,16 +80,16 @@ class Statistics:
 
     @property
     def verdict(self) -> list[str]:
-        """What stands out, one sentence each, the gravest first."""
+        """One sentence for each unusual finding, the most serious first."""
         return [*_losses(self), *_late(self), *_uneven(self), *_odd(self)]
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return the statistics as a dict for JSON."""
         return {**asdict(self), "verdict": self.verdict}
 
 
 def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
-    """Figures from what was counted.
+    """Make statistics from the counts.
 
     Args:
         tally: of the whole log.
@@ -137,7 +137,10 @@ def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
 
 
 def _spread(histogram: Histogram) -> dict[str, Any]:
-    """Quantiles, and cells to draw: a quarter of a power of two each, or where that gives too many, powers of two."""
+    """Return quantiles, and cells to draw: a quarter of a power of two each.
+
+    If there would be too many cells, each is a power of two.
+    """
     fine: dict[int, int] = defaultdict(int)
     coarse: dict[int, int] = defaultdict(int)
     for cell, count in histogram.cells.items():
@@ -154,16 +157,16 @@ def _spread(histogram: Histogram) -> dict[str, Any]:
 
 def _values(values: Values) -> dict[str, Any]:
     again = [name for name in values.top.ordered() if values.top.rows[name][0] > 1][:SHOWN]
-    pairs = [(*name.rpartition(BEHIND)[::2], values.top.rows[name][0]) for name in again]
+    pairs = [(*name.rpartition(SEPARATOR)[::2], values.top.rows[name][0]) for name in again]
     top = [{"topic": topic, "value": value, "messages": count} for topic, value, count in pairs]
     return {"messages": values.messages, **values.repeats.answer(), "top": top}
 
 
 def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """The tables of topics and of hot queues."""
+    """Make the tables of topics and of hot queues."""
     queues: dict[str, list[tuple[int, list[int]]]] = defaultdict(list)
     for name, row in tally.queues.rows.items():
-        topic, _, queue = name.rpartition(BEHIND)
+        topic, _, queue = name.rpartition(SEPARATOR)
         queues[topic].append((int(queue), row))
     topics: list[dict[str, Any]] = []
     for topic, rows in queues.items():
@@ -183,7 +186,7 @@ def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     total = {one["topic"]: one["messages"] for one in topics}
     hot = []
     for name in tally.queues.ordered()[:SHOWN]:
-        topic, _, queue = name.rpartition(BEHIND)
+        topic, _, queue = name.rpartition(SEPARATOR)
         messages, size, last, _ = tally.queues.rows[name]
         hot.append(
             {
@@ -199,7 +202,7 @@ def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
 
 
 def _over_time(series: Series) -> dict[str, Any]:
-    """The cells as lists over one axis of time."""
+    """Convert the cells to lists over one axis of time."""
     if not series.cells:
         empty: list[Any] = []
         return {
@@ -239,7 +242,7 @@ def _over_time(series: Series) -> dict[str, Any]:
 
 
 def _axis(series: Series) -> tuple[int, int]:
-    """The first and last bucket that are drawn: all, unless a few wild times would press the rest into one corner."""
+    """Return the first and last bucket to draw: all, unless a few outliers would dwarf the rest."""
     counts: dict[int, int] = defaultdict(int)
     for (bucket, _), row in series.cells.items():
         counts[bucket] += row[0]
@@ -261,7 +264,7 @@ def _axis(series: Series) -> tuple[int, int]:
 
 
 def _rate(tally: Tally, axis: dict[str, Any]) -> dict[str, Any]:
-    """Means over the span, and the fullest bucket."""
+    """Return means over the span, and the fullest bucket."""
     span = (tally.last or 0) - (tally.first or 0)
     if axis["outside"]:
         span = len(axis["begin"]) * axis["width_ms"]
@@ -279,16 +282,16 @@ def _rate(tally: Tally, axis: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# -- what stands out ---------------------------------------------------------------------------------------------------
+# -- the verdict -------------------------------------------------------------------------------------------------------
 
 
 def count_of(number: int, noun: str) -> str:
-    """`1 message`, `2,000 messages`."""
+    """Format a number with its noun: `1 message`, `2,000 messages`."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def ms_text(value: float) -> str:
-    """A length of time as people say it."""
+    """Format a duration for people."""
     for limit, unit, size in (
         (1000, "ms", 1),
         (60_000, "s", 1000),
@@ -301,7 +304,7 @@ def ms_text(value: float) -> str:
 
 
 def time_text(ms: int | None, digits: int = 3) -> str:
-    """A time in UTC, ISO 8601; digits of a second."""
+    """Format a time in UTC by ISO 8601, with or without milliseconds."""
     if ms is None:
         return "none"
     moment = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC) + datetime.timedelta(milliseconds=ms)
@@ -313,7 +316,7 @@ def _losses(found: Statistics) -> list[str]:
     said = []
     if found.damages:
         said.append(
-            f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} passed over."
+            f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} skipped."
         )
     dead = sum(one["messages"] for one in found.topics if one["topic"].startswith(DEAD))
     if dead:

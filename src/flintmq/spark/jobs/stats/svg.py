@@ -1,9 +1,9 @@
-"""Plots as inline SVG: stacked columns over time, lines over time, and a histogram.
+"""Draws plots as inline SVG: stacked columns over time, lines over time, and a histogram.
 
-Here stand the shapes; the template `plot.svg` writes them and escapes each text, since texts come from messages.
-Colours are CSS variables (`STYLE`), so a plot is light or dark with the page it stands in; `document` makes a document
-of one. Each column has a title, which browsers show under the pointer. A plot is drawn in two widths, of which a page
-shows the one that fits: a wide one that is made small has letters that nobody can read.
+Shapes are made here; the template `plot.svg` writes them and escapes each text, since texts come from messages.
+Colours are CSS variables (`STYLE`), so a plot is light or dark like its page; `document` makes a document of a plot.
+Each column has a title, which browsers show under the pointer. A plot is drawn in two widths, of which a page shows
+the one that fits: the letters of a wide plot made small cannot be read.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from flintmq.errors import MissingExtraError
 if TYPE_CHECKING:
     import jinja2
 
-SLOTS = 8  # a column takes no more than one part in so many
+SLOTS = 8  # least number of columns for which a plot has room
 COLOURS = 8
-LETTER = 7.0  # px, about what a letter of an axis is wide
+LETTER = 7.0  # px, approximate width of a letter on an axis
 
 
 @dataclass(frozen=True)
 class Frame:
-    """Where a plot's parts are, in px.
+    """The places of a plot's parts, in px.
 
     Attributes:
-        width, height: of all.
+        width, height: of the plot.
         left, right, top, bottom: margins around the columns.
     """
 
@@ -73,7 +73,7 @@ STYLE = (
 
 @cache
 def templates() -> jinja2.Environment:
-    """The templates of pages and plots, which escape whatever they are given.
+    """Return the templates of pages and plots, which escape all values.
 
     Raises:
         MissingExtraError: jinja2 is not installed.
@@ -92,7 +92,7 @@ def templates() -> jinja2.Environment:
 
 
 def steps(top: float) -> list[float]:
-    """A few round numbers from 0 to at least `top`: 1, 2 or 5 times a power of ten apart."""
+    """Return a few round numbers from 0 to at least `top`: 1, 2 or 5 times a power of ten apart."""
     least = 10.0**-3
     units = (factor * least * 10**power for power in itertools.count() for factor in (1, 2, 5))
     unit = next(unit for unit in units if top <= 5 * unit)
@@ -100,7 +100,7 @@ def steps(top: float) -> list[float]:
 
 
 def short(value: float) -> str:
-    """A number for an axis: 1.5k, 20M."""
+    """Format a number for an axis: 1.5k, 20M."""
     for limit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.3g}{sign}"
@@ -108,7 +108,7 @@ def short(value: float) -> str:
 
 
 def scale_of_bytes(top: float) -> tuple[int, str]:
-    """In what bytes are told that reach up to `top`: how many that is, and its name."""
+    """Return the unit for bytes up to `top`: its size and its name."""
     power = 0
     while top >= 1024 and power < 4:
         top, power = top / 1024, power + 1
@@ -120,9 +120,9 @@ class TimeAxis:
     """Texts of an axis of time.
 
     Attributes:
-        labels: under the axis, without what all of them share.
-        full: for the pointer.
-        about: what the labels are: units, and what all share.
+        labels: texts under the axis, without the part that all of them share.
+        full: texts for the pointer.
+        about: units of the labels, and the part that all share.
     """
 
     labels: list[str]
@@ -131,11 +131,11 @@ class TimeAxis:
 
 
 def clock(times: Sequence[int], width_ms: int) -> TimeAxis:
-    """Texts of times (ms), as long as they must be to tell them apart.
+    """Format times (ms), as long as needed to distinguish them.
 
     Args:
-        times: rising, of the columns' begins.
-        width_ms: of a column.
+        times: begins of the columns, rising.
+        width_ms: width of a column.
     """
     origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     moments = [origin + datetime.timedelta(milliseconds=time) for time in times]
@@ -164,7 +164,7 @@ def clock(times: Sequence[int], width_ms: int) -> TimeAxis:
 
 
 class _Plot:
-    """The frame: axes, grid and texts. A shape is its element, its attributes, and the text in it."""
+    """The frame: axes, grid and texts. A shape is its element, its attributes, and its text."""
 
     def __init__(
         self,
@@ -188,15 +188,15 @@ class _Plot:
         self._label(labels)
 
     def _label(self, labels: Sequence[str]) -> None:
-        """Texts under the axis: as many as stand side by side, none of them cut."""
+        """Write texts under the axis: as many as fit side by side, none of them cut."""
         widest = LETTER * max(map(len, labels), default=0)
-        behind = 0.0
+        last_end = 0.0
         for i in range(0, len(labels), max(1, -int(-(widest + 14) // self.slot))):
             half = LETTER * len(labels[i]) / 2
             x = max(half, min(self.frame.left + self.slot * (i + 0.5), self.frame.width - 2 - half))
-            if x - half < behind:  # the last one, moved to the left so that it is not cut
+            if x - half < last_end:  # the last label, moved to the left so that it is not cut
                 continue
-            behind = x + half + 4
+            last_end = x + half + 4
             y = self.frame.height - self.frame.bottom + 20
             self.add("text", {"x": f"{x:.1f}", "y": y, "text-anchor": "middle"}, labels[i])
 
@@ -205,24 +205,24 @@ class _Plot:
         self.shapes.append((element, attributes, text))
 
     def y(self, value: float) -> float:
-        """Where a value stands."""
+        """Return the vertical position of a value."""
         height = self.frame.height - self.frame.top - self.frame.bottom
         return self.frame.top + height * (1 - value / (self.ticks[-1] or 1))
 
     def column(self, i: int, low: float, high: float, colour: int) -> None:
-        """A part of a column."""
+        """Draw a part of a column."""
         x, width = self.frame.left + self.slot * i, max(0.6, self.slot * (0.98 if self.count > 60 else 0.86))
         box = {"x": f"{x:.1f}", "y": f"{self.y(high):.1f}", "width": f"{width:.1f}"}
         self.add("rect", {"class": f"f{colour % COLOURS}", **box, "height": f"{self.y(low) - self.y(high):.1f}"})
 
     def hover(self, i: int, text: str) -> None:
-        """What the pointer is told over a column."""
+        """Set the text that the pointer shows over a column."""
         x, height = self.frame.left + self.slot * i, self.frame.height - self.frame.top - self.frame.bottom
         box = {"x": f"{x:.1f}", "y": self.frame.top, "width": f"{self.slot:.1f}", "height": height}
         self.add("rect", {**box, "fill": "transparent"}, text)
 
     def line(self, values: Sequence[float | None], colour: int) -> None:
-        """A line with gaps where there is no value; a dot for one that has no neighbour."""
+        """Draw a line with gaps where there is no value; a dot for a value without neighbours."""
         run: list[str] = []
         for i, value in enumerate([*values, None]):
             if value is not None:
@@ -235,7 +235,7 @@ class _Plot:
             run = run if value is not None else []
 
     def done(self) -> str:
-        """The element, safe to stand in a template."""
+        """Return the element, safe to be included in a template."""
         made = templates().get_template("plot.svg").render(frame=self.frame, title=self.title, shapes=self.shapes)
         return safe(made)
 
@@ -250,14 +250,14 @@ def stacked(
     full: Sequence[str] | None = None,
     unit: float = 1,
 ) -> str:
-    """Columns of several series, one on top of the other.
+    """Draw columns of several series, one on top of the other.
 
     Args:
-        title: for those who cannot see it.
+        title: text for readers who cannot see the plot.
         labels: one a column.
         series: name -> a value for each label.
-        text: of a value.
-        frame: how large.
+        text: formats a value.
+        frame: size of the plot.
         full: labels for the pointer, if those are longer.
         unit: the axis has round multiples of it.
     """
@@ -269,8 +269,8 @@ def stacked(
             if values[i]:
                 plot.column(i, low, low + values[i], number)
                 low += values[i]
-        told = [f"{name}: {text(values[i])}" for name, values in series.items() if values[i]]
-        plot.hover(i, "\n".join([label, *(told if len(series) == 1 else [*told, f"all: {text(sums[i])}"])]))
+        texts = [f"{name}: {text(values[i])}" for name, values in series.items() if values[i]]
+        plot.hover(i, "\n".join([label, *(texts if len(series) == 1 else [*texts, f"all: {text(sums[i])}"])]))
     return plot.done()
 
 
@@ -283,19 +283,19 @@ def lines(
     *,
     full: Sequence[str] | None = None,
 ) -> str:
-    """Lines over the same labels; None is a gap. Arguments as for `stacked`."""
+    """Draw lines over the same labels; None is a gap. Arguments as for `stacked`."""
     top = max((value for values in series.values() for value in values if value is not None), default=0)
     plot = _Plot(labels, top, title, text, frame)
     for number, values in enumerate(series.values()):
         plot.line(values, number)
     for i, label in enumerate(full or labels):
-        told = [f"{name}: {text(value)}" for name, values in series.items() if (value := values[i]) is not None]
-        plot.hover(i, "\n".join([label, *told]))
+        texts = [f"{name}: {text(value)}" for name, values in series.items() if (value := values[i]) is not None]
+        plot.hover(i, "\n".join([label, *texts]))
     return plot.done()
 
 
 def document(title: str, plot: str, names: Sequence[str] = ()) -> str:
-    """A plot as a document of its own, with a heading and the names of its series."""
+    """Make a plot a document, with a heading and the names of its series."""
     keys, x = [], float(WIDE.left)
     for number, name in enumerate(names):
         keys.append((number % COLOURS, f"{x:.0f}", f"{x + 15:.0f}", name))
@@ -308,7 +308,7 @@ def document(title: str, plot: str, names: Sequence[str] = ()) -> str:
 
 
 def safe(text: str) -> str:
-    """Text that a template made, for another one."""
+    """Mark text that a template made as safe for another one."""
     from markupsafe import Markup
 
     return Markup(text)
