@@ -1,11 +1,11 @@
-"""FlintMQ: Apache RocketMQ's message store in Python, byte for byte.
+"""Reads and writes Apache RocketMQ's message store in Python, byte for byte.
 
     import flintmq
     with flintmq.open_store("/path/to/store") as store:
         for message in store.messages():
             print(message.topic, message.queue_offset, message.body)
 
-Importing this package is cheap: what a name needs is loaded when the name is used.
+Importing this package is cheap: each name loads its module when it is first used.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
-    """Load what is not needed for every import on first use.
+    """Load the module of a public name on first use.
 
     Raises:
         MissingExtraError: the name needs pyarrow, which is not installed.
     """
-    if name in ("config", "message"):  # modules that come with their names
+    if name in ("config", "message"):  # modules that are available without an import of their own
         from importlib import import_module
 
         return import_module(f"flintmq.{name}")
@@ -140,10 +140,10 @@ def __getattr__(name: str) -> Any:
         if error.name != "pyarrow":
             raise
         raise MissingExtraError(f"flintmq.{name} needs pyarrow: pip install 'flintmq[arrow]'") from error
-    globals()[name] = found  # found at once from now on
+    globals()[name] = found  # the next access does not come here
     return found
 
 
 def __dir__() -> list[str]:
-    """The public names, those not loaded yet among them."""
+    """Return the public names, including those not loaded yet."""
     return sorted({*globals(), *__all__})

@@ -1,6 +1,6 @@
-"""The entry point of the command: the script `flintmq` and `python -m flintmq`.
+"""Runs the command line: the script `flintmq` and `python -m flintmq`.
 
-What it works with is loaded when it is needed: to tell its version needs nothing.
+Modules are loaded when they are needed: printing the version needs none.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> NoReturn:
         try:
             print(f"flintmq {__version__}", flush=True)
         except BrokenPipeError:
-            sys.stdout = None  # nobody reads it: nothing is to be flushed at exit
+            sys.stdout = None  # the reader is gone: leave nothing to flush at exit
         sys.exit(0)
     from flintmq.cli.app import main
 

@@ -1,37 +1,37 @@
-"""Every error FlintMQ raises, as one tree. Each class owns the exit code of the command line.
+"""Declares every error of FlintMQ, as one tree. Each class has its exit code.
 
-    FlintError                        exit  what it says to the reader
+    FlintError                        exit  meaning
     ├── UsageError (ValueError)        2    an option, name or value that cannot be used
     │   └── ConfigError                2    an unknown RocketMQ key, or a value it cannot have
     ├── StoreError                     3    something about the store directory itself
-    │   ├── NotAStoreError             2    the path holds no RocketMQ store
+    │   ├── NotAStoreError             2    the path has no RocketMQ store
     │   ├── UnsupportedFormatError     4    a store kind FlintMQ does not read (RocksDB queues, DLedger log)
     │   ├── StoreAccessError           5    a file cannot be read or written (permissions, I/O error, file kind)
     │   ├── StoreLockedError           6    another process writes this store
     │   ├── PutFailedError             3    a message that is not stored, with the rule that refused it
     │   ├── PutUnknownError           12    a message that may be stored or not
     │   └── CorruptStoreError          1    bytes that contradict each other, with file and position
-    │       └── LostLogError           1    log files are missing of which mark, checkpoint or queues tell
-    ├── MessageNotFoundError (LookupError)  7    the queue, offset or id holds no message
-    ├── FormatError (ValueError)       1    bytes that do not form the value asked for (no file known yet)
+    │       └── LostLogError           1    missing log files to which mark, checkpoint or queues refer
+    ├── MessageNotFoundError (LookupError)  7    the queue, offset or id has no message
+    ├── FormatError (ValueError)       1    bytes that do not form the requested value (no file known yet)
     ├── MissingExtraError (ImportError)  8    an optional dependency is not installed
-    ├── JavaNotFoundError              9    Spark needs Java and none was found or could be brought
-    └── UnfinishedError               11    the time that was given is up before the work was done
+    ├── JavaNotFoundError              9    Spark needs Java and none was found
+    └── UnfinishedError               11    the given time was over before the work was done
 
-Exit code 0 means fine, 1 means that damage or a mismatch was found.
+Exit code 0 means that all is well, 1 that damage or a mismatch was found.
 """
 
 from __future__ import annotations
 
 
 class FlintError(Exception):
-    """Base of all errors of FlintMQ. The text is one line: what, where, what to do next."""
+    """Base of all errors of FlintMQ. The text is one line: what, where, and the next step."""
 
     exit_code = 3
 
 
 class UsageError(FlintError, ValueError):
-    """The caller asked for something that cannot be: an unknown column, a bad time, a negative offset."""
+    """The caller asked for the impossible: an unknown column, a bad time, a negative offset."""
 
     exit_code = 2
 
@@ -45,13 +45,13 @@ class StoreError(FlintError):
 
 
 class NotAStoreError(StoreError):
-    """The path does not exist or holds no `commitlog` directory."""
+    """The path does not exist or has no `commitlog` directory."""
 
     exit_code = 2
 
 
 class UnsupportedFormatError(StoreError):
-    """The directory is of a kind that FlintMQ does not read, such as consume queues in RocksDB or a DLedger log."""
+    """FlintMQ does not read such a directory: consume queues in RocksDB, or a DLedger log."""
 
     exit_code = 4
 
@@ -69,11 +69,11 @@ class StoreLockedError(StoreError):
 
 
 class PutFailedError(StoreError):
-    """A put that stored nothing; the text names the rule that refused it."""
+    """A put stored nothing; the text names the rule that refused it."""
 
 
 class PutUnknownError(StoreError):
-    """A put that may or may not be there after a restart. Look for it before it is put again."""
+    """A put may be stored or not. Look for the message before you put it again."""
 
     exit_code = 12
 
@@ -84,7 +84,7 @@ class CorruptStoreError(StoreError):
     Attributes:
         file: path of the damaged file.
         position: byte position in that file.
-        reason: what does not hold there, in a few words.
+        reason: the contradiction, in a few words.
     """
 
     exit_code = 1
@@ -99,7 +99,7 @@ class CorruptStoreError(StoreError):
 
 
 class LostLogError(CorruptStoreError):
-    """Files of the log are missing although the mark, the checkpoint or a queue tells of what they held."""
+    """Files of the log are missing, although mark, checkpoint or a queue refers to them."""
 
 
 def _corrupt(kind: type[CorruptStoreError], file: str, position: int, reason: str, text: str) -> CorruptStoreError:
@@ -109,16 +109,16 @@ def _corrupt(kind: type[CorruptStoreError], file: str, position: int, reason: st
 
 
 class MessageNotFoundError(FlintError, LookupError):
-    """No message at the place that was asked for."""
+    """There is no message at this place."""
 
     exit_code = 7
 
 
 class FormatError(FlintError, ValueError):
-    """Bytes that do not form the value asked for.
+    """Bytes that do not form the requested value.
 
     Attributes:
-        position: byte position in the buffer where the contradiction was seen.
+        position: byte position in the buffer where the contradiction was found.
     """
 
     exit_code = 1
@@ -128,26 +128,26 @@ class FormatError(FlintError, ValueError):
         super().__init__(f"position {position}: {reason}")
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Keep the text as it is when the error crosses a process boundary."""
+        """Keep the text unchanged when the error crosses a process boundary."""
         return FormatError, (self.reason, self.position)
 
 
 class MissingExtraError(FlintError, ImportError):
-    """An optional part is not installed; the text names the extra that brings it."""
+    """An optional part is not installed; the text names the extra that contains it."""
 
     exit_code = 8
 
 
 class JavaNotFoundError(FlintError):
-    """Spark needs Java, and none was found or could be brought."""
+    """Spark needs Java, and none was found."""
 
     exit_code = 9
 
 
 class UnfinishedError(FlintError):
-    """The time that was given is up before the work was done.
+    """The given time was over before the work was done.
 
-    What was done until then is right as far as it goes; the text tells how to go on.
+    The partial result is valid; the text says how to continue.
     """
 
     exit_code = 11

@@ -1,7 +1,7 @@
-"""The vocabulary: a message as it lies in a store.
+"""Declares the vocabulary: a message as it is stored, and the results of puts and gets.
 
-`StoredMessage` keeps the record's bytes and decodes what is asked, when it is asked. Its attributes are the columns of
-the one schema (the same in scan, Arrow, Spark and JSON), in the same meaning.
+`StoredMessage` keeps the record's bytes and decodes a field when it is read. Its attributes are the columns of
+the one schema (the same in scan, Arrow, Spark and JSON), with the same meaning.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flintmq.kernels.message import Message as Message
 from flintmq.kernels.message import PutResult as PutResult
 from flintmq.kernels.message import raise_for
 
-# A log names few topics and hosts, again and again.
+# Caches: a log contains few topics and hosts, again and again.
 _topic_text = lru_cache(1024)(java_decode)
 _host_text = lru_cache(1024)(message_id.host_text)
 
@@ -55,9 +55,9 @@ class StoredMessage(RecordBytes):
     The columns of the schema are attributes, decoded on first use. `raw` (all bytes), `size` and `body` (as stored,
     compressed or not) come from the kernel.
 
-    Text that is not UTF-8 reads as Java reads it (U+FFFD); `raw` keeps the bytes.
+    Text that is not UTF-8 is decoded as in Java (U+FFFD); `raw` has the bytes.
 
-    Thread: may be shared; decoding twice at worst gives equal values.
+    Thread: may be shared; at worst a field is decoded twice, with equal values.
     """
 
     __slots__ = ()
@@ -70,7 +70,7 @@ class StoredMessage(RecordBytes):
         super().__init__(raw)
 
     def __reduce__(self) -> tuple[type[StoredMessage], tuple[bytes]]:
-        """Pickled and copied as its bytes."""
+        """Pickle and copy the message as its bytes."""
         return type(self), (self.raw,)
 
     @property
@@ -78,7 +78,7 @@ class StoredMessage(RecordBytes):
         """The record's raw fields.
 
         Raises:
-            FormatError: the bytes are no record.
+            FormatError: the bytes are not a record.
         """
         if self._fields is None:
             self._fields = record.split(self.raw)
@@ -86,7 +86,7 @@ class StoredMessage(RecordBytes):
 
     @property
     def topic(self) -> str:
-        """Topic that the record is stored under."""
+        """Topic of the record."""
         return _topic_text(self.fields.topic)
 
     @property
@@ -101,7 +101,7 @@ class StoredMessage(RecordBytes):
 
     @property
     def properties(self) -> dict[str, str]:
-        """All properties, in stored order; of doubled names the last value."""
+        """All properties, in stored order; of repeated names the last value."""
         if self._properties is None:
             self._properties = properties.parse_bytes(self.fields.properties)
         return self._properties
@@ -163,7 +163,7 @@ class StoredMessage(RecordBytes):
 
     @property
     def sys_flag(self) -> int:
-        """System flag bits (store format 3.3)."""
+        """System flag bits (docs/internals/format/commit-log.md)."""
         return self.fields.sys_flag
 
     @property
@@ -182,11 +182,11 @@ class StoredMessage(RecordBytes):
         return self.fields.body_crc & 0xFFFFFFFF
 
     def as_row(self) -> dict[str, Any]:
-        """All columns of the schema, in its order."""
+        """Return all columns of the schema, in its order."""
         return {name: getattr(self, name) for name in COLUMNS}
 
     def __eq__(self, other: object) -> bool:
-        """Equal when the records are the same bytes."""
+        """Return whether both records have the same bytes."""
         return self.raw == other.raw if isinstance(other, StoredMessage) else NotImplemented
 
     def __hash__(self) -> int:
@@ -200,13 +200,13 @@ class StoredMessage(RecordBytes):
 
 
 def stored_message(data: bytes | bytearray | memoryview, at: int) -> StoredMessage:
-    """The validated record that begins at data[at], copied out."""
+    """Copy the validated record that begins at data[at]."""
     (size,) = SIZE.unpack_from(data, at)
     return StoredMessage(bytes(data[at : at + size]))
 
 
 class Outcome(Enum):
-    """What is certain about a put (docs/internals/durability.md): stored, not stored, or neither."""
+    """The certainty about a put (docs/internals/durability.md): stored, not stored, or unknown."""
 
     OK = "ok"
     FAILED = "failed"
@@ -234,24 +234,24 @@ class PutMessageStatus(Enum):
     WHEEL_TIMER_NOT_ENABLE = "WHEEL_TIMER_NOT_ENABLE"
 
     def outcome(self, stored: bool) -> Outcome:
-        """What is certain about a put with this status, given whether its record was written."""
+        """Return the certainty about a put with this status; `stored`: its record was written."""
         if self is PutMessageStatus.PUT_OK:
             return Outcome.OK
         return Outcome.UNKNOWN if stored else Outcome.FAILED
 
     @property
     def rule(self) -> PutRule | None:
-        """The rule that a put with this status was refused by, where nothing closer is known; None for PUT_OK."""
+        """The rule for this status if no more specific one is known; None for PUT_OK."""
         return _RULE_OF.get(self)
 
 
 class PutRule(Enum):
-    """Why a put was answered with another status than PUT_OK: one line each, whose `id` stays as it is.
+    """The reasons for a status other than PUT_OK: one line each, with a permanent `id`.
 
     Attributes:
         id: short, for programs.
-        status: what such a put is answered with.
-        text: what does not hold and what to do, for people.
+        status: status of such a put.
+        text: the violated rule and the remedy, for people.
     """
 
     ILLEGAL = "illegal", PutMessageStatus.MESSAGE_ILLEGAL, "the message cannot be stored as it is; mend it"
@@ -273,7 +273,7 @@ class PutRule(Enum):
     PROPERTY_TEXT = (
         "property-text",
         PutMessageStatus.MESSAGE_ILLEGAL,
-        ("a byte 0, 1 or 2 stands in a tag, a key or a property; take it out"),
+        ("a byte 0, 1 or 2 is in a tag, a key or a property; remove it"),
     )
     PROPERTIES_SIZE = (
         "properties-size",
@@ -298,13 +298,13 @@ class PutRule(Enum):
     BORN_HOST = (
         "born-host",
         PutMessageStatus.MESSAGE_ILLEGAL,
-        ("the born host is no ip:port or [ipv6]:port; mend it, or leave it out"),
+        ("the born host is not ip:port or [ipv6]:port; change it, or leave it out"),
     )
     TIMER = (
         "timer",
         PutMessageStatus.WHEEL_TIMER_NOT_ENABLE,
         (
-            "TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS need a timer, which FlintMQ has not: it would "
+            "TIMER_DELAY_SEC, TIMER_DELAY_MS and TIMER_DELIVER_MS need a timer, which FlintMQ does not have: it would "
             "be readable at once; use delay_level"
         ),
     )
@@ -316,12 +316,12 @@ class PutRule(Enum):
     LIGHT_QUEUES = (
         "light-queues",
         PutMessageStatus.MESSAGE_ILLEGAL,
-        ("INNER_MULTI_DISPATCH names light queues and others, or one that cannot be a directory; mend the names"),
+        ("INNER_MULTI_DISPATCH names LMQs and other queues, or one that cannot be a directory; change the names"),
     )
     LIGHT_SIZE = (
         "light-size",
         PutMessageStatus.MESSAGE_ILLEGAL,
-        ("with its places in light queues the message is larger than maxMessageSize, or its properties are too long"),
+        ("with its offsets in LMQs the message is larger than maxMessageSize, or its properties are too long"),
     )
     BATCH = (
         "batch",
@@ -369,7 +369,7 @@ class PutRule(Enum):
         return f"{self.id}: {self.text}"
 
 
-# What a status means that comes without a rule; RocketMQ has MESSAGE_ILLEGAL for the most.
+# Rules for a status without a specific one; RocketMQ uses MESSAGE_ILLEGAL for most rules.
 _RULE_OF = {
     PutMessageStatus.FLUSH_DISK_TIMEOUT: PutRule.FLUSH_LATE,
     PutMessageStatus.SERVICE_NOT_AVAILABLE: PutRule.CLOSED,
@@ -382,7 +382,7 @@ _RULE_OF = {
 
 
 def refused(rule: PutRule) -> PutResult:
-    """The answer to a message that this rule refuses."""
+    """Return the result for a message that this rule refuses."""
     return PutResult(rule.status, reason=rule)
 
 
@@ -403,14 +403,14 @@ class GetMessageStatus(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ColumnsResult:
-    """What became of a put of columns. True where the outcome is OK, and only there.
+    """The result of a put of columns. True only if the outcome is OK.
 
     Attributes:
         status: RocketMQ's status.
-        count: how many rows, from the first on, are stored: all of them if the status is PUT_OK. Of rows that make no
-            message none is stored; fewer than all are where the disk is full.
-        physical_offset: byte offset in the log of the first; -1 if nothing was stored.
-        end: byte offset behind the last; -1 if nothing was stored.
+        count: how many rows, from the first on, are stored: all of them if the status is PUT_OK, none if a row makes no
+            message, and fewer than all if the disk is full.
+        physical_offset: log offset of the first; -1 if nothing was stored.
+        end: log offset after the last; -1 if nothing was stored.
         queue_offsets: queue id -> index in the queue of its first row here; its others follow one by one.
         store_timestamp: store time of all in ms.
         store_host: raw address and port.
@@ -429,38 +429,41 @@ class ColumnsResult:
     row: int = field(default=-1, compare=False)
 
     def __post_init__(self) -> None:
-        """Every status has a reason."""
+        """Give every status but PUT_OK a reason."""
         if self.reason is None or self.reason.status is not self.status:
             object.__setattr__(self, "reason", self.status.rule)
 
     def __bool__(self) -> bool:
-        """Whether the outcome is OK."""
+        """Return whether the outcome is OK."""
         return self.outcome is Outcome.OK
 
     def raise_for_status(self) -> None:
-        """Nothing where the outcome is OK.
+        """Raise an error unless the outcome is OK.
 
         Raises:
-            PutFailedError: nothing is stored; mend what the text says, and put it again.
+            PutFailedError: nothing is stored; follow the text, and put the rows again.
             PutUnknownError: the first `count` rows may be stored or not; look for them before you put them again.
         """
         raise_for(self)
 
     @property
     def outcome(self) -> Outcome:
-        """What is certain about the rows: OK for all; FAILED: none is stored; UNKNOWN: the first `count` may be."""
+        """The certainty about the rows.
+
+        OK: all are stored; FAILED: none is stored; UNKNOWN: the first `count` may be.
+        """
         return self.status.outcome(self.count > 0)
 
 
 @dataclass(frozen=True, slots=True)
 class GetResult:
-    """Answer of a get.
+    """The result of a get.
 
     Attributes:
         status: RocketMQ's status.
-        messages: what was found, in queue order.
-        next_begin_offset: where to go on.
-        min_offset, max_offset: bounds of the queue, the latter behind its last message.
+        messages: the messages found, in queue order.
+        next_begin_offset: offset for the next get.
+        min_offset, max_offset: bounds of the queue, the latter after its last message.
     """
 
     status: GetMessageStatus
@@ -472,13 +475,13 @@ class GetResult:
 
 @dataclass(frozen=True, slots=True)
 class GetBatchResult:
-    """Answer of a get_batch.
+    """The result of a get_batch.
 
     Attributes:
-        status: RocketMQ's status, as `get` gives it.
-        batch: a pyarrow.RecordBatch with a row for each message, in queue order; of no rows where none was found.
-        next_begin_offset: where to go on.
-        min_offset, max_offset: bounds of the queue, the latter behind its last message.
+        status: RocketMQ's status, as in `GetResult`.
+        batch: a pyarrow.RecordBatch with a row for each message, in queue order; without rows if none was found.
+        next_begin_offset: offset for the next get.
+        min_offset, max_offset: bounds of the queue, the latter after its last message.
     """
 
     status: GetMessageStatus
