@@ -217,10 +217,14 @@ def test_every_page_is_in_the_index():
 # -- prose -------------------------------------------------------------------------------------------------------------
 
 FINISHED_PROSE = [
+    "src/flintmq/__init__.py",
+    "src/flintmq/__main__.py",
     "src/flintmq/arrow",
     "src/flintmq/config",
+    "src/flintmq/errors.py",
     "src/flintmq/format",
     "src/flintmq/lake",
+    "src/flintmq/message.py",
     "src/flintmq/spark",
     "src/flintmq/storage",
     "src/flintmq/store/__init__.py",

@@ -168,7 +168,7 @@ class StoredMessage(RecordBytes):
 
     @property
     def reconsume_times(self) -> int:
-        """How often a consumer gave the message back."""
+        """Number of times that a consumer gave the message back."""
         return self.fields.reconsume_times
 
     @property
