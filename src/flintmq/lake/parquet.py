@@ -29,7 +29,7 @@ PAGE_BYTES = 256 << 10  # of a column's values: the unit of compression fits int
 DAY_US = 86_400_000_000
 PARTITIONS = ("topic_name", "date")
 TEXT_MOST = 32  # characters of a text in Delta's statistics
-NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # what Spark, Hive and Arrow read as null
+NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark, Hive and Arrow read it as null
 
 # Columns whose values repeat, for which a dictionary pays off, and columns with statistics for readers.
 _REPEATING = (

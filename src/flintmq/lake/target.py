@@ -95,10 +95,10 @@ class Manifest:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Manifest:
-        """Make a manifest from what `asdict` gave and JSON made of it.
+        """Make a manifest from a dict that was read from JSON.
 
         Raises:
-            ValueError, TypeError, KeyError: it is not a manifest.
+            ValueError, TypeError, KeyError: the dict is not a manifest.
         """
         return cls(**{**value, "anchor": ExportAnchor(**value["anchor"])})
 

@@ -30,7 +30,7 @@ EXACT_UNITS = 8192  # up to this many units sizes are added up; beyond, they are
 SAMPLES, SAMPLE_UNITS = 4, 2048
 SEGMENTS_KEPT = 8
 _UNIT = numpy.dtype(UNIT.columns())
-_HOLE = bytes(UNIT_SIZE)  # counts as a unit that leads nowhere
+_HOLE = bytes(UNIT_SIZE)  # counts as a unit that is not valid
 
 Records = tuple[Any, Any, Any]
 """Records of one queue in one segment: queue offsets, log offsets, sizes (int64 arrays), in log order."""

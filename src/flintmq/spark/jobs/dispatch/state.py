@@ -117,7 +117,7 @@ class DispatchState:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> DispatchState:
-        """Make the state from the dict that JSON holds.
+        """Make the state from a dict that was read from JSON.
 
         Raises:
             ValueError, TypeError, KeyError, AttributeError: the dict is not a state.
