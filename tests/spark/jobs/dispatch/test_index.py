@@ -80,7 +80,5 @@ def test_a_log_that_gives_other_keys_is_told(golden, monkeypatch, tmp_path):
     (into / ".flintmq-dispatch" / "state.json").write_text(
         text.replace(f'"keys": {state.index.keys}', f'"keys": {state.index.keys + 1}')
     )
-    with pytest.raises(
-        StoreError, match=f"has {state.index.keys} keys from offset .* it had {state.index.keys + 1}"
-    ):
+    with pytest.raises(StoreError, match=f"has {state.index.keys} keys from offset .* it had {state.index.keys + 1}"):
         dispatch(None, str(store.path), str(into), config, once=True)
