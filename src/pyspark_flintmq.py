@@ -1,7 +1,7 @@
-"""How Spark finds the source `flintmq` by its name alone.
+"""Lets Spark find the source `flintmq` by its name.
 
 Spark imports every top-level module `pyspark_*` and registers its `DefaultSource`. An exception here would hide the
-sources of all packages, not just ours: so nothing may be raised, and nothing optional is imported.
+sources of all packages, not only ours: so nothing is raised, and nothing optional is imported.
 """
 
 import sys
