@@ -45,7 +45,7 @@ def test_help_lists_every_command_and_so_does_no_argument(run: Run) -> None:
 def test_the_first_page_names_every_command_that_writes_a_store(run: Run) -> None:
     """Each by its real name, with its option."""
     said = " ".join(run("--help").out.split())
-    named = said.partition("No command writes to a store that is there but ")[2].partition(". Output")[0]
+    named = said.partition("Only ")[2].partition(" write to an existing store. Output")[0]
     words = [word.strip() for word in named.replace(" and ", " ").split(",")]
     assert words == [
         "put", "recover", "salvage --in-place", "spark dispatch", "spark sink --forget", "spark replay (--into)",

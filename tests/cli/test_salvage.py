@@ -43,7 +43,7 @@ def test_in_place_and_back(run: Run, golden: Any, tmp_path: Path) -> None:
     [done] = run("salvage", root, "--in-place", "--yes", "--json").rows
     assert [line["bytes"] for line in done["ranges"]] == [236] and done["journal"].endswith("salvage-0001")
     assert run("verify", root).code == 0
-    assert "nothing is to be done" in run("salvage", root, "--in-place").out
+    assert "there is nothing to do" in run("salvage", root, "--in-place").out
     undone = run("salvage", root, "--undo", "--yes")
     assert undone.code == 0 and "salvage-0001" in undone.out
     assert (root / "commitlog" / "00000000000000131072").read_bytes() == log

@@ -263,7 +263,7 @@ def test_unknown_keys_and_existing_stores_are_refused(tmp_path: Path, everything
     with pytest.raises(ConfigError, match="maxIndexNum"):
         write_store(tmp_path / "s", 10, config={"maxIndexNumm": 5})
     before = tree(everything.path)
-    with pytest.raises(UsageError, match="stands there already"):
+    with pytest.raises(UsageError, match="is there already"):
         write_store(everything.path, 10)
     assert tree(everything.path) == before
 

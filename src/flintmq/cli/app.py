@@ -149,7 +149,7 @@ class Shell(enum.StrEnum):
 def completion_command(
     shell: Annotated[Shell, typer.Argument(metavar="SHELL", show_default=False, help="bash, zsh or fish.")],
 ) -> None:
-    """Print the script that makes the Tab key complete commands and options.
+    """Print the shell script for completion by the Tab key.
 
     Put it into the shell's start-up file: ~/.bashrc, ~/.zshrc, or ~/.config/fish/config.fish.
     """

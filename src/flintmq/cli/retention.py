@@ -51,7 +51,7 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Predict what retention would delete, when, and which groups have not read it.
+    """Predict what would be deleted, when, and what is unread.
 
     It follows the rules of RocketMQ, which FlintMQ's engine follows too: log files older than fileReservedTime go in
     the hours of deleteWhen (local time), at any hour once the disk is fuller than diskMaxUsedSpaceRatio, and at any age

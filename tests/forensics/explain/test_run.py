@@ -97,9 +97,7 @@ def test_what_cannot_be_explained_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "bytes").write_bytes(b"\x07neither this nor that")
     (tmp_path / "link").symlink_to(tmp_path / "bytes")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(
-        UsageError, match="of no kind that its path or its content tells; say what it is with --as KIND"
-    ):
+    with pytest.raises(UsageError, match="has no known path or content; say what it is with --as KIND"):
         look(tmp_path / "bytes")
     with pytest.raises(UsageError, match="is a directory; name one file in it"):
         look(tmp_path)

@@ -23,7 +23,7 @@ Translate = Callable[[str, int, int], int]
 # Files whose offsets have no meaning in the new store, with the consequence of leaving each out.
 LEFT_OUT = {
     "consumerOrderInfo.json": "names messages in the hands of ordered consumers; they get them again",
-    "timercheck": "says how far the old timer log was read; RocketMQ makes wheel and log anew from the timer topic",
+    "timercheck": "says how far the old timer log was read; RocketMQ recreates wheel and log from the timer topic",
 }
 
 

@@ -270,4 +270,4 @@ class Derived:
     def _timer(self, code: str) -> None:
         names = [name for name in self.overlay.listdir(self.root) if name.startswith(("timerwheel", "timerlog"))]
         for inside in (*names, f"{directories.CONFIG}/timercheck"):
-            self._out(inside, f"{code}: RocketMQ makes the timer's files anew from the timer topic")
+            self._out(inside, f"{code}: RocketMQ recreates the timer's files from the timer topic")

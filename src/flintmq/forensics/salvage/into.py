@@ -44,9 +44,9 @@ REPORT = "salvage.jsonl"
 PAGE = 4096
 # Files in a store's root that refer to old offsets, with the consequence of leaving each out.
 LEFT_OUT = {
-    "timerwheel": "RocketMQ makes wheel and log anew from the timer topic; messages whose time has come fire again",
+    "timerwheel": "RocketMQ recreates wheel and log from the timer topic; messages whose time has come fire again",
     "timerlog": "as for timerwheel",
-    "compaction": "RocketMQ makes the compacted copies anew",
+    "compaction": "RocketMQ recreates the compacted copies",
     "epochFileCheckpoint": "belongs to the replication of the old log",
     "flintmq.puts": "says up to where a job put messages into the old log; run such a job into a new store",
 }

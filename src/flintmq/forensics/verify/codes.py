@@ -18,7 +18,7 @@ class Code(NamedTuple):
 
 
 _SALVAGE: Final = "`flintmq salvage`"
-_REBUILD: Final = f"{_SALVAGE} --in-place mends it; `flintmq rebuild` makes queues and index anew in a directory"
+_REBUILD: Final = f"{_SALVAGE} --in-place mends it; `flintmq rebuild` rebuilds queues and index in a directory"
 
 DEFECTS: Final[dict[str, Code]] = {
     # -- commit log
@@ -168,7 +168,7 @@ DEFECTS: Final[dict[str, Code]] = {
     "timer-log": Code(
         "The timer log holds an impossible unit, or one whose record is not in the log.",
         "timed messages are not delivered, or delivery stops there",
-        f"RocketMQ makes both anew from the timer topic when they are gone; {_SALVAGE} --in-place moves them away",
+        f"RocketMQ recreates both from the timer topic when they are gone; {_SALVAGE} --in-place moves them away",
     ),
     "timer-wheel": Code(
         "A slot of the timer wheel does not agree with the timer log, or the file has a wrong size.",

@@ -55,7 +55,7 @@ class StateFile:
             if held.get(what) != self._head[what]:
                 raise UsageError(
                     f"{self.path} belongs to a verification with {what} {held.get(what)}, not {self._head[what]}; "
-                    "name another file, or remove it to begin anew"
+                    "name another file, or remove it to start again"
                 )
         state: dict[str, Any] = held["state"]
         return state
@@ -63,7 +63,7 @@ class StateFile:
     def refuse(self, error: Exception) -> UsageError:
         """Return the error to raise when a loaded state does not fit the store."""
         why = str(error) if isinstance(error, UsageError) else f"its contents do not fit the store ({error!r:.100})"
-        return UsageError(f"{self.path}: {why}; remove it to begin anew")
+        return UsageError(f"{self.path}: {why}; remove it to start again")
 
     def save(self, state: dict[str, Any]) -> None:
         """Replace the file; after a crash it has the old state or the new one.
@@ -84,7 +84,7 @@ class StateFile:
     def _refused(self, error: Exception) -> StoreAccessError | UsageError:
         if isinstance(error, OSError):
             return StoreAccessError(f"{self.path}: {error.strerror}; check permissions and the disk")
-        return UsageError(f"{self.path} holds no state of this version's verify; remove it to begin anew")
+        return UsageError(f"{self.path} holds no state of this version's verify; remove it to start again")
 
 
 def _checked(held: dict[str, Any]) -> dict[str, Any]:
