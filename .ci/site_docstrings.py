@@ -1,4 +1,4 @@
-"""Rewrites docstrings for griffe, which reads them for the site: an extension of griffe, named by mkdocs.yml.
+"""Rewrites docstrings as griffe can read them, which writes the reference of the site.
 
 Where parameters share a line (`begin, end: bytes of the log`) each gets its own. The signature that a compiled class
 carries in its docstring (it ends with `--`) goes.

@@ -1,4 +1,4 @@
-"""Makes of docs/ what the site needs: navigation, links out of docs/, and the reference. Hooks of mkdocs.yml.
+"""Makes navigation, links out of docs/ and reference of the site: hooks of mkdocs.yml.
 
 Navigation is the index docs/README.md: its headings are sections, its links their pages, in that order. A link to a
 file of the repository beside docs/ becomes one to its page on the host. Pages of the reference are in no folder: they
@@ -69,9 +69,10 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
 
 
 def navigation(index: str) -> list[Any]:
-    """Read the navigation out of the index: the pages before its first heading, then a section for each heading.
+    """Read the navigation out of the index.
 
-    A page that is named twice belongs where it is named first.
+    Pages before the first heading come first, then a section for each heading. A page that is named twice belongs where
+    it is named first.
     """
     found: list[Any] = ["README.md"]
     seen = {"README.md"}
@@ -85,7 +86,7 @@ def navigation(index: str) -> list[Any]:
 
 
 def out_of_docs(markdown: str, page: str, home: str) -> str:
-    """Turn links that mkdocs cannot follow into ones that work: directories of docs/, files of the repository.
+    """Mend links to directories of docs/, and to files beside it, which mkdocs cannot follow.
 
     Args:
         markdown: the text of a page.
@@ -117,7 +118,10 @@ def on_config(config: Any) -> Any:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Add the pages of the reference, and index.md (about the index) with an address that README.md does not have."""
+    """Add the pages of the reference, and each index.md.
+
+    Here index.md is a page about the index. mkdocs would give it the address of README.md, so it gets another one.
+    """
     from mkdocs.structure.files import File, InclusionLevel
 
     for path in DOCS.rglob("index.md"):
