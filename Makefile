@@ -124,7 +124,7 @@ docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m tests.support.pages --write
 
 site: $(SITE)/.installed ## Build the documentation site, strictly, into build/site (makes .venv-site)
-	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict
 	@echo "build/site/index.html is the first page"
 
 coverage: install ## Run the tests and tell which lines they miss

@@ -101,3 +101,10 @@ def test_the_address_of_the_repository_is_that_of_the_package():
     project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     [address] = re.findall(r"^repo_url: (\S+)$", text, re.MULTILINE)
     assert f'Source = "{address}"' in project
+
+
+def test_warnings_end_the_build():
+    """With --quiet mkdocs counts no warnings, so that --strict would let a dead link pass."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    [command] = re.findall(r"^\t.*mkdocs build (.*)$", text, re.MULTILINE)
+    assert command.split() == ["--strict"]
