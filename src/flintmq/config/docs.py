@@ -59,8 +59,13 @@ def page() -> str:
     plain = StoreConfig()
     parts = [INTRODUCTION]
     for effect, title in TITLES.items():
-        rows = [_row(key, line, text_of(plain, key)) for key, line in LINES.items() if line.effect is effect]
-        parts.append(f"## {title}\n\n{len(rows)} keys.\n\n| Key | Default | FlintMQ |\n|---|---|---|\n" + "".join(rows))
+        lines = {key: line for key, line in LINES.items() if line.effect is effect}
+        if effect is Effect.NO_EFFECT:
+            head, rows = "| FlintMQ | Keys |\n|---|---|\n", _by_reason(lines)
+        else:
+            head = "| Key | Default | FlintMQ |\n|---|---|---|\n"
+            rows = [_row(key, line, text_of(plain, key)) for key, line in lines.items()]
+        parts.append(f"## {title}\n\n{len(lines)} keys.\n\n{head}{''.join(rows)}")
     assert set(LINES) == set(KEYS)
     return "\n".join(parts)
 
@@ -68,6 +73,14 @@ def page() -> str:
 def _row(key: str, line: KeyLine, default: str) -> str:
     only = f"; only `{line.only}`" if line.only is not None else ""
     return f"| `{key}` | {f'`{default}`' if default else ''} | {line.says}{only} |\n"
+
+
+def _by_reason(lines: dict[str, KeyLine]) -> list[str]:
+    """Return one row for each reason, with all keys that have it."""
+    keys: dict[str, list[str]] = {}
+    for key, line in lines.items():
+        keys.setdefault(line.says, []).append(f"`{key}`")
+    return [f"| {says} | {', '.join(named)} |\n" for says, named in keys.items()]
 
 
 def types() -> str:

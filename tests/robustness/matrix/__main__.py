@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def table(lines: list[dict[str, object]]) -> list[str]:
-    """The lines of the report: a row a store."""
+    """The lines of the report: a row for all stores that have the same figures."""
     rows: dict[str, list[object]] = {}
     for line in lines:
         row = rows.setdefault(str(line["store"]), [line["store"], 0, 0, 0])
@@ -59,8 +59,15 @@ def table(lines: list[dict[str, object]]) -> list[str]:
         row[3] = int(str(row[3])) + int(str(line["wrong"]))
     sums = ["all", *(sum(int(str(row[at])) for row in rows.values()) for at in (1, 2, 3))]
     told = report.commits(list(dict.fromkeys(str(line["commit"]) for line in lines)))
+    alike: dict[tuple[object, ...], list[str]] = {}
+    for store, *figures in rows.values():
+        alike.setdefault(tuple(figures), []).append(str(store))
     head = ["store", "questions without Spark", "with Spark", "wrong"]
-    return [f"{told}:", "", *report.table(head, [*rows.values(), sums])]
+    return [
+        f"{told}:",
+        "",
+        *report.table(head, [*(["; ".join(names), *figures] for figures, names in alike.items()), sums]),
+    ]
 
 
 if __name__ == "__main__":

@@ -210,12 +210,13 @@ def score(module: str, result: dict[str, Any], given: list[Equivalent]) -> Score
 
 
 def table(scores: dict[str, Score]) -> str:
-    """For docs/internals/reliability.md."""
+    """For docs/internals/reliability.md: the modules with survivors, and the sums of all."""
     lines = ["| module | mutants | killed | equivalent | alive | score |", "|---|---|---|---|---|---|"]
     parts: dict[str, list[Score]] = {}
     for module, one in scores.items():
         parts.setdefault(part_of(module), []).append(one)
-        lines.append(_row(f"`{module}`", one))
+        if one.alive:
+            lines.append(_row(f"`{module}`", one))
     for part, ones in parts.items():
         alive = [one for s in ones for one in s.alive]
         total = Score(sum(s.mutants for s in ones), alive, sum(s.equivalent for s in ones))

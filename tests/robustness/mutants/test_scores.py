@@ -43,6 +43,7 @@ def test_the_table_sums_each_part():
         }
     )
     assert "| `format/text` | 10 | 9 | 0 | 1 | 90.0 % |" in text
+    assert "format/record" not in text, "it has no survivors"
     assert "| **format** | 50 | 47 | 2 | 1 | 97.9 % |" in text
     assert "| **recovery** | 5 | 5 | 0 | 0 | 100.0 % |" in text
 
