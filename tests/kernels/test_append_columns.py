@@ -98,7 +98,7 @@ def test_it_writes_only_into_the_window_and_moves_nothing_else():
         one.put(appender, file, 0, 5, 1 << 20, places, array("q"))
     assert one.put(appender, file, 0, 5, 1 << 20, places, array("q", [0])) == 1, "the second does not fit"
     size = 91 + 1 + 1
-    assert one.behind == size
+    assert one.written_end == size
     assert (file.wrote, appender.end, appender.last_time, places[0].next) == (size, 8192 + size, 5, 8)
     assert set(buffer[size:]) == {0xEE}
     file.detach()

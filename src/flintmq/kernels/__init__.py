@@ -1,14 +1,14 @@
-"""Hot loops over plain buffers, in Cython's pure-Python mode.
+"""Kernels: hot loops over plain buffers, in Cython's pure-Python mode.
 
 Rules of this folder: a kernel takes buffers, integers and output arrays, never objects of the store. It releases the
-GIL. Every length that comes from a file is compared with the bytes that are there before it is used. Each `.py` also
-runs uncompiled (slower); the `.pxd` beside it gives the C types, the `.pyi` the Python ones.
+GIL. Every length from a file is compared with the bytes at hand before it is used. Each `.py` also runs uncompiled
+(slower); the `.pxd` beside it declares the C types, the `.pyi` the Python ones.
 
 encode           encodes messages into a commit log, record after record
 encode_one       encodes one message into a mapped log file
-fast_append      appends a plain message in one call; keeps the state of appends
-append_columns   appends messages that come as columns
-unique_keys      writes the numbers of unique keys
+fast_append      appends a plain message in one call; holds the state of appends
+append_columns   appends messages given as columns
+unique_keys      numbers unique keys and writes them
 message          defines Message and PutResult
 walk             validates records one after another, and finds the next one
 derive           makes queue units and index keys from records
@@ -16,14 +16,14 @@ group_units      groups units by queue into runs
 index_insert     inserts keys into slots and items of an index file
 index_check      checks items and chains of an index file
 record_parts     locates the parts of a validated record
-property_shapes  splits property strings that look like earlier ones
-select           selects the records that a predicate asks for
+property_shapes  splits property strings by comparing them with earlier ones
+select           selects the records that match a query
 gather           gathers columns of records into Arrow memory
 gather_fill      fills single columns: numbers, times, hosts, text, properties
 odd_text         finds text that is not UTF-8
 fetch            checks and fetches the records of a queue for a get
 handoff          hands work to a waiting thread without the GIL
-buffers          names the types of arrays that kernels take; no kernel itself
+buffers          names the types of arrays that kernels take; not a kernel itself
 """
 
 from flintmq.kernels import _select

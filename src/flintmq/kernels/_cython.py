@@ -1,7 +1,7 @@
-"""What kernels that run uncompiled use of the module `cython`: types that convert, and marks that do nothing.
+"""Replaces the module `cython` in kernels that run uncompiled: its types only convert.
 
-The compiler knows that module by itself, and compiled kernels load none. So an installation needs no Cython: it is
-asked for at build time only. `_select` gives this module to kernels under the name `cython` while they are loaded.
+The compiler knows that module itself, and compiled kernels import none. So an installation needs no Cython, only a
+build does. `_select` gives this module to kernels under the name `cython` while they are loaded.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ NULL = None
 
 
 class CType:
-    """A C type: called it converts as Python does, with brackets or within another type it is itself."""
+    """A C type. A call converts as Python does; indexed or nested it is itself."""
 
     def __init__(self, convert: Callable[..., Any]) -> None:
         self.convert = convert
 
     def __call__(self, *args: Any) -> Any:
-        """The value as this type has it."""
+        """Convert a value to this type."""
         return self.convert(*args)
 
     def __getitem__(self, item: object) -> CType:
-        """An array or a view of it."""
+        """Return the type of an array or a view."""
         return self
 
 
 class NoEffect:
-    """A decorator, also with arguments, and a block: all without effect."""
+    """A decorator, also with arguments, and a block, all without effect."""
 
     def __call__(self, *args: Any, **named: Any) -> Any:
-        """What is decorated, or the decorator."""
+        """Return the decorated function, or the decorator."""
         return args[0] if len(args) == 1 and callable(args[0]) else self
 
     def __enter__(self) -> NoEffect:
@@ -57,27 +57,27 @@ nogil = cfunc = inline = final = cclass = no_gc = freelist = exceptval = boundsc
 
 
 def pointer(to: object) -> CType:
-    """The type of a pointer."""
+    """Return the type of a pointer."""
     return p_uchar
 
 
 def address(of: T) -> T:
-    """What is pointed to: without a compiler an index stands beside it."""
+    """Return the object itself: code that runs uncompiled passes the index beside it."""
     return of
 
 
 def cast(to: Callable[..., Any], value: Any) -> Any:
-    """A value as another type."""
+    """Convert a value to another type."""
     return value if isinstance(to, type) and isinstance(value, to) else to(value)
 
 
 def declare(kind: Callable[..., Any], *value: Any, visibility: str = "") -> Any:
-    """A variable's first value."""
+    """Return a variable's initial value."""
     return kind(*value)
 
 
 def sizeof(kind: object) -> CType:
-    """Only compiled code asks for it.
+    """Raise TypeError: only compiled code may ask for a size.
 
     Raises:
         TypeError: always.

@@ -1,4 +1,7 @@
-"""Python twins of `crc.h`, used where the kernels run uncompiled. The same names, the same meaning, no speed."""
+"""Python twins of the functions in `crc.h`, used by kernels that run uncompiled.
+
+They have the same names and the same results, without the speed.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +112,7 @@ def put_host4(to: Any, at: int, p: Any, start: int) -> int:
 
 
 def find_either(p: Any, at: int, end: int, a: int, b: int) -> int:
-    """First position in [at, end) of byte a or byte b, or end."""
+    """Return the first position in [at, end) of byte a or byte b, or end."""
     text = bytes(p[at:end])
     hits = [i for i in (text.find(a), text.find(b)) if i >= 0]
     return at + min(hits) if hits else end
@@ -152,12 +155,12 @@ def crc32_at_level(p: Any, at: int, n: int, most: int) -> int:
 
 
 def crc_level() -> int:
-    """-1: uncompiled, zlib's."""
+    """Return -1: zlib's checksum is used."""
     return -1
 
 
 def present_bytes(p: Any, begin: int, end: int) -> int:
-    """Python cannot tell."""
+    """Report that this cannot be checked (EINVAL): Python has no such call."""
     return errno.EINVAL
 
 

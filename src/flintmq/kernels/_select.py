@@ -1,10 +1,10 @@
-"""Chooses between a compiled kernel and its Python source, and tells which one runs.
+"""Chooses between a compiled kernel and its Python source, and reports which one runs.
 
-Python takes `walk.cpython-311-x86_64-linux-gnu.so` before `walk.py` when both lie side by side: right for users. But
-with FLINTMQ_PURE=1 in the environment the sources must run all the same (tests run both ways), so `install()` puts a
-finder before Python's own that finds nothing but the sources of this folder.
+Python prefers `walk.cpython-311-x86_64-linux-gnu.so` to `walk.py` if both are present, which is right for users. With
+FLINTMQ_PURE=1 in the environment the sources must run nevertheless (tests run both ways), so `install()` puts a finder
+before Python's own that finds only the sources of this folder.
 
-Sources are loaded with `_cython` in the place of the module `cython`, which no installation needs.
+Sources are loaded with `_cython` in place of the module `cython`, which no installation needs.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def pure() -> bool:
-    """Whether the environment asks for uncompiled kernels."""
+    """Return whether the environment asks for uncompiled kernels."""
     return os.environ.get("FLINTMQ_PURE", "") not in ("", "0")
 
 
 class SourceLoader(SourceFileLoader):
-    """Loads a kernel's source, for which the name `cython` is our own module as long as it is loaded."""
+    """Loads a kernel's source, with our own module under the name `cython` meanwhile."""
 
     def exec_module(self, module: ModuleType) -> None:
         """Run the source."""
@@ -44,12 +44,12 @@ class SourceLoader(SourceFileLoader):
 
 
 class SourceFinder:
-    """Finds the kernels that run uncompiled: all of them if FLINTMQ_PURE is set, whatever is compiled beside them."""
+    """Finds the kernels that run uncompiled: all of them if FLINTMQ_PURE is set."""
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """The spec of a kernel's source; None for every other module."""
+        """Return the spec of a kernel's source; None for every other module."""
         parent, _, name = fullname.rpartition(".")
         source = os.path.join(FOLDER, name + ".py")
         if parent != PACKAGE or not os.path.isfile(os.path.join(FOLDER, name + ".pxd")):
@@ -62,13 +62,16 @@ class SourceFinder:
 
 
 def install() -> None:
-    """Let sources run where they must, or FLINTMQ_PURE asks for it. Called once, before any kernel is imported."""
+    """Make sources run where there is no compiled form, or FLINTMQ_PURE asks for them.
+
+    Called once, before any kernel is imported.
+    """
     if not compiled() and not any(isinstance(finder, SourceFinder) for finder in sys.meta_path):
         sys.meta_path.insert(0, SourceFinder())
 
 
 def state() -> dict[str, bool]:
-    """Name of each kernel -> whether its compiled form is the one that an import gives. Imports no kernel.
+    """Return for each kernel whether an import loads its compiled form. Imports no kernel.
 
     A kernel is a `.py` file of this folder with a `.pxd` beside it.
     """
@@ -78,9 +81,9 @@ def state() -> dict[str, bool]:
 
 
 def stale() -> list[str]:
-    """Names of kernels whose compiled form, older than a source of this folder, an import would give.
+    """Return the kernels whose compiled form is older than a source but would be imported.
 
-    Only in a tree that is worked on: an installer gives files whatever times it likes.
+    Checked only in a source tree: an installer sets file times as it likes.
     """
     changed: list[str] = []
     if not os.path.isfile(os.path.join(FOLDER, "..", "..", "..", "setup.py")):
@@ -97,7 +100,7 @@ def stale() -> list[str]:
 
 
 def compiled() -> bool:
-    """True when every kernel runs compiled."""
+    """Return whether every kernel runs compiled."""
     states = state().values()
     return bool(states) and all(states)
 

@@ -1,12 +1,13 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Put many messages of one topic that come as Arrow columns: no object a row, and no GIL while they are written.
+"""Appends many messages of one topic given as Arrow columns: no object a row, no GIL.
 
-The buffers are the caller's, who may write into them while a call runs (there is no GIL) and must be free to do so once
-it has returned. So whatever decides where something stands is copied before it is looked at: where rows begin, which
-have a value, queue ids, times. Only texts and bodies are read from the caller, each byte that matters once: properties
-are judged and hashed as they stand in a buffer of this module, and a body's checksum is that of the bytes in the log.
+The buffers belong to the caller, who may write to them during a call (the GIL is released) and must be free to do so
+once it has returned. So every number that decides where bytes are is copied before it is checked: where rows begin,
+which rows have a value, queue ids, times. Only texts and bodies are read from the caller, and every byte that matters
+only once: properties are checked and hashed in a buffer of this module, and a body's checksum is computed from the
+bytes in the log.
 
-Only compiled; store/append/columns.py puts them one by one where it is not.
+Only compiled; otherwise store/append/columns.py puts the rows one by one.
 """
 
 from array import array
@@ -22,11 +23,11 @@ if not cython.compiled:  # nothing here runs uncompiled
 COMPILED = cython.compiled
 QUEUES = 65_536  # queue ids below this can be put as a column
 
-# What `check` finds wrong with a row.
+# Faults of a row that `check` finds.
 GOOD = 0
-ILLEGAL = 1  # a body, a queue id, or a record that is too large; a property that cannot stand in a property string
+ILLEGAL = 1  # a wrong body or queue id, a record that is too large, or a byte that no property string can contain
 LONG = 2  # the property string is too long
-RESERVED = 3  # a property that has a column of its own, or that delays the message
+RESERVED = 3  # a property that has a column of its own, or one that delays the message
 
 _MOST_PROPERTIES = cython.declare(cython.longlong, 32767)
 _QUEUES = cython.declare(cython.longlong, 65536)
@@ -37,14 +38,14 @@ _NO_CODE = cython.declare(cython.longlong, 0x4000000000000000)
 @cython.final
 @cython.cclass
 class Texts:
-    """A column of bytes in Arrow's form. All but the data is copied, and looked at in the copy.
+    """A column of bytes in Arrow's form. All but the data is copied, and the copy is used.
 
     Args:
         data: the bytes of all rows.
-        offsets: int32, or int64 if `wide`, in the machine's order: where each row begins, and where the last one ends.
-        valid: one bit a row, the lowest first; empty if every row has a value.
-        wide: see offsets.
-        first, rows: the rows meant are entries [first, first + rows).
+        offsets: int32, or int64 if `wide`, in the machine's byte order: begin of each row, and end of the last one.
+        valid: one bit a row, the lowest first; empty if all rows have a value.
+        wide: the offsets are int64.
+        first, rows: use the rows [first, first + rows).
 
     Raises:
         ValueError: the buffers do not hold these rows.
@@ -106,7 +107,7 @@ class Texts:
                     good = False
                 last = self._offset(i)
         if not good or last > len(data):
-            raise ValueError("the offsets step back or lead behind the data")
+            raise ValueError("the offsets step back or point beyond the data")
 
     @cython.cfunc
     @cython.inline
@@ -120,7 +121,7 @@ class Texts:
     @cython.nogil
     @cython.exceptval(check=False)
     def _size(self, i: cython.longlong) -> cython.longlong:
-        """Bytes of row i; 0 where it has no value."""
+        """Return the size of row i; 0 if it has no value."""
         bit: cython.longlong = self._shift + i
         if self._valid_p != cython.NULL and not self._valid_p[bit >> 3] >> (bit & 7) & 1:
             return 0
@@ -130,31 +131,32 @@ class Texts:
 @cython.final
 @cython.cclass
 class Columns:
-    """The messages of one topic.
+    """The messages of one topic as columns.
 
     Args:
         topic: its bytes.
         bodies: a column.
         tags, keys: columns, or None. A row without a value, or with an empty one, has none.
-        maps: offsets of the rows' entries in names and values (a column whose data are not looked at), or None.
+        maps: a column whose offsets are those of the rows' entries in names and values (its data are not read), or
+        None.
         names, values: columns of the properties.
         queue_ids: one a row; empty for queue 0.
         born_times: ms, one a row; empty for the store's clock.
-        unique_prefix, unique_first: of unique keys; each row without one gets that of the first row's number and its
-            own place. An empty prefix: they get none.
+        unique_prefix, unique_first: prefix and number of the first row's unique key; each further row has the next
+        number. An empty prefix: the store adds no keys.
 
     Attributes:
         rows: their number.
-        behind, rows_end: positions in the file behind the last byte that `put` wrote, and behind its last row.
-        changed: what `put` found wrong with the row at which it stopped, which `check` had found good: somebody
-            changed it meanwhile. GOOD if nothing.
+        written_end, rows_end: positions in the file after the last byte that `put` wrote, and after its last row.
+        changed: fault that `put` found in the row at which it stopped although `check` had found it good: the caller
+        changed it meanwhile. GOOD if none.
 
     Raises:
-        ValueError: the columns have different numbers of rows, or the prefix has not its size.
+        ValueError: the columns have different numbers of rows, or the prefix has another size.
     """
 
     rows = cython.declare(cython.longlong, visibility="readonly")
-    behind = cython.declare(cython.longlong, visibility="readonly")
+    written_end = cython.declare(cython.longlong, visibility="readonly")
     rows_end = cython.declare(cython.longlong, visibility="readonly")
     changed = cython.declare(cython.int, visibility="readonly")
     _topic: bytes
@@ -226,16 +228,16 @@ class Columns:
     def check(
         self, max_body: cython.longlong, file_size: cython.longlong, crc_property: cython.bint, seen: cython.uchar[::1]
     ):
-        """Whether every row makes a record.
+        """Check whether every row makes a record.
 
         Args:
             max_body: bytes of the largest body.
             file_size: of a log file.
             crc_property: records end with the checksum property.
-            seen: QUEUES bytes; takes 1 for each queue id that comes.
+            seen: QUEUES bytes; receives 1 for each queue id that occurs.
 
         Returns:
-            (row, what): the first row that makes none and ILLEGAL, LONG or RESERVED; (rows, GOOD) if there is none.
+            (row, fault): the first bad row and ILLEGAL, LONG or RESERVED; (rows, GOOD) if there is none.
         """
         i: cython.longlong = 0
         what: cython.int = 0
@@ -279,7 +281,7 @@ class Columns:
         file_size: cython.longlong,
         crc_property: cython.bint,
     ) -> cython.int:
-        """What is wrong with a row, whose record has `fixed` bytes beside its body and properties."""
+        """Return the fault of a row, whose record has `fixed` bytes besides body and properties."""
         size: cython.longlong = 0
         k: cython.longlong
         n: cython.longlong
@@ -324,10 +326,10 @@ class Columns:
     @cython.nogil
     @cython.exceptval(check=False)
     def _encode(self, i: cython.longlong) -> cython.longlong:
-        """The property string of a row that was found good, into the scratch buffer; its size.
+        """Encode the property string of a checked row into the scratch buffer; return its size.
 
-        -1 if it is not good any more, which `changed` tells. Its sizes are of copies and are what they were, but for
-        a unique key, which the row may have lost since, and which it gets then.
+        -1 if the row is not good any more; `changed` is then set. The sizes are copies and cannot have changed. Only a
+        unique key may have disappeared since the check; the row then gets one of the store's.
         """
         n: cython.longlong = 0
         keyed: cython.bint = self._keyed
@@ -360,7 +362,7 @@ class Columns:
             copy_bytes(self._scratch, n, cython.cast(cython.pointer(cython.const[cython.uchar]), b"TAGS\x01"), 0, 5)
             size = self._tags._size(i)
             n = self._value(n + 5, self._tags, i)
-            if len(self._codes) > 0:  # then dispatch takes it from here
+            if len(self._codes) > 0:  # then dispatch takes the code from here
                 self._codes[i] = _tag_code(self._scratch, n - 1 - size, size)
         return n if self.changed == 0 else -1
 
@@ -369,7 +371,7 @@ class Columns:
     @cython.nogil
     @cython.exceptval(check=False)
     def _value(self, n: cython.longlong, values: Texts, k: cython.longlong) -> cython.longlong:
-        """Copy a value behind the n bytes that there are, and look at the copy; the new number."""
+        """Copy a value after the first n bytes, and check the copy; return the new size."""
         size: cython.longlong = values._size(k)
         copy_bytes(self._scratch, n, values._p, values._offset(k), size)
         if any_below(self._scratch, n, size, 3):
@@ -387,26 +389,27 @@ class Columns:
         places: dict,
         next_offsets: cython.longlong[::1],
     ):
-        """Write records from this row on, until `most` bytes are written, or the window or the file is full.
+        """Write records until `most` bytes are written, or the window or the file is full.
 
-        Everything that counts is moved before this returns: the file's end, the log's, and the queues' next offsets. A
-        file that is full gets its blank record.
+        Before this returns it moves the file's end, the log's end and the queues' next offsets, under the GIL again, so
+        that readers find whole records only. A file that is full gets its blank record.
 
         Args:
-            appender: of the log. The caller has the put lock and has set `held`.
-            file: its last file; nobody unmaps it meanwhile.
+            appender: of the log. The caller holds the put lock and has set `held`, so no fast put runs while the GIL is
+            released.
+            file: its last file; it stays mapped meanwhile.
             row: first row; `check` found all rows good.
             store_time: ms.
             most: about how many bytes to write.
-            places: queue id -> Place of every queue id that comes.
-            next_offsets: an entry for each queue id from 0 to the largest that comes, to work with.
+            places: queue id -> QueueCounter of every queue id that occurs.
+            next_offsets: scratch array with an entry for each queue id from 0 to the largest that occurs.
 
         Returns:
-            The first row that is not written; `changed` tells if that is because the caller changed it. `file.wrote`
-            tells the rest: it is `file.size` for a file that is full.
+            The first row that is not written; `changed` is set if the caller changed that row. If the file is full,
+            `file.wrote` is `file.size`.
 
         Raises:
-            ValueError: the rows were not found good, the file is not mapped, or an argument lies outside.
+            ValueError: the rows are not checked, the file is not mapped, or an argument is out of range.
         """
         if (
             not self._good
@@ -415,7 +418,7 @@ class Columns:
             or len(next_offsets) <= self._last_queue
             or file.size - file.wrote < 8
         ):
-            raise ValueError("unchecked rows, a file that takes no records, or an argument that lies outside")
+            raise ValueError("unchecked rows, a file that takes no records, or an argument out of range")
         p: cython.p_uchar = file._p
         topic: cython.p_uchar = cython.cast(cython.p_uchar, self._topic)
         hosts: cython.p_uchar = cython.cast(cython.p_uchar, appender._hosts)
@@ -428,7 +431,7 @@ class Columns:
         self._fixed = fixed
         at: cython.longlong = file.wrote
         begin: cython.longlong = at
-        behind: cython.longlong = at
+        written_end: cython.longlong = at
         rows_end: cython.longlong = at
         place: QueueCounter
         for number, place in places.items():
@@ -446,7 +449,7 @@ class Columns:
                     break
                 if size > file.size - 8 - at:
                     put_blank_record(p, at, file.size - at)
-                    behind = at + 8
+                    written_end = at + 8
                     at = file.size
                     break
                 if size > file.reserved - at:
@@ -459,18 +462,18 @@ class Columns:
                 )  # fmt: skip
                 next_offsets[queue_id] += 1
                 at += size
-                behind = rows_end = at
+                written_end = rows_end = at
                 row += 1
         for number, place in places.items():
             place.next = next_offsets[number]
         file.wrote = at
         appender.end = file.start + at
         appender.last_time = store_time
-        self.behind, self.rows_end = behind, rows_end
+        self.written_end, self.rows_end = written_end, rows_end
         return row
 
     def let_go(self) -> None:
-        """Look at the caller's texts and bodies no more: nothing is put from now on, `units` goes on."""
+        """Release the caller's texts and bodies; `put` may not be called any more, `units` may."""
         self._good = False
         for column in (self._bodies, self._tags, self._keys, self._names, self._values):
             if column is not None:
@@ -491,18 +494,19 @@ class Columns:
         unit_bytes: cython.uchar[::1],
         indexed: cython.bint = True,
     ):
-        """The consume queue units of rows that `put` wrote one behind the other, without reading their records.
+        """Make the consume queue units of rows that `put` wrote, without reading their records.
 
         Args:
-            row, end, physical_offset, store_time: the rows [row, end), log offset of the first, ms.
-            numbers: the queue's number by queue id.
-            next_offsets: by queue id, the queue offset that its first row here got; moved on.
-            unit_queue, unit_offset, unit_time, unit_bytes: take the units, see kernels.derive.derive.
-            indexed: whether unique keys are wanted too, which are not to be had here.
+            row, end, physical_offset, store_time: the rows [row, end), contiguous in the log; log offset of the first;
+            ms.
+            numbers: number of the queue by queue id.
+            next_offsets: by queue id, the queue offset of its first row here; updated.
+            unit_queue, unit_offset, unit_time, unit_bytes: receive the units, see kernels.derive.derive.
+            indexed: unique keys must be indexed too, which needs the records.
 
         Returns:
-            Log offset of the last row's record; -1 if a row has a tag that is not ASCII or more than a tag, or a
-            unique key where that is wanted.
+            Log offset of the last row's record; -1 if the records must be read: a row has a tag that is not ASCII or
+            properties besides a tag, or a unique key that must be indexed.
 
         Raises:
             ValueError: rows that `put` did not write, or arrays that are too small.
@@ -553,7 +557,7 @@ class Columns:
 @cython.nogil
 @cython.exceptval(check=False)
 def _tag_code(p: cython.p_uchar, at: cython.longlong, size: cython.longlong) -> cython.longlong:
-    """The hash of a tag, as a queue's unit has it; _NO_CODE if it is not ASCII."""
+    """Return the hash of a tag for its queue unit; _NO_CODE if the tag is not ASCII."""
     if not all_ascii(p, at, size):
         return _NO_CODE
     code: cython.longlong = hash_text(0, p, at, size)
@@ -567,7 +571,7 @@ def _copied_at(p: cython.pointer(cython.const[cython.uchar]), size: cython.longl
 
 @cython.cfunc
 def _copied(buffer: cython.const[cython.uchar][::1], begin: cython.longlong, end: cython.longlong) -> bytes:
-    """These bytes of a buffer."""
+    """Copy bytes of a buffer."""
     return _copied_at(cython.address(buffer[begin]), end - begin) if end > begin else b""
 
 
@@ -576,5 +580,5 @@ def _copied(buffer: cython.const[cython.uchar][::1], begin: cython.longlong, end
 @cython.nogil
 @cython.exceptval(check=False)
 def _is_odd(column: Texts, i: cython.longlong) -> cython.bint:
-    """Whether a value has a byte that cannot stand in a property string."""
+    """Return whether a value has a byte that no property string can contain."""
     return any_below(column._p, column._offset(i), column._size(i), 3)

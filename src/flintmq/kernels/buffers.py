@@ -1,4 +1,4 @@
-"""Types of what kernels take and give."""
+"""Types of the arrays that kernels take and return."""
 
 from __future__ import annotations
 

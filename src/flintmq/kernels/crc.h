@@ -1,7 +1,7 @@
-/* The one C header: CRC-32 of short and long byte runs, big-endian loads and stores, Java's string hash.
+/* The only C header: CRC-32 of short and long byte runs, big-endian loads and stores, Java's string hash.
  *
- * CRC-32 is the one of zlib (reflected 0xEDB88320). A library call costs more than the checksum of a small message
- * body, so it is inlined here, in three forms, the widest that the processor has being chosen when the module loads:
+ * CRC-32 is that of zlib (reflected 0xEDB88320). A library call costs more than the checksum of a small message body,
+ * so it is inlined here in three forms. When the module loads it chooses the widest form that the processor has:
  *   x86-64   carry-less multiply, 64 or (AVX-512) 256 bytes a step (Gopal et al., "Fast CRC computation using PCLMULQDQ",
  *            Intel 2009)
  *   aarch64  the CRC32 instructions
@@ -55,8 +55,8 @@ __attribute__((target("avx512f,avx512bw"))) static int fmq_same_512(const uint8_
 }
 #endif
 
-/* Whether two runs of n bytes are equal. Names are short, and their lengths change from one to the next: a call of memcmp
- * takes longer than they do, and so does each branch on a length. */
+/* Return whether two runs of n bytes are equal. Names are short and of changing lengths: a call of memcmp, or a branch
+ * on each length, takes longer than the comparison. */
 static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int64_t from, int64_t n) {
     uint64_t a, b, other = 0;
     p += at; q += from;
@@ -69,11 +69,11 @@ static inline int same_bytes(const uint8_t *p, int64_t at, const uint8_t *q, int
     return (other | (a ^ b)) == 0;
 }
 static inline void copy_bytes(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) { memcpy(to + at, p + from, n); }
-/* The lines of n bytes (of 4096 at most) from p + at on, which may lie behind the end of what there is. */
+/* Prefetch the cache lines of n bytes (4096 at most) from p + at on, which may be beyond the end of the buffer. */
 static inline void prefetch_lines(const uint8_t *p, int64_t at, int64_t n) {
     for (int64_t i = 0; i < n && i < 4096; i += 64) __builtin_prefetch(p + at + i, 0, 3);
 }
-/* For a pass over n bytes more each time: their lines 4 KiB ahead into the first cache, 16 KiB ahead into the second. */
+/* Prefetch for a pass that advances by n bytes each time: 4 KiB ahead into the L1 cache, 16 KiB ahead into the L2. */
 static inline void prefetch_pass(const uint8_t *p, int64_t at, int64_t n) {
     for (int64_t i = 0; i < n && i < 4096; i += 64) {
         __builtin_prefetch(p + at + 4096 + i, 0, 3);
@@ -82,14 +82,14 @@ static inline void prefetch_pass(const uint8_t *p, int64_t at, int64_t n) {
 }
 static inline void prefetch_write(const uint8_t *p, int64_t at) { __builtin_prefetch(p + at, 1, 1); }
 
-/* First position in [at, end) where all bytes are not below 0x80, or end: tells whether text is plain ASCII. */
+/* Return the first position in [at, end) of a byte that is not ASCII, or end. */
 static inline int64_t first_non_ascii(const uint8_t *p, int64_t at, int64_t end) {
     for (uint64_t v; at + 8 <= end; at += 8) { memcpy(&v, p + at, 8); if (v & 0x8080808080808080ull) break; }
     while (at < end && p[at] < 0x80) at++;
     return at;
 }
 
-/* Whether n bytes are all below 0x80. */
+/* Return whether n bytes are all below 0x80. */
 static inline int all_ascii(const uint8_t *p, int64_t at, int64_t n) {
     const uint64_t tops = 0x8080808080808080ull;
     uint64_t v, seen = 0;
@@ -108,7 +108,7 @@ static inline int all_ascii(const uint8_t *p, int64_t at, int64_t n) {
     return (seen & 0x80) == 0;
 }
 
-/* Bit i is set where p[at + i], i < 64, is 01 or 02 (they separate properties) or not ASCII. Reads p[at:at + 64]. */
+/* Return bits: bit i is set if p[at + i], i < 64, is 01 or 02 (they separate properties) or not ASCII. Reads 64 bytes. */
 static inline uint64_t odd_bytes(const uint8_t *p, int64_t at) {
     uint64_t found = 0;
 #if FMQ_X86
@@ -124,7 +124,7 @@ static inline uint64_t odd_bytes(const uint8_t *p, int64_t at) {
     return found;
 }
 
-/* Bit i is set where p[at + i] equals p[other + i], i < 64. */
+/* Return bits: bit i is set if p[at + i] equals p[other + i], i < 64. */
 static inline uint64_t equal_bytes(const uint8_t *p, int64_t at, int64_t other) {
     uint64_t found = 0;
 #if FMQ_X86
@@ -152,8 +152,8 @@ __attribute__((target("avx512f,avx512bw"))) static int fmq_same_shape_512(const 
 }
 #endif
 
-/* Whether p[at:at + n], n <= 256, equals p[other:other + n] where the bits of known[to:to + 4] are set, and holds nothing
- * odd (see odd_bytes) where they are not. Reads whole blocks of 64 bytes at both places. */
+/* Return whether p[at:at + n], n <= 256, equals p[other:other + n] where the bits of known[to:to + 4] are set, and has
+ * no odd bytes (see odd_bytes) where they are not. Reads whole blocks of 64 bytes at both positions. */
 static inline int same_shape(const uint8_t *p, int64_t at, int64_t other, int64_t n, const long long *known, int64_t to) {
 #if FMQ_X86
     if (fmq_level == 2) return fmq_same_shape_512(p + at, p + other, n, known + to);
@@ -167,7 +167,7 @@ static inline int same_shape(const uint8_t *p, int64_t at, int64_t other, int64_
 
 static inline int lowest_bit(uint64_t bits) { return __builtin_ctzll(bits); }
 
-/* Copies n bytes in steps of 32, at least one: reads and writes up to 32 bytes more; the caller has checked the bounds. */
+/* Copy n bytes in steps of 32, at least one: reads and writes up to 32 bytes more; the caller has checked the bounds. */
 static inline void copy_by_32(uint8_t *to, int64_t at, const uint8_t *p, int64_t from, int64_t n) {
     int64_t i = 0;
     do {
@@ -178,7 +178,7 @@ static inline void copy_by_32(uint8_t *to, int64_t at, const uint8_t *p, int64_t
     } while (i < n);
 }
 
-/* The 16 upper-case hexadecimal digits of the eight bytes p[from:from + 8]. */
+/* Write the 16 upper-case hexadecimal digits of the eight bytes p[from:from + 8]. */
 static inline void put_hex8(uint8_t *to, int64_t at, const uint8_t *p, int64_t from) {
 #if FMQ_X86
     const __m128i low = _mm_set1_epi8(15);
@@ -194,8 +194,8 @@ static inline void put_hex8(uint8_t *to, int64_t at, const uint8_t *p, int64_t f
 #endif
 }
 
-/* `a.b.c.d:port` of a raw IPv4 host (4 bytes, then the port as 4 bytes, of which the low two count); returns the position
- * behind it. Writes up to 24 bytes. */
+/* Write `a.b.c.d:port` for a raw IPv4 host (4 bytes, then the port as 4 bytes, of which the low two count); return the
+ * position after it. Writes up to 24 bytes. */
 static uint8_t fmq_octet[256][5]; /* digits, a full stop, and how many bytes that is */
 static inline int64_t put_host4(uint8_t *to, int64_t at, const uint8_t *p, int64_t from) {
     for (int i = 0; i < 4; i++) {
@@ -210,7 +210,7 @@ static inline int64_t put_host4(uint8_t *to, int64_t at, const uint8_t *p, int64
     return at + digits;
 }
 
-/* First position in [at, end) of byte a or byte b, or end. Eight bytes a step: a byte equal to c is zero in v ^ cccccccc. */
+/* Return the first position in [at, end) of byte a or b, or end. Eight bytes a step: a byte equal to c is 0 in v ^ cc... */
 static inline int64_t find_either(const uint8_t *p, int64_t at, int64_t end, uint8_t a, uint8_t b) {
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
     const uint64_t ones = 0x0101010101010101ull, tops = 0x8080808080808080ull;
@@ -225,7 +225,7 @@ static inline int64_t find_either(const uint8_t *p, int64_t at, int64_t end, uin
     return at;
 }
 
-/* First position in [at, end - 2) of the three bytes DA A3 20 that begin both record magics, or -1. */
+/* Return the first position in [at, end - 2) of the bytes DA A3 20, with which both record magics begin, or -1. */
 static inline int64_t find_magic(const uint8_t *p, int64_t at, int64_t end) {
     while (end - at >= 3) {
         const uint8_t *q = (const uint8_t *)memchr(p + at, 0xDA, end - at - 2);
@@ -236,8 +236,8 @@ static inline int64_t find_magic(const uint8_t *p, int64_t at, int64_t end) {
     return -1;
 }
 
-/* Java's String.hashCode over ASCII bytes, continued from h. Eight bytes a step, neighbours joined twice within a word:
- * bytes to 16 bits by 31, these to 32 bits by 31^2; nothing carries over, as 255 * 32 and 255 * 32 * 962 fit. */
+/* Continue Java's String.hashCode from h over ASCII bytes. Eight bytes a step, combined twice within a word: bytes to 16
+ * bits by 31, these to 32 bits by 31^2; nothing carries over, because 255 * 32 and 255 * 32 * 962 fit. */
 static inline uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n) {
     const uint8_t *s = p + at;
 #if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
@@ -262,8 +262,8 @@ static inline uint32_t hash_ascii(uint32_t h, const uint8_t *p, int64_t at, int6
 
 #if FMQ_X86
 static uint32_t fmq_pow31[65], fmq_quads[16]; /* powers of 31; what four bytes count by, sixteen times */
-/* As below for 1 to 64 bytes. Zeros before the text change nothing, so all lengths go one way: bytes are joined to 16 bits
- * by 31, to 32 bits by 31^2, then each four of them count by their place. */
+/* The same for 1 to 64 bytes. Zeros before the text change nothing, so all lengths take the same path: bytes are combined
+ * to 16 bits by 31, to 32 bits by 31^2, then each four of them are multiplied by the power of their position. */
 __attribute__((target("avx512f,avx512bw"))) static int64_t fmq_hash_512(uint32_t h, const uint8_t *p, int64_t n) {
     __m512i v = _mm512_maskz_loadu_epi8(~0ull << (64 - n), p + n - 64);
     if (_mm512_movepi8_mask(v)) return -1;
@@ -274,7 +274,7 @@ __attribute__((target("avx512f,avx512bw"))) static int64_t fmq_hash_512(uint32_t
 }
 #endif
 
-/* hash_ascii where the n bytes are ASCII, else -1. */
+/* Return hash_ascii if the n bytes are ASCII, else -1. */
 static inline int64_t hash_if_ascii(uint32_t h, const uint8_t *p, int64_t at, int64_t n) {
 #if FMQ_X86
     if (fmq_level == 2 && n > 0 && n <= 64) return fmq_hash_512(h, p + at, n);
@@ -282,8 +282,8 @@ static inline int64_t hash_if_ascii(uint32_t h, const uint8_t *p, int64_t at, in
     return all_ascii(p, at, n) ? (int64_t)hash_ascii(h, p, at, n) : -1; /* without the cast -1 is 2^32-1 */
 }
 
-/* A hash that nobody can foresee who does not know seed and secret (an odd number): names from files, made to collide
- * under Java's hash or any other fixed one, must not turn a table into a list. `more` is hashed behind the bytes. */
+/* Compute a hash that cannot be predicted without seed and secret (an odd number): names in a file that are made to
+ * collide, under Java's hash or any other fixed one, must not turn a table into a list. `more` is hashed last. */
 static inline uint64_t fmq_fold(uint64_t a, uint64_t b) {
     unsigned __int128 r = (unsigned __int128)a * b;
     return (uint64_t)r ^ (uint64_t)(r >> 64);
@@ -295,7 +295,7 @@ static inline int64_t seeded_hash(const uint8_t *p, int64_t at, int64_t n, int64
     return (int64_t)(fmq_fold(h ^ (uint64_t)more, secret) >> 1);
 }
 
-/* Whether one of n bytes is less than `limit`, at most 128. Eight bytes a step: only such a byte borrows or lacks bit 7. */
+/* Return whether one of n bytes is less than `limit`, at most 128. Eight bytes a step: only such a byte borrows. */
 static inline int any_below(const uint8_t *p, int64_t at, int64_t n, uint8_t limit) {
     const uint64_t ones = 0x0101010101010101ull, tops = 0x8080808080808080ull;
     uint64_t v;
@@ -308,7 +308,7 @@ static inline int any_below(const uint8_t *p, int64_t at, int64_t n, uint8_t lim
     return 0;
 }
 
-/* Wall clock in Unix ms, as of the last tick of the kernel where it offers that: a store time needs no more. */
+/* Return the wall clock in Unix ms, if possible as of the kernel's last tick, which is exact enough for a store time. */
 static inline int64_t clock_ms(void) {
     struct timespec t;
 #ifdef CLOCK_REALTIME_COARSE
@@ -351,7 +351,7 @@ __attribute__((constructor)) static void fmq_init(void) {
 #elif FMQ_ARM && defined(HWCAP_CRC32)
     fmq_level = (getauxval(AT_HWCAP) & HWCAP_CRC32) != 0;
 #endif
-    const char *most = getenv("FLINTMQ_CPU_LEVEL"); /* a lower one, so that a test has the way that other CPUs go */
+    const char *most = getenv("FLINTMQ_CPU_LEVEL"); /* a lower level, so that a test takes the path of other CPUs */
     if (most && *most >= '0' && *most - '0' < fmq_level) fmq_level = *most - '0';
 }
 
@@ -409,14 +409,14 @@ __attribute__((target("pclmul,sse4.1"))) static uint32_t fmq_crc_128(uint32_t c,
 #define FMQ_FOLD4(a, k, next) _mm512_ternarylogic_epi64(_mm512_clmulepi64_epi128(a, k, 0x00), _mm512_clmulepi64_epi128(a, k, 0x11), next, 0x96)
 #define FMQ_LOAD4(p) _mm512_loadu_si512((const void *)(p))
 
-/* Any n >= 4: as if zeros stood before the bytes up to a multiple of 64 (they change nothing; masked, they are not read),
- * so that there is no rest to be done byte by byte. Four lanes of 64 bytes where there are many. */
+/* Any n >= 4: zeros are assumed before the bytes up to a multiple of 64 (they change nothing; masked, they are not read),
+ * so that no remainder is left for single bytes. Four lanes of 64 bytes if there are many. */
 __attribute__((target("avx512f,avx512bw,avx512vl,vpclmulqdq,pclmul,sse4.1")))
 static uint32_t fmq_crc_512(const uint8_t *p, int64_t n) {
     const __m512i k512 = _mm512_broadcast_i32x4(_mm_set_epi64x(0x1c6e41596, 0x154442bd4));
-    /* by 384, 256 and 128 bits: what stands before the last 16 bytes of 64 */
+    /* by 384, 256 and 128 bits: the bytes before the last 16 of 64 */
     const __m512i kends = _mm512_set_epi64(0, 0, 0x0ccaa009e, 0x1751997d0, 0x15a546366, 0x0f1da05aa, 0x174359406, 0x03db1ecdc);
-    int64_t left = (n - 1) >> 6, pad = ((left + 1) << 6) - n; /* blocks of 64 behind the first, zeros before it */
+    int64_t left = (n - 1) >> 6, pad = ((left + 1) << 6) - n; /* blocks of 64 after the first, zeros before it */
     __m512i a = _mm512_maskz_loadu_epi8(~0ull << pad, p - pad);
     a = _mm512_xor_si512(a, _mm512_maskz_set1_epi8(0xFull << pad, -1)); /* the CRC begins with ones */
     p += 64 - pad;
@@ -472,8 +472,8 @@ static inline uint32_t crc32_at_level(const uint8_t *p, int64_t at, int64_t n, i
 static inline uint32_t crc32_of(const uint8_t *p, int64_t at, int64_t n) { return crc32_at_level(p, at, n, 2); }
 static inline int crc_level(void) { return fmq_level; }
 
-/* Read p[begin:end] of a map from the disk, if need be: 0, or the error where touching it would raise SIGBUS. p is the
-   map's first byte, so rounding down to the largest page there is stays within it. */
+/* Read p[begin:end] of a map from the disk if necessary: return 0, or the error if touching it would raise SIGBUS. p is
+   the map's first byte, so rounding down to the largest possible page stays within it. */
 static inline int present_bytes(const uint8_t *p, int64_t begin, int64_t end) {
 #ifdef __linux__
     begin &= ~(int64_t)0xffff;

@@ -2,8 +2,17 @@
 cimport cython
 from libc.stdint cimport uint8_t
 from flintmq.kernels.crc cimport u32be, i32be, i64be, prefetch_lines, put32be, put64be, same_bytes, first_non_ascii, find_either, hash_ascii, hash_if_ascii, seeded_hash
-from flintmq.kernels.record_parts cimport locate
+from flintmq.kernels.record_parts cimport NAMED_KEYS, NAMED_KEYS_END, NAMED_TAGS, NAMED_TAGS_END, NAMED_UNIQUE, NAMED_UNIQUE_END, SPAN_BORN, SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, locate
 from flintmq.kernels.property_shapes cimport forget, split_like
+
+# Columns of the table of queues.
+cdef enum:
+    QUEUE_NAME = 0  # begin of the topic in `names`
+    QUEUE_NAME_SIZE = 1
+    QUEUE_ID = 2
+    QUEUE_HASH = 3  # chooses the slot
+    QUEUE_KEY_PREFIX = 4  # Java hash of `topic#`, with which the hashes of its index keys begin
+    QUEUE_KIND = 5
 
 cdef long long hash_text(long long h, const uint8_t *p, long long at, long long n) noexcept nogil
 cdef long long delay_of(const uint8_t *p, const long long *pairs, long long first, long long count, long long move, long long levels) noexcept nogil

@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""From validated records to consume queue units and index keys: the two functions that make them.
+"""Derives consume queue units and index keys from validated records.
 
-`derive` reads each record once and gives its queue unit (store format 5, 6) and the hashes of its index keys (store
-format 9). Dispatch, rebuild (local and on Spark) and verify all use it. What is rare it leaves to Python: it stops at
-a record and says why (a queue it has not met, or a record that needs the slow way: batch queues, light queues, text
-that is not UTF-8, a delay level that is no number).
+`derive` reads each record once and makes its queue unit (docs/internals/format/consume-queue.md) and the hashes of its
+index keys (docs/internals/format/index.md). Dispatch, rebuild (local and on Spark) and verify all use it. Rare cases
+are left to Python: it stops at a record and returns the reason (a queue that is not in the table, or a record that
+needs the slow way: batch queues, light queues, text that is not UTF-8, a delay level that is no number).
 
-Queues are known by number. The caller keeps the table: `names` holds topic bytes, `queues` eight int64 a queue
-(0 where its topic begins in names, 1 bytes of the topic, 2 queue id, 3 hash, 4 Java hash of `topic#`, 5 kind),
-`slots` is an open-addressed hash table of queue numbers (-1 empty, length a power of two).
+Queues are known by number. The caller keeps the table: `names` holds topic bytes, `queues` eight int64 for each queue
+(the columns QUEUE_* of derive.pxd), `slots` is an open-addressed hash table of queue numbers (-1 empty, length a power
+of two).
 """
 
 import os
@@ -31,7 +31,23 @@ if not cython.compiled:
         u32be,
     )
     from flintmq.kernels.property_shapes import forget, split_like
-    from flintmq.kernels.record_parts import locate
+    from flintmq.kernels.record_parts import (
+        NAMED_KEYS,
+        NAMED_KEYS_END,
+        NAMED_TAGS,
+        NAMED_TAGS_END,
+        NAMED_UNIQUE,
+        NAMED_UNIQUE_END,
+        SPAN_BORN,
+        SPAN_END,
+        SPAN_RECORD,
+        SPAN_TOPIC,
+        SPAN_TOPIC_END,
+        locate,
+    )
+
+    # Columns of the table of queues; compiled they come from derive.pxd.
+    QUEUE_NAME, QUEUE_NAME_SIZE, QUEUE_ID, QUEUE_HASH, QUEUE_KEY_PREFIX, QUEUE_KIND = range(6)
 
 # Why derive stopped.
 DONE = 0  # all records taken
@@ -39,7 +55,7 @@ NEW_QUEUE = 1  # the record's queue is not in the table
 SPECIAL = 2  # the record needs the slow way
 KEYS_FULL = 3  # the key arrays cannot take the record's keys
 
-# Kinds of queues (column 5).
+# Kinds of queues (column QUEUE_KIND).
 PLAIN = 0
 SCHEDULE = 1  # SCHEDULE_TOPIC_XXXX: the tags code is a time of delivery
 BATCH = 2  # BatchCQ: always the slow way
@@ -47,13 +63,13 @@ BATCH = 2  # BatchCQ: always the slow way
 # Flags of derive.
 INDEX = 1  # make index keys
 TAG_KEYS = 2  # index tags too, as 5.4.0 does
-LMQ = 4  # stop at records that light queues (LMQ) take too
+LMQ = 4  # stop at records that are also dispatched to light queues (LMQ)
 
-COLUMNS = 8  # int64 a queue in the table
+COLUMNS = 8  # int64 of each queue in the table
 
-_AHEAD = cython.declare(cython.longlong, 6)  # records: how far ahead they are fetched into the cache
-_HEAD = cython.declare(cython.longlong, 128)  # bytes of a record's beginning that are read
-_TAIL = cython.declare(cython.longlong, 192)  # and of its end, behind the body: topic and properties, mostly
+_AHEAD = cython.declare(cython.longlong, 6)  # records: prefetch distance
+_HEAD = cython.declare(cython.longlong, 128)  # bytes read at the beginning of a record
+_TAIL = cython.declare(cython.longlong, 192)  # bytes read at its end, after the body: mostly topic and properties
 _SCHEDULE = cython.declare(cython.longlong, 1)
 _BATCH = cython.declare(cython.longlong, 2)
 _NEW_QUEUE = cython.declare(cython.int, 1)
@@ -69,7 +85,7 @@ _INNER = cython.declare(cython.uint, 0x494E4E45)  # "INNE"
 
 
 def hash_text(h, p, at, n):
-    """Java's String.hashCode of well-formed UTF-8 text, continued from h: an unsigned 32-bit value."""
+    """Continue Java's String.hashCode from h over well-formed UTF-8; unsigned 32 bits."""
     value: cython.longlong = hash_if_ascii(cython.cast(cython.uint, h), p, at, n)
     if value >= 0:
         return value
@@ -97,7 +113,10 @@ def hash_text(h, p, at, n):
 
 
 def delay_of(p, pairs, first, count, move, levels):
-    """The delay level that the property DELAY names, at most `levels`; 0 without, -1 where it is no plain number."""
+    """Return the delay level in the property DELAY, at most `levels`.
+
+    0 without the property, -1 if it is no plain number.
+    """
     level: cython.longlong = 0
     i: cython.longlong
     at: cython.longlong
@@ -120,7 +139,10 @@ def delay_of(p, pairs, first, count, move, levels):
 
 
 def names_lmq(p, pairs, first, count, move):
-    """Whether a property of the light queues may be there (INNER_MULTI_DISPATCH: 20 bytes that begin so)."""
+    """Return whether there may be a property of light queues.
+
+    That is INNER_MULTI_DISPATCH: a name of 20 bytes that begins with INNE.
+    """
     i: cython.longlong
     for i in range(first, first + 3 * count, 3):
         if pairs[i + 1] - pairs[i] == 20 and u32be(p, pairs[i] + move) == _INNER:
@@ -129,35 +151,42 @@ def names_lmq(p, pairs, first, count, move):
 
 
 def put_keys(p, prefix, named, tag_keys, hashes, keys):
-    """Hashes of a record's index keys, from hashes[keys] on: UNIQ_KEY, each of KEYS, and the tags; how many there are.
+    """Write the hashes of a record's index keys from hashes[keys] on; return their new number.
+
+    The keys are UNIQ_KEY, each of KEYS, and with `tag_keys` the tags.
 
     Args:
         prefix: Java hash of `topic#`.
-        named: where the values of TAGS, KEYS and UNIQ_KEY begin and end.
+        named: begin and end of the values of TAGS, KEYS and UNIQ_KEY.
         tag_keys: enter the tags too, as 5.4.0 does.
     """
     a: cython.longlong
     b: cython.longlong
-    if named[5] > named[4]:
-        hashes[keys] = cython.cast(cython.int, key_hash(hash_text(prefix, p, named[4], named[5] - named[4])))
+    if named[NAMED_UNIQUE_END] > named[NAMED_UNIQUE]:
+        hashes[keys] = cython.cast(
+            cython.int,
+            key_hash(hash_text(prefix, p, named[NAMED_UNIQUE], named[NAMED_UNIQUE_END] - named[NAMED_UNIQUE])),
+        )
         keys += 1
-    a = named[2]
-    while a < named[3]:
-        b = find_either(p, a, named[3], 32, 32)
+    a = named[NAMED_KEYS]
+    while a < named[NAMED_KEYS_END]:
+        b = find_either(p, a, named[NAMED_KEYS_END], 32, 32)
         if b > a:
             hashes[keys] = cython.cast(cython.int, key_hash(hash_text(prefix, p, a, b - a)))
             keys += 1
         a = b + 1
-    if tag_keys and named[1] > named[0]:
+    if tag_keys and named[NAMED_TAGS_END] > named[NAMED_TAGS]:
         # "T#" before the tags: two more steps of the hash.
         prefix = (prefix * 961 + 84 * 31 + 35) & _UINT
-        hashes[keys] = cython.cast(cython.int, key_hash(hash_text(prefix, p, named[0], named[1] - named[0])))
+        hashes[keys] = cython.cast(
+            cython.int, key_hash(hash_text(prefix, p, named[NAMED_TAGS], named[NAMED_TAGS_END] - named[NAMED_TAGS]))
+        )
         keys += 1
     return keys
 
 
 def find_queue(p, at_topic, topic, queue_id, slots, mask, queues, names):
-    """Number of the queue in the table, or minus (free slot + 1)."""
+    """Return the number of the queue in the table, or minus (free slot + 1)."""
     h: cython.longlong = slot_hash(p, at_topic, topic, queue_id)
     i: cython.longlong = h & mask
     q: cython.longlong
@@ -166,10 +195,10 @@ def find_queue(p, at_topic, topic, queue_id, slots, mask, queues, names):
         if q < 0:
             return -i - 1
         if (
-            queues[q * 8 + 3] == h
-            and queues[q * 8 + 2] == queue_id
-            and queues[q * 8 + 1] == topic
-            and same_bytes(p, at_topic, names, queues[q * 8], topic)
+            queues[q * 8 + QUEUE_HASH] == h
+            and queues[q * 8 + QUEUE_ID] == queue_id
+            and queues[q * 8 + QUEUE_NAME_SIZE] == topic
+            and same_bytes(p, at_topic, names, queues[q * 8 + QUEUE_NAME], topic)
         ):
             return q
         i = (i + 1) & mask
@@ -185,33 +214,36 @@ def slot_hash(
     topic: cython.longlong,
     queue_id: cython.longlong,
 ) -> cython.longlong:
-    """Where a queue stands in the slots: another place in every process, so that no log can crowd one place."""
+    """Hash a queue for its slot, with a random seed for each process.
+
+    So no log can be made to crowd one slot.
+    """
     return seeded_hash(p, at_topic, topic, queue_id, _SEED, _SECRET)
 
 
 def queue_hash(name: cython.const[cython.uchar][::1], queue_id: cython.longlong):
-    """The hash (column 3) under which a queue stands in the slots."""
+    """Return the hash (column QUEUE_HASH) of a queue."""
     if len(name) == 0:
         return slot_hash(cython.NULL if cython.compiled else b"", 0, 0, queue_id)
     return slot_hash(cython.address(name[0]) if cython.compiled else name, 0, len(name), queue_id)
 
 
 def key_hash(h):
-    """IndexFile.indexKeyHashMethod: the absolute value, 0 where that overflows."""
+    """Return the absolute value of a hash, 0 if that overflows (IndexFile.indexKeyHashMethod)."""
     if h < _SIGN:
         return h
     return 0 if h == _SIGN else _WRAP - h
 
 
 def put_unit(to, at, physical_offset, size, tags_code):
-    """The one place that makes a consume queue unit."""
+    """Write a consume queue unit; no other function makes one."""
     put64be(to, at, physical_offset)
     put32be(to, at + 8, size)
     put64be(to, at + 12, tags_code)
 
 
 def unit(physical_offset: cython.longlong, size: cython.longlong, tags_code: cython.longlong) -> bytes:
-    """One consume queue unit, 20 bytes."""
+    """Encode one consume queue unit, 20 bytes."""
     out = bytearray(20)
     view: cython.uchar[::1] = out
     put_unit(cython.address(view[0]) if cython.compiled else out, 0, physical_offset, size, tags_code)
@@ -239,25 +271,26 @@ def derive(
     key_times: cython.longlong[::1],
     keys: cython.longlong,
 ):
-    """Queue units and index keys of the records positions[start:count].
+    """Derive the queue units and index keys of the records positions[start:count].
 
     Args:
         buf, base, positions, count: records that kernels.walk has validated, all of them within buf.
         start: the first record to take.
-        slots, queues, names: the table of known queues, see above.
+        slots, queues, names: the table of known queues, described above.
         delays: ms of each delay level, level 1 first.
         flags: INDEX, TAG_KEYS, LMQ.
-        unit_queue, unit_offset, unit_time, unit_bytes: take per unit its queue's number, its queue offset, the record's
-            store time in ms, and the 20 bytes. Room for one unit a record.
-        units: units already there.
-        key_hashes, key_offsets, key_times: take per index key its hash, the record's log offset and store time in ms.
-        keys: keys already there.
+        unit_queue, unit_offset, unit_time, unit_bytes: receive for each unit the number of its queue, its queue offset,
+        the record's store time in ms, and the 20 bytes. Room for one unit a record.
+        units: number of units already there.
+        key_hashes, key_offsets, key_times: receive for each index key its hash, the record's log offset and store time
+        in ms.
+        keys: number of keys already there.
 
     Returns:
         (next, why, units, keys): the first record not taken and the reason (DONE, NEW_QUEUE, SPECIAL, KEYS_FULL).
 
     Raises:
-        ValueError: an array is too small, or a position lies outside the buffer.
+        ValueError: an array is too small, or a position is outside the buffer.
     """
     n: cython.longlong = len(buf)
     room: cython.longlong = len(key_hashes)
@@ -319,36 +352,38 @@ def derive(
             if locate(p, n, at, i, 1, spans) == 0:
                 why = -1
                 break
-            record: cython.longlong = spans[0]
+            record: cython.longlong = spans[SPAN_RECORD]
             sys_flag: cython.int = i32be(p, record + 36)
             queue_id: cython.longlong = i32be(p, record + 12)
-            time: cython.longlong = i64be(p, spans[1] + 56)
-            topic: cython.longlong = spans[6] - spans[5]
+            time: cython.longlong = i64be(p, spans[SPAN_BORN] + 56)
+            topic: cython.longlong = spans[SPAN_TOPIC_END] - spans[SPAN_TOPIC]
 
-            # The queue: mostly one that a record of this call had, or else one that the table finds.
-            near = (queue_id * 5 + topic + (p[spans[6] - 1] if topic else 0)) & 63
+            # Most records belong to a queue that an earlier record of this call had; the table finds the others.
+            near = (queue_id * 5 + topic + (p[spans[SPAN_TOPIC_END] - 1] if topic else 0)) & 63
             q = recent[near]
             if (
                 q < 0
-                or qp[q * 8 + 2] != queue_id
-                or qp[q * 8 + 1] != topic
-                or not same_bytes(p, spans[5], np, qp[q * 8], topic)
+                or qp[q * 8 + QUEUE_ID] != queue_id
+                or qp[q * 8 + QUEUE_NAME_SIZE] != topic
+                or not same_bytes(p, spans[SPAN_TOPIC], np, qp[q * 8 + QUEUE_NAME], topic)
             ):
-                q = find_queue(p, spans[5], topic, queue_id, sp, mask, qp, np)
+                q = find_queue(p, spans[SPAN_TOPIC], topic, queue_id, sp, mask, qp, np)
                 if q < 0:
                     why = _NEW_QUEUE
                     break
                 recent[near] = q
-            pairs, first_pair, move = split_like(p, spans[6] + 2, spans[7], n, False, split_pairs, named, 0, known)
+            pairs, first_pair, move = split_like(
+                p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END], n, False, split_pairs, named, 0, known
+            )
             if (
-                qp[q * 8 + 5] == _BATCH
+                qp[q * 8 + QUEUE_KIND] == _BATCH
                 or pairs < 0
                 or (flags & 4 and names_lmq(p, split_pairs, first_pair, pairs, move))
             ):
                 why = _SPECIAL
                 break
             code = 0
-            if qp[q * 8 + 5] == _SCHEDULE:
+            if qp[q * 8 + QUEUE_KIND] == _SCHEDULE:
                 code = delay_of(p, split_pairs, first_pair, pairs, move, levels)
                 if code < 0:
                     why = _SPECIAL
@@ -357,22 +392,22 @@ def derive(
                     code = time + delays[code - 1]
             first_key = keys
             if flags & 1 and sys_flag & 12 != 12:
-                if keys + 2 + (named[3] - named[2] + 1) // 2 > room:
+                if keys + 2 + (named[NAMED_KEYS_END] - named[NAMED_KEYS] + 1) // 2 > room:
                     why = _KEYS_FULL
                     break
-                keys = put_keys(p, qp[q * 8 + 4], named, flags & 2, kp, keys)
+                keys = put_keys(p, qp[q * 8 + QUEUE_KEY_PREFIX], named, flags & 2, kp, keys)
                 for k in range(first_key, keys):
                     key_offsets[k] = base + record
                     key_times[k] = time
             if sys_flag & 12 == 0 or sys_flag & 12 == 8:
-                if code == 0 and named[1] > named[0]:
-                    code = hash_text(0, p, named[0], named[1] - named[0])
+                if code == 0 and named[NAMED_TAGS_END] > named[NAMED_TAGS]:
+                    code = hash_text(0, p, named[NAMED_TAGS], named[NAMED_TAGS_END] - named[NAMED_TAGS])
                     if code >= _SIGN:
                         code -= _WRAP
                 unit_queue[units] = cython.cast(cython.int, q)
                 unit_offset[units] = i64be(p, record + 20)
                 unit_time[units] = time
-                put_unit(up, units * 20, base + record, spans[7] - record, code)
+                put_unit(up, units * 20, base + record, spans[SPAN_END] - record, code)
                 units += 1
             i += 1
     if why < 0:

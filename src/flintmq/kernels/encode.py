@@ -1,12 +1,12 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Encode messages into a commit log: one record after another, and the blank record where a file is full.
+"""Encodes messages into a commit log: record after record, then a blank record.
 
-The layout is that of store format 3.1; the rule of roll-over that of 3.4 (a record must leave 8 bytes of its file
-free). Messages come as columns. A column of bytes is one buffer and two arrays, where each row's bytes begin and end,
-so that rows may share bytes and an Arrow column fits as it is: its offsets without the last, and without the first.
+Layout and roll-over: docs/internals/format/commit-log.md (a record must leave 8 bytes of its file free). Messages come
+as columns. A column of bytes is one buffer and two arrays, the begin and end of each row's bytes, so that rows may
+share bytes and an Arrow column fits unchanged: its offsets without the last, and without the first.
 
-V2, with two bytes for the length of the topic, is used from 128 bytes of topic on. Upstream's MessageExtEncoder
-decides by characters and writes records that nobody can read where the two differ (store format 3.5).
+V2, with two bytes for the length of the topic, is used from 128 bytes of topic on. Upstream's MessageExtEncoder decides
+by characters; where the two differ it writes records that cannot be read.
 """
 
 import cython
@@ -14,15 +14,15 @@ import cython
 if not cython.compiled:
     from flintmq.kernels._plain import copy_bytes, crc32_of, put16be, put32be, put64be
 
-# What ended a call. The names stand in STATUSES, in this order.
+# Why a call ended. STATUSES holds the names in this order.
 DONE = 0  # all rows are written
-ROOM = 1  # the buffer is full: write it out and go on with the row at its start
-ROLL = 2  # the file is full and its blank record is written: go on with the row in the next file
-REFUSED = 3  # the row makes no legal record; nothing of it is written
+ROOM = 1  # the buffer is full: write it out and continue with the row at its start
+ROLL = 2  # the file is full and its blank record is written: continue with the row in the next file
+REFUSED = 3  # the row makes no valid record; nothing of it is written
 
 STATUSES = ("done", "buffer full", "file full", "row refused")
 
-CRC_PROPERTY = 1  # flag: end each record with the checksum property (store format 3.7)
+CRC_PROPERTY = 1  # flag: end each record with the checksum property
 
 _DONE = cython.declare(cython.int, 0)
 _ROOM = cython.declare(cython.int, 1)
@@ -37,13 +37,13 @@ _CRC_NAME = cython.declare(cython.longlong, 0x5F5F435243333223)  # "__CRC32#"
 
 
 def record_size(body, topic, properties, sys_flag):
-    """Bytes of a record with parts of these sizes."""
+    """Return the size of a record with parts of these sizes."""
     hosts: cython.longlong = 16 + (12 if sys_flag & 16 else 0) + (12 if sys_flag & 32 else 0)
     return 75 + hosts + (1 if topic > 127 else 0) + body + topic + properties
 
 
 def crc_property_room(properties, at, size):
-    """Bytes that the checksum property adds: 20, and a separator if the properties do not end with one."""
+    """Return the bytes that the checksum property adds: 20, and 1 for a missing separator."""
     return 21 if size > 0 and properties[at + size - 1] != 2 else 20
 
 
@@ -52,7 +52,10 @@ def put_record(
     properties_size, hosts, born_host_at, store_host_at, queue_id, queue_offset, flag, sys_flag, born_time, store_time,
     reconsumed, prepared_offset, crc_property,
 ):  # fmt: skip
-    """Write one record at out[at] and return the position behind it. The caller has checked every size and the room."""
+    """Write one record at out[at] and return the position after it.
+
+    The caller has checked all sizes and the room.
+    """
     start: cython.longlong = at
     extra: cython.longlong = crc_property_room(properties, properties_at, properties_size) if crc_property else 0
     size: cython.longlong = record_size(body, topic, properties_size + extra, sys_flag)
@@ -104,7 +107,7 @@ def put_record(
 
 
 def _put_crc_property(out, start, at):
-    """Write `__CRC32#`, 0x01, ten decimal digits with the least significant first, 0x02 (store format 3.7)."""
+    """Write `__CRC32#`, 0x01, ten decimal digits with the least significant first, 0x02."""
     crc: cython.longlong = crc32_of(out, start, at - start) & 0x7FFFFFFF
     i: cython.int
     put64be(out, at, _CRC_NAME)
@@ -117,7 +120,7 @@ def _put_crc_property(out, start, at):
 
 
 def _part(start, end, length):
-    """Size of the part [start, end) of a buffer of this length, or -1 if it does not lie within."""
+    """Return the size of the part [start, end) of a buffer, or -1 if it is not inside."""
     return end - start if 0 <= start <= end <= length else -1
 
 
@@ -154,37 +157,37 @@ def append(
     prepared_offsets: cython.const[cython.longlong][::1],
     physical_offsets: cython.longlong[::1],
 ):
-    """Write the records of rows first..last-1 from out[at] on, until the rows, the buffer or the file ends.
+    """Write the records of rows [first, last) until the rows, the buffer or the file ends.
 
     Args:
-        out: takes the bytes of one commit log file, from log offset `base` on.
+        out: receives the bytes of one commit log file, from log offset `base` on.
         at: where in `out` the first record begins.
-        file_end: position in `out` of the end of the commit log file (may lie beyond the buffer).
+        file_end: position in `out` of the end of the commit log file (may exceed the buffer).
         base: log offset of out[0].
         first, last: rows to write.
-        reserve: roll over unless a record of this many bytes would fit, too: the sum of a batch that must not be
-            parted (store format 3.6), or 0. It is for the first row only.
+        reserve: roll over unless a record of this many bytes would fit too: the sum of a batch that must not be split
+        between files, or 0. Counts for the first row only.
         max_size: largest record in bytes that is written.
         flags: 0 or CRC_PROPERTY.
         bodies, body_starts, body_ends: row i has the body bodies[body_starts[i]:body_ends[i]]; topics and properties
-            likewise. Properties are encoded ones (store format 4).
-        hosts, born_host_starts, store_host_starts: raw addresses and ports, 8 bytes each or 20 where the row's
-            sysflag says IPv6, at these places of `hosts`.
+        likewise. Properties are encoded property strings.
+        hosts, born_host_starts, store_host_starts: raw addresses and ports at these positions of `hosts`, 8 bytes each,
+        or 20 if the row's system flag says IPv6.
         queue_ids, queue_offsets, message_flags, sys_flags, born_times, store_times, reconsumed, prepared_offsets: the
             numbers of a record, times in ms.
-        physical_offsets: takes the log offset of each row's record, at the row's own index.
+        physical_offsets: receives the log offset of each row's record, at the row's own index.
 
     Returns:
-        (row, at, status): the first row that is not written, the position behind the last byte written, and DONE,
-        ROOM, ROLL (behind the 8 bytes of the blank record, which says how much of the file is left) or REFUSED (a
-        part lies outside its buffer, or is too long for its length field, or the record for max_size).
+        (row, at, status): the first row that is not written, the position after the last byte written, and DONE, ROOM,
+        ROLL (after the 8 bytes of the blank record, which holds the rest of the file) or REFUSED (a part is outside its
+        buffer or too long for its length field, or the record is larger than max_size).
 
     Raises:
-        ValueError: `at` lies outside the buffer, or less than 8 bytes before the end of the file; a column is shorter
+        ValueError: `at` is outside the buffer, or less than 8 bytes before the end of the file; a column is shorter
             than `last`.
     """
     if at < 0 or at > len(out) or file_end < at + 8 or first < 0 or first > last:
-        raise ValueError("at must lie in the buffer and 8 bytes before the end of the file, first not behind last")
+        raise ValueError("at must lie in the buffer and 8 bytes before the end of the file, first not after last")
     shortest: cython.Py_ssize_t = min(
         len(body_starts), len(body_ends), len(topic_starts), len(topic_ends),
         len(properties_starts), len(properties_ends), len(born_host_starts), len(store_host_starts),
@@ -263,11 +266,11 @@ def append(
 
 
 def put_blank_record(out, at, left):
-    """Write the 8 bytes that end a file of which `left` bytes are not used (store format 3.4)."""
+    """Write the 8 bytes of the blank record that ends a file with `left` unused bytes."""
     put32be(out, at, left)
     put32be(out, at + 4, _BLANK_MAGIC)
 
 
 def size_of(body: cython.longlong, topic: cython.longlong, properties: cython.longlong, sys_flag: cython.int):
-    """Bytes of a record whose body, topic and properties have these many bytes, without a checksum property."""
+    """Return the size of a record with parts of these sizes, without a checksum property."""
     return record_size(body, topic, properties, sys_flag)

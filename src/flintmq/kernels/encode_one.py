@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Put one message into the mapped file of a commit log: the record, or the blank record where it does not fit."""
+"""Encodes one message into a mapped log file, or a blank record if the file is full."""
 
 import cython
 
@@ -7,7 +7,7 @@ if not cython.compiled:
     from flintmq.kernels.encode import crc_property_room, put_blank_record, put_record, record_size
 
 FULL = -1  # the record does not fit: the blank record is written
-REFUSED = -2  # no log file can hold it, or a part is longer than its length field
+REFUSED = -2  # no log file can hold it, or a part is too long for its length field
 
 
 def encode(
@@ -35,15 +35,15 @@ def encode(
         at: where the record begins.
         physical_offset: its log offset.
         body, topic, properties: the parts, encoded.
-        hosts: raw born host, then raw store host, 8 or 20 bytes each as sys_flag says.
-        queue_id, queue_offset, flag, sys_flag, born_time, store_time, reconsumed, prepared_offset: as they are stored.
+        hosts: raw born host, then raw store host, 8 or 20 bytes each according to sys_flag.
+        queue_id, queue_offset, flag, sys_flag, born_time, store_time, reconsumed, prepared_offset: stored unchanged.
         crc_property: end the record with the checksum property (store format 3.7).
 
     Returns:
-        The position behind the record; FULL; or REFUSED, with nothing written.
+        The position after the record; FULL; or REFUSED, with nothing written.
 
     Raises:
-        ValueError: `at` does not leave 8 bytes in the file, or the hosts are shorter than sys_flag says.
+        ValueError: `at` leaves less than 8 bytes of the file, or the hosts are shorter than sys_flag says.
     """
     room: cython.longlong = len(out) - at
     born: cython.longlong = 20 if sys_flag & 16 else 8
@@ -52,7 +52,7 @@ def encode(
     if cython.compiled:
         p: cython.p_uchar = cython.address(out[0])
         hp: cython.pointer(cython.const[cython.uchar]) = cython.address(hosts[0])
-        # A part of no bytes has no address; none of the hosts' bytes is read in its place.
+        # An empty part has no address; no byte is read from the hosts in its place.
         bp: cython.pointer(cython.const[cython.uchar]) = hp
         tp: cython.pointer(cython.const[cython.uchar]) = hp
         pp: cython.pointer(cython.const[cython.uchar]) = hp

@@ -1,13 +1,17 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
 # cython: embedsignature=True, embedsignature.format=clinic
-"""The fast way of a put: a plain message into the mapped file within one call that holds the GIL throughout.
+"""The fast way of a put: writes a plain message to the mapped log in one call under the GIL.
 
-While it runs nobody else does, so the GIL is its lock: it runs no code of Python's and gives nothing back before the
-record stands and its end is published. What is not plain it leaves to store/append/commit_log.py: it answers None and
-has touched nothing. Not compiled, that is always its answer.
+The GIL is held throughout and is the lock: no other thread runs, no Python code runs, and nothing is returned before
+the record is in the map and its end is published. So neither another put nor a signal can interrupt it halfway. A
+message that is not plain is left to store/append/commit_log.py: the call returns None and has changed nothing.
+Uncompiled, it always returns None.
 
-The state of the append side (`Appender`, `QueueCounter`, `AppendTarget`) lives here, once; the slow way works on the
+The state of the append side (`Appender`, `QueueCounter`, `AppendTarget`) is kept here, once; the slow way works on the
 same objects.
+
+Lock order: the slow way takes the put lock first and then sets `held`; the fast way reads `held` under the GIL and
+never waits for the put lock.
 """
 
 import cython
@@ -20,7 +24,7 @@ if not cython.compiled:  # the fast way is the compiled one
     PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = clock_ms = copy_bytes = None
     crc_property_room = find_either = put_record = put_unique_key = record_size = u32be = utf8 = None
 
-CLOCK_SET_BACK_MS = 3_600_000  # from here on a clock behind the last record is believed
+CLOCK_SET_BACK_MS = 3_600_000  # store times never decrease, unless the clock was set back by this much or more
 MOST_BODY = 1 << 16  # bytes of the largest body that is copied with the GIL held
 
 _HOUR = cython.declare(cython.longlong, 3_600_000)
@@ -41,24 +45,24 @@ _forks = cython.declare(cython.longlong, 0)
 
 
 def forked() -> None:
-    """This process is a fork's child: no appender made before it puts anything from now on."""
+    """Note that this process is a forked child, in which no earlier appender may put."""
     global _forks
     _forks += 1
 
 
 @cython.cclass
 class AppendTarget:
-    """The part of a mapped file that appends look at; flintmq.storage.mapped_file.MappedFile derives from it."""
+    """The part of a mapped file that appends use; the base class of storage's MappedFile."""
 
     def attach(self, buffer: cython.uchar[::1]) -> None:
-        """Take the file's bytes. They must stay where they are until `detach`."""
+        """Take the address of the file's bytes, which must not move until `detach`."""
         if len(buffer) < self.size:
             raise ValueError("the buffer is smaller than the file")
         if cython.compiled:
             self._p = cython.address(buffer[0])
 
     def detach(self) -> None:
-        """The bytes go away."""
+        """Forget the address: the bytes are unmapped next."""
         if cython.compiled:
             self._p = cython.NULL
 
@@ -66,7 +70,7 @@ class AppendTarget:
 @cython.final
 @cython.cclass
 class QueueCounter:
-    """One queue: the queue offset of its next record."""
+    """The queue offset of the next record of one queue."""
 
     def __init__(self, next: cython.longlong) -> None:
         self.next = next
@@ -75,14 +79,20 @@ class QueueCounter:
 @cython.final
 @cython.cclass
 class Topic:
-    """A topic that was found legal: its bytes, and its queues by queue id. A queue's QueueCounter is never replaced."""
+    """A topic with a legal name: its bytes, and its queues by queue id.
+
+    The QueueCounter of a queue is never replaced.
+    """
 
     def __init__(self, raw: bytes) -> None:
         self.raw, self.places = raw, {}
         self._near = [None] * _NEAR
 
     def _place(self, queue_id):
-        """A queue's place, or None. Asking a dict for a number costs 30 ns, so the first queues are kept in a list."""
+        """Return a queue's counter, or None.
+
+        A lookup in a dict costs 30 ns, so the first queues are kept in a list.
+        """
         if not 0 <= queue_id < _NEAR:
             return self.places.get(queue_id)
         found: QueueCounter = self._near[queue_id]
@@ -94,7 +104,7 @@ class Topic:
 @cython.final
 @cython.cclass
 class Appender:
-    """The append side of one log.
+    """The append side of one log: its end, its topics, and the fast way to append.
 
     Args:
         stored: status of a put that succeeded.
@@ -103,16 +113,15 @@ class Appender:
         crc_property: end records with the checksum property.
 
     Attributes:
-        end: log offset behind the last whole record.
+        end: log offset after the last whole record.
         last_time: its store time in ms.
-        topics: name -> Topic, of those that were found legal.
-        target: the file that takes records the fast way, or None: then every put is left to the slow way.
-        held: somebody has the put lock and may give the GIL away.
-        refusing: puts are refused for now, which the slow way says.
+        topics: name -> Topic, of the legal names met so far.
+        target: the file that the fast way writes to; None: every put goes the slow way.
+        held: another thread holds the put lock and may release the GIL; use the slow way.
+        refusing: puts are refused for now; the slow way reports why.
         closed: every put is refused.
-        begun: an append that a signal broke off and that must be settled first, or None.
-        keys: numbers of the unique keys that messages without one get, a kernels.unique_keys.Numbers; None: they get
-            none.
+        begun: an append that a signal interrupted and that must be finished first, or None.
+        keys: numbers the unique keys of messages without one, a kernels.unique_keys.Numbers; None: they get no key.
     """
 
     def __init__(
@@ -136,14 +145,14 @@ class Appender:
 
     @property
     def forked(self) -> bool:
-        """Whether this process is the child of a fork that came after this object was made."""
+        """True in a process forked after this object was made."""
         return self._made_after != _forks
 
     def append(self, message: Message):
         """Append one message.
 
         Returns:
-            The result; None if nothing was done and the slow way has to see to it.
+            The result; None if nothing was done and the message must go the slow way.
 
         Thread: any. Durability: the kernel has the record.
         """
@@ -154,13 +163,15 @@ class Appender:
         return self._append(message, clock_ms())
 
     def append_list(self, messages: list, at: cython.Py_ssize_t, results: list):
-        """Append messages[at:] in order, up to the first that the slow way has to see to; results are appended.
+        """Append messages[at:] in order, up to the first that must go the slow way.
+
+        Their results are appended to `results`.
 
         Returns:
-            Where in the list the first message stands that was not appended.
+            The index of the first message that was not appended.
 
         Raises:
-            TypeError: something in the list is no message; those before it are appended.
+            TypeError: an element of the list is no message; those before it are appended.
         """
         if not cython.compiled:
             return at
@@ -179,12 +190,15 @@ class Appender:
         return at
 
     def _is_open(self):
-        """Whether the fast way is open."""
+        """Return whether the fast way is open."""
         shut: cython.bint = self.held or self.refusing or self.closed or self._made_after != _forks
         return not shut and self.target is not None and self.begun is None
 
     def _append(self, m, now):
-        """Append one message; None if it has to go the slow way. Everything that can fail comes before the record."""
+        """Append one message; None if it must go the slow way.
+
+        Everything that can fail comes before the record is written.
+        """
         file: AppendTarget = self.target
         topic: Topic = self._find(m.topic)
         body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
@@ -249,14 +263,17 @@ class Appender:
             result._own = cython.cast(object, self._own)
         else:
             result._own = m.properties_bytes
+        # Publish. The bytes of the record are in the map before any of these assignments, and no other thread runs
+        # before the GIL is released. Releasing it orders these stores for the thread that takes it next, so a reader
+        # that sees the new `end` (or `wrote`) also sees the record, whatever the order of the lines below.
         place.next += 1
         file.wrote = at + size
         self.last_time, self.end = now, file.start + at + size
         return result
 
     def _find(self, name):
-        """A topic that was met before, by its name; None else."""
-        if name is self._name:  # mostly that of the message before
+        """Return a topic met before by its name, or None."""
+        if name is self._name:  # mostly the topic of the message before
             return self._topic
         if not PyUnicode_CheckExact(cython.cast(cython.pointer(PyObject), name)):
             return None
@@ -266,10 +283,10 @@ class Appender:
         return found
 
     def _encode(self, m, now):
-        """The property string into the scratch buffer, as checks.encode_properties does; -1: the slow way.
+        """Encode the property string into the scratch buffer, as checks.encode_properties does.
 
-        Behind the message's own properties stands a unique key, if they have none and the store gives one: its number
-        is in `_number` then. A key of the message's own is in `_own`.
+        Returns its size; -1: use the slow way. A unique key from the store follows the message's own properties if they
+        have none; its number is then in `_number`. A key of the message's own is in `_own`.
         """
         n: cython.longlong = 0
         at: cython.Py_ssize_t = 0
@@ -308,13 +325,13 @@ class Appender:
         return n
 
     def _pair(self, n, name, name_size, value):
-        """Add a property behind the n bytes that there are; gives the new number, -1 for the slow way."""
+        """Add a property after the first n bytes; return the new size, -1: use the slow way."""
         size: cython.longlong = 0
         p: cython.pointer(cython.const[cython.uchar]) = utf8(value, cython.address(size))
         if p == cython.NULL or size > _MOST_PROPERTIES or name_size > _MOST_PROPERTIES - n - size - 2:
             return -1
         if any_below(name, 0, name_size, 3) or any_below(p, 0, size, 3):
-            return -1  # 0, 1 and 2 can stand in no property
+            return -1  # a property cannot contain 0, 1 or 2
         copy_bytes(self._scratch, n, name, 0, name_size)
         self._scratch[n + name_size] = 1
         copy_bytes(self._scratch, n + name_size + 1, p, 0, size)
@@ -325,24 +342,24 @@ class Appender:
 
 @cython.cclass
 class PutListener:
-    """Who takes records behind the puts; flintmq.store.services.dispatch_service.DispatchService derives from it.
+    """Takes records after they are put; the base class of DispatchService.
 
     Attributes:
-        needs_wake: whether somebody who puts has to call `wake`.
+        needs_wake: whether the putting thread must call `wake`.
     """
 
     def wake(self) -> None:
-        """Something was put."""
+        """Take note that a record was put."""
 
 
 @cython.cclass
 class Putter:
-    """Where puts come in: flintmq.store.message_store.MessageStore derives from it, so that `put` is one compiled call.
+    """The entry of puts, the base class of MessageStore, so that `put` is one compiled call.
 
     Attributes:
-        quick: the appender, while plain messages may go the fast way; else None.
-        waits: a message that says so waits for the disk after it is stored.
-        follower: whom to wake after the others.
+        quick: the appender while plain messages may go the fast way; else None.
+        waits: a message with `wait` waits for the disk after it is stored.
+        follower: woken after messages that do not wait.
     """
 
     def put(self, message: Message):
@@ -373,7 +390,7 @@ class Putter:
         raise NotImplementedError
 
     def _wait_flushed(self, result: PutResult):
-        """Wait until a stored message is on disk; the answer."""
+        """Wait until a stored message is on disk; return the final result."""
         raise NotImplementedError
 
 
@@ -381,25 +398,28 @@ class Putter:
 @cython.inline
 @cython.exceptval(check=False)
 def _is_given(text: object) -> cython.bint:
-    """Whether tags or keys are there: neither None nor an empty str."""
+    """Return whether tags or keys are present: neither None nor an empty str."""
     p: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), text)
     return text is not None and not (PyUnicode_CheckExact(p) and PyUnicode_GET_LENGTH(p) == 0)
 
 
 def _special(word):
-    """Whether a property's name begins like one that does something: KEYS, TAGS, WAIT, DELAY, TIMER_*, INNER_*."""
+    """Return whether a property's name begins like one with an effect.
+
+    These are KEYS, TAGS, WAIT, DELAY, TIMER_* and INNER_*.
+    """
     return word == _KEYS or word == _TAGS or word == _WAIT or word == _DELA or word == _TIME or word == _INNE
 
 
 def _is_unique_key(p, at):
-    """Whether eight bytes are the name UNIQ_KEY."""
+    """Return whether eight bytes are the name UNIQ_KEY."""
     return u32be(p, at) == _UNIQ and u32be(p, at + 4) == _UKEY
 
 
 @cython.cfunc
 @cython.exceptval(check=False)
 def _ready(properties: object) -> cython.longlong:
-    """Size of a property string that may be stored as it is; -1 for the slow way."""
+    """Return the size of a property string that may be stored unchanged; -1: use the slow way."""
     at: cython.longlong = 0
     raw: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), properties)
     if not PyBytes_CheckExact(raw):
@@ -412,7 +432,7 @@ def _ready(properties: object) -> cython.longlong:
     )
     if any_below(p, 0, size, 1):
         return -1
-    # A name stands at the beginning or behind a 2. Those that delay a message, or take more offsets, begin so.
+    # A name is at the beginning or after a 2. Names that delay a message, or take more queue offsets, begin like these.
     while at + 4 <= size:
         if u32be(p, at) == _DELA or u32be(p, at) == _TIME or u32be(p, at) == _INNE:
             return -1

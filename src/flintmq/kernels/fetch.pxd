@@ -2,8 +2,8 @@
 cimport cython
 from libc.stdint cimport uint8_t, int32_t, int64_t
 from flintmq.kernels.crc cimport any_below, i32be, i64be, prefetch_lines, same_bytes, u16be
-from flintmq.kernels.record_parts cimport locate
+from flintmq.kernels.record_parts cimport SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, locate
 from flintmq.kernels.walk cimport _record
 
 cdef bytes _copy(const uint8_t *p, int64_t at, int64_t n)
-cdef bint _stands(const uint8_t *p, int64_t at, int64_t size, const uint8_t *topic, int64_t topic_size, int32_t queue_id, int64_t queue_offset) noexcept nogil
+cdef bint _is_at_queue_offset(const uint8_t *p, int64_t at, int64_t size, const uint8_t *topic, int64_t topic_size, int32_t queue_id, int64_t queue_offset) noexcept nogil

@@ -1,24 +1,24 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Messages by queue offset, many at once: from queue units to records that count, and objects that hold them.
+"""Fetches messages by queue offset, many at once: from queue units to valid records.
 
-Units are hints. A record is given only if it counts (kernels/walk) and stands at the queue and offset that the unit's
-place says. An object does not copy its record but pins the buffer in which it lies, and takes its own copy when the
-whole record is asked for.
+Units are only hints. A record is returned only if it is valid (kernels/walk) and has the queue and queue offset of the
+unit's position. The object of a record does not copy it but pins its buffer, and copies it when the whole record is
+asked for.
 """
 
 import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import any_below, i32be, i64be, prefetch_lines, same_bytes, u16be
-    from flintmq.kernels.record_parts import locate
+    from flintmq.kernels.record_parts import SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, locate
     from flintmq.kernels.walk import _record
 
-UNIT = 20  # bytes of a plain queue's unit (store format 6.1)
-_AHEAD = cython.declare(cython.longlong, 8)  # units: how far ahead record headers are fetched into the cache
+UNIT = 20  # bytes of a plain queue's unit
+_AHEAD = cython.declare(cython.longlong, 8)  # units: prefetch distance of record headers
 
 
 def _copy(p, at, n):
-    """Bytes of a buffer."""
+    """Copy bytes of a buffer."""
     if cython.compiled:
         return cython.cast(cython.p_char, p)[at : at + n]
     return bytes(p[at : at + n])
@@ -37,7 +37,7 @@ class Pin:
 
 @cython.cclass
 class RecordBytes:
-    """One validated record, and what was decoded of it by the class that derives from this one and has `fields`."""
+    """One validated record; a derived class decodes it and has `fields`."""
 
     _pin: Pin
     _raw: bytes
@@ -56,7 +56,7 @@ class RecordBytes:
 
     @property
     def raw(self) -> bytes:
-        """The bytes of the whole record."""
+        """Bytes of the whole record."""
         if self._raw is None:
             self._raw = _copy(self._p, 0, self._size)
             if cython.compiled:
@@ -68,12 +68,12 @@ class RecordBytes:
 
     @property
     def size(self) -> int:
-        """Bytes of the record."""
+        """Size of the record in bytes."""
         return self._size
 
     @property
     def body(self) -> bytes:
-        """The record's body; of bytes that have none where it should be, what `fields` of the derived class says."""
+        """Body of the record; if the bytes have none in its place, that of `fields`."""
         if self._size >= 91:
             at: cython.longlong = 88 + (12 if self._p[39] & 16 else 0) + (12 if self._p[39] & 32 else 0)
             if at <= self._size:
@@ -90,10 +90,10 @@ def run(
     low: cython.longlong,
     high: cython.longlong,
 ):
-    """How many units of a plain queue, from number `first` of the buffer on, lead into the log [low, high).
+    """Return how many units, from number `first` on, point into the log range [low, high).
 
     Returns:
-        (n, size): the units up to the first that does not, and the bytes of their records.
+        (n, size): number of units before the first that does not, and the bytes of their records.
 
     Raises:
         ValueError: the buffer has no such units.
@@ -119,10 +119,10 @@ def run(
     return i, total
 
 
-def _stands(p, at, size, topic, topic_size, queue_id, queue_offset):
-    """Whether the record at p[at], which counts, stands at this place of its own queue."""
+def _is_at_queue_offset(p, at, size, topic, topic_size, queue_id, queue_offset):
+    """Return whether the valid record at p[at] has this queue and queue offset."""
     if i32be(p, at + 12) != queue_id or i64be(p, at + 20) != queue_offset or p[at + 39] & 4:
-        return False  # bit 4: prepared and rolled-back records stand nowhere
+        return False  # bit 4: prepared and rolled-back records are in no queue
     both: cython.longlong = at + 88 + (12 if p[at + 39] & 16 else 0) + (12 if p[at + 39] & 32 else 0)
     end: cython.longlong = both + i32be(p, both - 4)
     if p[at + 7] == 0xA7:
@@ -143,19 +143,20 @@ def check(
     queue_offset: cython.longlong,
     positions: cython.longlong[::1],
 ):
-    """Validate the records to which units lead.
+    """Validate the records that units point to.
 
     Args:
-        units, first, count: units of a plain queue, count of them from number `first` of the buffer on.
+        units, first, count: units of a plain queue, `count` of them from number `first` of the buffer on.
         data, base: bytes of one commit log file, and the log offset of data[0].
         file_end: position in data of the end of that file.
-        max_size: largest record in bytes that is believed.
-        topic, queue_id, queue_offset: where the first unit's record must stand, the next one at one more.
-        positions: takes the position in data of each record.
+        max_size: a record of more bytes is refused.
+        topic, queue_id, queue_offset: queue and queue offset of the first unit's record; the next one has the next
+        queue offset.
+        positions: receives the position in data of each record.
 
     Returns:
-        (n, inside): how many units lead to a record that counts and stands at its place, up to the first that does
-        not; and whether that one begins within data.
+        (n, inside): number of units before the first that does not point to a valid record of its place; and whether
+        the record of that one begins within data.
 
     Raises:
         ValueError: the buffer has no such units, or positions has no room for them.
@@ -187,7 +188,7 @@ def check(
             size: cython.longlong = _record(p, at, available, file_end, base, max_size, 1)
             if size < 0 or size != i32be(u, 20 * (first + i) + 8):
                 break
-            if not _stands(p, at, size, t, topic_size, queue_id, queue_offset + i):
+            if not _is_at_queue_offset(p, at, size, t, topic_size, queue_id, queue_offset + i):
                 break
             positions[i] = at
             i += 1
@@ -195,11 +196,12 @@ def check(
 
 
 def whole(data: cython.const[cython.uchar][::1], positions: cython.longlong[::1], count: cython.longlong):
-    """How many of the records at positions[:count] come before the first that is an inner batch or that has a zero
-    byte in its topic or properties.
+    """Return how many of the records at positions[:count] come before the first odd one.
+
+    Odd is an inner batch, or a record with a zero byte in its topic or properties.
 
     Raises:
-        ValueError: positions has fewer entries than count, or leads to bytes that are no validated record.
+        ValueError: positions has fewer entries than count, or one of them is not the position of a validated record.
     """
     if count < 0 or count > len(positions):
         raise ValueError("positions has fewer entries than count")
@@ -217,9 +219,11 @@ def whole(data: cython.const[cython.uchar][::1], positions: cython.longlong[::1]
     with cython.nogil:
         while i < count:
             good = locate(p, n, at, i, 1, spans) == 1
-            if not good or p[spans[0] + 39] & 0x80:
+            if not good or p[spans[SPAN_RECORD] + 39] & 0x80:
                 break
-            if any_below(p, spans[5], spans[6] - spans[5], 1) or any_below(p, spans[6] + 2, spans[7] - spans[6] - 2, 1):
+            if any_below(p, spans[SPAN_TOPIC], spans[SPAN_TOPIC_END] - spans[SPAN_TOPIC], 1) or any_below(
+                p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END] - spans[SPAN_TOPIC_END] - 2, 1
+            ):
                 break
             i += 1
     if not good:
@@ -230,12 +234,12 @@ def whole(data: cython.const[cython.uchar][::1], positions: cython.longlong[::1]
 def take(
     cls, data: cython.const[cython.uchar][::1], positions: cython.const[cython.longlong][::1], count: cython.longlong
 ):
-    """Objects of records that count.
+    """Make objects of validated records.
 
     Args:
         cls: RecordBytes, or a class that derives from it and has no __init__ that matters.
         data: bytes that hold the records. They must not change as long as an object lives.
-        positions, count: where the records begin.
+        positions, count: positions of the records.
 
     Raises:
         ValueError: a position at which data holds no whole record.

@@ -1,7 +1,7 @@
 # C types of gather.py.
 cimport cython
 from libc.stdint cimport uint8_t
-from flintmq.kernels.gather_fill cimport bodies, hosts, magic, microseconds, named_values, numbers32, numbers64, offset_ids, properties, topics, unsigned32
+from flintmq.kernels.gather_fill cimport PLAN_BITS, PLAN_BYTES, PLAN_BYTES_END, PLAN_FIELD, PLAN_INTS, PLAN_KIND, PLAN_LONGS, bodies, hosts, magic, microseconds, named_values, numbers32, numbers64, offset_ids, properties, topics, unsigned32
 from flintmq.kernels.record_parts cimport locate
 from flintmq.kernels.property_shapes cimport forget
 

@@ -1,19 +1,26 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Gather columns from validated records: fields out of the log, one output array after another.
+"""Gathers columns from validated records: fields of the log, one output array after another.
 
-The caller says in a plan which columns it wants and where in three output arrays they go (64-bit numbers, 32-bit
-numbers and offsets, bytes). Records are taken in small blocks that stay in the nearest cache: first it is found out
-where their parts lie, then one short loop a column runs over the block. Nothing is written outside a column's section:
-a column whose section is full ends the call before that record, and the caller goes on with fresh arrays.
+The caller's plan names the columns and their sections in three output arrays (64-bit numbers, 32-bit numbers and
+offsets, bytes). Records are taken in small blocks that stay in the nearest cache: first their parts are located, then
+one short loop for each column runs over the block. Nothing is written outside a column's section: a column whose
+section is full ends the call before that record, and the caller continues with fresh arrays.
 
-What is rare and long-winded is left to Python: the kernel writes nothing for that row (length 0) and notes it. Such are
-text that is not UTF-8, property strings with a doubled name or more than 32 pairs, and IPv6 hosts.
+Rare and slow cases are left to Python: the kernel writes nothing for that row (length 0) and notes it. These are text
+that is not UTF-8, property strings with a doubled name or more than 32 pairs, and IPv6 hosts.
 """
 
 import cython
 
 if not cython.compiled:
     from flintmq.kernels.gather_fill import (
+        PLAN_BITS,
+        PLAN_BYTES,
+        PLAN_BYTES_END,
+        PLAN_FIELD,
+        PLAN_INTS,
+        PLAN_KIND,
+        PLAN_LONGS,
         bodies,
         hosts,
         magic,
@@ -47,63 +54,64 @@ TAGS = 13
 KEYS = 14
 UNIQ_KEY = 15
 
-# A plan row: kind; position of the field in a record whose hosts are both IPv4 (BODY: 1 if compressed ones are left to
-# Python; PROPERTIES: how many pairs fit; any other of its rows: 1 if wanted); begin of its section among the 64-bit
-# numbers; among the 32-bit numbers; among the bytes; end of the latter; begin of its validity bits among the bytes.
+# Columns of a plan row (PLAN_* of gather_fill.pxd): kind; field (the position in a record whose hosts are both IPv4; of
+# BODY 1 if compressed bodies are left to Python; of PROPERTIES the number of pairs that fit; of its other rows 1 if
+# they are wanted); begin of the section among the 64-bit numbers; among the 32-bit numbers; among the bytes; end of the
+# latter; begin of the validity bits among the bytes.
 PLAN_ROW = 7
 
-SLACK = 64  # bytes of a byte section that are never used for good: short texts are copied in steps of 16
+SLACK = 64  # bytes at the end of a byte section that hold no value: short texts are copied in whole steps
 BLOCK = 128  # records at a time
 NOTES = 2048  # 64-bit numbers that `notes` must have room for
 
-ROWS_FULL = -1  # no room for more rows
-NOTES_FULL = -2  # the notes have to be taken away first
+ROWS_FULL = -1  # no room for further rows
+NOTES_FULL = -2  # the caller must take the notes first
 DONE = -3
 
 
 def _group_fault(plan, at, columns):
-    """PROPERTIES is followed by its five rows; NAMES and VALUES are both wanted or both not."""
+    """Return 1 unless PROPERTIES is followed by its rows, NAMES and VALUES both wanted or not."""
     k: cython.longlong
-    if at + 42 > 7 * columns or plan[at + 1] < 0 or plan[at + 8] != plan[at + 15]:
+    if at + 42 > 7 * columns or plan[at + PLAN_FIELD] < 0 or plan[at + 7 + PLAN_FIELD] != plan[at + 7 * 2 + PLAN_FIELD]:
         return 1
     for k in range(1, 6):
-        if plan[at + 7 * k] != 10 + k or plan[at + 7 * k + 1] < 0 or plan[at + 7 * k + 1] > 1:
+        if plan[at + 7 * k] != 10 + k or plan[at + 7 * k + PLAN_FIELD] < 0 or plan[at + 7 * k + PLAN_FIELD] > 1:
             return 1
     return 0
 
 
 def _fault(plan, at, columns, row, rows, n_longs, n_ints, n_out, ints):
-    """What is wrong with the plan row at plan[at] and its sections: 0 nothing, else an index into _FAULTS."""
-    kind: cython.longlong = plan[at]
+    """Return the fault of the plan row at plan[at] and its sections: an index into _FAULTS."""
+    kind: cython.longlong = plan[at + PLAN_KIND]
     group: cython.longlong = at - 7 * (kind - 10)
     if kind < 0 or kind > 15 or (kind > 10 and (group < 0 or plan[group] != 10)):
         return 1
     if kind == 10 and _group_fault(plan, at, columns):
         return 1
-    if kind < 4 and (plan[at + 1] < 0 or plan[at + 1] > 84):
+    if kind < 4 and (plan[at + PLAN_FIELD] < 0 or plan[at + PLAN_FIELD] > 84):
         return 2
-    if plan[at + 3] < 0 or plan[at + 4] < 0 or plan[at + 5] < 0:
+    if plan[at + PLAN_INTS] < 0 or plan[at + PLAN_BYTES] < 0 or plan[at + PLAN_BYTES_END] < 0:
         return 4
-    if (kind > 10 and plan[at + 1] == 0) or (kind == 10 and plan[at + 8] == 0):
+    if (kind > 10 and plan[at + PLAN_FIELD] == 0) or (kind == 10 and plan[at + 7 + PLAN_FIELD] == 0):
         return 0
     if kind == 11 or kind == 12:  # these have an entry a pair, not one a row
-        rows = plan[group + 1]
-        row = ints[plan[group + 3] + row]
+        rows = plan[group + PLAN_FIELD]
+        row = ints[plan[group + PLAN_INTS] + row]
     if 1 <= kind and kind <= 3:
-        if plan[at + 2] < 0 or plan[at + 2] > n_longs - rows:
+        if plan[at + PLAN_LONGS] < 0 or plan[at + PLAN_LONGS] > n_longs - rows:
             return 3
-    elif plan[at + 3] < 0 or plan[at + 3] > n_ints - rows - 1:
+    elif plan[at + PLAN_INTS] < 0 or plan[at + PLAN_INTS] > n_ints - rows - 1:
         return 3
-    room: cython.longlong = plan[at + 1]  # of PROPERTIES: pairs
+    room: cython.longlong = plan[at + PLAN_FIELD]  # of PROPERTIES: pairs
     if kind > 3 and kind != 10:
-        if plan[at + 4] < 0 or plan[at + 4] > n_out or plan[at + 5] > n_out:
+        if plan[at + PLAN_BYTES] < 0 or plan[at + PLAN_BYTES] > n_out or plan[at + PLAN_BYTES_END] > n_out:
             return 4
-        room = plan[at + 5] - plan[at + 4] - 64
+        room = plan[at + PLAN_BYTES_END] - plan[at + PLAN_BYTES] - 64
         if room < 0 or room > 0x7FFFFF00:
             return 4
-    if (kind == 3 or kind > 12) and (plan[at + 6] < 0 or plan[at + 6] > n_out - (rows + 7) // 8):
+    if (kind == 3 or kind > 12) and (plan[at + PLAN_BITS] < 0 or plan[at + PLAN_BITS] > n_out - (rows + 7) // 8):
         return 4
-    if kind > 3 and (ints[plan[at + 3] + row] < 0 or ints[plan[at + 3] + row] > room):
+    if kind > 3 and (ints[plan[at + PLAN_INTS] + row] < 0 or ints[plan[at + PLAN_INTS] + row] > room):
         return 5
     return 0
 
@@ -119,25 +127,25 @@ _FAULTS = (
 
 
 def _block(p, limit, spans, pairs, named, known, n, plan, columns, row, longs, ints, out, notes, index):
-    """All columns of n located records. Returns (rows, column that is full or -3)."""
+    """Fill all columns of n located records; return (rows, column that is full or -3)."""
     full: cython.longlong = -3
     c: cython.longlong = 0
     while c < columns:
         at: cython.longlong = 7 * c
-        kind: cython.longlong = plan[at]
-        field: cython.longlong = plan[at + 1]
-        to: cython.longlong = plan[at + 3] + row
-        start: cython.longlong = plan[at + 4]
-        room: cython.longlong = plan[at + 5] - start - 64
+        kind: cython.longlong = plan[at + PLAN_KIND]
+        field: cython.longlong = plan[at + PLAN_FIELD]
+        to: cython.longlong = plan[at + PLAN_INTS] + row
+        start: cython.longlong = plan[at + PLAN_BYTES]
+        room: cython.longlong = plan[at + PLAN_BYTES_END] - start - 64
         done: cython.longlong = n
         if kind == 0:
             numbers32(p, spans, n, field, ints, to)
         elif kind == 1:
-            numbers64(p, spans, n, field, longs, plan[at + 2] + row)
+            numbers64(p, spans, n, field, longs, plan[at + PLAN_LONGS] + row)
         elif kind == 2:
-            unsigned32(p, spans, n, field, longs, plan[at + 2] + row)
+            unsigned32(p, spans, n, field, longs, plan[at + PLAN_LONGS] + row)
         elif kind == 3:
-            microseconds(p, spans, n, field, longs, plan[at + 2] + row, out, plan[at + 6], row)
+            microseconds(p, spans, n, field, longs, plan[at + PLAN_LONGS] + row, out, plan[at + PLAN_BITS], row)
         elif kind == 4:
             done = magic(p, spans, n, ints, to, out, start, room)
         elif kind == 5:
@@ -151,7 +159,7 @@ def _block(p, limit, spans, pairs, named, known, n, plan, columns, row, longs, i
         elif kind == 10:
             done = properties(p, limit, spans, n, plan, at, row, ints, out, notes, index, pairs, named, known)
         elif kind >= 13 and field == 1:
-            done = named_values(p, limit, n, named, kind - 13, ints, to, out, start, room, plan[at + 6], row)
+            done = named_values(p, limit, n, named, kind - 13, ints, to, out, start, room, plan[at + PLAN_BITS], row)
         if done < n:
             n = done
             full = c
@@ -172,25 +180,26 @@ def gather(
     out: cython.uchar[::1],
     notes: cython.longlong[::1],
 ):
-    """Append the records at positions[first:last] to the columns of a plan, from row `row` on.
+    """Append the records at positions[first:last] to the columns of a plan, from `row` on.
 
     Args:
         data: bytes that hold the records.
-        positions: where in data each record begins.
-        first, last: which of the positions to take.
-        plan: PLAN_ROW numbers a column, see above. Of PROPERTIES the five further rows follow, NAMES and VALUES both
-            wanted or both not.
-        row: rows that are there already; the offsets of each section up to and with [row] must have been written.
-        rows: rows that every section has room for.
+        positions: position of each record in data.
+        first, last: range of the positions to take.
+        plan: PLAN_ROW numbers for each column, described above. PROPERTIES is followed by its five further rows, NAMES
+        and VALUES both wanted or both not.
+        row: number of rows there already; the offsets of each section up to and with [row] must have been written.
+        rows: number of rows that every section has room for.
         longs, ints, out: the output arrays, none of them empty.
-        notes: room for NOTES numbers or more. notes[0] tells how many follow: pairs of an index into positions and the
-            number of a column, for what is left to Python. Those from index first + taken on are to be ignored.
+        notes: room for NOTES numbers or more. notes[0] is the number of entries that follow: pairs of an index into
+        positions and the number of a column, for values left to Python. Ignore those from index first + taken on.
 
     Returns:
-        (taken, why): rows appended, and DONE, ROWS_FULL, NOTES_FULL or the number of the column whose section is full.
+        (taken, why): number of rows appended, and DONE, ROWS_FULL, NOTES_FULL or the number of the column whose section
+        is full.
 
     Raises:
-        ValueError: a position holds no record that lies within data, or the plan does not fit the arrays.
+        ValueError: a position holds no record within data, or the plan does not fit the arrays.
     """
     if first < 0 or last < first or last > len(positions) or row < 0 or rows < row or len(notes) < 2048:
         raise ValueError("first, last, row and rows must lie within their arrays")

@@ -2,8 +2,18 @@
 cimport cython
 from libc.stdint cimport uint8_t
 from flintmq.kernels.crc cimport u32be, i32be, i64be, copy_by_32, copy_bytes, all_ascii, put_hex8, put_host4, same_bytes
-from flintmq.kernels.record_parts cimport is_utf8
+from flintmq.kernels.record_parts cimport SPAN_BODY, SPAN_BODY_END, SPAN_BORN, SPAN_BOTH, SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, is_utf8
 from flintmq.kernels.property_shapes cimport split_like
+
+# Columns of a plan row, described in gather.py.
+cdef enum:
+    PLAN_KIND = 0
+    PLAN_FIELD = 1
+    PLAN_LONGS = 2
+    PLAN_INTS = 3
+    PLAN_BYTES = 4
+    PLAN_BYTES_END = 5
+    PLAN_BITS = 6
 
 cdef long long _shift(long long where) noexcept nogil
 cdef void numbers32(const uint8_t *p, const long long *spans, long long n, long long where, int *out, long long to) noexcept nogil

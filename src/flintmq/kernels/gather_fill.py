@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""The loops of `gather`: one a kind of column, over a block of located records.
+"""Fills columns for `gather`: one loop for each kind of column, over a block of records.
 
-Each takes the spans of n records (see record_parts.locate) and appends a value a record to the column's section. Those
-of text return how many rows had room; `start` and `room` are where the section's bytes begin and how many there are
-(SLACK left out), `to` is where its offsets go, out[...] the bytes. What is left to Python is noted, and gets no bytes.
+Each loop takes the spans of n records (record_parts.locate) and appends one value for each record to the column's
+section. The loops of text return the number of rows that had room. `start` and `room` are the begin and the size of the
+section's bytes in `out` (without SLACK), `to` is the position of its offsets. Values left to Python are noted and get
+no bytes.
 """
 
 import cython
@@ -21,19 +22,35 @@ if not cython.compiled:
         u32be,
     )
     from flintmq.kernels.property_shapes import split_like
-    from flintmq.kernels.record_parts import is_utf8
+    from flintmq.kernels.record_parts import (
+        SPAN_BODY,
+        SPAN_BODY_END,
+        SPAN_BORN,
+        SPAN_BOTH,
+        SPAN_END,
+        SPAN_RECORD,
+        SPAN_TOPIC,
+        SPAN_TOPIC_END,
+        is_utf8,
+    )
+
+    # Columns of a plan row; compiled they come from gather_fill.pxd.
+    PLAN_KIND, PLAN_FIELD, PLAN_LONGS, PLAN_INTS, PLAN_BYTES, PLAN_BYTES_END, PLAN_BITS = range(7)
 
 _YEAR_1_MS = cython.declare(cython.longlong, -62135596800000)
 _YEAR_10000_MS = cython.declare(cython.longlong, 253402300800000)
 
 
 def _shift(where):
-    """Which of a record's three begins a field is counted from: the hosts before it may be wider."""
-    return 0 if where <= 48 else (1 if where <= 64 else 2)
+    """Return which of a record's three begins a field is counted from.
+
+    The hosts before the field may be wider than IPv4.
+    """
+    return SPAN_RECORD if where <= 48 else (SPAN_BORN if where <= 64 else SPAN_BOTH)
 
 
 def numbers32(p, spans, n, where, out, to):
-    """A 32-bit field; `where` is its place in a record with two IPv4 hosts."""
+    """Copy a 32-bit field; `where` is its position in a record with two IPv4 hosts."""
     shift: cython.longlong = _shift(where)
     i: cython.longlong
     for i in range(n):
@@ -41,7 +58,7 @@ def numbers32(p, spans, n, where, out, to):
 
 
 def numbers64(p, spans, n, where, out, to):
-    """A 64-bit field."""
+    """Copy a 64-bit field."""
     shift: cython.longlong = _shift(where)
     i: cython.longlong
     for i in range(n):
@@ -49,7 +66,7 @@ def numbers64(p, spans, n, where, out, to):
 
 
 def unsigned32(p, spans, n, where, out, to):
-    """A 32-bit field without sign, as a 64-bit number."""
+    """Copy an unsigned 32-bit field as a 64-bit number."""
     shift: cython.longlong = _shift(where)
     i: cython.longlong
     for i in range(n):
@@ -64,7 +81,7 @@ def _set_bit(out, at, row, on):
 
 
 def microseconds(p, spans, n, where, longs, to, out, bits, row):
-    """A time in ms as us; null where it is outside the years that Spark knows."""
+    """Convert a time in ms to us; null outside the years that Spark supports."""
     shift: cython.longlong = _shift(where)
     i: cython.longlong
     for i in range(n):
@@ -75,21 +92,24 @@ def microseconds(p, spans, n, where, longs, to, out, bits, row):
 
 
 def magic(p, spans, n, ints, to, out, start, room):
-    """`V1` or `V2`."""
+    """Write `V1` or `V2`."""
     used: cython.longlong = ints[to]
     i: cython.longlong
     for i in range(n):
         if used + 2 > room:
             return i
         out[start + used] = 86
-        out[start + used + 1] = 49 if p[spans[8 * i] + 7] == 0xA7 else 50
+        out[start + used + 1] = 49 if p[spans[8 * i + SPAN_RECORD] + 7] == 0xA7 else 50
         used += 2
         ints[to + i + 1] = used
     return n
 
 
 def _copy(out, to, p, at, n, limit):
-    """Copy n bytes; out has SLACK more, p perhaps not. Short texts are quicker in whole steps."""
+    """Copy n bytes, short texts in whole steps, which is faster.
+
+    `out` has SLACK bytes more, p perhaps not.
+    """
     if n <= 64 and limit - at >= 96:
         copy_by_32(out, to, p, at, n)
     else:
@@ -104,16 +124,16 @@ def _note(notes, index, column):
 
 
 def bodies(p, limit, spans, n, leave, ints, to, out, start, room, notes, index, column):
-    """With `leave`, bodies with the compressed flag are noted."""
+    """Copy bodies; with `leave`, compressed ones are noted."""
     used: cython.longlong = ints[to]
     i: cython.longlong
     for i in range(n):
-        if leave and p[spans[8 * i] + 39] & 1:
+        if leave and p[spans[8 * i + SPAN_RECORD] + 39] & 1:
             _note(notes, index + i, column)
             ints[to + i + 1] = used
             continue
-        at: cython.longlong = spans[8 * i + 3]
-        size: cython.longlong = spans[8 * i + 4] - at
+        at: cython.longlong = spans[8 * i + SPAN_BODY]
+        size: cython.longlong = spans[8 * i + SPAN_BODY_END] - at
         if used + size > room:
             return i
         _copy(out, start + used, p, at, size, limit)
@@ -123,14 +143,14 @@ def bodies(p, limit, spans, n, leave, ints, to, out, start, room, notes, index, 
 
 
 def topics(p, limit, spans, n, ints, to, out, start, room, notes, index, column):
-    """Neighbours mostly have one topic, whose text is looked at once."""
+    """Copy topics; the text of neighbours with the same topic is validated once."""
     used: cython.longlong = ints[to]
     last: cython.longlong = 0
     last_size: cython.longlong = -1
     i: cython.longlong
     for i in range(n):
-        at: cython.longlong = spans[8 * i + 5]
-        size: cython.longlong = spans[8 * i + 6] - at
+        at: cython.longlong = spans[8 * i + SPAN_TOPIC]
+        size: cython.longlong = spans[8 * i + SPAN_TOPIC_END] - at
         if used + size > room:
             return i
         if size != last_size or not same_bytes(p, at, p, last, size):
@@ -148,7 +168,7 @@ def topics(p, limit, spans, n, ints, to, out, start, room, notes, index, column)
 
 
 def hosts(p, spans, n, where, ints, to, out, start, room, notes, index, column):
-    """A host equal to the one before is copied from there."""
+    """Write hosts as text; a host equal to the one before is copied from there."""
     used: cython.longlong = ints[to]
     last: cython.longlong = 0
     size: cython.longlong = -1
@@ -159,7 +179,7 @@ def hosts(p, spans, n, where, ints, to, out, start, room, notes, index, column):
             return i
         at: cython.longlong = spans[8 * i + shift] + where
         if spans[8 * i + shift + 1] != spans[8 * i + shift] or p[at + 4] or p[at + 5]:
-            _note(notes, index + i, column)  # IPv6, or a port that no port is
+            _note(notes, index + i, column)  # IPv6, or a port of more than 16 bits
             size = -1
             ints[to + i + 1] = used
             continue
@@ -174,35 +194,38 @@ def hosts(p, spans, n, where, ints, to, out, start, room, notes, index, column):
 
 
 def offset_ids(p, spans, n, ints, to, out, start, room):
-    """Store host and physical offset in hexadecimal digits."""
+    """Write store host and physical offset in hexadecimal digits."""
     used: cython.longlong = ints[to]
     i: cython.longlong
     for i in range(n):
-        host: cython.longlong = spans[8 * i + 1] + 64
-        width: cython.longlong = 8 + spans[8 * i + 2] - spans[8 * i + 1]
+        host: cython.longlong = spans[8 * i + SPAN_BORN] + 64
+        width: cython.longlong = 8 + spans[8 * i + SPAN_BOTH] - spans[8 * i + SPAN_BORN]
         if used + 2 * width + 16 > room:
             return i
-        if width == 20:  # eight bytes a step, the last of them overlapping
+        if width == 20:  # eight bytes at a time, the last step overlaps the one before
             put_hex8(out, start + used, p, host)
             put_hex8(out, start + used + 16, p, host + 8)
         put_hex8(out, start + used + 2 * width - 16, p, host + width - 8)
-        put_hex8(out, start + used + 2 * width, p, spans[8 * i] + 28)
+        put_hex8(out, start + used + 2 * width, p, spans[8 * i + SPAN_RECORD] + 28)
         used += 2 * width + 16
         ints[to + i + 1] = used
     return n
 
 
 def properties(p, limit, spans, n, plan, at_plan, row, ints, out, notes, index, pairs, named, known):
-    """Split the properties of n records, and fill the map if it is wanted; `named` takes where three values lie."""
-    wanted: cython.bint = plan[at_plan + 8] == 1
-    room: cython.longlong = plan[at_plan + 1]
-    entries: cython.longlong = plan[at_plan + 3] + row
-    names: cython.longlong = plan[at_plan + 10]
-    names_at: cython.longlong = plan[at_plan + 11]
-    names_room: cython.longlong = plan[at_plan + 12] - names_at - 64
-    values: cython.longlong = plan[at_plan + 17]
-    values_at: cython.longlong = plan[at_plan + 18]
-    values_room: cython.longlong = plan[at_plan + 19] - values_at - 64
+    """Split the properties of n records and fill the map if it is wanted.
+
+    `named` receives the positions of the values of TAGS, KEYS and UNIQ_KEY.
+    """
+    wanted: cython.bint = plan[at_plan + 7 + PLAN_FIELD] == 1
+    room: cython.longlong = plan[at_plan + PLAN_FIELD]
+    entries: cython.longlong = plan[at_plan + PLAN_INTS] + row
+    names: cython.longlong = plan[at_plan + 7 + PLAN_INTS]
+    names_at: cython.longlong = plan[at_plan + 7 + PLAN_BYTES]
+    names_room: cython.longlong = plan[at_plan + 7 + PLAN_BYTES_END] - names_at - 64
+    values: cython.longlong = plan[at_plan + 7 * 2 + PLAN_INTS]
+    values_at: cython.longlong = plan[at_plan + 7 * 2 + PLAN_BYTES]
+    values_room: cython.longlong = plan[at_plan + 7 * 2 + PLAN_BYTES_END] - values_at - 64
     pair: cython.longlong = ints[entries] if wanted else 0
     names_used: cython.longlong = ints[names + pair] if wanted else 0
     values_used: cython.longlong = ints[values + pair] if wanted else 0
@@ -212,8 +235,8 @@ def properties(p, limit, spans, n, plan, at_plan, row, ints, out, notes, index, 
     i: cython.longlong
     k: cython.longlong
     for i in range(n):
-        at: cython.longlong = spans[8 * i + 6] + 2
-        end: cython.longlong = spans[8 * i + 7]
+        at: cython.longlong = spans[8 * i + SPAN_TOPIC_END] + 2
+        end: cython.longlong = spans[8 * i + SPAN_END]
         count, first, move = split_like(p, at, end, limit, wanted, pairs, named, 6 * i, known)
         if count < 0:
             _note(notes, index + i, at_plan // 7)
@@ -238,7 +261,7 @@ def properties(p, limit, spans, n, plan, at_plan, row, ints, out, notes, index, 
 
 
 def named_values(p, limit, n, named, key, ints, to, out, start, room, bits, row):
-    """The column TAGS (key 0), KEYS (1) or UNIQ_KEY (2): what `split` found, or null."""
+    """Fill the column TAGS (key 0), KEYS (1) or UNIQ_KEY (2) with a value of `split`, or null."""
     used: cython.longlong = ints[to]
     i: cython.longlong
     for i in range(n):

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Sort queue units by queue, and tell how far their offsets run on: so that queues are written in runs."""
+"""Sorts queue units by queue, so that each queue is written in runs."""
 
 import cython
 
@@ -21,12 +21,12 @@ def group(
     """Sort units by queue, keeping their order within a queue.
 
     Args:
-        unit_queue, unit_offset, unit_time, unit_bytes, units: as derive filled them.
-        starts: int64 array, one longer than there are queues; takes where each queue's units begin.
-        out_offset, out_time, out_bytes: take the sorted units.
+        unit_queue, unit_offset, unit_time, unit_bytes, units: the units, from `derive`.
+        starts: int64 array, one longer than there are queues; receives the index of each queue's first sorted unit.
+        out_offset, out_time, out_bytes: receive the sorted units.
 
     Raises:
-        ValueError: an array is too small, or a queue number lies outside starts.
+        ValueError: an array is too small, or a queue number is outside starts.
     """
     queues: cython.longlong = len(starts) - 1
     i: cython.longlong
@@ -85,14 +85,16 @@ def group(
                 starts[i] = starts[i - 1]
             starts[0] = 0
     if bad:
-        raise ValueError("a queue number lies outside starts")
+        raise ValueError("a queue number is outside starts")
 
 
 def run_length(offsets: cython.const[cython.longlong][::1], start: cython.longlong, end: cython.longlong):
-    """How many of offsets[start:end] go up by one, from offsets[start] on; 0 if start is not below end.
+    """Return how many of offsets[start:end] increase by one, counted from offsets[start].
+
+    0 if start is not below end.
 
     Raises:
-        ValueError: start or end lies outside the array.
+        ValueError: start or end is outside the array.
     """
     if start < 0 or end > len(offsets):
         raise ValueError("start and end must lie within offsets")

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Handing work to a thread and waiting for its answer, with the GIL given up before anybody is woken.
+"""Hands work to a thread and waits for its answer, releasing the GIL before any wake-up.
 
-Who is woken while the waker holds the GIL sleeps again until it is free: two wake-ups where one is needed. For a put
-that waits for its sync that was a third of the time beside the sync (experiments/2026-11-20-group-commit.md).
+A thread woken while the waker holds the GIL sleeps again until the GIL is free: two wake-ups where one is needed. For a
+put that waits for its fsync that was a third of the time besides the fsync (experiments/2026-11-20-group-commit.md).
 """
 
 import cython
@@ -17,7 +17,7 @@ INTERRUPTED = -1
 
 @cython.cclass
 class _Held:
-    """A lock that is held from the beginning, until somebody lets go of it."""
+    """A lock that is held from the beginning until it is released once."""
 
     def __cinit__(self):
         if cython.compiled:
@@ -32,7 +32,7 @@ class _Held:
                 PyThread_free_lock(self._lock)
 
     def _hold(self) -> None:
-        """What __cinit__ does where it is not compiled."""
+        """Acquire the lock at first, as __cinit__ does when compiled."""
         if not cython.compiled:
             self._lock = threading.Lock()
             self._lock.acquire()
@@ -41,7 +41,7 @@ class _Held:
 @cython.final
 @cython.cclass
 class Latch(_Held):
-    """Closed at first; opened once.
+    """A latch that is closed at first and opened once.
 
     Thread: any.
     """
@@ -51,7 +51,7 @@ class Latch(_Held):
         self._hold()
 
     def open(self) -> None:
-        """Let the thread go that waits, or that will."""
+        """Release the thread that waits, or will wait."""
         if not self.is_open:
             self.is_open = True
             if cython.compiled:
@@ -63,9 +63,9 @@ class Latch(_Held):
 @cython.final
 @cython.cclass
 class Signal(_Held):
-    """Wakes a thread that works in steps: set by many, waited for by one; what is set during work is not lost.
+    """Wakes a thread that works in steps; a signal set during a step is not lost.
 
-    Source: upstream ServiceThread. Thread: `set` and `set_and_wait` any; `wait` one.
+    Many threads set it, one waits. Upstream: ServiceThread. Thread: `set` and `set_and_wait` any; `wait` one.
     """
 
     def __init__(self) -> None:
@@ -73,7 +73,7 @@ class Signal(_Held):
         self._hold()
 
     def set(self) -> None:
-        """Let the next `wait`, or the one that is under way, return at once."""
+        """Make the next `wait`, or the current one, return at once."""
         if not self._is_set:
             self._is_set = True
             if cython.compiled:
@@ -82,11 +82,11 @@ class Signal(_Held):
                 self._lock.release()
 
     def set_and_wait(self, latch: Latch, seconds: float) -> int:
-        """The same; then wait until the latch is open.
+        """Set the signal, then wait until the latch is open.
 
         Returns:
-            OPENED; LATE after so many seconds; INTERRUPTED if a signal of the system came, which Python sees to before
-            its next step: call again with the time that is left.
+            OPENED; LATE after `seconds`; INTERRUPTED if a signal of the system came, which Python handles before its
+            next step: call again with the remaining time.
         """
         if not cython.compiled:
             self.set()
@@ -104,10 +104,10 @@ class Signal(_Held):
         return OPENED if status == 1 else LATE
 
     def wait(self, seconds: float, latches: list | None = None) -> None:
-        """Open these latches; then return when the signal is set, or after so many seconds, and unset it.
+        """Open these latches, then wait until the signal is set, or for `seconds`, and unset it.
 
         Raises:
-            TypeError: something in the list is no latch; none was opened.
+            TypeError: an element of the list is no latch; none was opened.
         """
         if not cython.compiled:
             for latch in latches or ():
@@ -142,4 +142,6 @@ class Signal(_Held):
             status = PyThread_acquire_lock_timed(self._lock, micros, 0)
         free(locks)
         if status == 1:
-            self._is_set = False  # what is set from here on, its setter's work is there for the caller to see
+            # A thread that found the signal still set did not release the lock. It had handed over its work before, and
+            # the caller looks for work after this line, so no work is missed.
+            self._is_set = False

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Compare an index file's items with the keys that the log gives, and follow its chains (store format 9).
+"""Compares the items of an index file with the keys of the log, and checks its chains.
 
-The twin of `index_insert.py` for readers: where that one makes an item, this one says whether the item is the one that
-would be made. The heads of the chains, one for each slot, are simulated in `heads`, so that every link is checked in
-one pass over the items and no chain is ever walked.
+It is the reader's twin of `index_insert.py`: where that function makes an item, this one checks that the item is the
+one that would be made. The heads of the chains, one for each slot, are simulated in `heads`, so that every link is
+checked in one pass over the items and no chain is walked. Bytes: docs/internals/format/index.md.
 """
 
 import cython
@@ -27,19 +27,18 @@ def match(
     start: cython.longlong,
     end: cython.longlong,
 ):
-    """How many of the next items are the items of the keys [start, end), one after another.
+    """Return how many of the next items match the keys [start, end) one by one.
 
     Args:
         buf: items, 20 bytes each.
         count: items in buf.
         number: number of the first of them.
         begin: the file's begin timestamp in ms; its seconds count from there.
-        heads: newest item of each slot, 0 for none; one entry for each hash slot. Brought up to date for the items that
-            match.
+        heads: newest item of each slot, 0 for none; one entry for each hash slot. Updated for the items that match.
         key_hashes, key_offsets, key_times: hash, log offset and store time in ms of each key.
 
     Raises:
-        ValueError: count or the range of keys lies outside the arrays, or there are no slots.
+        ValueError: count or the range of keys is outside the arrays, or there are no slots.
     """
     slots: cython.longlong = len(heads)
     if slots < 1 or count < 0 or count > len(buf) // 20:
@@ -92,9 +91,10 @@ def skip(
     least: cython.longlong,
     until: cython.longlong,
 ):
-    """How many of the next items are well chained and point at log offsets in [least, until), one not before the other.
+    """Return how many of the next items are well chained, with log offsets in [least, until).
 
-    For items whose records are not at hand, because their part of the log has been deleted.
+    Their log offsets must not decrease. Used for items whose records are gone, because their part of the log was
+    deleted.
 
     Args:
         buf, count, number, heads: as for match.
@@ -102,7 +102,7 @@ def skip(
         until: stop at the first item that points here or beyond.
 
     Raises:
-        ValueError: count lies outside the buffer, or there are no slots.
+        ValueError: count is outside the buffer, or there are no slots.
     """
     slots: cython.longlong = len(heads)
     if slots < 1 or count < 0 or count > len(buf) // 20:

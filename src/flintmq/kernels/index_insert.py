@@ -1,7 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Put index items into an index file: the one function that makes them (store format 9; upstream IndexFile.putKey).
+"""Inserts items into an index file; no other function makes them.
 
-The slot table is far larger than the processor's caches, so the slots of the items to come are prefetched.
+Bytes: docs/internals/format/index.md. The slot table is far larger than the processor's caches, so the slots of the
+next items are prefetched. Upstream: IndexFile.putKey.
 """
 
 import cython
@@ -25,21 +26,21 @@ def insert(
     end: cython.longlong,
     window: cython.longlong = -1,
 ):
-    """Append items for the keys [start, end) until they are in or the file, or the buffer, is full.
+    """Append items for the keys [start, end) until the file or the buffer is full.
 
     Args:
         buf: the whole index file, writable: header, slots, items. Or header, slots, and a window of the items.
         slots: number of hash slots (maxHashSlotNum).
         items: capacity in items (maxIndexNum); item 0 is never used.
         key_hashes, key_offsets, key_times: hash (not negative), log offset and store time in ms of each key.
-        window: the item that stands first in buf; -1 for the whole file.
+        window: number of the first item in buf; -1 for the whole file.
 
     Returns:
-        The number of the first key that is not in: end, or less when the file or the window is full.
+        The index of the first key that is not inserted: end, or less when the file or the window is full.
 
     Raises:
-        ValueError: the buffer is smaller than slots and items say, the next item lies before the window, or the range
-            lies outside the arrays.
+        ValueError: the buffer is smaller than slots and items say, the next item is before the window, or the range
+            is outside the arrays.
     """
     if slots < 1 or items < 1 or slots > 0x7FFFFFFF or items > 0x7FFFFFFF or len(buf) < 40 + 4 * slots:
         raise ValueError("the buffer is smaller than an index file of these slots and items")
@@ -70,7 +71,7 @@ def insert(
     if count < 1:
         count = 1
     if count < window:
-        raise ValueError("the next item lies before the window")
+        raise ValueError("the next item is before the window")
     with cython.nogil:
         while i < end and count < items:
             while ahead < end and ahead < i + _AHEAD:  # 32-bit division is the quicker one, and done once an item

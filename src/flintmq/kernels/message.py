@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""A message to put, and what became of it: objects that cost little to make and that kernels read without Python."""
+"""Message and PutResult: cheap to make, and readable by kernels without Python calls."""
 
 import operator
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ def _told(one, names):
 
 
 def raise_for(result):
-    """Raise what `result`, of any kind of put, is worth: nothing, PutFailedError or PutUnknownError."""
+    """Raise PutFailedError or PutUnknownError if the outcome of `result` is not OK."""
     outcome = result.outcome.value
     if outcome == "failed":
         raise PutFailedError(f"{result.status.name}: {result.reason}; nothing is stored")
@@ -44,14 +44,14 @@ def _wrong(field, value, wanted):
 
 
 def _text(field, value, wanted="a str"):
-    """A text: a str as it is, of a subclass the str that it is."""
+    """Check that a value is a str; of a subclass return the plain str."""
     if not isinstance(value, str):
         raise _wrong(field, value, wanted)
     return str.__str__(value) if type(value) is not str else value
 
 
 def _bytes(field, value):
-    """Bytes: nothing that somebody can change while it is stored."""
+    """Check that a value is bytes, which nobody can change while it is stored."""
     if not isinstance(value, bytes):
         if isinstance(value, str):
             raise _wrong(field, value, "bytes, such as text.encode()")
@@ -61,14 +61,14 @@ def _bytes(field, value):
 
 
 def _number(field, value):
-    """An int, or what is one to Python (numpy's), but no bool."""
+    """Check that a value is an int or converts to one (numpy's), but is no bool."""
     if isinstance(value, (bool, float)) or not hasattr(value, "__index__"):
         raise _wrong(field, value, "an int")
     return operator.index(value)
 
 
 def _joined(keys):
-    """Property KEYS of a str, or of several keys."""
+    """Join several keys to the property KEYS; a str is returned unchanged."""
     if isinstance(keys, str):
         return _text("keys", keys)
     if not isinstance(keys, (list, tuple)):
@@ -82,7 +82,7 @@ def _joined(keys):
 
 
 def _checked(properties):
-    """A dict of texts."""
+    """Check that properties are a mapping of str to str; return them as a dict."""
     if not isinstance(properties, Mapping):
         raise _wrong("properties", properties, "a dict of str to str")
     for name, value in properties.items():
@@ -105,13 +105,14 @@ def _check_ranges(message):
 
 
 def _wide(m):
-    """Whether a number has more than 32 bits, so that a closer look is due."""
+    """Return whether a number has more than 32 bits, so that the ranges must be checked."""
     half: cython.longlong = 0x80000000
     numbers: cython.longlong = m.queue_id + half | m.flag + half | m.sys_flag + half | m.reconsume_times + half
     return (numbers | m.delay_level + half) >> 32 != 0
 
 
-# Neither holds what could hold it, so the garbage collector has nothing to do: thousands may be alive at once.
+# Neither class can be part of a reference cycle, so the garbage collector need not track it: thousands of them may be
+# alive at once.
 @cython.freelist(256)
 @cython.no_gc
 @cython.cclass
@@ -122,8 +123,8 @@ delay_level=0, born_host=None)\n--\n
     A message to put.
 
     Attributes:
-        topic: where to; a name that can be a directory's, at most 127 bytes (255 for `%RETRY%` and `%DLQ%`).
-        body: what to store, as it is.
+        topic: its topic; a name that can be a directory's, at most 127 bytes (255 for `%RETRY%` and `%DLQ%`).
+        body: the bytes to store, unchanged.
         tags: property TAGS, or None.
         keys: property KEYS: one text with keys separated by spaces, a list or tuple of keys, or None.
         properties: further properties; neither names nor values may hold the characters 01 and 02.
@@ -138,10 +139,10 @@ delay_level=0, born_host=None)\n--\n
         born_host: sender, `ip:port` or `[ipv6]:port`; None for the store's own.
 
     Raises:
-        TypeError: a field of another type; the text names it, what it got and what to give.
+        TypeError: a field of another type; the text names the field, the type it got and the type to give.
         ValueError: a number that its field cannot hold; a key in a list that is empty or holds a space.
 
-    Thread: may be put by several threads, while nobody changes it.
+    Thread: may be put by several threads, as long as none changes it.
     """
 
     def __init__(
@@ -162,7 +163,7 @@ delay_level=0, born_host=None)\n--\n
         delay_level=0,
         born_host=None,
     ):
-        if not cython.compiled:  # compiled they are None already, and what is left alone costs nothing
+        if not cython.compiled:  # compiled, fields begin as None, and leaving them so costs nothing
             self.tags = self.keys = self.properties = None
             self.born_timestamp = self.properties_bytes = self.born_host = None
         self.topic = topic if type(topic) is str else _text("topic", topic)
@@ -209,10 +210,10 @@ delay_level=0, born_host=None)\n--\n
         return type(self), _values(self, _MESSAGE)
 
     def copied(self):
-        """A message of the same fields, checked again: what is set later is not.
+        """Copy the message and check all fields again; an assignment to a field checks nothing.
 
         Raises:
-            TypeError, ValueError: as where a message is made.
+            TypeError, ValueError: as the constructor raises them.
         """
         return Message(*_values(self, _MESSAGE))
 
@@ -231,7 +232,7 @@ delay_level=0, born_host=None)\n--\n
 @cython.final
 @cython.cclass
 class PutResult:
-    """What became of a put. Not to be changed. True where the outcome is OK, and only there.
+    """The result of a put. Immutable. True if and only if the outcome is OK.
 
     Attributes:
         status: RocketMQ's status, a flintmq.PutMessageStatus.
@@ -241,7 +242,7 @@ class PutResult:
         store_timestamp: store time in ms.
         store_host: raw address and port, for the offset message id.
         reason: the rule that refused it.
-        msg_id: its unique key, or the whole property string that it stands in, which is read when somebody asks.
+        msg_id: its unique key, or the whole property string that contains it, which is parsed on first use.
     """
 
     def __init__(
@@ -274,15 +275,15 @@ class PutResult:
         return self.status.rule if self._reason is None else self._reason
 
     def __bool__(self):
-        """Whether the outcome is OK."""
+        """Return whether the outcome is OK."""
         return self.outcome.value == "ok"
 
     def raise_for_status(self):
-        """Nothing where the outcome is OK.
+        """Raise an error unless the outcome is OK.
 
         Raises:
-            PutFailedError: nothing is stored; mend what the text says, and put it again.
-            PutUnknownError: it may be stored or not; look for it before it is put again.
+            PutFailedError: nothing is stored; correct what the text names, and put it again.
+            PutUnknownError: it may be stored or not; look for it before putting it again.
         """
         raise_for(self)
 
@@ -293,15 +294,17 @@ class PutResult:
 
     @property
     def msg_id(self):
-        """The unique key that the message is stored with (property UNIQ_KEY): its own, or the one that the store gave;
-        None if it has none, or nothing was stored."""
+        """The unique key that the message is stored with (property UNIQ_KEY).
+
+        It is the message's own or the store's; None if it has none, or nothing was stored.
+        """
         if self._prefix is not None:
             return unique_key(self._prefix, self._number)
         found = parse_bytes(self._own).get(UNIQ_KEY) if isinstance(self._own, bytes) else self._own
-        return found or None  # an empty one is none to whoever reads it
+        return found or None  # an empty key counts as none
 
     def with_status(self, status):
-        """The same with another status."""
+        """Return a copy with another status."""
         return PutResult(status, *_values(self, _RESULT)[1:], None, self.msg_id)
 
     def __reduce__(self):

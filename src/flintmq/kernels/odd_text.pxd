@@ -2,6 +2,6 @@
 cimport cython
 from libc.stdint cimport uint8_t
 from flintmq.kernels.crc cimport i64be
-from flintmq.kernels.record_parts cimport is_utf8, locate
+from flintmq.kernels.record_parts cimport SPAN_BORN, SPAN_END, SPAN_TOPIC, SPAN_TOPIC_END, is_utf8, locate
 
 cdef bint _is_plain(const uint8_t *p, long long at, long long end) noexcept nogil

@@ -1,15 +1,15 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Find records whose text is odd, and the latest store time: what verify wants to know of every record."""
+"""Finds records with odd text and the latest store time, for verify."""
 
 import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import i64be
-    from flintmq.kernels.record_parts import is_utf8, locate
+    from flintmq.kernels.record_parts import SPAN_BORN, SPAN_END, SPAN_TOPIC, SPAN_TOPIC_END, is_utf8, locate
 
 
 def _is_plain(p, at, end):
-    """Whether p[at:end] is UTF-8 without a NUL."""
+    """Return whether p[at:end] is UTF-8 without a NUL."""
     i: cython.longlong
     for i in range(at, end):
         if p[i] == 0:
@@ -24,19 +24,19 @@ def scan(
     count: cython.longlong,
     latest: cython.longlong,
 ):
-    """Look at the validated records positions[start:count].
+    """Scan the validated records positions[start:count] for odd text.
 
     Args:
         buf, positions, count: records that kernels.walk has validated.
-        start: the first one to look at.
+        start: the first record to scan.
         latest: the latest store time in ms so far.
 
     Returns:
-        (next, latest, odd): the first record that has a topic that is empty or not UTF-8, properties that are not
-        UTF-8, or a NUL in either, and True; or count and False. `latest` covers the records before it and itself.
+        (next, latest, odd): the first record with an empty or malformed topic, malformed properties, or a NUL in
+        either, and True; or count and False. `latest` covers all records up to and including that one.
 
     Raises:
-        ValueError: a position holds no validated record, or count lies outside the array.
+        ValueError: a position holds no validated record, or count is outside the array.
     """
     if start < 0 or count > len(positions):
         raise ValueError("start and count must lie within positions")
@@ -60,10 +60,14 @@ def scan(
             good = locate(p, limit, at, i, 1, spans)
             if good == 0:
                 break
-            time = i64be(p, spans[1] + 56)
+            time = i64be(p, spans[SPAN_BORN] + 56)
             if time > latest:
                 latest = time
-            if spans[5] == spans[6] or not _is_plain(p, spans[5], spans[6]) or not _is_plain(p, spans[6] + 2, spans[7]):
+            if (
+                spans[SPAN_TOPIC] == spans[SPAN_TOPIC_END]
+                or not _is_plain(p, spans[SPAN_TOPIC], spans[SPAN_TOPIC_END])
+                or not _is_plain(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END])
+            ):
                 odd = True
                 break
             i += 1

@@ -1,35 +1,39 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Split property strings faster than one by one: by what they have in common with one before.
+"""Splits property strings quickly by comparing them with an earlier one of the same shape.
 
-Producers mostly send strings that differ in nothing but values of the same lengths. Of eight lengths the shape of a
-string is kept (once a second one of that length came), and others of that length are only compared with it: a fifth
+Producers mostly send strings that differ only in values of the same lengths. For eight lengths the shape of a string is
+kept (once a second string of that length came), and other strings of that length are only compared with it: a fifth
 less time for all columns, a third less for splitting alone.
 
-`known` holds sixteen numbers a length: where that string begins (-1: none), its length, how many pairs, the shape (4),
-its three named values (6). Its pairs stand in pairs[96 * (1 + slot):]. All of it is good for one buffer only.
+`known` holds sixteen numbers for each of these lengths: position of the string (-1: none), its length, number of pairs,
+its shape (4), its three named values (6). Its pairs are in pairs[96 * (1 + slot):]. Everything is valid for one buffer
+only.
 """
 
 import cython
 
-if not cython.compiled:
+if not cython.compiled:  # columns of `known`; compiled they come from property_shapes.pxd
+    KNOWN_AT, KNOWN_LENGTH, KNOWN_PAIRS, KNOWN_SHAPE, KNOWN_NAMED = 0, 1, 2, 3, 7
+
     from flintmq.kernels._plain import same_shape
     from flintmq.kernels.record_parts import doubled, split
 
-KNOWN = 128  # numbers that `known` has
-PAIRS = 864  # numbers that `pairs` has: of the string just split, and of each shape
+KNOWN = 128  # size of `known`
+PAIRS = 864  # size of `pairs`: for the string just split, and for each shape
 
 
 def forget(known):
-    """No shape is known yet."""
+    """Forget all shapes."""
     i: cython.int
     for i in range(128):
         known[i] = -1
 
 
 def take_shape(at, end, pairs, count, known, to):
-    """Remember in known[to:to + 4] what has to be alike in another property string so that it splits alike.
+    """Store the shape of a property string in known[to:to + 4].
 
-    That is all but the values, one bit a byte, for strings of up to 256 bytes.
+    The shape marks the bytes that must be equal in another string so that it splits in the same way: all bytes except
+    the values, one bit each, for strings of up to 256 bytes.
     """
     one: cython.ulonglong = 1
     every: cython.ulonglong = 0
@@ -51,40 +55,44 @@ def take_shape(at, end, pairs, count, known, to):
 
 
 def has_shape(p, at, end, other, limit, known, to):
-    """Whether p[at:end] equals the string at p[other], of the same length, but for values that hold nothing odd."""
+    """Return whether p[at:end] has the shape of the string at p[other], of the same length."""
     if limit - at < 256 or limit - other < 256:
         return False
     return same_shape(p, at, other, end - at, known, to)
 
 
 def split_like(p, at, end, limit, single, pairs, named, to, known):
-    """Split a property string, or see that it splits as one before it did.
+    """Split a property string, or recognise that it splits as an earlier one did.
 
     With `single`, a string that has a name twice counts as one that cannot be split.
 
-    Returns (how many pairs or -1, where they stand in `pairs`, how far the string lies behind that of its shape).
+    Returns (number of pairs or -1, where they begin in `pairs`, offset of the string from that of its shape).
     """
     size: cython.longlong = end - at
     slot: cython.longlong = size & 7
     base: cython.longlong = 16 * slot
-    like: cython.longlong = known[base]
+    like: cython.longlong = known[base + KNOWN_AT]
     k: cython.longlong
-    if known[base + 1] == size and like >= 0 and has_shape(p, at, end, like, limit, known, base + 3):
+    if (
+        known[base + KNOWN_LENGTH] == size
+        and like >= 0
+        and has_shape(p, at, end, like, limit, known, base + KNOWN_SHAPE)
+    ):
         for k in range(6):
-            named[to + k] = known[base + 7 + k] + at - like if known[base + 7 + k] else 0
-        return known[base + 2], 96 * (1 + slot), at - like
+            named[to + k] = known[base + KNOWN_NAMED + k] + at - like if known[base + KNOWN_NAMED + k] else 0
+        return known[base + KNOWN_PAIRS], 96 * (1 + slot), at - like
     count: cython.longlong = split(p, at, end, limit, pairs, named, to)
     if count > 0 and single and doubled(p, pairs, count):
         count = -1
-    if known[base + 1] != size:
-        known[base] = -1
-        known[base + 1] = size
+    if known[base + KNOWN_LENGTH] != size:
+        known[base + KNOWN_AT] = -1
+        known[base + KNOWN_LENGTH] = size
     elif count >= 0 and size <= 256:
-        known[base] = at
-        known[base + 2] = count
-        take_shape(at, end, pairs, count, known, base + 3)
+        known[base + KNOWN_AT] = at
+        known[base + KNOWN_PAIRS] = count
+        take_shape(at, end, pairs, count, known, base + KNOWN_SHAPE)
         for k in range(6):
-            known[base + 7 + k] = named[to + k]
+            known[base + KNOWN_NAMED + k] = named[to + k]
         for k in range(3 * count):
             pairs[96 * (1 + slot) + k] = pairs[k]
     return count, 0, 0

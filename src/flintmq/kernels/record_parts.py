@@ -1,23 +1,26 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Where the parts of a record lie: what `gather` and `select` both need to know of validated records.
+"""Locates the parts of validated records, for all kernels that read them.
 
-The records have been walked, so their lengths add up; they are bounded here once more, because positions that do not
-fit the buffer must not lead outside it. Layout of a record: store format 3.1, of its properties: 4.
+The records have been walked, so their lengths add up; they are bounded once more here, because positions that do not
+belong to the buffer must not lead outside it. Bytes: docs/internals/format/commit-log.md and properties.md.
 """
 
 import cython
 
-if not cython.compiled:
+if not cython.compiled:  # compiled these constants come from record_parts.pxd
+    SPAN_RECORD, SPAN_BORN, SPAN_BOTH, SPAN_BODY, SPAN_BODY_END, SPAN_TOPIC, SPAN_TOPIC_END, SPAN_END = range(8)
+    NAMED_TAGS, NAMED_TAGS_END, NAMED_KEYS, NAMED_KEYS_END, NAMED_UNIQUE, NAMED_UNIQUE_END = range(6)
+
     from flintmq.kernels._plain import i16be, i32be, lowest_bit, odd_bytes, same_bytes, u32be
 
-MOST_PAIRS = 32  # a property string with more of them is left to Python
+MOST_PAIRS = 32  # a property string with more pairs is left to Python
 
 
 def locate(p, limit, positions, first, n, spans):
-    """Find the parts of n records. Returns n, or the index of the first that is no record within the buffer.
+    """Locate the parts of n records; return n, or the index of the first that is no record.
 
-    Eight numbers a record: its begin; the same moved by what an IPv6 born host adds; by what both hosts add; begin and
-    end of the body; of the topic; end of the record. The properties lie 2 bytes behind the topic.
+    Eight numbers for each record go to `spans`, the columns SPAN_* of record_parts.pxd. A record that goes beyond the
+    buffer is none. The properties begin 2 bytes after the topic.
     """
     i: cython.longlong
     for i in range(n):
@@ -45,19 +48,22 @@ def locate(p, limit, positions, first, n, spans):
         topic_at += 1 + wide
         if i16be(p, topic_at + topic) != room - body - topic:
             return i
-        spans[8 * i] = at
-        spans[8 * i + 1] = born
-        spans[8 * i + 2] = both
-        spans[8 * i + 3] = both + 88
-        spans[8 * i + 4] = both + 88 + body
-        spans[8 * i + 5] = topic_at
-        spans[8 * i + 6] = topic_at + topic
-        spans[8 * i + 7] = at + size
+        spans[8 * i + SPAN_RECORD] = at
+        spans[8 * i + SPAN_BORN] = born
+        spans[8 * i + SPAN_BOTH] = both
+        spans[8 * i + SPAN_BODY] = both + 88
+        spans[8 * i + SPAN_BODY_END] = both + 88 + body
+        spans[8 * i + SPAN_TOPIC] = topic_at
+        spans[8 * i + SPAN_TOPIC_END] = topic_at + topic
+        spans[8 * i + SPAN_END] = at + size
     return n
 
 
 def is_utf8(p, at, end):
-    """Whether p[at:end] is well-formed UTF-8 (Unicode, table 3-7: no surrogates, no longer forms than needed)."""
+    """Return whether p[at:end] is well-formed UTF-8.
+
+    Unicode, table 3-7: no surrogates, no forms longer than needed.
+    """
     while at < end:
         lead: cython.int = p[at]
         if lead < 0x80:
@@ -81,9 +87,9 @@ def is_utf8(p, at, end):
 
 
 def close_pair(p, name, middle, stop, pairs, count, named, to):
-    """Take the part p[name:stop] with its 01 at `middle` as pair number `count`, unless Java drops it.
+    """Store the part p[name:stop], with its 01 at `middle`, as a pair, unless Java drops it.
 
-    Returns how many pairs there are then, or -1 where there is no room for it.
+    Returns the new number of pairs, or -1 if there is no room for it.
     """
     if middle <= name or middle >= stop - 1:
         return count
@@ -94,9 +100,12 @@ def close_pair(p, name, middle, stop, pairs, count, named, to):
     pairs[3 * count + 2] = stop
     key: cython.longlong = -1
     if middle - name == 4:
-        key = 0 if u32be(p, name) == 0x54414753 else (2 if u32be(p, name) == 0x4B455953 else -1)  # TAGS, KEYS
+        if u32be(p, name) == 0x54414753:  # TAGS
+            key = NAMED_TAGS
+        elif u32be(p, name) == 0x4B455953:  # KEYS
+            key = NAMED_KEYS
     elif middle - name == 8 and u32be(p, name) == 0x554E4951 and u32be(p, name + 4) == 0x5F4B4559:
-        key = 4  # UNIQ_KEY
+        key = NAMED_UNIQUE
     if key >= 0:
         named[to + key] = middle + 1
         named[to + key + 1] = stop
@@ -104,12 +113,12 @@ def close_pair(p, name, middle, stop, pairs, count, named, to):
 
 
 def split(p, at, end, limit, pairs, named, to):
-    """Split a property string as Java does (store format 4).
+    """Split a property string as Java does.
 
-    Three numbers a pair: begin and end of its name, end of its value. Begin and end of the values of TAGS, KEYS and
-    UNIQ_KEY go to named[to:to + 6]; the last one of a name counts; both 0 where there is none.
+    Three numbers for each pair: begin and end of its name, end of its value. Begin and end of the values of TAGS, KEYS
+    and UNIQ_KEY go to named[to:to + 6]; if a name occurs twice, the last one counts; both are 0 if there is none.
 
-    Returns how many pairs, or -1 (and nothing named): not UTF-8, or more than 32.
+    Returns the number of pairs, or -1 (and nothing named): not UTF-8, or more than 32.
     """
     count: cython.longlong = 0
     name: cython.longlong = at
@@ -158,7 +167,10 @@ def split(p, at, end, limit, pairs, named, to):
 
 
 def doubled(p, pairs, count):
-    """Whether two pairs have one name. Names of another length, begin or end are told apart by 64 bits."""
+    """Return whether two pairs have the same name.
+
+    64 bits, set by length, first and last byte, spare most comparisons.
+    """
     seen: cython.ulonglong = 0
     one: cython.ulonglong = 1
     i: cython.longlong
@@ -178,18 +190,18 @@ def doubled(p, pairs, count):
 def split_properties(
     data: cython.const[cython.uchar][::1], at: cython.longlong, end: cython.longlong, pairs: cython.longlong[::1]
 ):
-    """Split the property string data[at:end]; for tests and for single records.
+    """Split the property string data[at:end]; for tests and single records.
 
     Args:
-        data: bytes around the string.
-        at, end: where the string begins and ends.
-        pairs: takes begin and end of the name and end of the value of each pair; the value begins one byte behind the
-            name's end. The six numbers behind 3 * MOST_PAIRS tell begin and end of the
-            values of TAGS, KEYS and UNIQ_KEY, 0 where there is none.
+        data: a buffer that contains the string.
+        at, end: begin and end of the string.
+        pairs: receives begin and end of the name and end of the value of each pair; the value begins one byte after the
+        end of the name. The six numbers after 3 * MOST_PAIRS are begin and end of the values of TAGS, KEYS and
+        UNIQ_KEY, 0 if there is none.
 
     Returns:
-        (pairs found, whether two have one name); -1 pairs where there are more than MOST_PAIRS, or text that is not
-        UTF-8.
+        (number of pairs, whether two have the same name); -1 pairs if there are more than MOST_PAIRS, or text that is
+        not UTF-8.
 
     Raises:
         ValueError: at and end are not within data, or pairs is too short.

@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Keep those of the validated records that a query asks for, reading only what it asks about.
+"""Selects the validated records that match a query, reading only the parts that it names.
 
-What a text means is Python's business: Java's decoding of odd bytes, patterns, rules for single queues. So the kernel
-has a table of the topics that Python has judged, looks a record's topic up there, and comes back for a verdict when it
-meets another; of tags the table holds the wanted ones, and only odd records need Python.
+Python decides on texts: Java's decoding of malformed bytes, patterns, rules for single queues. So the kernel has a
+table of the topics that Python has judged, looks a record's topic up there, and returns for a verdict when it meets
+another. Of tags the table holds the wanted ones, and only odd records need Python.
 """
 
 import os
@@ -12,29 +12,41 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import i32be, i64be, same_bytes, seeded_hash
-    from flintmq.kernels.record_parts import locate, split
+    from flintmq.kernels.record_parts import (
+        NAMED_TAGS,
+        NAMED_TAGS_END,
+        SPAN_BORN,
+        SPAN_END,
+        SPAN_RECORD,
+        SPAN_TOPIC,
+        SPAN_TOPIC_END,
+        locate,
+        split,
+    )
+
+    _SINCE, _UNTIL, _TOPICS, _TAGS = range(4)  # compiled they come from select.pxd
 
 # Why a call ended.
 DONE = 0
-TOPIC = 1  # Python is to judge the topic of the record at `read`
-TAG = 2  # and here whether its tag is wanted: its properties are too long-winded for the kernel, or not UTF-8
+TOPIC = 1  # Python must judge the topic of the record at `read`
+TAG = 2  # Python must judge the tag of the record at `read`: its properties are too many, or not UTF-8
 
-# The numbers of `query`.
+# Columns of `query`.
 SINCE = 0  # least store time in ms
 UNTIL = 1  # greatest store time
-TOPICS = 2  # 0: any topic; 1: as the table says, others are asked about; 2: others are not wanted
-TAGS = 3  # 0: whatever the property TAGS says; 1: those in the table, so no records without a tag
+TOPICS = 2  # 0: any topic; 1: by the table, which Python extends; 2: by the table, others are not wanted
+TAGS = 3  # 0: any tag or none; 1: those in the table, so no records without a tag
 QUERY = 4
 
 # A table has a power of two of slots, ENTRY numbers each: begin and length of a text in its arena (length -1: free),
-# and the verdict. A text stands at the slot of its hash, or the next free one behind; one slot at least is free.
+# and the verdict. A text is in the slot of its hash or in the next free one after it; at least one slot is free.
 ENTRY = 3
 FREE = -1
-UNWANTED = -1  # verdict; of tags, 0 is wanted; of topics, any other is the index of its first queue rule
+UNWANTED = -1  # verdict; 0 for a wanted tag; for a wanted topic the index of its first queue rule
 
-# A queue rule: queue id, least queue offset, queue offset to stop before. A list of rules ends with one of queue END.
+# A queue rule: queue id, least queue offset, end of queue offsets. A list of rules ends with one of queue END.
 RULE = 3
-ANY_QUEUE = -(2**40)  # the queues that no rule before it names
+ANY_QUEUE = -(2**40)  # all queues that no earlier rule names
 END = -(2**41)
 
 _ANY_QUEUE = cython.declare(cython.longlong, -(2**40))
@@ -45,13 +57,13 @@ _ASKED = cython.declare(cython.longlong, -2)  # no verdict yet
 
 
 def _table_fits(numbers):
-    """Whether a table of so many numbers has a power of two of slots."""
+    """Return whether a table of this many numbers has a power of two of slots."""
     slots: cython.longlong = numbers // 3
     return slots > 0 and numbers == 3 * slots and slots & (slots - 1) == 0
 
 
 def _verdict(p, at, n, table, mask, arena, arena_size, closed):
-    """What the table says of the text p[at:at + n]."""
+    """Return the table's verdict on the text p[at:at + n]."""
     spot: cython.longlong = seeded_hash(p, at, n, 0, _SEED, _SECRET) & mask
     _tries: cython.longlong
     for _tries in range(mask + 1):
@@ -66,7 +78,7 @@ def _verdict(p, at, n, table, mask, arena, arena_size, closed):
 
 
 def _queue_wanted(queue, offset, rules, rule, end):
-    """Whether the list of rules that begins at rules[rule] wants this queue and offset."""
+    """Return whether the list of rules from rules[rule] on wants this queue and offset."""
     while rule + 3 <= end and rules[rule] != _END:
         if rules[rule] == queue or rules[rule] == _ANY_QUEUE:
             return rules[rule + 1] <= offset and offset < rules[rule + 2]
@@ -75,7 +87,7 @@ def _queue_wanted(queue, offset, rules, rule, end):
 
 
 def slot_of(text: cython.const[cython.uchar][::1], slots: cython.longlong):
-    """The first slot, of `slots`, that a text may stand at."""
+    """Return the first slot, of `slots`, that may hold a text."""
     if len(text) == 0:
         return seeded_hash(cython.NULL if cython.compiled else b"", 0, 0, 0, _SEED, _SECRET) & (slots - 1)
     if cython.compiled:
@@ -102,19 +114,19 @@ def select(
 
     Args:
         data: bytes that hold the records.
-        positions: where in data each record begins; positions[:kept] are wanted already, [read:count] are looked at.
-        read, kept, count: see positions; 0, 0 and all to begin with, then what the call before returned.
-        query: QUERY numbers, see above.
+        positions: position of each record in data; positions[:kept] are wanted already, [read:count] are examined.
+        read, kept, count: see positions; first 0, 0 and all, then the results of the previous call.
+        query: QUERY numbers, columns above.
         topics, topic_arena: the table of topics and its texts.
         rules: lists of queue rules.
         tags, tag_arena: the table of tags and its texts.
 
     Returns:
-        (read, kept, why): DONE; TOPIC where the record at positions[read] has one that the table lacks; TAG where the
-        caller has to judge that record's tag, keep it or not, and go on behind it.
+        (read, kept, why): DONE; TOPIC if the table lacks the topic of the record at positions[read]; TAG if the caller
+        must judge that record's tag, keep it or not, and continue after it.
 
     Raises:
-        ValueError: a position holds no record that lies within data, or a number does not fit its array.
+        ValueError: a position holds no record within data, or a number does not fit its array.
     """
     if kept < 0 or read < kept or count < read or count > len(positions) or len(query) < 4:
         raise ValueError("kept, read and count must lie within positions, in this order")
@@ -158,28 +170,38 @@ def select(
             if locate(p, limit, at, read, 1, spans) == 0:
                 lost = read
                 break
-            time: cython.longlong = i64be(p, spans[1] + 56)
-            wanted: cython.bint = asked[0] <= time and time <= asked[1]
-            if wanted and asked[2]:
-                size: cython.longlong = spans[6] - spans[5]
-                if size != last_size or not same_bytes(p, spans[5], p, last, size):
+            time: cython.longlong = i64be(p, spans[SPAN_BORN] + 56)
+            wanted: cython.bint = asked[_SINCE] <= time and time <= asked[_UNTIL]
+            if wanted and asked[_TOPICS]:
+                size: cython.longlong = spans[SPAN_TOPIC_END] - spans[SPAN_TOPIC]
+                if size != last_size or not same_bytes(p, spans[SPAN_TOPIC], p, last, size):
                     verdict = _verdict(
-                        p, spans[5], size, topic_table, topic_mask, topic_texts, topic_size, asked[2] == 2
+                        p,
+                        spans[SPAN_TOPIC],
+                        size,
+                        topic_table,
+                        topic_mask,
+                        topic_texts,
+                        topic_size,
+                        asked[_TOPICS] == 2,
                     )
                     if verdict == _ASKED:
                         why = 1
                         break
-                    last = spans[5]
+                    last = spans[SPAN_TOPIC]
                     last_size = size
                 wanted = verdict >= 0 and _queue_wanted(
-                    i32be(p, spans[0] + 12), i64be(p, spans[0] + 20), queues, verdict, rules_end
+                    i32be(p, spans[SPAN_RECORD] + 12), i64be(p, spans[SPAN_RECORD] + 20), queues, verdict, rules_end
                 )
-            if wanted and asked[3]:
-                if split(p, spans[6] + 2, spans[7], limit, pairs, named, 0) < 0:
+            if wanted and asked[_TAGS]:
+                if split(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END], limit, pairs, named, 0) < 0:
                     why = 2
                     break
-                size = named[1] - named[0]
-                wanted = size > 0 and _verdict(p, named[0], size, tag_table, tag_mask, tag_texts, tag_size, True) >= 0
+                size = named[NAMED_TAGS_END] - named[NAMED_TAGS]
+                wanted = (
+                    size > 0
+                    and _verdict(p, named[NAMED_TAGS], size, tag_table, tag_mask, tag_texts, tag_size, True) >= 0
+                )
             if wanted:
                 at[kept] = at[read]
                 kept += 1

@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Numbers of unique keys: the state of who gives them, and the one rule by which the next one follows.
+"""Numbers of unique keys: the counter and the rule for the next number.
 
-A unique key is a prefix of 20 hexadecimal digits and a number of 12: the time since the month began in ms (8) and a
-counter (4). store/append/unique_keys.py says what stands in them and starts a month; the fast put
-(kernels/fast_append.py) takes numbers from here while it holds the GIL, everybody else by store/append/unique_keys.py.
+A unique key is a prefix of 20 hexadecimal digits and a number of 12 digits: the time since the month began in ms (8)
+and a counter (4). store/append/unique_keys.py explains their meaning and starts a month. The fast put
+(kernels/fast_append.py) takes numbers directly while it holds the GIL; all other code goes through
+store/append/unique_keys.py.
 """
 
 import cython
@@ -18,14 +19,14 @@ _PREFIX = cython.declare(cython.longlong, 20)
 
 @cython.cclass
 class Numbers:
-    """Gives numbers. It has none until the first month was started.
+    """Assigns numbers, from the start of the first month on.
 
     Attributes:
-        begin, end: when the month began and ends, ms since 1970.
-        last: the last number that was given.
+        begin, end: begin of the month and of the next one, ms since 1970.
+        last: the last number assigned.
         prefix: of the month's keys, upper-case hexadecimal digits.
 
-    Thread: compiled, any; else one at a time.
+    Thread: compiled, any, because the GIL is held; else one at a time.
     """
 
     def __init__(self) -> None:
@@ -36,22 +37,22 @@ class Numbers:
         """Start a month.
 
         Raises:
-            ValueError: the prefix has not its size, or the month has more ms than 32 bits count.
+            ValueError: the prefix has another size, or the month more ms than 32 bits count.
         """
         if len(prefix) != _PREFIX or not 0 < end - begin <= 0xFFFFFFFF:
             raise ValueError("a prefix of 20 bytes and a month of fewer than 2**32 ms")
         self.begin, self.end, self.last, self.prefix = begin, end, -1, prefix
 
     def reserve(self, now: cython.longlong, count: cython.longlong):
-        """The first of so many numbers, which nobody else gets; -1 if `now` lies in another month.
+        """Reserve `count` numbers and return the first; -1 if `now` is in another month.
 
-        A number has the time in its upper bits, unless more than 65,536 were given in a ms: then the time moves on
-        with the counter, which never comes round.
+        The upper bits of a number are the time. If more than 65,536 numbers are taken in a ms, the counter overflows
+        into the time, which then runs ahead; no number repeats.
         """
         return self._reserve(now, count)
 
     def _reserve(self, now, count):
-        """See `reserve`."""
+        """Do the work of `reserve` without a call through Python."""
         if now < self.begin or now >= self.end:
             return -1
         following: cython.longlong = self.last + 1
@@ -62,7 +63,7 @@ class Numbers:
 
 
 def put_unique_key(to, at, prefix, number):
-    """The property UNIQ_KEY, 42 bytes; up to 12 behind them are written over."""
+    """Write the property UNIQ_KEY, 42 bytes; up to 12 bytes after it are overwritten."""
     copy_bytes(to, at, cython.cast(cython.pointer(cython.const[cython.uchar]), b"UNIQ_KEY\x01"), 0, 9)
     copy_bytes(to, at + 9, prefix, 0, _PREFIX)
     put64be(to, at + 46, number << 16)

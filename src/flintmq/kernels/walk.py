@@ -1,14 +1,14 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Walk a commit log: which records count, and where and why the chain of them stops.
+"""Walks a commit log: validates its records in order, and reports where and why they end.
 
-The one place that decides whether bytes are a record (design rules: store format 3.1, 13). Header checks come first,
-the checksum last, and no length is used before it is bounded by the bytes that are there. Positions are relative to
-the buffer; `base` is the log offset of the buffer's first byte, so that a record's own physical offset can be compared
-with the place where it lies.
+No other code decides whether bytes are a record (docs/internals/format/commit-log.md). Header checks come first, the
+checksum last, and no length is used before it is compared with the bytes at hand. Positions are relative to the buffer;
+`base` is the log offset of the buffer's first byte, so that a record's own physical offset can be compared with its
+position.
 
-Differences to upstream's CommitLog.checkMessageAndReturnSize, on purpose: the physical offset is compared, a V1 topic
-length is read unsigned, negative body and properties lengths are refused, the appended CRC property is checked
-wherever it is present.
+Deliberate differences from upstream's CommitLog.checkMessageAndReturnSize: the physical offset is compared, a V1 topic
+length is read unsigned, negative body and properties lengths are refused, the appended CRC property is checked wherever
+it is present.
 """
 
 import cython
@@ -27,20 +27,20 @@ if not cython.compiled:
         u32be,
     )
 
-# Why a walk stopped. The names stand in REASONS, in this order.
+# Why a walk stopped. REASONS holds the names in this order.
 FULL = 0  # the array of positions is full
-MORE = 1  # the record goes on beyond the bytes at hand
+MORE = 1  # the record continues beyond the bytes at hand
 END = 2  # the position asked for is reached
 BLANK = 3  # an end-of-file record: go to the next file
 ZERO = 4  # zeros: not written
 MAGIC = 5  # neither record nor blank
 SIZE = 6  # the size is out of bounds
 LENGTHS = 7  # the parts do not add up to the size
-OFFSET = 8  # the stored physical offset is not where the record lies
+OFFSET = 8  # the stored physical offset is not the position of the record
 CRC = 9  # the body's checksum is wrong
 CRC_PROPERTY = 10  # the whole record's checksum (property __CRC32#) is wrong
 TIME = 11  # a good record, stored at an earlier time than the one before it
-NOTHING = 12  # resync: no record that counts up to here
+NOTHING = 12  # resync: no valid record up to here
 
 REASONS = (
     "positions full",
@@ -82,7 +82,10 @@ _LEAST = cython.declare(cython.longlong, 91)  # V1, two IPv4 hosts, everything e
 
 
 def _crc_property_right(p, at, size):
-    """The appended property: ten decimal digits, least significant first, over the record without its last 20 bytes."""
+    """Return whether the appended CRC property is right.
+
+    It is ten decimal digits, the least significant first, over the record without its last 20 bytes.
+    """
     value: cython.longlong = 0
     unit: cython.longlong = 1
     i: cython.int
@@ -97,7 +100,7 @@ def _crc_property_right(p, at, size):
 
 
 def _record(p, at, available, file_end, base, max_size, flags):
-    """Size of the record that counts at p[at], or minus the reason why there is none."""
+    """Return the size of the valid record at p[at], or minus the reason why there is none."""
     left: cython.longlong = available - at
     room: cython.longlong = file_end - at
     if room < 8:
@@ -139,7 +142,7 @@ def _record(p, at, available, file_end, base, max_size, flags):
         if body > 0 and (crc32_of(p, at + 72 + hosts, body) & 0x7FFFFFFF) != u32be(p, at + 8):
             return -_CRC
         if props >= 20 and p[at + size - 1] == 2 and p[at + size - 20] == 95 and p[at + size - 12] == 1:
-            # "_" and 0x01 where the appended property has them: worth comparing the whole name.
+            # "_" and 0x01 are where the appended property has them, so compare the whole name.
             if (
                 p[at + size - 19] == 95
                 and p[at + size - 18] == 67
@@ -172,19 +175,18 @@ def walk(
         buf: bytes of one commit log file, from log offset `base` on.
         at: buffer position of the first record.
         available: how many bytes of buf are filled.
-        file_end: buffer position of the end of the commit log file (may lie beyond the buffer).
+        file_end: buffer position of the end of the commit log file (may exceed the buffer).
         until: stop at the first record that starts here or later.
         base: log offset of buf[0].
         last_time: store time in ms of the record before, for CHECK_TIME.
-        max_size: largest record in bytes that is believed.
+        max_size: a record of more bytes is refused with SIZE.
         flags: CHECK_CRC, CHECK_TIME or both.
-        positions: int64 array that takes the buffer position of each good record.
+        positions: int64 array that receives the buffer position of each valid record.
 
     Returns:
-        (count, at, reason, last_time): records written to positions, the position where the walk stopped, why
-        (FULL, MORE, END, BLANK, ZERO, MAGIC, SIZE, LENGTHS, OFFSET, CRC, CRC_PROPERTY, TIME), and the store time of
-        the last good record. On TIME the record at `at` is good but not counted: call again with last_time lowered
-        to take it.
+        (count, at, reason, last_time): number of positions, the position where the walk stopped, why (FULL, MORE, END,
+        BLANK, ZERO, MAGIC, SIZE, LENGTHS, OFFSET, CRC, CRC_PROPERTY, TIME), and the store time of the last valid
+        record. On TIME the record at `at` is valid but not counted: call again with a lower last_time to take it.
 
     Raises:
         ValueError: available or at is not within the buffer.
@@ -233,14 +235,14 @@ def resync(
     base: cython.longlong,
     max_size: cython.longlong,
 ):
-    """Find the next record that counts, at buf[at] or later, by its magic, own offset and full check.
+    """Find the next valid record at buf[at] or later, by its magic, own offset and full check.
 
     Args:
         buf, at, available, file_end, base, max_size: as for walk.
 
     Returns:
-        (position, reason): END and the record's position; MORE and the position of a header whose record goes on
-        beyond the bytes at hand; or NOTHING and the position from which a search over further bytes must go on.
+        (position, reason): END and the record's position; MORE and the position of a header whose record continues
+        beyond the bytes at hand; or NOTHING and the position from which to search further bytes.
 
     Raises:
         ValueError: available or at is not within the buffer.
@@ -279,10 +281,12 @@ def resync(
 
 
 def touch(buf: cython.const[cython.uchar][::1], begin: cython.longlong, end: cython.longlong, step: cython.longlong):
-    """Read one byte every `step` of buf[begin:end], so that the pages of a map are there; their sum.
+    """Read one byte every `step` of buf[begin:end], to bring the pages of a map into memory.
+
+    Returns the sum of the bytes.
 
     Raises:
-        ValueError: begin and end do not lie within the buffer, or step is not positive.
+        ValueError: begin and end are not within the buffer, or step is not positive.
     """
     if begin < 0 or end > len(buf) or step < 1:
         raise ValueError("begin and end must lie within the buffer")
@@ -295,11 +299,11 @@ def touch(buf: cython.const[cython.uchar][::1], begin: cython.longlong, end: cyt
 
 
 def present(buf: cython.const[cython.uchar][::1], begin: cython.longlong, end: cython.longlong) -> int:
-    """Have the pages of buf[begin:end] there, read from the disk if need be; buf is a map, from its first byte on.
+    """Bring the pages of buf[begin:end] into memory; buf is a map from its first byte on.
 
     Returns:
-        0, or the error number: EFAULT where touching the bytes would end the process (SIGBUS), EINVAL if this system
-        cannot tell (Linux before 5.14, others, uncompiled).
+        0, or the error number: EFAULT if touching the bytes would kill the process (SIGBUS), EINVAL if this system
+        cannot check it (Linux before 5.14, others, uncompiled).
 
     Raises:
         ValueError: begin and end do not lie within the buffer.
@@ -317,7 +321,10 @@ def present(buf: cython.const[cython.uchar][::1], begin: cython.longlong, end: c
 
 
 def crc32(buf: cython.const[cython.uchar][::1], most: cython.int = 2):
-    """CRC-32 of a buffer, as zlib.crc32, in the widest form up to `most`: 0 tables, 1 carry-less, 2 AVX-512."""
+    """Compute the CRC-32 of a buffer, as zlib.crc32, by the fastest method up to `most`.
+
+    0 is tables, 1 carry-less multiply, 2 AVX-512.
+    """
     if len(buf) == 0:
         return 0
     if cython.compiled:
@@ -326,5 +333,8 @@ def crc32(buf: cython.const[cython.uchar][::1], most: cython.int = 2):
 
 
 def crc_kind() -> str:
-    """Which CRC runs: 'zlib' (uncompiled), 'tables', 'carry-less multiply' (or CRC instructions), 'AVX-512'."""
+    """Return the method of CRC: 'zlib', 'tables', 'carry-less multiply' or 'AVX-512'.
+
+    'zlib' is used uncompiled; 'carry-less multiply' includes the CRC instructions of ARM.
+    """
     return ("zlib", "tables", "carry-less multiply", "AVX-512")[crc_level() + 1]

@@ -98,13 +98,13 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
         before, row = row, columns.put(appender, file, row, now, AT_ONCE, places, next_offsets)
         if begin < 0 and row > before:
             begin = file.start + at
-        commit_log.effects.wrote(file.fd, at, columns.behind - at)
+        commit_log.effects.wrote(file.fd, at, columns.written_end - at)
         if row > before and commit_log.handed_over is not None:
             end = file.start + columns.rows_end
             rows = HandedRows(file.start + at, end, topic.raw, columns, before, row, now, queue_ids, began)
             commit_log.handed_over.add(rows)
         if file.wrote == file.size:
-            file.end_here(columns.behind)
+            file.end_here(columns.written_end)
             log.info("%s is full", file.path)
         elif columns.changed != kernel.GOOD:
             changed = RULES[columns.changed]  # since it was checked
