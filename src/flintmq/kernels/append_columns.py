@@ -138,18 +138,18 @@ class Columns:
         bodies: a column.
         tags, keys: columns, or None. A row without a value, or with an empty one, has none.
         maps: a column whose offsets are those of the rows' entries in names and values (its data are not read), or
-        None.
+            None.
         names, values: columns of the properties.
         queue_ids: one a row; empty for queue 0.
         born_times: ms, one a row; empty for the store's clock.
         unique_prefix, unique_first: prefix and number of the first row's unique key; each further row has the next
-        number. An empty prefix: the store adds no keys.
+            number. An empty prefix: the store adds no keys.
 
     Attributes:
         rows: their number.
         written_end, rows_end: positions in the file after the last byte that `put` wrote, and after its last row.
         changed: fault that `put` found in the row at which it stopped although `check` had found it good: the caller
-        changed it meanwhile. GOOD if none.
+            changed it meanwhile. GOOD if none.
 
     Raises:
         ValueError: the columns have different numbers of rows, or the prefix has another size.
@@ -396,7 +396,7 @@ class Columns:
 
         Args:
             appender: of the log. The caller holds the put lock and has set `held`, so no fast put runs while the GIL is
-            released.
+                released.
             file: its last file; it stays mapped meanwhile.
             row: first row; `check` found all rows good.
             store_time: ms.
@@ -498,7 +498,7 @@ class Columns:
 
         Args:
             row, end, physical_offset, store_time: the rows [row, end), contiguous in the log; log offset of the first;
-            ms.
+                ms.
             numbers: number of the queue by queue id.
             next_offsets: by queue id, the queue offset of its first row here; updated.
             unit_queue, unit_offset, unit_time, unit_bytes: receive the units, see kernels.derive.derive.

@@ -280,10 +280,10 @@ def derive(
         delays: ms of each delay level, level 1 first.
         flags: INDEX, TAG_KEYS, LMQ.
         unit_queue, unit_offset, unit_time, unit_bytes: receive for each unit the number of its queue, its queue offset,
-        the record's store time in ms, and the 20 bytes. Room for one unit a record.
+            the record's store time in ms, and the 20 bytes. Room for one unit a record.
         units: number of units already there.
         key_hashes, key_offsets, key_times: receive for each index key its hash, the record's log offset and store time
-        in ms.
+            in ms.
         keys: number of keys already there.
 
     Returns:

@@ -166,13 +166,13 @@ def append(
         base: log offset of out[0].
         first, last: rows to write.
         reserve: roll over unless a record of this many bytes would fit too: the sum of a batch that must not be split
-        between files, or 0. Counts for the first row only.
+            between files, or 0. Counts for the first row only.
         max_size: largest record in bytes that is written.
         flags: 0 or CRC_PROPERTY.
         bodies, body_starts, body_ends: row i has the body bodies[body_starts[i]:body_ends[i]]; topics and properties
-        likewise. Properties are encoded property strings.
+            likewise. Properties are encoded property strings.
         hosts, born_host_starts, store_host_starts: raw addresses and ports at these positions of `hosts`, 8 bytes each,
-        or 20 if the row's system flag says IPv6.
+            or 20 if the row's system flag says IPv6.
         queue_ids, queue_offsets, message_flags, sys_flags, born_times, store_times, reconsumed, prepared_offsets: the
             numbers of a record, times in ms.
         physical_offsets: receives the log offset of each row's record, at the row's own index.

@@ -151,7 +151,7 @@ def check(
         file_end: position in data of the end of that file.
         max_size: a record of more bytes is refused.
         topic, queue_id, queue_offset: queue and queue offset of the first unit's record; the next one has the next
-        queue offset.
+            queue offset.
         positions: receives the position in data of each record.
 
     Returns:

@@ -187,12 +187,12 @@ def gather(
         positions: position of each record in data.
         first, last: range of the positions to take.
         plan: PLAN_ROW numbers for each column, described above. PROPERTIES is followed by its five further rows, NAMES
-        and VALUES both wanted or both not.
+            and VALUES both wanted or both not.
         row: number of rows there already; the offsets of each section up to and with [row] must have been written.
         rows: number of rows that every section has room for.
         longs, ints, out: the output arrays, none of them empty.
         notes: room for NOTES numbers or more. notes[0] is the number of entries that follow: pairs of an index into
-        positions and the number of a column, for values left to Python. Ignore those from index first + taken on.
+            positions and the number of a column, for values left to Python. Ignore those from index first + taken on.
 
     Returns:
         (taken, why): number of rows appended, and DONE, ROWS_FULL, NOTES_FULL or the number of the column whose section

@@ -196,8 +196,8 @@ def split_properties(
         data: a buffer that contains the string.
         at, end: begin and end of the string.
         pairs: receives begin and end of the name and end of the value of each pair; the value begins one byte after the
-        end of the name. The six numbers after 3 * MOST_PAIRS are begin and end of the values of TAGS, KEYS and
-        UNIQ_KEY, 0 if there is none.
+            end of the name. The six numbers after 3 * MOST_PAIRS are begin and end of the values of TAGS, KEYS and
+            UNIQ_KEY, 0 if there is none.
 
     Returns:
         (number of pairs, whether two have the same name); -1 pairs if there are more than MOST_PAIRS, or text that is
