@@ -1,7 +1,7 @@
 """Positions inside records, units and index files that kernels have as C constants, compared with the declarations.
 
 Each line below is a piece of a kernel's source, with names for its numbers: the numbers are taken from the layouts of
-`format/`, and the line must then stand in the source. A read or write at a number that no line covers fails too.
+`format/`, and the line must then be in the source. A read or write at a number that no line covers fails too.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ LINES = {
         bytearray({unit})
         i32be(p, record + {sys_flag})
         i32be(p, record + {queue_id})
-        i64be(p, spans[1] + {store_timestamp})
+        i64be(p, spans[SPAN_BORN] + {store_timestamp})
         i64be(p, record + {queue_offset})
         put_unit(up, units * {unit},
     """,
@@ -109,25 +109,25 @@ LINES = {
         i32be(u, later + {unit_size})
         i64be(u, {unit} * (first + i)) - base
         i32be(u, {unit} * (first + i) + {unit_size})
-        p[spans[0] + {flag_byte}] & 0x80
+        p[spans[SPAN_RECORD] + {flag_byte}] & 0x80
         size < {least} or size > len(data) - at
     """,
     "gather_fill": """
-        where <= {born_host} else (1 if where <= {store_host}
-        spans[8 * i + 1] + {store_host}
-        p[spans[8 * i] + {version}] == 0xA7
-        p[spans[8 * i] + {flag_byte}] & 1
-        put_hex8(out, start + used + 2 * width, p, spans[8 * i] + {physical_offset})
+        where <= {born_host} else (SPAN_BORN if where <= {store_host}
+        spans[8 * i + SPAN_BORN] + {store_host}
+        p[spans[8 * i + SPAN_RECORD] + {version}] == 0xA7
+        p[spans[8 * i + SPAN_RECORD] + {flag_byte}] & 1
+        put_hex8(out, start + used + 2 * width, p, spans[8 * i + SPAN_RECORD] + {physical_offset})
     """,
     "gather": """
         {born_host} if kind == 7 else {store_host}
     """,
     "select": """
-        i64be(p, spans[1] + {store_timestamp})
-        i32be(p, spans[0] + {queue_id}), i64be(p, spans[0] + {queue_offset})
+        i64be(p, spans[SPAN_BORN] + {store_timestamp})
+        i32be(p, spans[SPAN_RECORD] + {queue_id}), i64be(p, spans[SPAN_RECORD] + {queue_offset})
     """,
     "odd_text": """
-        i64be(p, spans[1] + {store_timestamp})
+        i64be(p, spans[SPAN_BORN] + {store_timestamp})
     """,
     "group_units": """
         units * {unit} > len(unit_bytes)
@@ -171,7 +171,7 @@ IN_TEXTS = {
     ("gather_fill", "p[at + 5]"),
     ("record_parts", "u32be(p, name + 4"),
     ("record_parts", "p[at + 1]"),  # of a character
-    ("record_parts", "p[at + 4]"),  # the magic's bytes, which stand there one by one
+    ("record_parts", "p[at + 4]"),  # the magic's bytes, which are compared one by one
     ("record_parts", "p[at + 5]"),
     ("record_parts", "p[at + 6]"),
     ("unique_keys", "put64be(to, at + 46"),
