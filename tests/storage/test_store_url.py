@@ -12,7 +12,7 @@ from flintmq.errors import MissingExtraError, UsageError
 from flintmq.forensics.rebuild import plan_rebuild
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import absolute, effects_for, is_remote, local_only, store_path
-from flintmq.store.recovery.recover import preview
+from flintmq.store.recovery.preview import preview
 
 URL = "s3://bucket/a/store"
 

@@ -36,7 +36,7 @@ def test_how_often_queues_are_flushed(tmp_path: Path, pause_ms: int, soon: bool)
         put_all(store, 5)
         store.flush()
         # The default is 1 s.
-        assert within(lambda: store._parts.small.queued >= store._parts.log.end, 5 if soon else 1.6) is soon
+        assert within(lambda: store._parts.small.mark.dispatched >= store._parts.log.end, 5 if soon else 1.6) is soon
 
 
 @pytest.mark.parametrize(("timed", "soon"), [("false", True), ("true", False)])

@@ -99,10 +99,10 @@ def _poll(_: object, consumer: Consumer) -> object:
 Place = tuple[type, str]
 # What is under way, and the function, called by it in its thread, in which the signal or the fork comes.
 AMID: dict[str, tuple[Call, Place]] = {
-    "a large put": (METHODS["put, large"], (CommitLog, "write")),
-    "a delayed put": (lambda s, c: s.put(Message("A", b"x", delay_level=1)), (CommitLog, "write")),
-    "the first put of a queue": (lambda s, c: s.put(Message("first", b"x")), (CommitLog, "appended")),
-    "a batch": (METHODS["put_batch"], (CommitLog, "appended")),
+    "a large put": (METHODS["put, large"], (CommitLog, "encode")),
+    "a delayed put": (lambda s, c: s.put(Message("A", b"x", delay_level=1)), (CommitLog, "encode")),
+    "the first put of a queue": (lambda s, c: s.put(Message("first", b"x")), (CommitLog, "count_record")),
+    "a batch": (METHODS["put_batch"], (CommitLog, "count_record")),
     "columns": (METHODS["put_columns"], (CommitLog, "settle_and_next_time")),
     "a put that begins a file": (lambda s, c: _roll(s), (MappedFileQueue, "append_file")),
     "a put that waits for a file": (lambda s, c: _roll(s), (AllocationService, "file_at")),

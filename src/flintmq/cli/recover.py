@@ -39,7 +39,7 @@ def command(
     """
     out, config = output(as_json), store_config(settings)
     if dry_run:
-        from flintmq.store.recovery.recover import preview
+        from flintmq.store.recovery.preview import preview
 
         found = preview(store, config, accept_lost=accept_lost_log)
     else:

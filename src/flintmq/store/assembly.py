@@ -40,8 +40,9 @@ from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.layout.store_config import batch_topics, with_queue_size
 from flintmq.store.open_state import OpenState
 from flintmq.store.read.get import LiveReader
+from flintmq.store.recovery.apply import Recovered, Recovery
+from flintmq.store.recovery.find_end import without_empty_last
 from flintmq.store.recovery.lost_log import lost_directory
-from flintmq.store.recovery.recover import Recovered, recover, without_empty_last
 from flintmq.store.services.checkpointer import Checkpointer
 from flintmq.store.services.consumer_offsets import bring_back
 from flintmq.store.services.dispatch_service import DispatchService
@@ -239,9 +240,11 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     counters = Counters(state.next_offsets, state.end, effects)
     flushed_time = state.last_time or small.known.physic_timestamp
     marked = index.mark.indexed if index is not None else None
-    if loaded.facts.mark != state.end or small.indexed != marked:  # everything that recovery kept is on disk
+    if (
+        loaded.facts.mark.flushed != state.end or small.mark.indexed != marked
+    ):  # everything that recovery kept is on disk
         known = small.known._replace(physic_timestamp=flushed_time)
-        small.write(state.end, known, min(small.dispatched, state.end), marked)
+        small.write(state.end, known, min(small.mark.dispatched, state.end), marked)
     commits = CommitService(files, commit_log, config, failure, effects) if files.pool is not None else None
     flush = FlushService(files, commit_log, config, failure, effects, commits=commits, ours=ownership.is_ours)
     dispatch = DispatchService(
@@ -268,7 +271,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     retention = Retention(
         files,
         lock=commit_log.lock,
-        dispatched=(lambda: commit_log.end) if external else (lambda: small.queued),
+        dispatched=(lambda: commit_log.end) if external else (lambda: small.mark.dispatched),
         paths=loaded.places,
         root=root,
         follow=_nothing if external else Expiry(root, config, queues, effects).follow,
@@ -355,20 +358,20 @@ def _recovered(
     """The store in order, whatever stopped it."""
     root, effects, external = choices.root, choices.effects, choices.external
     # Where others write queues, or wrote them, the list of where they ended says nothing.
-    ends = {} if external or facts.mark is None else known_ends.read(root, effects)
-    recovered = recover(
+    ends = {} if external or facts.mark.flushed is None else known_ends.read(root, effects)
+    recovery = Recovery(
         root,
-        listed,
-        facts,
-        small,
         config,
-        None if external else queues,
-        index,
-        dispatcher,
         effects,
-        ends,
-        accept_lost=choices.accept_lost_log,
+        files=listed,
+        facts=facts,
+        small=small,
+        queues=None if external else queues,
+        index=index,
+        dispatcher=dispatcher,
+        ends=ends,
     )
+    recovered = recovery.run(accept_lost=choices.accept_lost_log)
     if recovered.lost:  # before the mark says that nothing is missing
         bring_back(root, recovered.state.next_offsets, config, effects, choices.peer)
     return recovered

@@ -37,7 +37,8 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.message_store import MessageStore
-from flintmq.store.recovery.recover import LogRecovery
+from flintmq.store.recovery.decisions import Decisions
+from flintmq.store.recovery.find_end import EndSearch
 from tests.robustness.hostile.bits_stores import CLEAN, FILE_SIZE, KILLED, RECORDS, STOPS, Quick, Store, make
 from tests.robustness.torture import report
 from tests.support.crashed import small_and_quick
@@ -167,16 +168,16 @@ class Trial:
         """What the engine decides: "end" (of all that was written), "cut" or "refused"."""
         root = str(self.store.roots[stop])
         files = list_log(root, self.store.config, REAL)
-        recovery = LogRecovery(root, files, read_facts(root), StoreFiles(root, REAL).known, REAL)
+        search = EndSearch(root, files, read_facts(root), StoreFiles(root, REAL).known, REAL, Decisions())
         try:
-            end, _, _ = recovery.find_end()
+            end, _, _ = search.find()
         except CorruptStoreError as error:
             at = (error.file, error.position)
             if at != (str(self._path(stop)), self.position) and not self._order_broken(error):
                 self.complain(stop, f"the engine refuses another place: {error}")
             return "refused"
         if end in (self.store.end, -(-self.store.end // FILE_SIZE) * FILE_SIZE):
-            if self.now is None and recovery.compared > self.hit.physical_offset:
+            if self.now is None and search.compared > self.hit.physical_offset:
                 return "unread"
             return "end" if self.now is not None else "nothing is seen"
         behind = self.store.records[-1].physical_offset

@@ -356,7 +356,7 @@ class Tries:
         message.sys_flag, message.born_timestamp = number(chance, 0), number(chance, 0)
         if chance.random() < 0.3:
             message.properties_bytes = chance.randbytes(chance.randrange(40))
-        made.put(message)
+        made.append(message)
 
     def append_columns(self) -> None:
         chance, rows, (made, file) = self.chance, self.chance.randrange(8), self._appender()

@@ -36,20 +36,24 @@ KEPT = ROOT / "tests" / "robustness" / "torture" / "state" / "mutmut.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 PAGE = ROOT / "docs" / "internals" / "reliability.md"
 RECOVERY = (
-    "commitlog/end_of_log", "recovery/recover", "recovery/derived", "layout/small_files", "recovery/torn_record",
+    "commitlog/end_of_log", "recovery/plan", "recovery/apply", "recovery/find_end", "recovery/scan_start",
+    "recovery/truncate", "recovery/decisions", "recovery/derived", "recovery/torn_record",
+    "layout/small_files", "layout/mark",
     "consumequeue/known_ends", "services/housekeeping", "layout/config_writer",
 )  # fmt: skip
+SPLIT = "plan", "apply", "find_end", "scan_start", "truncate", "decisions"  # of one recovery
+RECOVERY_TESTS = [
+    f"tests/store/recovery/test_{name}.py"
+    for name in ("plan", "log_recovery", "recover_order", "recovery_choices", "recovery_faults", "seeded")
+]
 MORE_TESTS = {
     "storage/filesystem": ["tests/storage/test_filesystem_calls.py"],
     "storage/mapped_file": ["tests/storage/test_transient_pool.py"],
     "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
-    "store/recovery/recover": [
-        "tests/store/recovery/test_log_recovery.py",
-        "tests/store/recovery/test_recover_order.py",
-        "tests/store/recovery/test_recovery_choices.py",
-        "tests/store/recovery/test_recovery_faults.py",
-        "tests/store/recovery/test_seeded.py",
-    ],
+    **{
+        f"store/recovery/{name}": RECOVERY_TESTS
+        for name in ("plan", "apply", "find_end", "scan_start", "truncate", "decisions")
+    },
     "store/recovery/derived": [
         "tests/store/recovery/test_recovery_choices.py",
         "tests/store/consumequeue/test_known_ends.py",
@@ -77,7 +81,8 @@ def part_of(module: str) -> str:
 def tests_of(module: str) -> list[str]:
     """The tests that a module's mutants are tried with."""
     folder, _, name = module.rpartition("/")
-    return [f"tests/{folder}/test_{name}.py", *MORE_TESTS.get(module, [])]
+    more, own = MORE_TESTS.get(module, []), f"tests/{folder}/test_{name}.py"
+    return more if own in more or not (ROOT / own).is_file() else [own, *more]
 
 
 @dataclass(frozen=True)

@@ -224,9 +224,9 @@ def _marks(store: MessageStore) -> None:
     put_all(store, 2, first=5)
     store.flush()
     limit = time.monotonic() + 20
-    while time.monotonic() < limit and store._parts.small.queued < store._parts.log.end:
+    while time.monotonic() < limit and store._parts.small.mark.dispatched < store._parts.log.end:
         time.sleep(0.02)
-    assert store._parts.small.queued == store._parts.log.end, "the next look wrote it"
+    assert store._parts.small.mark.dispatched == store._parts.log.end, "the next look wrote it"
 
 
 def _halts(store: MessageStore) -> None:

@@ -74,7 +74,11 @@ def test_light_queues_have_a_file_of_their_own_that_replaces_the_other(tmp_path)
 
 @pytest.mark.parametrize(
     ("main", "position", "reason"),
-    [(b"", 0, "the file is empty"), (b'{"offsetTable":{1:', 18, "the text ends early"), (b"{} x", 3, "text behind")],
+    [
+        (b"", 0, "the file is empty"),
+        (b'{"offsetTable":{1:', 18, "the text ends early"),
+        (b"{} x", 3, "text after the object"),
+    ],
 )
 def test_a_bad_file_falls_back_to_its_backup(tmp_path, main, position, reason):
     found = config(tmp_path, delayOffset__json=main, delayOffset__json__bak=b'{"offsetTable":{1:5}}')

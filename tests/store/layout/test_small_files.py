@@ -14,6 +14,7 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.layout.mark import UNKNOWN, Mark
 from flintmq.store.layout.small_files import (
     BOOT,
     StoreFiles,
@@ -238,22 +239,26 @@ def test_what_the_mark_is_believed_to_say_is_taken_back_before_it_is_undone(tmp_
     files = StoreFiles(str(tmp_path), effects)
     files.write(500, KNOWN, 400, INDEXED)
     assert said(tmp_path) == (500, 400, INDEXED)
-    files.believe(500, 300, INDEXED)
-    assert files.queued == 300
-    files.believe(500, 400, INDEXED)
+    files.mark = Mark(500, 400, INDEXED)
+
+    def units_below(position: int) -> None:
+        files.retreat(files.mark.with_units_below(position))
+
+    def no_index() -> None:
+        files.retreat(files.mark.without_index())
+
     steps = [
-        (lambda: files.lower_dispatched(401), (500, 400, INDEXED), False),
-        (lambda: files.lower_dispatched(400), (500, 400, INDEXED), False),
-        (lambda: files.lower_dispatched(399), (500, 399, INDEXED), True),
-        (files.forget_indexed, (500, 399, None), True),
-        (files.forget_indexed, (500, 399, None), False),
-        (lambda: files.lower_dispatched(-1), (500, -1, None), True),
+        (lambda: units_below(401), (500, 400, INDEXED), False),
+        (lambda: units_below(400), (500, 400, INDEXED), False),
+        (lambda: units_below(399), (500, 399, INDEXED), True),
+        (no_index, (500, 399, None), True),
+        (no_index, (500, 399, None), False),
+        (lambda: units_below(-1), (500, -1, None), True),
     ]
     for number, (step, now, written) in enumerate(steps):
         effects.calls.clear()
         step()
-        assert said(tmp_path) == now == (files.marked, files.dispatched, files.indexed), number
-        assert files.queued == now[1]
+        assert said(tmp_path) == now == files.mark, number
         assert (effects.calls != []) is written, number
         assert StoreFiles(str(tmp_path), effects).known == KNOWN, "the mark holds beside it"
 
@@ -261,12 +266,12 @@ def test_what_the_mark_is_believed_to_say_is_taken_back_before_it_is_undone(tmp_
 def test_where_there_is_no_mark_none_is_made_by_taking_back(tmp_path: Path):
     effects = Faulty()
     files = StoreFiles(str(tmp_path), effects)
-    assert (files.marked, files.dispatched, files.indexed) == (None, -1, None)
-    files.believe(None, 400, INDEXED)
-    files.lower_dispatched(3)
-    files.forget_indexed()
-    files.write_believed()
-    assert effects.calls == [] and (files.dispatched, files.indexed) == (3, None)
+    assert files.mark == UNKNOWN == (None, -1, None)
+    files.mark = Mark(None, 400, INDEXED)
+    files.retreat(files.mark.with_units_below(3))
+    files.retreat(files.mark.without_index())
+    files.write_mark()
+    assert effects.calls == [] and files.mark == (None, 3, None)
 
 
 def test_where_rocketmq_550_believes_queues_to_be_is_not_kept(tmp_path: Path):

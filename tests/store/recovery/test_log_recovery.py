@@ -14,8 +14,12 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import REFUSED
-from flintmq.store.recovery import recover
-from flintmq.store.recovery.recover import MARGIN_MS, LogRecovery, begin_of_dispatch, check_files, recovery_scan_start
+from flintmq.store.layout.mark import Mark
+from flintmq.store.recovery import truncate
+from flintmq.store.recovery.decisions import Decisions
+from flintmq.store.recovery.find_end import EndSearch, check_files
+from flintmq.store.recovery.scan_start import MARGIN_MS, begin_of_dispatch, recovery_scan_start
+from flintmq.store.recovery.truncate import truncate_log
 from tests.support.faults import Faulty
 from tests.support.small_logs import FILE_SIZE, SIZE, log_of, make
 
@@ -45,11 +49,15 @@ def some(start: int, *queue_offsets: int, full: int = 0) -> bytes:
 
 def recovery_of(
     files: LogFiles, facts: StopFacts = UNCLEAN, known: Checkpoint | None = None
-) -> tuple[LogRecovery, Asked]:
+) -> tuple[EndSearch, Asked]:
     """For files of tmp_path/log, with tmp_path as the store."""
     effects = Asked()
     root = str(Path(files.files[0].path).parent.parent)
-    return LogRecovery(root, files, facts, known or Checkpoint(), effects), effects
+    return EndSearch(root, files, facts, known or Checkpoint(), effects, Decisions()), effects
+
+
+def cut(search: EndSearch, end: int) -> None:
+    truncate_log(search.root, search.files, end, search.effects, search.decisions)
 
 
 def two_files(root: Path, second: bytes = b"", **kept: int) -> LogFiles:
@@ -67,7 +75,7 @@ def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place
     files = log_of(tmp_path, make(0, 5) + record.encode_blank(FILE_SIZE - SIZE), make(FILE_SIZE, time))
     known = Checkpoint(1000 + MARGIN_MS, 1000 + MARGIN_MS)
     assert recovery_scan_start(files, UNCLEAN, known) == (FILE_SIZE if counts else 0)
-    marked = StopFacts(clean=False, mark=FILE_SIZE)
+    marked = StopFacts(clean=False, mark=Mark(FILE_SIZE))
     assert begin_of_dispatch(files, marked, known) == (FILE_SIZE if counts else 0)
 
 
@@ -84,9 +92,7 @@ def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place
 )
 def test_units_are_written_again_from_where_the_mark_says(tmp_path: Path, mark: int, dispatched: int, begin: int):
     files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
-    assert (
-        begin_of_dispatch(files, StopFacts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6)) == begin
-    )
+    assert begin_of_dispatch(files, StopFacts(False, mark=Mark(mark, dispatched)), Checkpoint(10**6, 10**6)) == begin
 
 
 @pytest.mark.parametrize(
@@ -105,14 +111,14 @@ def test_after_a_clean_stop_units_are_written_again_but_for_those_that_mark_and_
     tmp_path: Path, mark: int | None, dispatched: int, listed: bool, begin: int
 ):
     files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
-    facts = StopFacts(True, mark=mark, dispatched=dispatched)
+    facts = StopFacts(True, mark=Mark(mark, dispatched))
     assert begin_of_dispatch(files, facts, Checkpoint(10**6, 10**6), listed) == begin
 
 
 def test_without_a_mark_nothing_is_known_to_be_dispatched(tmp_path: Path):
     files = two_files(tmp_path, some(FILE_SIZE, 3))
     for mark, dispatched in ((None, 1), (0, 1)):
-        begin = begin_of_dispatch(files, StopFacts(False, mark=mark, dispatched=dispatched), Checkpoint(10**6, 10**6))
+        begin = begin_of_dispatch(files, StopFacts(False, mark=Mark(mark, dispatched)), Checkpoint(10**6, 10**6))
         assert begin == (0 if mark == 0 else FILE_SIZE)
 
 
@@ -139,17 +145,17 @@ def test_the_end_and_what_is_told_of_it(
     begin = FILE_SIZE if clean and second else 0
     recovery, _ = recovery_of(files, StopFacts(clean=clean, live=True))
     assert recovery.facts.live is False, "the lock is ours"
-    assert recovery.find_end() == (end, last_time, Verdict.END)
+    assert recovery.find() == (end, last_time, Verdict.END)
     stop = "clean" if clean else "unclean"
     told = f"recovery after {stop} stop: read from {begin}, the log ends at {end} (end of the log)"
-    assert recovery.decisions == [told] == [r.getMessage() for r in caplog.records]
+    assert recovery.decisions.lines == [told] == [r.getMessage() for r in caplog.records]
     assert recovery.compared == begin
 
 
 def test_an_empty_log_ends_where_it_begins(tmp_path: Path):
     for first in (0, SIZE_2):
         recovery, _ = recovery_of(log_of(tmp_path / str(first) / "log", b"", first=first))
-        assert recovery.find_end() == (first, 0, Verdict.END)
+        assert recovery.find() == (first, 0, Verdict.END)
 
 
 @pytest.mark.parametrize(("clean", "mark"), [(True, None), (True, 0), (False, None)])
@@ -157,8 +163,8 @@ def test_the_order_of_queues_counts_only_where_flintmq_alone_has_written_and_did
     tmp_path: Path, clean: bool, mark: int | None
 ):
     files = log_of(tmp_path / "log", some(0, 0, 1, 5, 6))
-    recovery, _ = recovery_of(files, StopFacts(clean=clean, mark=mark))
-    assert recovery.find_end() == (4 * SIZE, 1007, Verdict.END)
+    recovery, _ = recovery_of(files, StopFacts(clean=clean, mark=Mark(mark)))
+    assert recovery.find() == (4 * SIZE, 1007, Verdict.END)
 
 
 def test_what_lies_before_the_walk_s_begin_is_not_read(tmp_path: Path):
@@ -168,7 +174,7 @@ def test_what_lies_before_the_walk_s_begin_is_not_read(tmp_path: Path):
     data[SIZE + 90] ^= 1
     path.write_bytes(data)
     recovery, _ = recovery_of(files, StopFacts(clean=True))
-    assert recovery.find_end() == (FILE_SIZE + SIZE, 1004, Verdict.END)
+    assert recovery.find() == (FILE_SIZE + SIZE, 1004, Verdict.END)
 
 
 # -- a record above the mark that does not count -----------------------------------------------------------------------
@@ -187,9 +193,9 @@ WRONG = "queue offset 8 where 4 is the next"
 def test_a_last_record_out_of_order_is_a_torn_tail(
     tmp_path: Path, second: tuple[int, ...], end: int, last_time: int, wrong: str
 ):
-    recovery, _ = recovery_of(two_files(tmp_path, some(FILE_SIZE, *second)), StopFacts(False, mark=0))
-    assert recovery.find_end() == (end, last_time, Verdict.TORN_TAIL)
-    assert recovery.decisions == [f"recovery after unclean stop: the log ends at {end} (torn tail: {wrong})"]
+    recovery, _ = recovery_of(two_files(tmp_path, some(FILE_SIZE, *second)), StopFacts(False, mark=Mark(0)))
+    assert recovery.find() == (end, last_time, Verdict.TORN_TAIL)
+    assert recovery.decisions.lines == [f"recovery after unclean stop: the log ends at {end} (torn tail: {wrong})"]
 
 
 def test_the_first_record_of_a_log_has_no_time_before_it(tmp_path: Path):
@@ -201,14 +207,16 @@ def test_the_first_record_of_a_log_has_no_time_before_it(tmp_path: Path):
 
 def test_one_that_others_follow_is_damage_but_after_a_power_cut(tmp_path: Path):
     files, at = two_files(tmp_path, some(FILE_SIZE, 3, 8, 9)), FILE_SIZE + SIZE
-    recovery, _ = recovery_of(files, StopFacts(False, mark=0))
+    recovery, _ = recovery_of(files, StopFacts(False, mark=Mark(0)))
     with pytest.raises(CorruptStoreError) as caught:
-        recovery.find_end()
+        recovery.find()
     assert (caught.value.file, caught.value.position) == (files.files[1].path, SIZE)
     assert str(caught.value).endswith(f": {WRONG}; records go on at offset {at + SIZE}; {REFUSED}")
-    recovery, _ = recovery_of(files, StopFacts(False, mark=0, power_cut=True))
-    assert recovery.find_end() == (at, 1004, Verdict.UNORDERED)
-    assert recovery.decisions == [f"recovery after unclean stop: the log ends at {at} (unordered write-back: {WRONG})"]
+    recovery, _ = recovery_of(files, StopFacts(False, mark=Mark(0), power_cut=True))
+    assert recovery.find() == (at, 1004, Verdict.UNORDERED)
+    assert recovery.decisions.lines == [
+        f"recovery after unclean stop: the log ends at {at} (unordered write-back: {WRONG})"
+    ]
 
 
 # -- what is read again from the disk ----------------------------------------------------------------------------------
@@ -231,13 +239,16 @@ def test_after_an_unclean_stop_what_lies_above_the_mark_is_read_from_the_disk(
 ):
     size = 3 * PAGE
     log = log_of(tmp_path / "log", *[some(n * size, n, full=size) for n in range(3)], file_size=size)
-    recovery, effects = recovery_of(log, StopFacts(False, mark=mark))
-    recovery.find_end()
+    recovery, effects = recovery_of(log, StopFacts(False, mark=Mark(mark)))
+    recovery.find()
     paths = [log.files[n].path for n in files]
     assert [path for name, path in effects.calls if name == "sync"] == paths
     assert effects.dropped == dropped and effects.calls[-1] == ("sync_dir", str(tmp_path / "log"))
-    for again in (recovery_of(log, StopFacts(False, mark=mark)), recovery_of(log, StopFacts(True, mark=mark))):
-        again[0].find_end(reread=again[0].facts.clean)
+    for again in (
+        recovery_of(log, StopFacts(False, mark=Mark(mark))),
+        recovery_of(log, StopFacts(True, mark=Mark(mark))),
+    ):
+        again[0].find(reread=again[0].facts.clean)
         assert again[1].calls == [] == again[1].dropped, "not for a preview, and not after a clean stop"
 
 
@@ -246,17 +257,17 @@ def test_after_an_unclean_stop_what_lies_above_the_mark_is_read_from_the_disk(
 
 @pytest.mark.parametrize("step", [100, 1 << 20])
 def test_everything_behind_the_end_is_zeroed_and_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: int):
-    monkeypatch.setattr(recover, "ZERO_STEP", step)
+    monkeypatch.setattr(truncate, "ZERO_STEP", step)
     data = some(0, 0, 1, 2)
     files = log_of(tmp_path / "log", data + b"\xff" * 7 + bytes(500) + b"\xff" * 3, some(FILE_SIZE, 3))
     first, second = (file.path for file in files.files)
     recovery, effects = recovery_of(files)
-    recovery.truncate_log(3 * SIZE)
+    cut(recovery, 3 * SIZE)
     assert Path(first).read_bytes() == data.ljust(FILE_SIZE, b"\0") and not Path(second).exists()
     kept = tmp_path / "quarantine" / f"{FILE_SIZE:020d}-1004.record"
     assert kept.read_bytes() == some(FILE_SIZE, 3) and [kept] == list(kept.parent.iterdir())
     line = {"offset": FILE_SIZE, "size": SIZE, "topic": "T", "cut_at": 3 * SIZE}
-    assert recovery.decisions == [
+    assert recovery.decisions.lines == [
         f"quarantine: {json.dumps(line)}",
         f"removed {second}, which lies behind the end",
         f"zeroed 10 bytes of {first} behind position {3 * SIZE}",
@@ -269,18 +280,18 @@ def test_everything_behind_the_end_is_zeroed_and_told(tmp_path: Path, monkeypatc
     ]  # fmt: skip
     assert ("sync", str(kept)) in names
     again, quiet = recovery_of(LogFiles.discover([str(tmp_path / "log")]))
-    again.truncate_log(3 * SIZE)
-    assert again.decisions == [] and {name for name, _ in quiet.calls} <= {"open_write", "sync_dir"}
+    cut(again, 3 * SIZE)
+    assert again.decisions.lines == [] and {name for name, _ in quiet.calls} <= {"open_write", "sync_dir"}
 
 
 def test_a_file_that_begins_at_the_end_stays_and_is_zeroed(tmp_path: Path):
     files = log_of(tmp_path / "log", some(0, 0, full=FILE_SIZE), b"\xff" * FILE_SIZE, b"x")
     recovery, _ = recovery_of(files)
-    recovery.truncate_log(FILE_SIZE)
+    cut(recovery, FILE_SIZE)
     assert [path.name for path in sorted((tmp_path / "log").iterdir())] == [f"{n:020d}" for n in (0, FILE_SIZE)]
     assert Path(files.files[0].path).read_bytes() == some(0, 0, full=FILE_SIZE).ljust(FILE_SIZE, b"\0")
     assert Path(files.files[1].path).read_bytes() == bytes(FILE_SIZE)
-    assert recovery.decisions[-1] == f"zeroed {FILE_SIZE} bytes of {files.files[1].path} behind position 0"
+    assert recovery.decisions.lines[-1] == f"zeroed {FILE_SIZE} bytes of {files.files[1].path} behind position 0"
 
 
 def test_what_is_in_quarantine_is_not_copied_twice(tmp_path: Path):
@@ -289,10 +300,10 @@ def test_what_is_in_quarantine_is_not_copied_twice(tmp_path: Path):
     folder.mkdir()
     (folder / f"{SIZE:020d}-1002.record").write_bytes(b"there")
     recovery, effects = recovery_of(files)
-    recovery._quarantine(SIZE)
+    truncate._quarantine(recovery.root, files, SIZE, effects, recovery.decisions)
     rest = [f"{n * SIZE:020d}-{1001 + n}.record" for n in (1, 2, 3)]
     assert [path.name for path in sorted(folder.iterdir())] == rest
-    assert (folder / rest[0]).read_bytes() == b"there" and len(recovery.decisions) == 2
+    assert (folder / rest[0]).read_bytes() == b"there" and len(recovery.decisions.lines) == 2
     assert effects.calls[-1] == ("sync_dir", str(folder))
 
 

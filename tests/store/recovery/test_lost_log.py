@@ -20,7 +20,7 @@ from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.store.commitlog.report import Report
 from flintmq.store.recovery.lost_log import lost_directory, unit_holder
-from flintmq.store.recovery.recover import preview
+from flintmq.store.recovery.preview import preview
 from tests.support.crashed import Clock, small_and_quick
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, records, tree
 

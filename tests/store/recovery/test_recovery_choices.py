@@ -18,9 +18,12 @@ from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories
-from flintmq.store.layout.small_files import StoreFiles, page_cache_id
-from flintmq.store.recovery import recover
-from flintmq.store.recovery.recover import MARGIN_MS, begin_of_dispatch, check_files, preview, recovery_scan_start
+from flintmq.store.layout.mark import Mark
+from flintmq.store.layout.small_files import page_cache_id
+from flintmq.store.recovery import apply
+from flintmq.store.recovery.find_end import check_files
+from flintmq.store.recovery.preview import preview
+from flintmq.store.recovery.scan_start import MARGIN_MS, begin_of_dispatch, recovery_scan_start
 from flintmq.testing import damage
 from tests.support.crashed import Clock, killed, log_file, make, quarantined, zero
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, tree
@@ -66,14 +69,14 @@ def test_the_mark_says_where_to_read_and_the_queues_time_where_to_dispatch(tmp_p
     files, firsts = spaced(tmp_path)
     starts = sorted(firsts)
     for mark, begin in ((0, starts[0]), (starts[2], starts[2]), (starts[2] + 5, starts[2]), (10**9, starts[-1])):
-        assert recovery_scan_start(files, StopFacts(clean=False, mark=mark), Checkpoint()) == begin
-    facts = StopFacts(clean=False, mark=starts[2])
+        assert recovery_scan_start(files, StopFacts(clean=False, mark=Mark(mark)), Checkpoint()) == begin
+    facts = StopFacts(clean=False, mark=Mark(starts[2]))
     for logics, begin in ((firsts[starts[1]] + MARGIN_MS, starts[1]), (firsts[starts[1]] + MARGIN_MS - 1, starts[0]),
                           (10**15, starts[2]), (0, files.min_offset)):  # fmt: skip
         assert begin_of_dispatch(files, facts, Checkpoint(10**15, logics)) == begin
-    assert begin_of_dispatch(files, StopFacts(clean=True, mark=starts[2]), Checkpoint()) == starts[2]
+    assert begin_of_dispatch(files, StopFacts(clean=True, mark=Mark(starts[2])), Checkpoint()) == starts[2]
     gone = LogFiles(files.files[1:], files.file_size, files.max_record)
-    assert recovery_scan_start(gone, StopFacts(clean=False, mark=0), Checkpoint()) == starts[1], (
+    assert recovery_scan_start(gone, StopFacts(clean=False, mark=Mark(0)), Checkpoint()) == starts[1], (
         "the mark's file has expired"
     )
 
@@ -289,7 +292,7 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
 ):
     kept = left(tmp_path, how)
     end, known = kept[-1].physical_offset + kept[-1].size, []
-    load_derived, indexed = recover.load_derived, []
+    load_derived, indexed = apply.load_derived, []
 
     def noted(files: Any, queues: Any, index: Any, dispatcher: Any, end: int, begin: int, **more: Any) -> int:
         known.append((queues, queues.files.unsure, end, more["clean"], more["compared"], more["ends"]))
@@ -299,10 +302,10 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
         indexed.append(None if asked[-1] is None else asked[-1].offset)
         return 7
 
-    monkeypatch.setattr(recover, "load_derived", noted)
-    monkeypatch.setattr(recover, "remove_unsynced", removed)
+    monkeypatch.setattr(apply, "load_derived", noted)
+    monkeypatch.setattr(apply, "remove_unsynced", removed)
     lowered: list[int] = []
-    monkeypatch.setattr(StoreFiles, "lower_dispatched", lambda self, offset: lowered.append(offset))
+    monkeypatch.setattr(Mark, "with_units_below", lambda self, offset: lowered.append(offset) or self)
     with open_small(tmp_path, Clock()) as store:
         clean = how == "clean"
         read_from = end - end % FILE_SIZE

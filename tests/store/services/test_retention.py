@@ -271,7 +271,7 @@ def test_a_file_stays_until_the_units_of_its_records_are_on_disk(tmp_path, monke
         assert log_files(store) == list(range(len(store._parts.files.files)))
         monkeypatch.undo()
         store._parts.checkpointer.write()
-        assert store._parts.small.queued == store._parts.log.end
+        assert store._parts.small.mark.dispatched == store._parts.log.end
         store._parts.retention.clean_once()
         assert log_files(store) == [store._parts.files.last.start // FILE_SIZE]
 

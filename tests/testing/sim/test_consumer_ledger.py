@@ -61,8 +61,8 @@ def test_a_commit_that_is_not_written_is_found(monkeypatch: pytest.MonkeyPatch):
 def test_offsets_that_are_written_before_the_log_is_flushed_are_found(monkeypatch: pytest.MonkeyPatch):
     init = Housekeeping.__init__
 
-    def unflushed(self: Housekeeping, *words: object) -> None:
-        init(self, *words)  # type: ignore[arg-type]
+    def unflushed(self: Housekeeping, *words: object, **named: object) -> None:
+        init(self, *words, **named)  # type: ignore[arg-type]
         self.flush = lambda: True
 
     monkeypatch.setattr(Housekeeping, "__init__", unflushed)

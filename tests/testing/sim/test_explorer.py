@@ -10,7 +10,7 @@ import pytest
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.store.append.flush import FlushService
 from flintmq.store.message_store import MessageStore
-from flintmq.store.recovery.recover import LogRecovery
+from flintmq.store.recovery import apply, truncate
 from flintmq.testing.sim.disk import MODELS, Image, SimDisk
 from flintmq.testing.sim.explorer import Explorer, shrunk
 from flintmq.testing.sim.run import PAIRS, SHORT, STORE, Case, SimRun
@@ -95,7 +95,7 @@ def test_a_failed_sync_that_is_tried_again_is_found(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_tail_that_is_not_zeroed_is_found_and_the_case_is_made_smaller(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(LogRecovery, "_zero", lambda self, file, position: None)
+    monkeypatch.setattr(truncate, "_zero", lambda *asked: None)
     keys = Case.of(4, "ext4").keys | {"flushDiskType": "ASYNC_FLUSH"}
     ops = [*[("put", "plain", 200, 0, 0)] * 6, ("save",), ("cut",), ("put", "plain", 200, 0, 0)]
     case = Case(3, "journal", keys, ops)
@@ -129,11 +129,11 @@ def test_until_the_log_is_cut_abort_tells_of_the_boot_that_ended(monkeypatch: py
     before = disk.read_file(f"{STORE}/abort", 100)
     assert before is not None and before.endswith(b"boot-0")
 
-    def stop(self: LogRecovery, end: int) -> None:
+    def stop(*asked: Any) -> None:
         raise OSError(5, "stopped")
 
     with monkeypatch.context() as patched:
-        patched.setattr(LogRecovery, "truncate_log", stop)
+        patched.setattr(apply, "truncate_log", stop)
         with pytest.raises(OSError, match="stopped"):
             MessageStore(STORE, config=case.keys, effects=disk, services=False, unique_keys=False)
     assert disk.read_file(f"{STORE}/abort", 100) == before

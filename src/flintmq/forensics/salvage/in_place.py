@@ -332,7 +332,7 @@ class Mending:
                 file = log.find(begin)
                 if file is None:
                     break
-                mark = (facts.mark or 0) if walk.position >= log.limit else None
+                mark = (facts.mark.flushed or 0) if walk.position >= log.limit else None
                 stop = self._stop(log, file, begin, min(end, file.start + file.size), mark)
                 if stop > begin:
                     file_end, time = file.start + file.size, time or report.first_time

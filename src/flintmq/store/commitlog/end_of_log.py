@@ -38,10 +38,10 @@ from typing import Final
 
 from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark, index
-from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.store.layout.directories import index_header
+from flintmq.store.layout.mark import UNKNOWN, Mark
 from flintmq.store.layout.small_files import power_was_cut, written_by_flintmq
 
 SECTOR = 512
@@ -78,9 +78,8 @@ class StopFacts:
         clean: there is no `abort` file.
         live: some process holds the store's lock now.
         physic_time: the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown.
-        mark: flushed log offset from a valid `flintmq.mark`, else None.
-        dispatched: log offset below which all queue units are on disk, from the same file; -1 if unknown.
-        indexed: the same of the key index; None if unknown. Neither counts after an unclean stop of RocketMQ.
+        mark: how far log, queues and index are on disk, from a valid `flintmq.mark`. After an unclean stop of RocketMQ
+            it says nothing of queues and index.
         latest: the youngest store time in ms in the checkpoint; 0 if unknown.
         named: for object storage: log offset of the last record in the newest index file, else None.
         power_cut: the machine was booted again since the store ran.
@@ -91,10 +90,8 @@ class StopFacts:
     clean: bool = True
     live: bool = False
     physic_time: int = 0
-    mark: int | None = None
+    mark: Mark = UNKNOWN
     latest: int = 0
-    dispatched: int = -1
-    indexed: Indexed | None = None
     named: int | None = None
     zeros_end: int | None = None
     power_cut: bool = False
@@ -134,10 +131,11 @@ def evidence_beyond(facts: StopFacts, position: int, youngest: int) -> str:
         position: log offset after the last file's last record, or after its blank record.
         youngest: largest store time in ms of the log's records; 0 without records.
     """
-    if facts.mark is not None:
-        if facts.mark <= position:
+    flushed = facts.mark.flushed
+    if flushed is not None:
+        if flushed <= position:
             return ""
-        return f"flintmq.mark says that it was flushed up to offset {facts.mark}, and there are files up to {position}"
+        return f"flintmq.mark says that it was flushed up to offset {flushed}, and there are files up to {position}"
     if facts.physic_time <= youngest:
         return ""
     last = f"the youngest record in the log is of {youngest}" if youngest else "there is no record"
@@ -170,7 +168,7 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
     Raises:
         StoreAccessError: one of the files is there but cannot be read.
     """
-    physic_time, latest, mark, dispatched, indexed = 0, 0, None, -1, None
+    physic_time, latest, mark = 0, 0, UNKNOWN
     with suppress(FormatError):  # a short checkpoint is ignored
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.CHECKPOINT.size) or b""
         known = checkpoint.decode(data)
@@ -179,17 +177,17 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
     with suppress(FormatError):  # so is a missing or wrong mark
         found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
         if found.holds(physic_time) and found.flushed_offset >= 0:
-            mark, dispatched, indexed = found.flushed_offset, found.dispatched_offset, found.indexed
+            mark = Mark(found.flushed_offset, found.dispatched_offset, found.indexed)
     clean = effects.size(os.path.join(root, "abort")) is None
     if not effects.remote:
         live = not effects.holds_lock and is_live(root)
         cut = not clean and power_was_cut(root, effects)
         if not clean and not written_by_flintmq(root, effects):  # others may have changed queues and index
-            dispatched, indexed = -1, None
-        return StopFacts(clean, live, physic_time, mark, latest, dispatched, indexed, power_cut=cut)
+            mark = mark.of_log_alone()
+        return StopFacts(clean, live, physic_time, mark, latest, power_cut=cut)
     named = _last_named(root, effects)
-    zeros_end = max(mark or 0, 0 if named is None else named + 1)
-    return StopFacts(clean, False, physic_time, mark, latest, named=named, zeros_end=zeros_end)
+    zeros_end = max(mark.flushed or 0, 0 if named is None else named + 1)
+    return StopFacts(clean, False, physic_time, Mark(mark.flushed), latest, named=named, zeros_end=zeros_end)
 
 
 def _last_named(root: str, effects: Effects) -> int | None:

@@ -168,16 +168,18 @@ class LogWalk:
         if self.end is not None or self.facts.live:
             return
         told = evidence_beyond(self.facts, self.position, self.last_time)
-        if told and self.facts.mark is None:  # the last record need not be the youngest one
+        if told and self.facts.mark.flushed is None:  # the last record need not be the youngest one
             told = evidence_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
         odd = next((file for file in self.log.odd if file.start >= self.position), None)
         if odd is not None:
-            self._not_a_file(odd, max(self.facts.mark or 0, odd.start) - self.position)
+            self._not_a_file(odd, max(self.facts.mark.flushed or 0, odd.start) - self.position)
         elif told and not self.log.came_since(self.position):
             path, text = self.log.path_of(self.position), f"{LOST}: {told}"
             if self.strict:
                 raise LostLogError(path, 0, text, LOST_ADVICE + (GO_ON if self.cut_unordered else READ_ON))
-            self.report.damage(Damage(path, 0, self.position, max((self.facts.mark or 0) - self.position, 0), text))
+            self.report.damage(
+                Damage(path, 0, self.position, max((self.facts.mark.flushed or 0) - self.position, 0), text)
+            )
         else:
             return
         self.verdict = Verdict.DAMAGE
@@ -306,8 +308,8 @@ class LogWalk:
             self._step_back(p)
             return
         where = f"{kernel.REASONS[reason]}"
-        own = self.facts.mark is not None
-        below = own and p < (self.facts.mark or 0)
+        own = self.facts.mark.flushed is not None
+        below = own and p < (self.facts.mark.flushed or 0)
         follower, follows = self._what_follows(p + 1, whatever_its_time=below)
         if follower is not None and self._looked_again != p and self._stands_now(p):
             self._looked_again = p  # a writer completed the record between the two reads
@@ -337,7 +339,7 @@ class LogWalk:
             behind = "no valid record follows" if follower is None else f"records go on at offset {follower}"
             advice = REFUSED if self.cut_unordered else SALVAGE
             raise CorruptStoreError(file.path, p - file.start, f"{text}; {behind}", advice)
-        limit = max(self.log.limit, self.facts.mark or 0) if self.end is None else self.end
+        limit = max(self.log.limit, self.facts.mark.flushed or 0) if self.end is None else self.end
         resume = limit if follower is None or follower >= limit else follower
         self.report.damage(Damage(file.path, p - file.start, p, resume - p, text))
         self.position = resume
@@ -347,7 +349,9 @@ class LogWalk:
     def _step_back(self, p: int) -> None:
         """Judge a decreasing store time: an aligned stale tail, or a clock that was set back."""
         last = self.last_time
-        own = self.facts.mark is not None  # FlintMQ zeroes what it truncates, so only the clock can be the reason
+        own = (
+            self.facts.mark.flushed is not None
+        )  # FlintMQ zeroes what it truncates, so only the clock can be the reason
         if not own and self.facts.physic_time >= last > 0 and not self._not_older_behind(p, last):
             self.verdict = Verdict.STALE_TAIL
             self.report.note("stale_tail", f"offset {p}: store time steps back, and nothing newer follows")

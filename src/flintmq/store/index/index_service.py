@@ -177,9 +177,9 @@ class KeyIndex:
         self.found = [file for file in self.found if self.effects.size(file.path) is not None]
         self._remove_spoilt()
         on_disk = small.known.index_timestamp
-        self.mark.prove(small.indexed, self.found)
+        self.mark.prove(small.mark.indexed, self.found)
         if self.mark.indexed is None:
-            small.forget_indexed()
+            small.retreat(small.mark.without_index())
         self.known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
         self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
         whole = known_whole(self.found, on_disk, self.mark.indexed)
@@ -198,7 +198,7 @@ class KeyIndex:
             low, newest = self._bounds(writer, max(log_begin, self.known_to), log_end)
             named = self.mark.names(path, low)
             if named:
-                small.forget_indexed()
+                small.retreat(small.mark.without_index())
             self._take_back(writer, low, newest)
             if named:
                 self.mark.lower(writer.header(), log_end)

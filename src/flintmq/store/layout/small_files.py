@@ -18,6 +18,7 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.whole_file import replace_file
+from flintmq.store.layout.mark import UNKNOWN, Mark
 
 BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -86,17 +87,15 @@ class StoreFiles:
 
     Attributes:
         known: the checkpoint's numbers, as last written or read.
-        queued: log offset below which all queue units are on disk according to the mark; -1 if it does not say.
-        marked, dispatched, indexed: during recovery the numbers of the mark (`believe`). A number is lowered in the
-            mark before recovery undoes anything that it covers; otherwise a power cut could leave that undone and
-            confirmed by the mark.
+        mark: what `flintmq.mark` says, as far as it is trusted. A number is lowered in the file before recovery undoes
+            anything that it covers (`retreat`); otherwise a power cut could leave that undone and confirmed by the mark.
     """
 
     def __init__(self, root: str, effects: Effects) -> None:
         self.root, self.effects = root, effects
         self._lock, self._closing = threading.Lock(), threading.Lock()
         self._abort: mmap.mmap | None = None  # once this process has written it
-        self.believe(None, -1, None)
+        self.mark = UNKNOWN
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
         try:
             # 5.5.0 would trust this number at its next start, whatever happens to the queues here. 0 disables it.
@@ -125,41 +124,33 @@ class StoreFiles:
             mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, before, dispatched_offset, indexed)
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
             replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
-            self.known, self.queued = known, dispatched_offset
+            self.known, self.mark = known, Mark(flushed_offset, dispatched_offset, indexed)
 
-    def believe(self, mark: int | None, dispatched: int, indexed: Indexed | None) -> None:
-        """Set the numbers of the mark on disk as far as they are trusted; None, -1, None if not."""
-        self.marked, self.dispatched, self.indexed = mark, dispatched, indexed
-        self.queued = dispatched
+    def retreat(self, mark: Mark) -> None:
+        """Lower what the mark says; call it before anything is changed that the mark covers.
 
-    def lower_dispatched(self, position: int) -> None:
-        """Lower the mark's queue offset; call it before a unit beyond that log offset is rewritten.
+        Args:
+            mark: `self.mark`, lowered by a method of Mark. Nothing is written if it is the same.
 
         Raises:
             OSError: it could not be written.
 
         Durability: on return.
         """
-        if position < self.dispatched:
-            self.dispatched = position
-            self.write_believed()
+        if mark != self.mark:
+            self.mark = mark
+            self.write_mark()
 
-    def forget_indexed(self) -> None:
-        """Remove the index from the mark; call it before anything of the index is changed.
+    def write_mark(self) -> None:
+        """Write the mark again with the current numbers, if the store has one.
 
         Raises:
             OSError: it could not be written.
 
         Durability: on return.
         """
-        if self.indexed is not None:
-            self.indexed = None
-            self.write_believed()
-
-    def write_believed(self) -> None:
-        """Write the mark again with the current numbers. Durability: on return."""
-        if self.marked is not None:
-            self.write(self.marked, self.known, self.dispatched, self.indexed)
+        if self.mark.flushed is not None:
+            self.write(self.mark.flushed, self.known, self.mark.dispatched, self.mark.indexed)
 
     def lower_index_time(self, time: int) -> None:
         """Lower the checkpoint's index time; call it before a younger index file is changed.

@@ -1,0 +1,231 @@
+"""Brings a store into a state that can be written: takes the steps of `plan`, one after the other.
+
+At damage nothing is touched: the error names file and position. Recovering again, or dying on the way and recovering
+again, gives the same result: the cut copies before it zeroes, and units and items are written at places that the log
+alone decides.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from flintmq.config.keys import StoreConfig
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.storage.filesystem import Effects
+from flintmq.store.append.commit_log import LogState
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.consumequeue import known_ends
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.reader import plain_queue
+from flintmq.store.dispatch.dispatcher import Dispatcher
+from flintmq.store.index.index_service import KeyIndex, remove_unsynced
+from flintmq.store.layout import directories
+from flintmq.store.layout.config_reader import read_config
+from flintmq.store.layout.mark import UNKNOWN, Mark
+from flintmq.store.layout.queue_name import queue_names
+from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted, written_by_flintmq
+from flintmq.store.recovery.decisions import Decisions
+from flintmq.store.recovery.derived import load_derived
+from flintmq.store.recovery.find_end import EndSearch, check_files
+from flintmq.store.recovery.plan import Findings, Step, plan
+from flintmq.store.recovery.preview import behind_begin
+from flintmq.store.recovery.scan_start import begin_of_dispatch
+from flintmq.store.recovery.truncate import truncate_log
+
+
+@dataclass
+class Recovered:
+    """What recovery found and did.
+
+    Attributes:
+        state: where the log goes on.
+        verdict: what was at its end.
+        decisions: one line each, as they were logged.
+        lost: the log's end was missing, and the user said to go on without it.
+    """
+
+    state: LogState
+    verdict: Verdict
+    decisions: list[str] = field(default_factory=list)
+    lost: bool = False
+
+    def as_dict(self) -> dict[str, object]:
+        """For JSON."""
+        return {"end": self.state.end, "verdict": self.verdict.value, "decisions": self.decisions}
+
+
+class Recovery:
+    """Recovers one store, whose lock is held.
+
+    Args:
+        root: of the store.
+        config: with the sizes that its files have.
+        effects: the disk.
+        files: of its log.
+        facts: of its last stop.
+        small: its small files.
+        queues: not yet loaded; None: another process makes queues and index.
+        index: not yet loaded; None: none is kept here.
+        dispatcher: makes units and keys.
+        ends: where queues ended at the last stop, if that was clean; empty if that is not known.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        config: StoreConfig,
+        effects: Effects,
+        *,
+        files: LogFiles,
+        facts: StopFacts,
+        small: StoreFiles,
+        queues: ConsumeQueues | None,
+        index: KeyIndex | None,
+        dispatcher: Dispatcher,
+        ends: Mapping[tuple[bytes, int], int],
+    ) -> None:
+        self.root, self.config, self.effects, self.files, self.facts = root, config, effects, files, facts
+        self.small, self.queues, self.index, self.dispatcher, self.ends = small, queues, index, dispatcher, ends
+        self.decisions = Decisions()
+        self.next_offsets: dict[tuple[bytes, int], int] = {}
+
+    def run(self, *, accept_lost: bool = False) -> Recovered:
+        """Find the log's end, and take the steps that `plan` decides.
+
+        Args:
+            accept_lost: a log whose last files are missing ends where its files end, and so do queues and index.
+
+        Raises:
+            LostLogError: log files are missing at the end, or all of them; nothing was touched then.
+            CorruptStoreError: damage that is no tail; nothing was touched then.
+            OSError: the disk refused.
+        """
+        check_files(self.files, self.config.mapped_file_size_commit_log)
+        self.small.mark = self.facts.mark
+        search = EndSearch(self.root, self.files, self.facts, self.small.known, self.effects, self.decisions)
+        found = search.find(accept_lost=accept_lost)
+        self.end, self.compared = found.offset, search.compared
+        if search.lost:
+            self._distrust_all()
+        for step in plan(self._findings()):
+            STEPS[step](self)
+        return Recovered(
+            LogState(found.offset, found.last_time, self.next_offsets),
+            found.verdict,
+            self.decisions.lines,
+            search.lost,
+        )
+
+    def _distrust_all(self) -> None:
+        """Believe nothing that the small files say: they are of a log that is no more. They stay until it is done."""
+        self.facts = replace(self.facts, live=False, clean=False, mark=UNKNOWN)
+        self.small.known, self.small.mark = Checkpoint(), UNKNOWN
+        self.compared, self.ends = self.end, {}
+
+    def _findings(self) -> Findings:
+        clean = self.facts.clean
+        return Findings(
+            facts=self.facts,
+            ours=clean or written_by_flintmq(self.root, self.effects),
+            page_cache_lasted=clean or page_cache_lasted(self.root, self.effects),
+            known_ends=bool(self.ends),
+            external=self.queues is None,
+        )
+
+    # -- the steps; the order, and why, is in plan.py -----------------------------------------------------------------
+
+    def _withdraw_derived(self) -> None:
+        self.small.write_mark()  # read_facts has left out queues and index
+
+    def _reread_derived(self) -> None:
+        on_disk = self.small.known.index_timestamp
+        removed = remove_unsynced(self.root, self.config, self.effects, on_disk, self.facts.mark.indexed)
+        self.decisions.add(f"{removed} index files that were not synced are made anew")
+        if self.queues is not None:
+            self.queues.fsync_and_drop_cache()
+
+    def _forget_known_ends(self) -> None:
+        known_ends.forget(self.root, self.effects)
+
+    def _write_mark(self) -> None:
+        self.small.write(self.end, self.small.known)
+
+    def _make_abort(self) -> None:
+        self.small.make_abort()
+
+    def _truncate_log(self) -> None:
+        truncate_log(self.root, self.files, self.end, self.effects, self.decisions)
+
+    def _mark_log_end(self) -> None:
+        self.small.mark = Mark(self.end)
+        self.small.write_mark()
+
+    def _leave_derived(self) -> None:
+        self.small.retreat(self.small.mark.with_units_below(-1))
+        self.small.retreat(self.small.mark.without_index())
+        self.next_offsets = offsets_of_log(self.root, self.files, self.dispatcher, self.end)
+
+    def _recover_derived(self) -> None:
+        queues, files, small = self.queues, self.files, self.small
+        assert queues is not None, "the plan asks for queues that another process makes"
+        begin = begin_of_dispatch(files, self.facts, small.known, bool(self.ends))
+        if self.index is not None:  # first: from where on records are dispatched again depends on how far it came
+            self.index.recover(self.end, small, files.min_offset)
+        queues.files.unsure = not self.facts.clean
+        records = load_derived(
+            files,
+            queues,
+            self.index,
+            self.dispatcher,
+            self.end,
+            begin,
+            clean=self.facts.clean,
+            compared=self.compared,
+            ends=self.ends,
+            tell=self.decisions.add,
+            lower=lambda position: small.retreat(small.mark.with_units_below(position)),
+        )
+        queues.files.unsure = False
+        self.decisions.add(f"{records} records were dispatched again")
+        self.next_offsets = queues.next_offsets()
+        for place, known_end in self.ends.items():  # of a queue without files whose messages are all gone
+            self.next_offsets.setdefault(place, known_end)
+        if files.min_offset > 0:
+            for text in behind_begin(read_config(self.root, self.effects), queues.begin_of):
+                self.decisions.add(text, logging.WARNING)
+
+
+STEPS = {
+    Step.WITHDRAW_DERIVED: Recovery._withdraw_derived,
+    Step.REREAD_DERIVED: Recovery._reread_derived,
+    Step.FORGET_KNOWN_ENDS: Recovery._forget_known_ends,
+    Step.WRITE_MARK: Recovery._write_mark,
+    Step.MAKE_ABORT: Recovery._make_abort,
+    Step.TRUNCATE_LOG: Recovery._truncate_log,
+    Step.MARK_LOG_END: Recovery._mark_log_end,
+    Step.LEAVE_DERIVED: Recovery._leave_derived,
+    Step.RECOVER_DERIVED: Recovery._recover_derived,
+}
+
+
+def offsets_of_log(root: str, files: LogFiles, dispatcher: Dispatcher, end: int) -> dict[tuple[bytes, int], int]:
+    """The next queue offset of every queue: from the log, or from its files if it has no record there any more."""
+    found: dict[tuple[bytes, int], int] = {}
+    for piece in LogWalk(files, begin=files.min_offset, end=end):
+        for block in dispatcher.blocks(piece):
+            for number, _, last in block.queues:
+                key = dispatcher.queues.keys[number]
+                found[key.topic, key.queue_id] = block.offsets[last - 1] + 1
+            for number, unit in block.batch_units:
+                key = dispatcher.queues.keys[number]
+                found[key.topic, key.queue_id] = unit.base_offset + unit.messages
+    for name in queue_names(root, directories.QUEUES, files.effects):
+        place = os.fsencode(name.topic), name.queue_id
+        if place not in found:
+            found[place] = plain_queue(root, name, files.effects).end()
+    return found

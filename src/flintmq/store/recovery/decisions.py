@@ -1,0 +1,23 @@
+"""Collects what recovery decided, one line each, and logs it."""
+
+from __future__ import annotations
+
+import logging
+
+log = logging.getLogger("flintmq.recovery")
+
+
+class Decisions:
+    """The lines of one recovery.
+
+    Attributes:
+        lines: in order.
+    """
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def add(self, text: str, level: int = logging.INFO) -> None:
+        """Add and log a line."""
+        self.lines.append(text)
+        log.log(level, "%s", text)

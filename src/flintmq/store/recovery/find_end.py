@@ -1,0 +1,189 @@
+"""Finds the end of a log that is to be written, and refuses a log that must not be.
+
+The decision is the table of `store/commitlog/end_of_log.py`; above the durable mark `torn_record` asks more of each
+record. How much is read grows with what was not yet flushed, not with the log: the walk begins in the file that holds
+the durable mark.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import NamedTuple
+
+from flintmq.errors import CorruptStoreError, LostLogError
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.format.record_view import store_times
+from flintmq.storage.filesystem import Effects
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
+from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.resync import next_record
+from flintmq.store.commitlog.walk import NO_FILE, REFUSED, LogWalk
+from flintmq.store.layout.small_files import fsync_and_drop_cache, written_by_flintmq
+from flintmq.store.recovery.decisions import Decisions
+from flintmq.store.recovery.lost_log import refuse_without_log
+from flintmq.store.recovery.scan_start import recovery_scan_start
+from flintmq.store.recovery.torn_record import TORN, TornRecordSearch
+
+PAGE = 4096
+
+
+class FoundEnd(NamedTuple):
+    """Where a log ends.
+
+    Attributes:
+        offset: log offset after the last record that counts.
+        last_time: its store time in ms; 0 without records.
+        verdict: what is there.
+    """
+
+    offset: int
+    last_time: int
+    verdict: Verdict
+
+
+class EndSearch:
+    """Finds the end of a log as a writer does: it compares all checksums from the durable mark on.
+
+    Args:
+        root: of the store.
+        files: of its log.
+        facts: of its last stop.
+        known: its checkpoint.
+        effects: the disk.
+        decisions: takes a line on what was found.
+
+    Attributes:
+        compared: log offset from which on all checksums were compared.
+        lost: the log's end is missing, and the user said to go on without it.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        files: LogFiles,
+        facts: StopFacts,
+        known: Checkpoint,
+        effects: Effects,
+        decisions: Decisions,
+    ) -> None:
+        self.root, self.files, self.effects, self.decisions = root, files, effects, decisions
+        self.facts = replace(facts, live=False)  # the lock is ours
+        self.known = known
+        self.compared, self.lost = 0, False
+
+    def find(self, *, reread: bool = True, accept_lost: bool = False) -> FoundEnd:
+        """Find the end.
+
+        Args:
+            reread: after an unclean stop read from the disk what the page cache may show wrongly, which opens files
+                for writing.
+            accept_lost: log files that are missing at the end are no error.
+
+        Raises:
+            LostLogError: log files are missing at the end, or all of them.
+            CorruptStoreError: damage below the durable mark, or between records.
+        """
+        try:
+            refuse_without_log(self.root, self.files, self.facts)
+        except LostLogError as error:
+            self._accept(error, accept_lost)
+        begin = self.compared = recovery_scan_start(self.files, self.facts, self.known)
+        if reread and not self.facts.clean:
+            self._reread(begin)
+        walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
+        end, last_time = begin, 0
+        # Only a store that FlintMQ alone has written is known to have no such records anywhere.
+        tail = None
+        if not self.facts.clean and self.facts.mark.flushed is not None:
+            tail = TornRecordSearch(self.facts.mark.flushed, alone=written_by_flintmq(self.root, self.effects))
+        try:
+            for piece in walk:
+                bad = tail.first_bad(piece) if tail is not None else None
+                if bad is not None:
+                    return self._bad(*bad)
+                end = piece.base + piece.end
+                *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+        except LostLogError as error:
+            self._accept(error, accept_lost)
+        # Behind a blank the end is the next file's first byte, if that file is there; or if it was lost, because
+        # without the blank a kill on the way would leave damage that is none.
+        if walk.position > end and (self.lost or self.files.find(walk.position) is not None):
+            end = walk.position
+        verdict = walk.verdict or Verdict.END
+        stop = "clean" if self.facts.clean else "unclean"
+        self.decisions.add(f"recovery after {stop} stop: read from {begin}, the log ends at {end} ({verdict.value})")
+        return FoundEnd(end, last_time, verdict)
+
+    def _accept(self, error: LostLogError, accept: bool) -> None:
+        """Go on without what is lost, if the user said so.
+
+        Raises:
+            LostLogError: the user did not.
+        """
+        if not accept:
+            raise error
+        if not self.lost:
+            self.decisions.add(f"accepted as lost: {error.file}: {error.reason}")
+        self.lost = True
+
+    def _bad(self, end: int, reason: str) -> FoundEnd:
+        """The log ends at a record above the mark that does not count.
+
+        Raises:
+            CorruptStoreError: the record is whole and others follow, so that this is no tail.
+        """
+        follower = next_record(self.files, end + 1)
+        file = self.files.find(end)
+        if reason != TORN and follower is not None and file is not None and not self.facts.power_cut:
+            raise CorruptStoreError(
+                file.path, end - file.start, f"{reason}; records go on at offset {follower}", REFUSED
+            )
+        verdict = Verdict.TORN_TAIL if follower is None else Verdict.UNORDERED
+        self.decisions.add(f"recovery after unclean stop: the log ends at {end} ({verdict.value}: {reason})")
+        return FoundEnd(end, self._time_before(end), verdict)
+
+    def _time_before(self, end: int) -> int:
+        """Store time of the last record before a log offset; 0 if there is none in its file or the one before."""
+        time, size = 0, self.files.file_size
+        for begin in (end - end % size - size, end - end % size):
+            for piece in LogWalk(self.files, begin=max(begin, self.files.min_offset), end=min(end, begin + size)):
+                *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+        return time
+
+    def _reread(self, begin: int) -> None:
+        """Ask the disk and not the page cache, which behind the durable mark may show what never arrived."""
+        mark = max(self.facts.mark.flushed or 0, begin)
+        for file in self.files.files:
+            if file.start + file.size <= begin:
+                continue
+            durable = max(mark - file.start, 0) // PAGE * PAGE
+            fsync_and_drop_cache(file.path, durable, max(file.size - durable, 0), self.effects)
+        for folder in sorted({os.path.dirname(file.path) for file in self.files.files}):
+            self.effects.sync_dir(folder)  # the stop may have come between a file's creation and that
+
+
+def without_empty_last(files: LogFiles) -> LogFiles:
+    """The same files but for an empty last one, which a kill amid its creation left."""
+    return replace(files, files=files.files[:-1]) if files.files and files.files[-1].size == 0 else files
+
+
+def check_files(files: LogFiles, file_size: int) -> None:
+    """Every file must have the one size, and none may be missing between two.
+
+    Raises:
+        CorruptStoreError: otherwise; nothing was touched.
+    """
+    before: LogFile | None = None
+    for odd in files.odd:
+        raise CorruptStoreError(odd.path, 0, NO_FILE, "put the file itself there")
+    for file in files.files:
+        if file.size != file_size:
+            raise CorruptStoreError(
+                file.path, min(file.size, file_size), f"the file has {file.size} bytes, not {file_size}",
+                "set mappedFileSizeCommitLog to the store's own size, or bring the whole file back",
+            )  # fmt: skip
+        if before is not None and file.start != before.start + file_size:
+            raise CorruptStoreError(file.path, 0, f"the file before it is missing: {before.path} ends elsewhere",
+                                    "bring the missing file back")  # fmt: skip
+        before = file

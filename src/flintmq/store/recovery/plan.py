@@ -1,0 +1,89 @@
+"""Decide the steps that bring a store into order, and their order. Values in, steps out; nothing is read or written.
+
+A start can end after any step, by a kill or with the power, and the next start must find a store at least as much in
+need of recovery as it is. Three files tell it: `abort` (was the stop unclean? by FlintMQ? does the page cache of then
+still live?), `flintmq.mark` beside `checkpoint` (how far log, queues and index are on disk), and `flintmq.queues`
+(where queues ended at a clean stop). So a file that promises something is changed before the thing is undone, and
+`abort` names this boot only once nothing of the stop before need be asked of it any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from flintmq.store.commitlog.end_of_log import StopFacts
+
+
+class Step(Enum):
+    """One step of recovery; store/recovery/apply.py has a method for each."""
+
+    WITHDRAW_DERIVED = "write the mark again, without queues and index"
+    REREAD_DERIVED = "remove index files that were not synced, read queues from the disk"
+    FORGET_KNOWN_ENDS = "remove the list of where queues ended"
+    WRITE_MARK = "write the mark that a clean store lacks"
+    MAKE_ABORT = "make `abort`: this process runs the store"
+    TRUNCATE_LOG = "copy what counts after the log's end to quarantine/, remove later files, zero the rest"
+    MARK_LOG_END = "write the mark: the log is on disk to its end"
+    LEAVE_DERIVED = "say nothing of queues and index, which another process makes"
+    RECOVER_DERIVED = "load index and queues, and write units and keys from the last durable point on again"
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What recovery knows once it has found the log's end.
+
+    Attributes:
+        facts: of the last stop; of a log whose end is lost, and accepted so, nothing is known.
+        ours: `abort` was written by FlintMQ, so nobody else has worked on the store since its last clean stop.
+        page_cache_lasted: machine and file system ran on since, so files hold all that was stored.
+        known_ends: the list of where queues ended is there, and holds.
+        external: another process makes queues and index.
+    """
+
+    facts: StopFacts
+    ours: bool
+    page_cache_lasted: bool
+    known_ends: bool
+    external: bool
+
+
+def plan(found: Findings) -> tuple[Step, ...]:
+    """Return the steps to take, in order."""
+    return tuple(_steps(found))
+
+
+def _steps(found: Findings) -> Iterator[Step]:
+    clean, marked = found.facts.clean, found.facts.mark.flushed is not None
+    others = not clean and not found.ours
+    if others:
+        # RocketMQ has worked on queues and index since the mark was written. Before `abort` is ours: the next start
+        # would take the mark for one that nobody else has outlived.
+        yield Step.WITHDRAW_DERIVED
+    if not clean and not found.page_cache_lasted:
+        # Before `abort` names this boot: afterwards nobody knows that the power failed, and what was never synced
+        # would be believed.
+        yield Step.REREAD_DERIVED
+    if not found.known_ends:
+        # Before queues are written: a list of an older stop would call them lost.
+        yield Step.FORGET_KNOWN_ENDS
+    if clean and not marked:
+        # Before `abort`: should damage be met in the cut, the next start is an unclean one and needs to know how far
+        # the log was on disk.
+        yield Step.WRITE_MARK
+    if clean:
+        # Before the first change of the log: a kill in the cut must be found as an unclean stop.
+        yield Step.MAKE_ABORT
+    # Before anything is derived from the log: what is cut must give no unit.
+    yield Step.TRUNCATE_LOG
+    if others and marked:
+        # Before `abort` is ours: what others wrote was synced by the search for the end, and must not be judged as
+        # records of ours above the mark are.
+        yield Step.MARK_LOG_END
+    if not clean:
+        # After the cut: a kill in it must not hide from the next start that the power had failed. Before queues and
+        # index are changed, which belongs to this run.
+        yield Step.MAKE_ABORT
+    # Last: it reads the log up to its end, and all that it changes can be made again from the log.
+    yield Step.LEAVE_DERIVED if found.external else Step.RECOVER_DERIVED

@@ -1,0 +1,92 @@
+"""Tells what a start would find and do, without a lock and without a write."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from flintmq.config.key_effects import refuse_to_write
+from flintmq.config.keys import StoreConfig
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.store_url import local_only
+from flintmq.store.commitlog.files import has_data
+from flintmq.store.commitlog.records import record_at
+from flintmq.store.commitlog.resync import next_record
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout import directories
+from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.layout.small_files import StoreFiles
+from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.store.recovery.decisions import Decisions
+from flintmq.store.recovery.find_end import EndSearch, check_files, without_empty_last
+from flintmq.store.recovery.lost_log import lost_directory
+
+
+def behind_begin(known: BrokerConfig, bounds: Callable[[str, int], int | None]) -> Iterator[str]:
+    """One line for each queue of which a group has still to consume messages that are gone.
+
+    Args:
+        known: what config/ holds.
+        bounds: the smallest queue offset of a queue (topic, queue id); None if there is no such queue.
+    """
+    least: dict[tuple[str, int], tuple[int, str]] = {}
+    for (topic, group), queues in known.consumer_offsets.items():
+        for queue_id, offset in queues.items():
+            least[topic, queue_id] = min(least.get((topic, queue_id), (offset, group)), (offset, group))
+    for (topic, queue_id), (offset, group) in sorted(least.items()):
+        begin = bounds(topic, queue_id)
+        if begin is not None and offset < begin:
+            yield (
+                f"queue {topic}/{queue_id} begins at offset {begin}, and group {group} has consumed up to {offset}: "
+                f"{begin - offset} messages are gone (expired, or the log's first files are missing)"
+            )
+
+
+def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_lost: bool = False) -> dict[str, object]:
+    """What `recover` would find: where the log ends and what is behind it. Writes nothing and takes no lock.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError: there is no store that can be read and written.
+        ConfigError: a store that is written with these keys would not keep them.
+        LostLogError: log files are missing at the end, or all of them.
+        CorruptStoreError: damage that is no tail.
+    """
+    refuse_to_write(config)
+    root = local_only(root)
+    if not lost_directory(root, config, effects, accept=accept_lost):
+        root = directories.open_root(root, config, effects)
+        directories.refuse_rocksdb_queues(root, effects)
+    now = Snapshot(root, config, effects)
+    facts, known, files = now.facts, now.broker, without_empty_last(now.log)
+    check_files(files, files.file_size)
+    found = Decisions()
+    search = EndSearch(root, files, facts, StoreFiles(root, effects).known, effects, found)
+    end, _, verdict = search.find(reread=False, accept_lost=accept_lost)
+    behind, offset = 0, next_record(files, end)
+    while offset is not None:
+        message = record_at(files, offset)
+        behind += 1
+        offset = next_record(files, offset + (message.size if message is not None else 1))
+    last = files.find(end)
+    if behind:
+        cut = f"{behind} records behind the end would be copied to quarantine/ and cut"
+    elif last is not None and has_data(last, effects, end - last.start):
+        cut = "what stands behind the end is no whole record, and would be zeroed"
+    else:
+        cut = "nothing would be cut"
+    decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
+    decisions += found.lines[:1] if search.lost else []
+    for file in files.files:
+        if file.start > max(end, files.min_offset):
+            what = "bytes behind the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
+            decisions.append(f"{file.path}, which holds {what}, would be removed")
+    if files.min_offset > 0 and known.consumer_offsets:
+        lookup = QueueLookup(now)
+        there = lookup.file_names()
+
+        def begin_of(topic: str, queue_id: int) -> int | None:
+            name = QueueName(topic, queue_id)
+            return lookup.bounds(name).min if name in there else None
+
+        decisions += behind_begin(known, begin_of)
+    return {"end": end, "verdict": verdict.value, "decisions": decisions}

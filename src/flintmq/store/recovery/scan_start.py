@@ -1,0 +1,48 @@
+"""Where recovery begins to read the log, and where it begins to write units again."""
+
+from __future__ import annotations
+
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.store.commitlog.end_of_log import StopFacts
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.records import record_at
+
+MARGIN_MS = 3000  # upstream goes this much further back than the checkpoint says
+
+
+def recovery_scan_start(files: LogFiles, facts: StopFacts, known: Checkpoint) -> int:
+    """Give the log offset from which recovery reads: of the last file that surely was flushed before the last stop."""
+    if facts.mark.flushed is not None:
+        file = files.find(min(facts.mark.flushed, max(files.limit - 1, 0)))
+        return file.start if file is not None else files.min_offset
+    limit = min(known.physic_timestamp, known.logics_timestamp) - MARGIN_MS
+    for file in reversed(files.files):
+        first = record_at(files, file.start)
+        if first is None:
+            continue
+        if facts.clean or (first.store_timestamp != 0 and first.store_timestamp <= limit):
+            return file.start
+    return files.min_offset
+
+
+def begin_of_dispatch(files: LogFiles, facts: StopFacts, known: Checkpoint, listed: bool = False) -> int:
+    """Give the log offset from which every unit is written again; before it, queues are known to be on disk.
+
+    - Where the mark tells how far the log was dispatched to queues on disk: from there. After a clean stop the mark
+      alone is not enough: `listed` says that the list of queues' ends is there too, by which queues that lost their
+      files since are found.
+    - Else, after a clean stop: the last file.
+    - Else the last file whose first record was stored before the checkpoint's time of queues (D10: the log may have
+      been flushed further than they were).
+    """
+    begin = recovery_scan_start(files, facts, known)
+    marked = files.min_offset <= facts.mark.dispatched <= (facts.mark.flushed or 0)
+    if facts.clean and not (marked and listed):
+        return begin
+    if marked:
+        return facts.mark.dispatched
+    for file in reversed(files.files):
+        first = record_at(files, file.start) if file.start <= begin else None
+        if first is not None and 0 < first.store_timestamp <= known.logics_timestamp - MARGIN_MS:
+            return file.start
+    return files.min_offset

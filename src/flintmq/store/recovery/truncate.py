@@ -1,0 +1,87 @@
+"""Truncates a log at its end, so that nothing after it ever comes back (D4).
+
+Records that count after the end are copied to `quarantine/` first. A truncation that is broken off and done again gives
+the same result.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+
+from flintmq.storage.filesystem import Effects
+from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.records import record_at
+from flintmq.store.commitlog.resync import next_record
+from flintmq.store.recovery.decisions import Decisions
+
+ZERO_STEP = 1 << 20
+
+
+def truncate_log(root: str, files: LogFiles, end: int, effects: Effects, decisions: Decisions) -> None:
+    """Copy the records after the end, remove later files, zero the rest of the last one.
+
+    Args:
+        root: of the store.
+        files: of the log.
+        end: log offset at which it ends.
+        effects: the disk.
+        decisions: takes a line for each thing that was done.
+
+    Raises:
+        OSError: the disk refused; the next start does it again.
+
+    Durability: on return.
+    """
+    # Before anything is removed: a kill on the way must lose no record.
+    _quarantine(root, files, end, effects, decisions)
+    for file in reversed(files.files):  # the last one first: a kill on the way must leave no gap
+        if file.start > end and file.start > files.min_offset:
+            effects.unlink(file.path)
+            effects.sync_dir(os.path.dirname(file.path))
+            decisions.add(f"removed {file.path}, which lies behind the end")
+        elif file.start + file.size > end:
+            _zero(file, end - file.start, effects, decisions)
+
+
+def _zero(file: LogFile, position: int, effects: Effects, decisions: Decisions) -> None:
+    fd = effects.open_write(file.path)
+    try:
+        first, zeroed = position, 0
+        while True:
+            data = effects.next_data(fd, position)
+            if data is None or data >= file.size:
+                break
+            position = max(position, data)
+            piece = effects.pread(fd, min(ZERO_STEP, file.size - position), position)
+            if piece != bytes(len(piece)):  # a window that was allocated ahead is 64 MiB of zeros
+                effects.pwrite(fd, bytes(len(piece)), position)
+                zeroed += len(piece) - piece.count(0)
+            position += max(len(piece), 1)
+        if zeroed:
+            effects.sync(fd)  # before the first append: what was cut must not come back between its records
+            decisions.add(f"zeroed {zeroed} bytes of {file.path} behind position {first}")
+    finally:
+        effects.close(fd)
+
+
+def _quarantine(root: str, files: LogFiles, end: int, effects: Effects, decisions: Decisions) -> None:
+    """Copy each record that counts after the end into a file of its own, and report where it was."""
+    folder = os.path.join(root, "quarantine")
+    offset = next_record(files, end)
+    while offset is not None:
+        message = record_at(files, offset)
+        if message is None:
+            break
+        effects.make_folder(folder)
+        path = os.path.join(folder, f"{offset:020d}-{message.store_timestamp}.record")
+        if effects.size(path) is None:
+            fd = effects.create(path, 0)
+            effects.pwrite(fd, message.raw, 0)
+            effects.sync(fd)
+            effects.close(fd)
+            line = {"offset": offset, "size": message.size, "topic": message.topic, "cut_at": end}
+            decisions.add(f"quarantine: {json.dumps(line)}")
+        offset = next_record(files, offset + message.size)
+    if effects.is_dir(folder):
+        effects.sync_dir(folder)
