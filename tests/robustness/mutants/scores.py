@@ -54,6 +54,7 @@ MORE_TESTS = {
         f"store/recovery/{name}": RECOVERY_TESTS
         for name in ("plan", "apply", "find_end", "scan_start", "truncate", "decisions")
     },
+    "store/layout/mark": ["tests/store/layout/test_small_files.py", "tests/store/recovery/test_log_recovery.py"],
     "store/recovery/derived": [
         "tests/store/recovery/test_recovery_choices.py",
         "tests/store/consumequeue/test_known_ends.py",

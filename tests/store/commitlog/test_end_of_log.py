@@ -77,18 +77,18 @@ def test_facts_come_from_abort_checkpoint_and_mark(tmp_path: Path) -> None:
 def test_a_mark_is_void_when_the_checkpoint_has_moved_on_or_its_bytes_are_wrong(tmp_path: Path) -> None:
     (tmp_path / "checkpoint").write_bytes(struct.pack(">q", 78).ljust(4096, b"\0"))
     write_mark(tmp_path, 4096, 77)
-    assert read_facts(str(tmp_path)).mark is None
+    assert read_facts(str(tmp_path)).mark.flushed is None
     write_mark(tmp_path, 4096, 78)
-    assert read_facts(str(tmp_path)).mark == 4096
+    assert read_facts(str(tmp_path)).mark.flushed == 4096
     mark = tmp_path / flintmq_mark.FILE_NAME
     good = mark.read_bytes()
     for at in range(len(good)):
         broken = bytearray(good)
         broken[at] ^= 1
         mark.write_bytes(broken)
-        assert read_facts(str(tmp_path)).mark is None, at
+        assert read_facts(str(tmp_path)).mark.flushed is None, at
         mark.write_bytes(good[:at])
-        assert read_facts(str(tmp_path)).mark is None, at
+        assert read_facts(str(tmp_path)).mark.flushed is None, at
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff" * 8, b"\xff" * 4096, b"short"])
@@ -106,9 +106,9 @@ def test_facts_are_read_without_writing(tmp_path: Path) -> None:
 
 def test_a_mark_at_the_log_s_begin_is_a_mark(tmp_path: Path) -> None:
     write_mark(tmp_path, 0, 0)
-    assert read_facts(str(tmp_path)).mark == 0
+    assert read_facts(str(tmp_path)).mark.flushed == 0
     write_mark(tmp_path, -1, 0)
-    assert read_facts(str(tmp_path)).mark is None
+    assert read_facts(str(tmp_path)).mark.flushed is None
 
 
 def test_a_store_whose_lock_is_held_is_live(tmp_path: Path) -> None:
@@ -137,7 +137,7 @@ def test_from_afar_the_newest_index_file_with_an_item_tells_how_far_the_log_goes
     (tmp_path / "index" / "20260102030405678").write_bytes(b"too short for a header")
     index_header(tmp_path, "20260102030405679.copy", 8000, 2)  # no name of an index file
     facts = read_facts(str(tmp_path), Afar())
-    assert (facts.mark, facts.named, facts.zeros_end) == (4096, None, 4096)
+    assert (facts.mark.flushed, facts.named, facts.zeros_end) == (4096, None, 4096)
     index_header(tmp_path, "20260102030405600", 9000, 2)
     index_header(tmp_path, "20260102030405601", 9500, 1)  # a new file without an item
     facts = read_facts(str(tmp_path), Afar())
@@ -184,7 +184,7 @@ def test_what_the_mark_says_of_queues_and_index_counts_if_rocketmq_was_not_there
     if abort is not None:
         (tmp_path / "abort").write_text(abort)
     facts = read_facts(str(tmp_path))
-    assert (facts.clean, facts.mark, facts.latest) == (abort is None, 500, 79)
-    assert (facts.dispatched, facts.indexed) == ((400, INDEXED) if believed else (-1, None))
+    assert (facts.clean, facts.mark.flushed, facts.latest) == (abort is None, 500, 79)
+    assert (facts.mark.dispatched, facts.mark.indexed) == ((400, INDEXED) if believed else (-1, None))
     afar = read_facts(str(tmp_path), Afar())
-    assert (afar.mark, afar.latest) == (500, 79)
+    assert (afar.mark.flushed, afar.latest) == (500, 79)

@@ -88,7 +88,7 @@ class StoreFiles:
     Attributes:
         known: the checkpoint's numbers, as last written or read.
         mark: what `flintmq.mark` says, as far as it is trusted. A number is lowered in the file before recovery undoes
-            anything that it covers (`retreat`); otherwise a power cut could leave that undone and confirmed by the mark.
+            anything that it covers (`retreat`); otherwise a power cut could leave that undone and confirmed.
     """
 
     def __init__(self, root: str, effects: Effects) -> None:

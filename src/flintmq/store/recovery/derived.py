@@ -1,4 +1,4 @@
-"""Recovery of queues and index: make them say what the log says. The log itself: `store/recovery/recover.py`."""
+"""Recovery of queues and index: make them say what the log says. The log itself: `store/recovery/apply.py`."""
 
 from __future__ import annotations
 
