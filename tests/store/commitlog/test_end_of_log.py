@@ -13,7 +13,7 @@ from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.store.commitlog.end_of_log import Follows, StopFacts, Verdict, decide, read_facts, zeros_to_sector
-from flintmq.store.layout.mark import Mark
+from flintmq.store.layout.mark import DurableMark
 
 # The rules of the design, written again as rows: the first that matches gives the verdict. None matches anything.
 #        follows            clean  below  own    zeros  sector  verdict
@@ -71,7 +71,8 @@ def test_facts_come_from_abort_checkpoint_and_mark(tmp_path: Path) -> None:
     (tmp_path / "abort").write_text("1")
     (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(physic_timestamp=77)))
     write_mark(tmp_path, 4096, 77)
-    assert read_facts(str(tmp_path)) == StopFacts(clean=False, live=False, physic_time=77, mark=Mark(4096), latest=77)
+    facts = StopFacts(clean=False, live=False, physic_time=77, mark=DurableMark(4096), latest=77)
+    assert read_facts(str(tmp_path)) == facts
 
 
 def test_a_mark_is_void_when_the_checkpoint_has_moved_on_or_its_bytes_are_wrong(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk, find_end
-from flintmq.store.layout.mark import Mark
+from flintmq.store.layout.mark import DurableMark
 from tests.compat.stores import Golden
 from tests.support.small_logs import FILE_SIZE, SIZE, full_file, log_of, make
 
@@ -167,7 +167,7 @@ def test_a_clock_set_back_for_a_while_drops_nothing(tmp_path: Path) -> None:
 @pytest.mark.parametrize("flushed", [3 * SIZE, 3 * SIZE + 1])
 def test_our_own_mark_makes_a_missing_tail_damage(tmp_path: Path, flushed: int) -> None:
     data, every = full_file(0, 1000, 3)
-    facts = StopFacts(mark=Mark(flushed))
+    facts = StopFacts(mark=DurableMark(flushed))
     if flushed == 3 * SIZE:
         assert offsets(LogWalk(log_of(tmp_path, data), facts)) == every
     else:

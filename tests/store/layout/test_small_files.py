@@ -14,7 +14,7 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import read_facts
-from flintmq.store.layout.mark import UNKNOWN, Mark
+from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.layout.small_files import (
     BOOT,
     StoreFiles,
@@ -239,7 +239,7 @@ def test_what_the_mark_is_believed_to_say_is_taken_back_before_it_is_undone(tmp_
     files = StoreFiles(str(tmp_path), effects)
     files.write(500, KNOWN, 400, INDEXED)
     assert said(tmp_path) == (500, 400, INDEXED)
-    files.mark = Mark(500, 400, INDEXED)
+    files.mark = DurableMark(500, 400, INDEXED)
 
     def units_below(position: int) -> None:
         files.retreat(files.mark.with_units_below(position))
@@ -267,7 +267,7 @@ def test_where_there_is_no_mark_none_is_made_by_taking_back(tmp_path: Path):
     effects = Faulty()
     files = StoreFiles(str(tmp_path), effects)
     assert files.mark == UNKNOWN == (None, -1, None)
-    files.mark = Mark(None, 400, INDEXED)
+    files.mark = DurableMark(None, 400, INDEXED)
     files.retreat(files.mark.with_units_below(3))
     files.retreat(files.mark.without_index())
     files.write_mark()

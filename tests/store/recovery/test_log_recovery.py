@@ -14,7 +14,7 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import REFUSED
-from flintmq.store.layout.mark import Mark
+from flintmq.store.layout.mark import DurableMark
 from flintmq.store.recovery import truncate
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.find_end import EndSearch, check_files
@@ -75,7 +75,7 @@ def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place
     files = log_of(tmp_path, make(0, 5) + record.encode_blank(FILE_SIZE - SIZE), make(FILE_SIZE, time))
     known = Checkpoint(1000 + MARGIN_MS, 1000 + MARGIN_MS)
     assert recovery_scan_start(files, UNCLEAN, known) == (FILE_SIZE if counts else 0)
-    marked = StopFacts(clean=False, mark=Mark(FILE_SIZE))
+    marked = StopFacts(clean=False, mark=DurableMark(FILE_SIZE))
     assert begin_of_dispatch(files, marked, known) == (FILE_SIZE if counts else 0)
 
 
@@ -92,7 +92,8 @@ def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place
 )
 def test_units_are_written_again_from_where_the_mark_says(tmp_path: Path, mark: int, dispatched: int, begin: int):
     files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
-    assert begin_of_dispatch(files, StopFacts(False, mark=Mark(mark, dispatched)), Checkpoint(10**6, 10**6)) == begin
+    facts = StopFacts(False, mark=DurableMark(mark, dispatched))
+    assert begin_of_dispatch(files, facts, Checkpoint(10**6, 10**6)) == begin
 
 
 @pytest.mark.parametrize(
@@ -111,14 +112,14 @@ def test_after_a_clean_stop_units_are_written_again_but_for_those_that_mark_and_
     tmp_path: Path, mark: int | None, dispatched: int, listed: bool, begin: int
 ):
     files = log_of(tmp_path, some(FILE_SIZE, 0, full=FILE_SIZE), some(SIZE_2, 1), first=FILE_SIZE)
-    facts = StopFacts(True, mark=Mark(mark, dispatched))
+    facts = StopFacts(True, mark=DurableMark(mark, dispatched))
     assert begin_of_dispatch(files, facts, Checkpoint(10**6, 10**6), listed) == begin
 
 
 def test_without_a_mark_nothing_is_known_to_be_dispatched(tmp_path: Path):
     files = two_files(tmp_path, some(FILE_SIZE, 3))
     for mark, dispatched in ((None, 1), (0, 1)):
-        begin = begin_of_dispatch(files, StopFacts(False, mark=Mark(mark, dispatched)), Checkpoint(10**6, 10**6))
+        begin = begin_of_dispatch(files, StopFacts(False, mark=DurableMark(mark, dispatched)), Checkpoint(10**6, 10**6))
         assert begin == (0 if mark == 0 else FILE_SIZE)
 
 
@@ -163,7 +164,7 @@ def test_the_order_of_queues_counts_only_where_flintmq_alone_has_written_and_did
     tmp_path: Path, clean: bool, mark: int | None
 ):
     files = log_of(tmp_path / "log", some(0, 0, 1, 5, 6))
-    recovery, _ = recovery_of(files, StopFacts(clean=clean, mark=Mark(mark)))
+    recovery, _ = recovery_of(files, StopFacts(clean=clean, mark=DurableMark(mark)))
     assert recovery.find() == (4 * SIZE, 1007, Verdict.END)
 
 
@@ -193,7 +194,7 @@ WRONG = "queue offset 8 where 4 is the next"
 def test_a_last_record_out_of_order_is_a_torn_tail(
     tmp_path: Path, second: tuple[int, ...], end: int, last_time: int, wrong: str
 ):
-    recovery, _ = recovery_of(two_files(tmp_path, some(FILE_SIZE, *second)), StopFacts(False, mark=Mark(0)))
+    recovery, _ = recovery_of(two_files(tmp_path, some(FILE_SIZE, *second)), StopFacts(False, mark=DurableMark(0)))
     assert recovery.find() == (end, last_time, Verdict.TORN_TAIL)
     assert recovery.decisions.lines == [f"recovery after unclean stop: the log ends at {end} (torn tail: {wrong})"]
 
@@ -207,12 +208,12 @@ def test_the_first_record_of_a_log_has_no_time_before_it(tmp_path: Path):
 
 def test_one_that_others_follow_is_damage_but_after_a_power_cut(tmp_path: Path):
     files, at = two_files(tmp_path, some(FILE_SIZE, 3, 8, 9)), FILE_SIZE + SIZE
-    recovery, _ = recovery_of(files, StopFacts(False, mark=Mark(0)))
+    recovery, _ = recovery_of(files, StopFacts(False, mark=DurableMark(0)))
     with pytest.raises(CorruptStoreError) as caught:
         recovery.find()
     assert (caught.value.file, caught.value.position) == (files.files[1].path, SIZE)
     assert str(caught.value).endswith(f": {WRONG}; records go on at offset {at + SIZE}; {REFUSED}")
-    recovery, _ = recovery_of(files, StopFacts(False, mark=Mark(0), power_cut=True))
+    recovery, _ = recovery_of(files, StopFacts(False, mark=DurableMark(0), power_cut=True))
     assert recovery.find() == (at, 1004, Verdict.UNORDERED)
     assert recovery.decisions.lines == [
         f"recovery after unclean stop: the log ends at {at} (unordered write-back: {WRONG})"
@@ -239,14 +240,14 @@ def test_after_an_unclean_stop_what_lies_above_the_mark_is_read_from_the_disk(
 ):
     size = 3 * PAGE
     log = log_of(tmp_path / "log", *[some(n * size, n, full=size) for n in range(3)], file_size=size)
-    recovery, effects = recovery_of(log, StopFacts(False, mark=Mark(mark)))
+    recovery, effects = recovery_of(log, StopFacts(False, mark=DurableMark(mark)))
     recovery.find()
     paths = [log.files[n].path for n in files]
     assert [path for name, path in effects.calls if name == "sync"] == paths
     assert effects.dropped == dropped and effects.calls[-1] == ("sync_dir", str(tmp_path / "log"))
     for again in (
-        recovery_of(log, StopFacts(False, mark=Mark(mark))),
-        recovery_of(log, StopFacts(True, mark=Mark(mark))),
+        recovery_of(log, StopFacts(False, mark=DurableMark(mark))),
+        recovery_of(log, StopFacts(True, mark=DurableMark(mark))),
     ):
         again[0].find(reread=again[0].facts.clean)
         assert again[1].calls == [] == again[1].dropped, "not for a preview, and not after a clean stop"

@@ -7,9 +7,9 @@ import itertools
 import pytest
 
 from flintmq.store.commitlog.end_of_log import StopFacts
-from flintmq.store.layout.mark import Mark
+from flintmq.store.layout.mark import DurableMark
 from flintmq.store.recovery.apply import STEPS
-from flintmq.store.recovery.plan import Findings, Step, plan
+from flintmq.store.recovery.plan import Situation, Step, plan
 
 LETTERS = {
     "W": Step.WITHDRAW_DERIVED,
@@ -38,8 +38,8 @@ STOPS = {"clean": (True, True, True), "killed": (False, True, True), "power cut"
          "RocketMQ killed": (False, False, False)}  # fmt: skip
 
 
-def findings(clean: bool, ours: bool, lasted: bool, *, marked: bool, ends: bool, external: bool) -> Findings:
-    return Findings(StopFacts(clean=clean, mark=Mark(4096 if marked else None)), ours, lasted, ends, external)
+def situation(clean: bool, ours: bool, lasted: bool, *, marked: bool, ends: bool, external: bool) -> Situation:
+    return Situation(StopFacts(clean=clean, mark=DurableMark(4096 if marked else None)), ours, lasted, ends, external)
 
 
 @pytest.mark.parametrize("external", [False, True])
@@ -47,14 +47,14 @@ def findings(clean: bool, ours: bool, lasted: bool, *, marked: bool, ends: bool,
 @pytest.mark.parametrize(("stop", "marked"), TABLE)
 def test_each_stop_has_its_steps(stop: str, marked: bool, ends: bool, external: bool):
     wanted = TABLE[stop, marked][not ends].replace("D", "L" if external else "D")
-    found = plan(findings(*STOPS[stop], marked=marked, ends=ends, external=external))
+    found = plan(situation(*STOPS[stop], marked=marked, ends=ends, external=external))
     assert found == tuple(LETTERS[letter] for letter in wanted)
 
 
 @pytest.mark.parametrize("facts", list(itertools.product([False, True], repeat=6)), ids=str)
 def test_what_holds_of_every_plan(facts: tuple[bool, ...]):
     clean, ours, lasted, marked, ends, external = facts
-    steps = plan(findings(clean, ours, lasted, marked=marked, ends=ends, external=external))
+    steps = plan(situation(clean, ours, lasted, marked=marked, ends=ends, external=external))
     assert len(set(steps)) == len(steps), "none is taken twice"
     abort, cut = steps.index(Step.MAKE_ABORT), steps.index(Step.TRUNCATE_LOG)
     assert (abort < cut) is clean, "a kill in the cut is found as an unclean stop, and hides no power cut"

@@ -18,7 +18,7 @@ from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories
-from flintmq.store.layout.mark import Mark
+from flintmq.store.layout.mark import DurableMark
 from flintmq.store.layout.small_files import page_cache_id
 from flintmq.store.recovery import apply
 from flintmq.store.recovery.find_end import check_files
@@ -69,14 +69,14 @@ def test_the_mark_says_where_to_read_and_the_queues_time_where_to_dispatch(tmp_p
     files, firsts = spaced(tmp_path)
     starts = sorted(firsts)
     for mark, begin in ((0, starts[0]), (starts[2], starts[2]), (starts[2] + 5, starts[2]), (10**9, starts[-1])):
-        assert recovery_scan_start(files, StopFacts(clean=False, mark=Mark(mark)), Checkpoint()) == begin
-    facts = StopFacts(clean=False, mark=Mark(starts[2]))
+        assert recovery_scan_start(files, StopFacts(clean=False, mark=DurableMark(mark)), Checkpoint()) == begin
+    facts = StopFacts(clean=False, mark=DurableMark(starts[2]))
     for logics, begin in ((firsts[starts[1]] + MARGIN_MS, starts[1]), (firsts[starts[1]] + MARGIN_MS - 1, starts[0]),
                           (10**15, starts[2]), (0, files.min_offset)):  # fmt: skip
         assert begin_of_dispatch(files, facts, Checkpoint(10**15, logics)) == begin
-    assert begin_of_dispatch(files, StopFacts(clean=True, mark=Mark(starts[2])), Checkpoint()) == starts[2]
+    assert begin_of_dispatch(files, StopFacts(clean=True, mark=DurableMark(starts[2])), Checkpoint()) == starts[2]
     gone = LogFiles(files.files[1:], files.file_size, files.max_record)
-    assert recovery_scan_start(gone, StopFacts(clean=False, mark=Mark(0)), Checkpoint()) == starts[1], (
+    assert recovery_scan_start(gone, StopFacts(clean=False, mark=DurableMark(0)), Checkpoint()) == starts[1], (
         "the mark's file has expired"
     )
 
@@ -305,7 +305,7 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
     monkeypatch.setattr(apply, "load_derived", noted)
     monkeypatch.setattr(apply, "remove_unsynced", removed)
     lowered: list[int] = []
-    monkeypatch.setattr(Mark, "with_units_below", lambda self, offset: lowered.append(offset) or self)
+    monkeypatch.setattr(DurableMark, "with_units_below", lambda self, offset: lowered.append(offset) or self)
     with open_small(tmp_path, Clock()) as store:
         clean = how == "clean"
         read_from = end - end % FILE_SIZE

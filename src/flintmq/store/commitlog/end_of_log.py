@@ -41,7 +41,7 @@ from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.store.layout.directories import index_header
-from flintmq.store.layout.mark import UNKNOWN, Mark
+from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.layout.small_files import power_was_cut, written_by_flintmq
 
 SECTOR = 512
@@ -90,7 +90,7 @@ class StopFacts:
     clean: bool = True
     live: bool = False
     physic_time: int = 0
-    mark: Mark = UNKNOWN
+    mark: DurableMark = UNKNOWN
     latest: int = 0
     named: int | None = None
     zeros_end: int | None = None
@@ -177,7 +177,7 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
     with suppress(FormatError):  # so is a missing or wrong mark
         found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
         if found.holds(physic_time) and found.flushed_offset >= 0:
-            mark = Mark(found.flushed_offset, found.dispatched_offset, found.indexed)
+            mark = DurableMark(found.flushed_offset, found.dispatched_offset, found.indexed)
     clean = effects.size(os.path.join(root, "abort")) is None
     if not effects.remote:
         live = not effects.holds_lock and is_live(root)
@@ -187,7 +187,7 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
         return StopFacts(clean, live, physic_time, mark, latest, power_cut=cut)
     named = _last_named(root, effects)
     zeros_end = max(mark.flushed or 0, 0 if named is None else named + 1)
-    return StopFacts(clean, False, physic_time, Mark(mark.flushed), latest, named=named, zeros_end=zeros_end)
+    return StopFacts(clean, False, physic_time, DurableMark(mark.flushed), latest, named=named, zeros_end=zeros_end)
 
 
 def _last_named(root: str, effects: Effects) -> int | None:

@@ -1,4 +1,4 @@
-"""How far log, queues and index are on disk: the value that `flintmq.mark` keeps between two starts.
+"""The value of `flintmq.mark`: how far log, queues and index are on disk.
 
 Two places hold it: what a start read (`StopFacts.mark`), and what the file says by now (`StoreFiles.mark`).
 """
@@ -10,8 +10,8 @@ from typing import NamedTuple
 from flintmq.format.flintmq_mark import Indexed
 
 
-class Mark(NamedTuple):
-    """What is on disk.
+class DurableMark(NamedTuple):
+    """Log offsets up to which everything is on disk.
 
     Attributes:
         flushed: log offset below which the log is; None if no mark says it.
@@ -23,18 +23,18 @@ class Mark(NamedTuple):
     dispatched: int = -1
     indexed: Indexed | None = None
 
-    def with_units_below(self, position: int) -> Mark:
-        """Return the mark that says no more than this of queue units: they are on disk below a log offset."""
+    def with_units_below(self, position: int) -> DurableMark:
+        """Return the mark that covers queue units below this log offset at most."""
         return self._replace(dispatched=min(position, self.dispatched))
 
-    def without_index(self) -> Mark:
-        """Return the mark that says nothing of the index."""
+    def without_index(self) -> DurableMark:
+        """Return the mark without the index."""
         return self._replace(indexed=None)
 
-    def of_log_alone(self) -> Mark:
-        """Return the mark that says nothing of queues and index."""
-        return Mark(self.flushed)
+    def of_log_alone(self) -> DurableMark:
+        """Return the mark without queues and index."""
+        return DurableMark(self.flushed)
 
 
-UNKNOWN = Mark()
+UNKNOWN = DurableMark()
 """Nothing is said."""

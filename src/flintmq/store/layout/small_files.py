@@ -18,7 +18,7 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.whole_file import replace_file
-from flintmq.store.layout.mark import UNKNOWN, Mark
+from flintmq.store.layout.mark import UNKNOWN, DurableMark
 
 BOOT = "/proc/sys/kernel/random/boot_id"
 
@@ -124,13 +124,13 @@ class StoreFiles:
             mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, before, dispatched_offset, indexed)
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
             replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
-            self.known, self.mark = known, Mark(flushed_offset, dispatched_offset, indexed)
+            self.known, self.mark = known, DurableMark(flushed_offset, dispatched_offset, indexed)
 
-    def retreat(self, mark: Mark) -> None:
+    def retreat(self, mark: DurableMark) -> None:
         """Lower what the mark says; call it before anything is changed that the mark covers.
 
         Args:
-            mark: `self.mark`, lowered by a method of Mark. Nothing is written if it is the same.
+            mark: `self.mark`, lowered by a method of DurableMark. Nothing is written if it is the same.
 
         Raises:
             OSError: it could not be written.

@@ -26,13 +26,13 @@ from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.index.index_service import KeyIndex, remove_unsynced
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import read_config
-from flintmq.store.layout.mark import UNKNOWN, Mark
+from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.layout.queue_name import queue_names
 from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.derived import load_derived
 from flintmq.store.recovery.find_end import EndSearch, check_files
-from flintmq.store.recovery.plan import Findings, Step, plan
+from flintmq.store.recovery.plan import Situation, Step, plan
 from flintmq.store.recovery.preview import behind_begin
 from flintmq.store.recovery.scan_start import begin_of_dispatch
 from flintmq.store.recovery.truncate import truncate_log
@@ -112,7 +112,7 @@ class Recovery:
         self.end, self.compared = found.offset, search.compared
         if search.lost:
             self._distrust_all()
-        for step in plan(self._findings()):
+        for step in plan(self._situation()):
             STEPS[step](self)
         return Recovered(
             LogState(found.offset, found.last_time, self.next_offsets),
@@ -127,9 +127,9 @@ class Recovery:
         self.small.known, self.small.mark = Checkpoint(), UNKNOWN
         self.compared, self.ends = self.end, {}
 
-    def _findings(self) -> Findings:
+    def _situation(self) -> Situation:
         clean = self.facts.clean
-        return Findings(
+        return Situation(
             facts=self.facts,
             ours=clean or written_by_flintmq(self.root, self.effects),
             page_cache_lasted=clean or page_cache_lasted(self.root, self.effects),
@@ -162,7 +162,7 @@ class Recovery:
         truncate_log(self.root, self.files, self.end, self.effects, self.decisions)
 
     def _mark_log_end(self) -> None:
-        self.small.mark = Mark(self.end)
+        self.small.mark = DurableMark(self.end)
         self.small.write_mark()
 
     def _leave_derived(self) -> None:

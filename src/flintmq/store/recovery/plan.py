@@ -31,7 +31,7 @@ class Step(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
+class Situation:
     """What recovery knows once it has found the log's end.
 
     Attributes:
@@ -49,12 +49,12 @@ class Findings:
     external: bool
 
 
-def plan(found: Findings) -> tuple[Step, ...]:
+def plan(found: Situation) -> tuple[Step, ...]:
     """Return the steps to take, in order."""
     return tuple(_steps(found))
 
 
-def _steps(found: Findings) -> Iterator[Step]:
+def _steps(found: Situation) -> Iterator[Step]:
     clean, marked = found.facts.clean, found.facts.mark.flushed is not None
     others = not clean and not found.ours
     if others:
