@@ -1,4 +1,4 @@
-"""A queue for an embedded user: `store.consumer(group, topic)`.
+"""Consumers for embedded users: `store.consumer(group, topic)`.
 
 consumer  hands out messages and commits offsets
 group     divides a topic's queues among the consumers of a group

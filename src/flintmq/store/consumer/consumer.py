@@ -1,8 +1,9 @@
-"""A queue for an embedded user: `store.consumer("group", "topic")`. Source: upstream DefaultLitePullConsumer, whose
-names and meanings are kept; store format 11.2 for what is stored.
+"""A consumer of a topic: `store.consumer("group", "topic")`.
 
-Each message comes at least once. What was handed out and not committed is in flight: it comes again after a crash,
-after a close, and when its queue goes to another consumer of the group.
+Each message is delivered at least once. Messages that were handed out and not committed are in flight: they are
+delivered again after a crash, after a close, and when their queue moves to another consumer of the group. Names and
+meanings are those of upstream's DefaultLitePullConsumer; stored offsets are described in
+docs/internals/format/config.md.
 """
 
 from __future__ import annotations
@@ -22,13 +23,13 @@ from flintmq.store.consumer.source import WAIT_S, TopicSource
 from flintmq.store.reentry import reentered
 from flintmq.store.services.consumer_offsets import check_names
 
-AT_ONCE = 32  # messages that a poll gives, and iteration reads, unless told otherwise
+AT_ONCE = 32  # messages that a poll returns, and iteration reads, by default
 STARTS = ("earliest", "latest")
 Start = Literal["earliest", "latest"]
 
 
 class _Entry(NamedTuple):
-    """What was read of a queue: a message, or None where only messages stand that are not wanted."""
+    """A message of a queue, or None for a range with unwanted messages only."""
 
     queue_id: int
     begin: int
@@ -37,12 +38,14 @@ class _Entry(NamedTuple):
 
 
 class Consumer:
-    """One consumer of a group on a topic. Make it with `store.consumer`; close it, or use it in a `with` block.
+    """One consumer of a group on a topic.
+
+    Make it with `store.consumer`; close it, or use it in a `with` block.
 
     Raises (every method): UsageError if the consumer or the store is closed.
 
     Thread: any; one poll at a time sees each message. Consumers of one group share a lock, not while they wait.
-    Durability: what `commit` has returned for survives kill -9 and power loss.
+    Durability: offsets for which `commit` has returned survive kill -9 and power loss.
     """
 
     def __init__(
@@ -57,24 +60,25 @@ class Consumer:
             group.join(member, latest)
 
     def __enter__(self) -> Self:
-        """The consumer itself."""
+        """Return the consumer."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close it; nothing is committed."""
+        """Close the consumer; nothing is committed."""
         self.close()
 
     def close(self) -> None:
-        """Leave the group. Nothing is committed: what is in flight comes again. May be called again.
+        """Leave the group without a commit: messages in flight are delivered again.
 
-        A child made by fork may call it, and so may a signal handler, amid any call of this consumer.
+        May be called again, by a forked child, and by a signal handler during any call of this consumer.
         """
+
         self._closed = True
         if os.getpid() != self._pid:
             return
-        if reentered(self.root):  # this thread may have the lock
+        if reentered(self.root):  # this thread may hold the lock
             self._group.leaving.append(self._member)
             return
         with self._group.lock:
@@ -83,14 +87,16 @@ class Consumer:
     # -- messages ---------------------------------------------------------------------------------------------------
 
     def poll(self, max_messages: int = AT_ONCE, wait_ms: int = 0) -> list[StoredMessage]:
-        """The next messages of all queues of this consumer: in order within a queue, no queue before the others.
+        """Return the next messages of this consumer's queues, in order within a queue.
+
+        No queue is preferred.
 
         Args:
-            max_messages: at most so many.
-            wait_ms: if there are none, wait so long for the first.
+            max_messages: maximum number of messages.
+            wait_ms: how long to wait for the first message if there is none.
 
         Returns:
-            An empty list only if every queue was read to its end, and `wait_ms` is over.
+            An empty list only if every queue was read to its end, and `wait_ms` has passed.
 
         Raises:
             UsageError: less than one message, a negative time.
@@ -102,13 +108,14 @@ class Consumer:
         try:
             self._wait_for(max_messages, wait_ms, taken)
             return [entry.message for entry in taken if entry.message is not None]
-        except BaseException:  # SIGINT: the caller has none of them, and its next commit must not cover them
+        except BaseException:  # SIGINT: the caller gets none of them, and its next commit must not cover them
             self._give_back(taken)
             raise
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """Messages as they come, for ever, or until none came for `idle_ms`. Ends if consumer or store is closed;
-        raises UsageError in a fork's child.
+        """Iterate over messages for ever, or until none came for `idle_ms`.
+
+        The iteration ends if consumer or store is closed; in a forked child it raises UsageError.
 
         `commit` within the loop covers the message that the loop is at.
         """
@@ -121,7 +128,7 @@ class Consumer:
             if not entries:
                 return
             for entry in entries:
-                if self._group.lock.locked():  # perhaps by this thread, below; or since before a fork, for ever
+                if self._group.lock.locked():  # perhaps by this thread, further down the stack; or since before a fork
                     self._check_caller()
                 with self._group.lock:
                     mine = self._hand_out(entry)
@@ -129,7 +136,10 @@ class Consumer:
                     yield entry.message
 
     def _wait_for(self, most: int, wait_ms: int | None, taken: list[_Entry] | None) -> list[_Entry]:
-        """Read until there is a message, and hand it out into `taken` if that is given; empty if none came in time."""
+        """Read until there is a message and hand it out; empty if none came in time.
+
+        Entries are also added to `taken` if it is given.
+        """
         limit = None if wait_ms is None else time.monotonic() + wait_ms / 1000
         while True:
             self._check()
@@ -138,7 +148,7 @@ class Consumer:
                 entries = self._read(most)
                 found = any(entry.message is not None for entry in entries)
                 if taken is not None and found:
-                    taken += entries  # before they are handed out: so that they can be given back
+                    taken += entries  # before they are handed out, so that they can be returned
                 if taken is not None or not found:
                     for entry in entries:
                         self._hand_out(entry)
@@ -151,7 +161,7 @@ class Consumer:
                 self._source.wait(seen, left)
 
     def _read(self, most: int) -> list[_Entry]:
-        """Read what comes next: each queue its part, then more of those that have more. The lock is held."""
+        """Read the next messages: a share of each queue, then more of long queues. The lock is held."""
         group, member = self._group, self._member
         queues = group.queues_of(member)
         first = next((n for n, queue in enumerate(queues) if queue > member.turn), 0)
@@ -176,7 +186,7 @@ class Consumer:
         taken = self._source.read(queue, offset, most, None if tags is None else " || ".join(sorted(tags)))
         self._member.expired += taken.expired
         entries, begin = [], offset
-        for message, following in taken.messages:  # hashes of different tags may be equal
+        for message, following in taken.messages:  # the hashes of different tags may be equal
             wanted = tags is None or message.tags in tags
             entries.append(_Entry(queue, begin, following, message if wanted else None))
             begin = following
@@ -185,7 +195,10 @@ class Consumer:
         return entries
 
     def _hand_out(self, entry: _Entry) -> bool:
-        """Whether this is the next of its queue still: no seek and no other poll came between. The lock is held."""
+        """Hand out an entry if it is still the next of its queue; return whether it was.
+
+        A seek or another poll may have come between. The lock is held.
+        """
         group = self._group
         next_one = group.owners.get(entry.queue_id) is self._member and group.position(entry.queue_id) == entry.begin
         if next_one:
@@ -193,7 +206,7 @@ class Consumer:
         return next_one
 
     def _give_back(self, taken: list[_Entry]) -> None:
-        """What was handed out comes again, unless somebody went on behind it."""
+        """Take back entries so that they are delivered again, unless the position moved on."""
         if not taken:
             return
         with self._group.lock:
@@ -205,20 +218,21 @@ class Consumer:
     # -- offsets ----------------------------------------------------------------------------------------------------
 
     def commit(self, offsets: Mapping[int, int] | None = None, *, wait: bool = True) -> dict[int, int]:
-        """Say that everything handed out so far is done with, and will not be wanted again.
+        """Commit the offsets of messages that were processed and are not wanted again.
 
         Args:
             offsets: queue -> offset of the next message wanted, of this consumer's queues; None: its positions.
-            wait: return once it is on disk. Without, it is written with the next commit that waits, every
+            wait: return once the offsets are on disk. Without, they are written with the next commit that waits, every
                 flushConsumerOffsetInterval (5 s) and when the store is closed, as RocketMQ's brokers do.
 
         Returns:
-            What was committed, queue -> offset.
+            The committed offsets, queue -> offset.
 
         Raises:
-            UsageError: a queue of another, an offset that the queue does not have; the store is open for reading only.
+            UsageError: a queue of another consumer, an offset that the queue does not have; the store is open for
+                reading only.
             StoreError: the log could not be flushed, so that offsets may not be written either.
-            OSError: the disk refused; the store goes on trying.
+            OSError: the disk refused; the store keeps trying.
 
         Durability: on return, with `wait`: the log first, then config/consumerOffset.json, replaced as a whole.
         """
@@ -241,15 +255,15 @@ class Consumer:
         return done
 
     def seek(self, queue_id: int, where: int | Start | datetime) -> None:
-        """Go on elsewhere in a queue of this consumer. Nothing is committed by it.
+        """Continue at another offset of a queue of this consumer, without a commit.
 
         Args:
-            queue_id: which queue.
-            where: a queue offset; "earliest" or "latest"; or a time (UTC where it has no zone): the first message
-                stored then or later.
+            queue_id: id of the queue.
+            where: a queue offset; "earliest" or "latest"; or a time (UTC if it has no zone): the first message stored
+                then or later.
 
         Raises:
-            UsageError: a queue of another, or an offset that the queue does not have.
+            UsageError: a queue of another consumer, or an offset that the queue does not have.
         """
         self._check()
         arguments.numbers(queue_id=queue_id)
@@ -265,17 +279,17 @@ class Consumer:
             self._group.positions[queue_id] = where
 
     def seek_to_earliest(self) -> None:
-        """Go on with the first message of each queue."""
+        """Continue with the first message of each queue."""
         for queue_id in self.queues:
             self.seek(queue_id, "earliest")
 
     def seek_to_latest(self) -> None:
-        """Go on with what comes from now on."""
+        """Continue with messages that are put from now on."""
         for queue_id in self.queues:
             self.seek(queue_id, "latest")
 
     def seek_to_time(self, when: datetime | int) -> None:
-        """Go on, in each queue, with the first message stored at a time or later; an int is ms since 1970."""
+        """Continue with each queue's first message at a time or later; an int is ms since 1970."""
         if not isinstance(when, datetime):
             arguments.numbers(when=when)
         for queue_id in self.queues:
@@ -283,18 +297,18 @@ class Consumer:
 
     @property
     def queues(self) -> list[int]:
-        """The queues that are this consumer's now; they change with queues and consumers that come and go."""
+        """Queues of this consumer now; they change when queues or consumers come and go."""
         self._check()
         with self._group.lock:
             return self._group.queues_of(self._member)
 
     @property
     def expired(self) -> int:
-        """How many messages had left the store, by its retention, before this consumer got them."""
+        """Number of messages that retention removed before this consumer got them."""
         return self._member.expired
 
     def position(self, queue_id: int) -> int:
-        """The offset of the next message that this consumer hands out of a queue.
+        """Return the offset of the next message that this consumer hands out of a queue.
 
         Raises:
             UsageError: the queue is not this consumer's.
@@ -306,15 +320,15 @@ class Consumer:
             return self._group.position(queue_id)
 
     def committed(self, queue_id: int) -> int | None:
-        """The offset of the next message that the group wants of a queue after a restart; None if it has none."""
+        """Return the offset from which the group continues a queue after a restart, or None."""
         self._check()
         arguments.numbers(queue_id=queue_id)
         return self._source.committed(self.group, queue_id)
 
     def lag(self) -> dict[int, int]:
-        """Messages of each queue of this consumer that are not committed, those in flight among them.
+        """Return the number of uncommitted messages of each queue, those in flight included.
 
-        `sum(consumer.lag().values())` is how far the consumer is behind. Messages with other tags count, as in
+        Their sum is the lag of this consumer. Messages with other tags count, as in
         RocketMQ's consumerProgress.
         """
         self._check()
@@ -326,7 +340,7 @@ class Consumer:
             return behind
 
     def in_flight(self) -> dict[int, int]:
-        """Offsets of each queue of this consumer that were handed out and are not committed."""
+        """Return the number of offsets of each queue that are handed out and not committed."""
         self._check()
         with self._group.lock:
             group = self._group
@@ -340,7 +354,7 @@ class Consumer:
         self._source.check()
 
     def _check_caller(self) -> None:
-        """Raise UsageError in a fork's child, and in a signal handler amid another call."""
+        """Raise UsageError in a forked child, and in a signal handler during another call."""
         if os.getpid() != self._pid or reentered(self.root):
             self._source.check()
 
@@ -357,10 +371,10 @@ class Consumer:
 
 
 def check_start(start: str) -> str:
-    """A word for where to begin.
+    """Check a word for where to begin, and return it.
 
     Raises:
-        UsageError: it is none.
+        UsageError: the word is unknown.
     """
     if start not in STARTS:
         raise UsageError(f"{start!r} is not one of: {', '.join(STARTS)}")
@@ -377,7 +391,7 @@ def new_consumer(
     start: str,
     idle_ms: int | None,
 ) -> Consumer:
-    """A consumer; its group is taken from `groups`, or put there. See `Consuming.consumer`."""
+    """Make a consumer; its group is taken from `groups`, or added. See `MessageStore.consumer`."""
     check_names(group, topic)
     wanted = None if queues is None else frozenset(queues)
     if wanted is not None and (not wanted or min(wanted) < 0):

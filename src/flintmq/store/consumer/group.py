@@ -1,8 +1,8 @@
-"""The consumers of one group on one topic, in one process: which queue is whose, and how far each queue was handed out.
+"""The consumers of one group on one topic in one process: their queues and positions.
 
-As with RocketMQ, a queue belongs to one consumer of a group at a time, so that its messages come in order. Where
-RocketMQ divides queues by position in a list, a consumer here keeps its queues as far as the division stays even: each
-queue that moves costs messages that come twice.
+As in RocketMQ, a queue belongs to one consumer of a group at a time, so that its messages are delivered in order.
+RocketMQ divides queues by position in a list; here a consumer keeps its queues as far as the division stays even,
+because each queue that moves causes duplicate deliveries.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from flintmq.store.consumer.source import TopicSource
 
 @dataclass(eq=False)
 class GroupMember:
-    """One consumer.
+    """One consumer of a group.
 
     Attributes:
-        wanted: queues that it was given for itself; None: it shares those that nobody was given.
-        tags: the tags that it asks for; None for all.
-        expired: messages that had left the queue before they were consumed.
-        turn: the queue that its last poll began with.
+        wanted: queues assigned to it explicitly; None: it shares the queues that are not assigned.
+        tags: the tags that it wants; None for all.
+        expired: number of messages that expired before they were consumed.
+        turn: the queue with which its last poll began.
     """
 
     wanted: frozenset[int] | None
@@ -34,17 +34,17 @@ class GroupMember:
 
 @dataclass
 class ConsumerGroup:
-    """A group on a topic.
+    """One group on one topic.
 
     Attributes:
         name: of the group.
         source: the topic.
-        lock: held for everything below.
-        members: in the order in which they came.
-        owners: queue -> whose it is.
+        lock: held for all access to the attributes below.
+        members: its consumers in the order in which they joined.
+        owners: queue -> its consumer.
         positions: queue -> the offset of the next message to hand out; only while it has an owner.
-        begins: queue -> where to begin if the group never committed there.
-        leaving: consumers that went while the lock was not to be had.
+        begins: queue -> where to begin if the group never committed an offset there.
+        leaving: consumers that left while the lock was not available.
     """
 
     name: str
@@ -55,13 +55,13 @@ class ConsumerGroup:
     positions: dict[int, int] = field(default_factory=dict)
     begins: dict[int, int] = field(default_factory=dict)
     leaving: list[GroupMember] = field(default_factory=list)
-    _divided: frozenset[int] | None = None  # the queues when they were divided last
+    _divided: frozenset[int] | None = None  # the queues of the last division
 
     def join(self, member: GroupMember, latest: bool) -> None:
-        """A consumer comes. With `latest`, a group that never committed begins behind what is there now.
+        """Add a consumer. With `latest`, a group without commits begins after existing messages.
 
         Raises:
-            UsageError: it wants queues that another consumer was given, or other tags than the group's.
+            UsageError: it wants queues that are assigned to another consumer, or other tags than the group's.
         """
         self._let_leave()
         for other in self.members:
@@ -81,7 +81,7 @@ class ConsumerGroup:
         self._divided = None
 
     def leave(self, member: GroupMember) -> None:
-        """A consumer goes; what it did not commit, others are given again."""
+        """Remove a consumer; others get its uncommitted messages again."""
         if member in self.members:
             self.members.remove(member)
             for queue in [queue for queue, owner in self.owners.items() if owner is member]:
@@ -94,7 +94,7 @@ class ConsumerGroup:
             self.leave(self.leaving.pop())
 
     def queues_of(self, member: GroupMember) -> list[int]:
-        """The queues of a consumer, in order; divided anew if a queue or a consumer came or went."""
+        """Return the queues of a consumer in order, divided again if a queue or consumer changed."""
         self._let_leave()
         queues = self.source.queues()
         if queues != self._divided:
@@ -134,13 +134,13 @@ class ConsumerGroup:
             self.positions.pop(queue, None)
 
     def position(self, queue: int) -> int:
-        """The offset of the next message to hand out of a queue."""
+        """Return the offset of the next message to hand out of a queue."""
         if queue not in self.positions:
             self.positions[queue] = self.begin(queue)
         return self.positions[queue]
 
     def begin(self, queue: int) -> int:
-        """Where the group goes on after a restart: what it committed, else where it began."""
+        """Return the offset after a restart: the committed one, else where the group began."""
         committed = self.source.committed(self.name, queue)
         if committed is not None:
             return committed

@@ -1,8 +1,8 @@
-"""What a consumer reads: one topic of the running store, or of a read-only view of a store that somebody else writes.
+"""Sources of a consumer: one topic of the running store, or of a read-only view.
 
-Both answer the same questions, so that there is one consumer. Queue offsets that no longer exist are dealt with here,
-as RocketMQ's clients deal with a broker's statuses: below the first message on to it, beyond the
-last one back to its end.
+Both have the same interface, so that there is one consumer. Queue offsets that do not exist any more are handled here,
+as RocketMQ's clients handle a broker's statuses: an offset before the first message moves to it, one beyond the last
+message moves to the end.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from flintmq.store.services.housekeeping import Housekeeping
 
 log = logging.getLogger("flintmq.consumer")
 
-VIEW_POLL_S = 0.2  # how often the files of a store that another process writes are looked at
-WAIT_S = 0.5  # how long one wait lasts at most: a store that was closed, and queues that changed hands, are noticed
+VIEW_POLL_S = 0.2  # interval for checking the files of a store that another process writes
+WAIT_S = 0.5  # longest single wait, after which a closed store and moved queues are noticed
 
 
 class QueueRead(NamedTuple):
-    """What one read of a queue gave.
+    """Result of one read of a queue.
 
     Attributes:
-        messages: each with the queue offset behind it.
-        following: where to go on; larger than where the read began also if nothing was found that is wanted.
-        expired: messages that had left the queue before they were read.
+        messages: each with the queue offset after it.
+        following: where to continue; it moves on even if no message was wanted.
+        expired: number of messages that expired before they were read.
     """
 
     messages: list[tuple[StoredMessage, int]]
@@ -50,34 +50,34 @@ class TopicSource(Protocol):
     root: str
 
     def check(self) -> None:
-        """Raise UsageError if the store is closed, or a signal handler asks amid a call of it."""
+        """Raise UsageError if the store is closed, or for a signal handler during another call."""
 
     def queues(self) -> frozenset[int]:
-        """The queues that have had a message."""
+        """Return the queues that have had a message."""
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
-        """Smallest queue offset, and the one behind the largest."""
+        """Return the smallest queue offset, and the one after the largest."""
 
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
-        """At most so many messages from an offset on; those with one of the tags by their hashes."""
+        """Read at most `most` messages from an offset on; with tags, selected by their hashes."""
 
     def at_time(self, queue_id: int, ms: int) -> int:
-        """Queue offset of the first message that was stored at this time or later."""
+        """Return the queue offset of the first message stored at this time or later."""
 
     def arrivals(self) -> int:
-        """A number that differs once there may be new messages."""
+        """Return a number that changes when there may be new messages."""
 
     def wait(self, seen: int, seconds: float) -> None:
-        """Wait until `arrivals` is not `seen`, for so long at most; may return early."""
+        """Wait until `arrivals` differs from `seen`, or for `seconds`; may return early."""
 
     def committed(self, group: str, queue_id: int) -> int | None:
-        """The next offset that a group wants of a queue; None if it never committed one."""
+        """Return the next offset that a group wants of a queue; None without a commit."""
 
     def note(self, group: str, offsets: Mapping[int, int]) -> None:
-        """Take these offsets, in memory."""
+        """Note these offsets in memory."""
 
     def save(self) -> None:
-        """Make durable what was noted."""
+        """Make the noted offsets durable."""
 
 
 class StoreSource:
@@ -103,7 +103,7 @@ class StoreSource:
         return self.reader.queues
 
     def queues(self) -> frozenset[int]:
-        """See TopicSource. Queues are added and never taken away, so their number tells whether there are new ones."""
+        """Return the queues. They are only added, so their number shows whether there are new ones."""
         count = len(self._all.plain), len(self._all.batch)
         if count != self._known[0]:
             places = [*list(self._all.plain), *list(self._all.batch)]
@@ -111,12 +111,10 @@ class StoreSource:
         return self._known[1]
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
-        """See TopicSource."""
         queue = self._all.find(self._raw, queue_id)
         return (0, 0) if queue is None else queue.bounds(self.reader.files.min_offset)
 
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
-        """See TopicSource."""
         got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
         if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
             return _expired(self.topic, queue_id, offset, got.min_offset)
@@ -132,8 +130,11 @@ class StoreSource:
         return QueueRead(_with_ends(messages, following), following, gone)
 
     def _written(self, queue_id: int, offset: int, following: int) -> int:
-        """How far units stand from an offset on. After a failed sync some file systems show what is on disk, zeros
-        among it; a restart makes those units again, and the messages behind them are not given before."""
+        """Return the end of the written units from an offset on.
+
+        After a failed fsync some file systems show the content of the disk, with zeros in it. A restart rewrites those
+        units, and the messages after them are not delivered before.
+        """
         queue = self._all.find(self._raw, queue_id)
         for unit, at, _ in queue.entries(offset, following - offset) if queue is not None else ():
             if not unit.is_written:
@@ -141,7 +142,7 @@ class StoreSource:
         return following
 
     def _gone(self, queue_id: int, offset: int, following: int) -> int:
-        """How many units from an offset on lead to log files that retention has deleted; its bounds follow later."""
+        """Return how many units point to log files that retention removed; bounds follow later."""
         queue, gone = self._all.find(self._raw, queue_id), 0
         if queue is None or following <= offset:
             return 0
@@ -154,45 +155,40 @@ class StoreSource:
         return gone
 
     def at_time(self, queue_id: int, ms: int) -> int:
-        """See TopicSource."""
         return self._at_time(self.topic, queue_id, ms)
 
     def arrivals(self) -> int:
-        """See TopicSource."""
         return self._all.arrivals
 
     def wait(self, seen: int, seconds: float) -> None:
-        """See TopicSource."""
         with self._all.changed:
             if self._all.arrivals == seen:
                 self._all.changed.wait(min(seconds, WAIT_S))
 
     def committed(self, group: str, queue_id: int) -> int | None:
-        """See TopicSource."""
         return self.keeping.offsets.get(group, self.topic, queue_id)
 
     def note(self, group: str, offsets: Mapping[int, int]) -> None:
-        """See TopicSource."""
         for queue_id, offset in offsets.items():
             self.keeping.offsets.commit(group, self.topic, queue_id, offset)
 
     def save(self) -> None:
-        """See TopicSource.
+        """Make the noted offsets durable.
 
         Raises:
             StoreError: the log could not be flushed; nothing was written.
-            OSError: the disk refused; the store goes on trying.
+            OSError: the disk refused; the store keeps trying.
         """
         self.keeping.save_now()
 
 
 def _most(topic: str, most: int) -> int:
-    """One at a time from a light queue: its records tell the offsets of their own queues."""
+    """Return 1 for a light queue, whose records hold offsets of other queues, else `most`."""
     return 1 if topic.startswith(LMQ_PREFIX) else most
 
 
 def _with_ends(messages: list[StoredMessage], following: int) -> list[tuple[StoredMessage, int]]:
-    """Messages of one queue, each with where the next one stands."""
+    """Pair the messages of one queue with the offset of the next one."""
     return list(zip(messages, [*(message.queue_offset for message in messages[1:]), following], strict=False))
 
 
@@ -207,6 +203,6 @@ def _expired(topic: str, queue_id: int, offset: int, low: int) -> QueueRead:
 
 
 def _beyond(topic: str, queue_id: int, offset: int, high: int) -> QueueRead:
-    log.warning("%s/%d: offset %d is behind the end of the queue; going on at %d",
+    log.warning("%s/%d: offset %d is after the end of the queue; going on at %d",
                 ascii(topic)[1:-1], queue_id, offset, high)  # fmt: skip
     return QueueRead([], high)

@@ -1,8 +1,8 @@
-"""Messages by queue and offset, by key, in batches: units and items are hints, the log is the truth.
+"""Reads messages by queue and offset, by key, and in batches; units and items are hints.
 
 get           answers a get of a running store with RocketMQ's statuses
-get_batch     gives the records of a queue where they lie in the log
-queue_lookup  finds messages by queue and offset in a store that is looked at
+get_batch     returns the records of a queue in place, for Arrow columns
+queue_lookup  finds messages by queue and offset in a view
 log_map       finds messages that no queue file covers
 batch         reads many messages of one queue at once
 key_query     finds messages by key

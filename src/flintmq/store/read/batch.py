@@ -1,9 +1,9 @@
-"""Many messages of one queue at once.
+"""Reads many messages of one queue at once.
 
-A batch is made from queue units alone, a few nanoseconds a message: how many there are and how many bytes they have is
-known before anything of the log is touched. Taking messages out reads the log and checks each of them as `get` does: a
-record that counts, at the queue and offset that was asked for. Where a unit does not lead to one, the message is looked
-for as `get` looks for it, and left out if there is none.
+A batch is made from queue units alone, in a few nanoseconds a message: its number of messages and of bytes is known
+before the log is touched. Reading the messages checks each of them as `get` does: a valid record with the queue and
+queue offset asked for. If a unit does not point to one, the message is searched for as `get` does, and left out if
+there is none.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
 
-CHUNK = 256  # messages that are checked and made at a time: what fits the processor's cache
-DENSE = 4  # with pread: one read for a whole chunk where the log between its records is at most so many times as large
+CHUNK = 256  # messages checked and made at a time: they fit the processor's cache
+DENSE = 4  # with pread: one read for a whole chunk if the log between its records is at most this many times as large
 SPARE = 64 * 1024
 
 
 class LogMaps:
-    """Log files mapped on first use, for readers who asked for `access="map"`.
+    """Log files mapped on first use, for `access="map"`.
 
-    A map lives as long as something of it is in use. Thread: any.
+    A map lives as long as a view of it is in use. Thread: any.
     """
 
     def __init__(self) -> None:
         self._maps: dict[str, memoryview] = {}
 
     def of(self, lookup: QueueLookup, file: LogFile) -> memoryview:
-        """The bytes of a file; none if it vanished.
+        """Return the bytes of a file; none if it disappeared.
 
         Raises:
             StoreAccessError: the file may not be read.
@@ -54,16 +54,16 @@ class LogMaps:
 
 
 class QueueBatch:
-    """Messages of one queue, in its order. Iterate it for StoredMessage objects; it may be iterated again.
+    """Messages of one queue in order; iterate over it for StoredMessage objects, repeatedly.
 
     Attributes:
-        topic, queue_id, offset: where it begins.
-        next_offset: where the next batch goes on; equal to `offset` at the end of the queue.
-        bytes: of its records in the log, all together.
+        topic, queue_id, offset: where the batch begins.
+        next_offset: where the next batch begins; equal to `offset` at the end of the queue.
+        bytes: size of all its records in the log.
 
     Iterating may raise StoreAccessError: a file of the log may not be read.
 
-    Thread: any. Iterators belong to the thread that takes them.
+    Thread: any; an iterator belongs to one thread.
     """
 
     def __init__(
@@ -76,20 +76,20 @@ class QueueBatch:
         size: int,
         maps: LogMaps | None,
     ) -> None:
-        """Use StoreView.read. `units` holds `count` units that lead into the log, from queue offset `offset` on."""
+        """Use StoreView.read. `units` holds `count` units from queue offset `offset` on."""
         self.topic, self.queue_id, self.offset = name.topic, name.queue_id, offset
         self.next_offset, self.bytes = offset + count, size
         self._lookup, self._name, self._units, self._maps = lookup, name, units, maps
 
     def __len__(self) -> int:
-        """Queue offsets that the batch spans; as many messages, unless some cannot be read."""
+        """Return the number of queue offsets; of as many messages, unless some cannot be read."""
         return self.next_offset - self.offset
 
     def __repr__(self) -> str:
         return f"QueueBatch({self.topic!r}, {self.queue_id}, {self.offset} to {self.next_offset}, {self.bytes} bytes)"
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """The messages, checked against the log."""
+        """Iterate over the messages, checked against the log."""
         return chain.from_iterable(self._chunks())  # no Python code runs between two messages of a chunk
 
     def _chunks(self) -> Iterator[list[StoredMessage]]:
@@ -121,8 +121,10 @@ class QueueBatch:
                 at = found[0] + 1 - self.offset
 
     def _window(self, at: int, stop: int) -> tuple[bytes | memoryview, int, int]:
-        """(bytes of one log file that hold the record of unit `at` and perhaps more of them, the log offset of the
-        first, the position in them of the end of the file)."""
+        """Return bytes of one log file with the record of unit `at` and perhaps the next ones.
+
+        The result is (bytes, log offset of the first byte, position in them of the end of the file).
+        """
         low, size = self._unit(at)
         file = self._lookup.snapshot.log.find(low)
         if file is None:
@@ -143,16 +145,16 @@ class QueueBatch:
         return b"", 0, 0
 
     def _unit(self, number: int) -> tuple[int, int]:
-        """Log offset and size of a unit's record."""
+        """Return log offset and size of a unit's record."""
         offset, size = POINTER.unpack_from(self._units, UNIT_SIZE * number)
         return offset, size
 
 
 class LooseBatch(QueueBatch):
-    """Messages that no run of units leads to: of a batch queue, not dispatched yet, or where units are missing."""
+    """Messages without a run of units: of a batch queue, not dispatched yet, or in a hole."""
 
     def __init__(self, lookup: QueueLookup, name: QueueName, offset: int, stop: int) -> None:
-        """Look up every message that stands in [offset, stop)."""
+        """Look up every message in [offset, stop)."""
         self._messages: list[StoredMessage] = []
         at = offset
         while (found := lookup.next_message(name, at, stop)) is not None:
@@ -164,12 +166,12 @@ class LooseBatch(QueueBatch):
         super().__init__(lookup, name, offset, memoryview(b""), max(at, stop) - offset, size, None)
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """The messages."""
+        """Iterate over the messages."""
         return iter(self._messages)
 
 
 def read_batch(lookup: QueueLookup, name: QueueName, offset: int, count: int, maps: LogMaps | None) -> QueueBatch:
-    """Up to `count` messages of a queue from an offset on; see StoreView.read.
+    """Read up to `count` messages of a queue from an offset on; see StoreView.read.
 
     Raises:
         StoreAccessError: a file of the queue, or of the log for what has no units, may not be read.

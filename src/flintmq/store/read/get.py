@@ -1,7 +1,7 @@
-"""Read a running store: by queue and offset with every status of RocketMQ, by key, by time, by place in the log.
+"""Answers gets of a running store with RocketMQ's statuses.
 
-Source: upstream DefaultMessageStore.getMessage. A unit is a hint: a record is given only if it is
-the one that stands at the offset that was asked for.
+A unit is only a hint: a record is returned only if it has the queue and queue offset that were asked for. Upstream:
+DefaultMessageStore.getMessage.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from flintmq.store.dispatch.queue_positions import lmq_positions
 
 log = logging.getLogger("flintmq.store")
 
-Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, where to go on
+Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, next offset
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one answer may hold, behind its first message.
+    """Limits of one answer after its first message.
 
     Attributes:
-        messages: as the caller asked.
-        memory, disk: (messages, bytes) while the last record is young enough to be in memory, and when it is not.
-        young: so many bytes before the log's end a record counts as in memory.
+        messages: the caller's limit.
+        memory, disk: (messages, bytes) if the last record is young enough to be in memory, and if it is not.
+        young: number of bytes before the log's end in which a record counts as in memory.
     """
 
     messages: int
@@ -50,7 +50,7 @@ class Limits:
 
     @staticmethod
     def of(config: StoreConfig, messages: int) -> Limits:
-        """The limits of a get for at most so many messages."""
+        """Build the limits of a get for at most this many messages."""
         return Limits(
             max(messages, 1),
             (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory),
@@ -59,13 +59,15 @@ class Limits:
         )
 
     def reached(self, messages: int, size: int, unit: Unit, more: int, log_end: int) -> bool:
-        """Whether `messages` of `size` bytes are enough, before the `more` ones of this unit."""
+        """Return whether `messages` of `size` bytes are enough, before the `more` ones of this unit."""
         count, bytes_ = self.memory if log_end - unit.physical_offset <= self.young else self.disk
         return messages > 0 and (messages + more > min(self.messages, count) or size + unit.size > bytes_)
 
 
 class LiveReader:
-    """The read path of one store. `check` raises what whoever waits is told when the store was closed meanwhile.
+    """The read path of one running store.
+
+    `check` raises the error for callers that wait when the store is closed.
 
     Thread: any.
     """
@@ -83,7 +85,7 @@ class LiveReader:
     def get(
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
     ) -> GetResult:
-        """Messages from an offset of a queue on; with `wait_ms`, waits for the first one if there is none yet."""
+        """Read messages from a queue offset on; with `wait_ms`, wait for the first one."""
         raw, codes = java_encode(topic), wanted_codes(tags)
 
         def take(queue: AnyQueue) -> Answer:
@@ -94,7 +96,7 @@ class LiveReader:
     def answer(
         self, topic: bytes, queue_id: int, offset: int, wait_ms: int, take: Callable[[AnyQueue], Answer]
     ) -> GetResult:
-        """What `take` gives, asked once the offset lies in the queue; at an empty end that is waited for."""
+        """Return the answer of `take` once the offset is in the queue, waiting at its end."""
         limit = time.monotonic() + wait_ms / 1000
         while True:
             seen = self.queues.arrivals
@@ -104,7 +106,7 @@ class LiveReader:
             if not held or left <= 0 or (found.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE and offset != 0):
                 return found
             with self.queues.changed:
-                self.check()  # whoever came here after the close is not woken by it
+                self.check()  # a caller that came after the close would not be woken by it
                 if self.queues.arrivals == seen:
                     self.queues.changed.wait(left)
             self.check()
@@ -153,15 +155,15 @@ class LiveReader:
         return lost, [], following
 
     def record(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> StoredMessage | None:
-        """The record that a unit leads to, if it is the one that stands there and its checksum holds; else None.
+        """Read the record of a unit if it is valid and has this queue and queue offset; else None.
 
-        RocketMQ's broker compares no checksum when it reads, and passes over what it does not find. Here, too, such an
-        offset is left out, and a line of the log says so, unless retention took the record or its unit is pre-blank.
+        RocketMQ's broker compares no checksum when it reads, and skips what it does not find. Here too such an offset
+        is skipped, and logged unless retention removed the record or its unit is pre-blank.
         """
         if unit.is_pre_blank:
             return None
         message, fault = self._stands(unit, topic, queue_id, offset)
-        # Asked after the look: retention may have taken the file meanwhile.
+        # Check after the read: retention may have removed the file meanwhile.
         expired = unit.is_written and unit.physical_offset < self.files.min_offset
         if message is None and not expired:
             log.warning(
@@ -171,7 +173,7 @@ class LiveReader:
         return message
 
     def _stands(self, unit: Unit, topic: bytes, queue_id: int, offset: int) -> tuple[StoredMessage | None, str]:
-        """The record; or None and what is wrong with this offset."""
+        """Return the record; or None and the fault of this offset."""
         if not unit.is_written:
             return None, "has no unit in its queue file"
         raw = self.files.read(unit.physical_offset, unit.size)
@@ -192,20 +194,23 @@ class LiveReader:
 
 
 def _counts(raw: bytes, physical_offset: int) -> bool:
-    """Whether these bytes are a record that counts at this log offset: its lengths, its own offset, its checksums."""
+    """Return whether these bytes are a valid record at this log offset.
+
+    Its lengths, its own offset and its checksums are compared.
+    """
     words = 0, len(raw), len(raw) + 8, 1, physical_offset, 0, len(raw), walk.CHECK_CRC
     return bool(walk.walk(raw, *words, array("q", [0]))[0])
 
 
 class TagFilter:
-    """Which units of a queue have one of these tags codes, as unsigned 32 bits."""
+    """Selects units of a queue by tags codes, as unsigned 32 bits."""
 
     def __init__(self, queue: AnyQueue, codes: set[int]) -> None:
         self.queue, self.codes = queue, codes
         self._ext: ExtQueue | None = None
 
     def passes(self, tags_code: int) -> bool:
-        """Whether a unit with this tags field does. If it points at nothing in the ext queue it does, as upstream's."""
+        """Return whether a unit passes; as upstream it does if its ext unit is missing."""
         if is_address(tags_code):
             self._ext = self._ext or self.queue.ext()
             there = self._ext.unit(tags_code)
@@ -216,6 +221,6 @@ class TagFilter:
 
 
 def wanted_codes(tags: str | None) -> set[int] | None:
-    """The hashes that a tag expression (`a || b`, `*`) asks for, as unsigned 32 bits; None for all."""
+    """Return the hashes of a tag expression (`a || b`, `*`), unsigned 32 bits; None for all."""
     names = [name.strip() for name in (tags or "*").split("||")]
     return None if "*" in names else {java_hash(name) & 0xFFFFFFFF for name in names if name}

@@ -1,7 +1,8 @@
-"""Records of one queue where they lie in the log, for who copies what he wants of them: `get_batch`, to Arrow columns.
+"""Returns the records of one queue in place, for callers that copy them, as Arrow columns.
 
-Runs of plain units are checked by the kernel that a view's batches use, without an object a record. What does not pass
-it (light and batch queues, whose records say another place; holes; expired ones) is looked at one by one as `get` does.
+Runs of plain units are checked by the kernel of a view's batches, without an object for each record. Units that do not
+pass (light and batch queues, whose records name another position; holes; expired ones) are read one by one as `get`
+does.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from flintmq.store.commitlog.walk import Piece
 from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue
 from flintmq.store.read.get import Answer, LiveReader
 
-AT_ONCE = 1024  # units whose records are counted at a time: the grain of `max_bytes`
+AT_ONCE = 1024  # units whose records are counted at a time: the granularity of `max_bytes`
 
 
 class PieceReader:
@@ -26,12 +27,12 @@ class PieceReader:
 
     Args:
         reader: of the store.
-        topic, queue_id, offset: from where.
+        topic, queue_id, offset: where to begin.
         max_messages, max_bytes: where to stop; the first record is always taken.
 
     Attributes:
         pieces: the records, in queue order, each piece of one log file, which stays mapped until `release`.
-        rows: how many there are.
+        rows: number of records.
 
     Thread: one.
     """
@@ -47,20 +48,20 @@ class PieceReader:
         self._held: list[MappedFile] = []
 
     def take(self, queue: AnyQueue) -> Answer:
-        """Collect; for LiveReader.answer."""
+        """Collect records; the callback of LiveReader.answer."""
         following = self._plain(queue) if isinstance(queue, RunningQueue) else self._each(queue)
         if following == self.offset:
             return GetMessageStatus.OFFSET_FOUND_NULL, [], queue.next_file(self.offset)
         return GetMessageStatus.FOUND if self.rows else GetMessageStatus.MESSAGE_WAS_REMOVING, [], following
 
     def release(self) -> None:
-        """Let the log files go."""
+        """Release the log files."""
         self.pieces.clear()
         while self._held:
             self._held.pop().release()
 
     def _plain(self, queue: RunningQueue) -> int:
-        """Take units of one queue file; gives the offset behind the last one looked at."""
+        """Take units of one queue file; return the offset after the last one examined."""
         units = memoryview(queue.unit_bytes(self.offset, self.left))
         count, at = len(units) // UNIT_SIZE, 0
         log_end = self.files.last.end if self.files.last is not None else 0
@@ -81,7 +82,7 @@ class PieceReader:
         return self.offset + at
 
     def _checked(self, units: memoryview, at: int, count: int) -> int:
-        """Take the first units of these that lead to records of this queue in one log file; how many."""
+        """Take the leading units with records of this queue in one log file; return their number."""
         start = record_offset_at(units, at)
         file = self._hold(start)
         if file is None:
@@ -105,7 +106,7 @@ class PieceReader:
         return following
 
     def _one(self, unit: Unit, offset: int) -> bool:
-        """Take the record of one unit if it stands there; False if that is too much for this answer."""
+        """Take the record of one unit if it is valid; return False if it exceeds this answer."""
         if self.rows and unit.size > self.bytes_left:
             return False
         message = self.record(unit, self.topic, self.queue_id, offset)
@@ -115,7 +116,7 @@ class PieceReader:
         return True
 
     def _hold(self, offset: int) -> MappedFile | None:
-        """The log file of an offset, which stays mapped; None if it is gone."""
+        """Return the log file of an offset, kept mapped; None if it is gone."""
         if self._held and self._held[-1].start <= offset < self._held[-1].start + self._held[-1].size:
             return self._held[-1]
         file = self.files.find(offset)

@@ -1,12 +1,12 @@
-"""Messages by key: the index as a hint, the log as the truth, both from the newest end.
+"""Finds messages by key, newest first: the index is a hint, the log is the truth.
 
-A key is found if the log holds it. What index files cover is looked up by hash, and each record is read again and its
-real keys compared. What they do not cover is walked: before the first and behind the last covered record, between
-files, everything where there is no index, and the part of a file that cannot be used (an unknown division, a broken
+A key is found if the log holds it. In the part of the log that index files cover it is looked up by hash, and each
+record is read again and its keys compared. The rest is walked: before the first and after the last covered record,
+between files, all of it if there is no index, and the part of a file that cannot be used (unknown division, broken
 chain).
 
-One thing stays hidden: after a cut of the log RocketMQ goes on in the same index file and leaves out new records that
-lie below the file's old end offset. Nothing in the file shows it; `verify` finds it and `rebuild` mends it.
+One case stays hidden: after the log was truncated RocketMQ continues in the same index file and leaves out new records
+below the file's old end offset. Nothing in the file shows it; `verify` finds it and `rebuild` repairs it.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from flintmq.store.read.log_map import records_with
 
 log = logging.getLogger("flintmq.index")
 
-STRANGERS_MAX = 10_000  # records that were looked at in vain, before the log is walked instead
-STALE_ITEMS_MAX = 1000  # items that lead nowhere at a file's end, before the file counts as covering nothing
+STRANGERS_MAX = 10_000  # records read without a match, before the log is walked instead
+STALE_ITEMS_MAX = 1000  # items at a file's end that point nowhere, before the file is not used
 
 
 class LogSpan(NamedTuple):
-    """A part of the log, and the index file that covers it (None: nothing does)."""
+    """A part of the log, and the index file that covers it (None: no file does)."""
 
     begin: int
     end: int
@@ -43,14 +43,14 @@ class LogSpan(NamedTuple):
 
 
 class KeyQuery:
-    """One question for a key.
+    """A search for one key.
 
     Args:
         snapshot: the log.
         topic: topic as stored.
         key: one key: of KEYS, a UNIQ_KEY, or `T#TAGS` for tags.
         begin, end: store times in ms, both included; None for no bound.
-        limit: most messages that are given.
+        limit: maximum number of messages.
 
     Raises:
         StoreAccessError: (run) a file may not be read.
@@ -65,7 +65,7 @@ class KeyQuery:
         self.hash = key_hash(topic, key)
 
     def run(self) -> list[StoredMessage]:
-        """The newest `limit` messages that have the key, in the order of the log; each once."""
+        """Return the newest `limit` messages with the key, in the order of the log; each once."""
         if not self.key or self.limit <= 0:
             return []
         found: dict[int, StoredMessage] = {}
@@ -77,7 +77,7 @@ class KeyQuery:
         return [found[offset] for offset in sorted(found)[-self.limit :]]
 
     def matches(self, message: StoredMessage) -> bool:
-        """Whether a record has the key and lies in the time range."""
+        """Return whether a record has the key and is in the time range."""
         return (
             message.topic == self.topic
             and self.begin <= message.store_timestamp <= self.end
@@ -87,7 +87,7 @@ class KeyQuery:
     # -- through the index ------------------------------------------------------------------------------------------
 
     def _spans(self) -> list[LogSpan]:
-        """The log in order, cut into what each index file covers and what none does."""
+        """Split the log, in order, into parts covered by each index file and by none."""
         snapshot = self.snapshot
         spans, at = [], snapshot.log.min_offset
         files = discover(snapshot.root, snapshot.config, snapshot.effects)
@@ -99,23 +99,26 @@ class KeyQuery:
                 part = part[0], self._true_end(file, part[1])
             begin, end = max(part[0], at), min(part[1], snapshot.end)
             spans += [LogSpan(at, begin, None), LogSpan(begin, end, file)]
-            at = max(at, end)  # the record at `end` again: its other keys may be nowhere
+            at = max(at, end)  # include the record at `end` again: its other keys may be in no file
         spans.append(LogSpan(at, snapshot.end, None))
         return [span for span in spans if span.begin < span.end or span.file]
 
     def _true_end(self, file: IndexFileReader, end: int) -> int:
-        """Log offset of the last record that the newest file really leads to: a cut log leaves items behind."""
+        """Return the offset of the last record that the newest file really points to.
+
+        After the log was truncated, items beyond its end may remain.
+        """
         try:
             with file.open() as index:
                 for _, item in islice(index.newest(), STALE_ITEMS_MAX):
                     if self._has_item(item.physical_offset, item.key_hash):
                         return item.physical_offset
         except (FileNotFoundError, ConfigError, CorruptStoreError):
-            return end  # its part is walked, see _indexed
+            return end  # this part is walked, see _indexed
         return self.snapshot.log.min_offset
 
     def _has_item(self, physical_offset: int, hash_: int) -> bool:
-        """Whether a record stands there, with a key of this hash."""
+        """Return whether there is a record with a key of this hash."""
         message = self.snapshot.record(physical_offset)
         if message is None:
             return False
@@ -123,7 +126,7 @@ class KeyQuery:
         return any(key_hash(message.topic, key) == hash_ for key in keys)
 
     def _indexed(self, span: LogSpan, file: IndexFileReader) -> Iterator[StoredMessage]:
-        """Matching records that a file leads to, the newest first, at most `limit`; by walking if it cannot be used."""
+        """Yield at most `limit` matching records of a file, newest first; walk if it is unusable."""
         seen: set[int] = set()
         given = 0
         try:
@@ -152,7 +155,7 @@ class KeyQuery:
     # -- through the log ----------------------------------------------------------------------------------------------
 
     def _walk(self, begin: int, end: int) -> Iterator[StoredMessage]:
-        """The last `limit` matching records in [begin, end) of the log."""
+        """Yield the last `limit` matching records in [begin, end) of the log."""
         newest: deque[StoredMessage] = deque(maxlen=self.limit)
         snapshot = self.snapshot
         walk = LogWalk(snapshot.log, snapshot.facts, first_record(snapshot.log, begin), end, strict=False)
@@ -165,7 +168,7 @@ class KeyQuery:
 
     @property
     def _bytes(self) -> re.Pattern[bytes]:
-        """What every record with the key holds. Text that is not what its bytes say cannot be searched for by bytes."""
+        """Bytes that every record with the key contains; empty for a key with malformed text."""
         text = self.key.removeprefix("T#")
         exact = "\ufffd" not in text and java_decode(java_encode(text)) == text
         return re.compile(re.escape(java_encode(text)) if exact else b"")

@@ -1,9 +1,9 @@
-"""Queues straight from the log, for the part of it that no consume queue covers.
+"""Finds queues directly in the log, for the part that no consume queue covers.
 
 A store may have only `commitlog/`, and one that is being written has records at its end that are not dispatched yet.
-For such a part this keeps a coarse map: the log in segments of 4 MiB, and for each queue the segments that hold its
-records, with the lowest and highest queue offset there. One message is found by walking one segment, and the map of a
-10 GB log takes a few megabytes (24 bytes for each pair of a segment and a queue in it).
+For such a part this keeps a coarse map: the log in segments of 4 MiB, and for each queue the segments with its records,
+and the lowest and highest queue offset there. One message is found by walking one segment, and the map of a 10 GB log
+takes a few megabytes (24 bytes for each pair of a segment and a queue in it).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INNER = re.compile(rb"INNER_(NUM|MULTI_DISPATCH)\x01")
 
 
 class QueueRun(NamedTuple):
-    """A queue's records in one segment: log offsets [begin, end) of the segment, queue offsets [low, high) in it."""
+    """Log offsets [begin, end) of a segment, and a queue's offsets [low, high) in it."""
 
     begin: int
     end: int
@@ -39,37 +39,37 @@ class QueueRun(NamedTuple):
 
 
 class LogMap:
-    """The queues of the records in [begin, end) of a log, grown at its end.
+    """The queues of the records in [begin, end) of a log, extended at its end.
 
     Args:
         begin: log offset of a record's first byte (or of a file's).
-        rules: how records become units; light queues are followed whatever they say.
+        rules: the rules of dispatch; light queues are always included.
 
     Raises:
         StoreAccessError: (extend, find) a file may not be read.
 
-    Thread: the owner's lock has to be held.
+    Thread: any that holds the owner's lock.
     """
 
     def __init__(self, begin: int, rules: DispatchRules) -> None:
         self.begin = self.end = begin
         self._delay_ms, self._batch_topics = rules.delay_ms, set(rules.batch_topics)
         self._segments = array("q")  # log offset of each segment's first record
-        self._queues: dict[QueueName, array[int]] = {}  # segment, lowest offset, behind the highest; again and again
+        self._queues: dict[QueueName, array[int]] = {}  # repeated: segment, lowest offset, end of offsets
 
     def copy(self) -> LogMap:
-        """A map of the same part, which can be extended by itself."""
+        """Return a copy that can be extended independently."""
         twin = LogMap(self.begin, DispatchRules(self._delay_ms, frozenset(self._batch_topics)))
         twin.end, twin._segments = self.end, self._segments[:]
         twin._queues = {name: found[:] for name, found in self._queues.items()}
         return twin
 
     def is_batch(self, topic: str) -> bool:
-        """Whether the topic is of type BatchCQ, by the rules given or by an inner batch in the log."""
+        """Return whether a topic is of type BatchCQ, by the rules or by an inner batch in the log."""
         return java_encode(topic) in self._batch_topics
 
     def extend(self, log: LogFiles, end: int) -> None:
-        """Take the records between the map's end and `end` in. Damage between them is stepped over."""
+        """Add the records between the map's end and `end`, skipping damage."""
         dispatcher = self._dispatcher()
         for piece in LogWalk(log, begin=self.end, end=end, strict=False) if end > self.end else ():
             if not self._segments or piece.base + piece.positions[0] - self._segments[-1] >= SEGMENT_BYTES:
@@ -91,7 +91,7 @@ class LogMap:
         return Dispatcher(DispatchRules(self._delay_ms, frozenset(self._batch_topics), True, index=False))
 
     def _meets_batches(self, piece: Piece) -> bool:
-        """Whether a piece holds inner batches of a topic that was not known to be of type BatchCQ; now it is."""
+        """Add the topics of inner batches to the batch topics; return whether any was new."""
         before = len(self._batch_topics)
         for at in records_with(_INNER, piece):
             message = stored_message(piece.data, at)
@@ -101,7 +101,7 @@ class LogMap:
 
     def _add(self, dispatcher: Dispatcher, number: int, low: int, high: int) -> None:
         if low < 0:
-            return  # a hostile record: nothing stands at a negative offset
+            return  # a hostile record: a negative offset is no position
         high = min(high, LARGEST_OFFSET)
         queue = dispatcher.queues.keys[number]
         name = QueueName(java_decode(queue.topic), queue.queue_id)
@@ -113,16 +113,16 @@ class LogMap:
             found.extend((segment, low, high))
 
     def names(self) -> Iterable[QueueName]:
-        """The queues that the map holds records of."""
+        """Return the queues with records in the map."""
         return self._queues.keys()
 
     def bounds(self, name: QueueName) -> tuple[int, int] | None:
-        """(lowest queue offset, behind the highest) of a queue's records, or None without any."""
+        """Return (lowest queue offset, end of offsets) of a queue's records, or None without any."""
         found = self._queues.get(name)
         return (min(found[1::3]), max(found[2::3])) if found else None
 
     def runs(self, name: QueueName) -> list[QueueRun]:
-        """The segments that hold records of a queue, in log order."""
+        """Return the segments with records of a queue, in log order."""
         found, starts = self._queues.get(name, ()), self._segments
         return [
             QueueRun(starts[at], starts[at + 1] if at + 1 < len(starts) else self.end, low, high)
@@ -130,7 +130,7 @@ class LogMap:
         ]
 
     def find(self, log: LogFiles, name: QueueName, offset: int) -> StoredMessage | None:
-        """The newest record that stands at an offset of a queue, or None."""
+        """Find the newest record at an offset of a queue, or None."""
         found = self._queues.get(name, ())
         for at in range(len(found) - 3, -1, -3):
             segment, low, high = found[at : at + 3]
@@ -143,7 +143,7 @@ class LogMap:
 
 
 def find_between(log: LogFiles, name: QueueName, offset: int, begin: int, end: int) -> StoredMessage | None:
-    """The newest record in [begin, end) of a log that stands at an offset of a queue, or None.
+    """Find the newest record in [begin, end) of a log at an offset of a queue, or None.
 
     Args:
         begin: log offset of a record's first byte.
@@ -158,9 +158,9 @@ def find_between(log: LogFiles, name: QueueName, offset: int, begin: int, end: i
 
 
 def find_from(log: LogFiles, name: QueueName, low: int, stop: int, begin: int, end: int) -> StoredMessage | None:
-    """The record in [begin, end) of a log with the least queue offset in [low, stop) of a queue, or None.
+    """Find the record with the least queue offset in [low, stop) of a queue, or None.
 
-    Of records at one offset it is the newest.
+    Records in [begin, end) of the log are searched; of several at one offset the newest counts.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -175,9 +175,9 @@ def find_from(log: LogFiles, name: QueueName, low: int, stop: int, begin: int, e
 
 
 def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, stop: int) -> Iterator[StoredMessage]:
-    """The records in [begin, end) of a log that may stand at an offset in [low, stop) of a queue."""
+    """Yield records in [begin, end) of a log that may be in [low, stop) of a queue."""
     topic = java_encode(name.topic)
-    # A topic that is not what its bytes say (U+FFFD for malformed ones) cannot be searched for by bytes.
+    # A topic with malformed bytes (U+FFFD) cannot be searched for by bytes.
     exact = java_decode(topic) == name.topic and "\ufffd" not in name.topic
     wanted = re.compile(re.escape(topic) if exact else b"")
     for piece in LogWalk(log, begin=begin, end=end, strict=False):
@@ -189,7 +189,7 @@ def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, st
 
 
 def is_at_queue_offset(message: StoredMessage, name: QueueName, offset: int) -> bool:
-    """Whether a record stands at an offset of a queue."""
+    """Return whether a record is at an offset of a queue."""
     return any(
         (place.topic, place.queue_id) == name and place.offset <= offset < place.offset + place.messages
         for place in places(message)
@@ -197,7 +197,7 @@ def is_at_queue_offset(message: StoredMessage, name: QueueName, offset: int) -> 
 
 
 def records_with(pattern: re.Pattern[bytes], piece: Piece) -> Iterator[int]:
-    """Positions in piece.data of the records in which the pattern is found, each once."""
+    """Yield the positions of the records in piece.data that contain the pattern, each once."""
     positions = piece.positions[: piece.count]
     at = positions[0] if piece.count else piece.end
     while at < piece.end and (match := pattern.search(piece.data, at, piece.end)):

@@ -1,12 +1,12 @@
-"""Messages by queue and offset: the units of the queue files as hints, the log as the truth.
+"""Finds messages by queue and offset in a view: units are hints, the log is the truth.
 
-A unit leads to a record; only if that record counts, lies before the log's end and stands at the queue and offset that
-were asked for is it given. Where no unit leads to it, the message is looked for in the log itself:
+A record is returned only if it is valid, is before the log's end, and has the queue and queue offset asked for. If no
+unit points to it, it is searched for in the log itself:
 
-*   behind the last dispatched record (everything, if there are no queue files): through a LogMap;
+*   after the last dispatched record (everywhere, if there are no queue files): through a LogMap;
 *   where a unit is missing or wrong in the middle of a queue: between the neighbours that are right.
 
-So what a view answers is what the log holds, also where RocketMQ's queues have ghosts, holes or shifted units.
+So a view answers with the content of the log, even where RocketMQ's queues have ghosts, holes or shifted units.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.layout.queue_name import QueueName, queue_names
 from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, QueueRun, find_between, find_from, is_at_queue_offset
 
-UNITS_TRIED = 1000  # units that lead nowhere, before a queue's files count as telling nothing
-OFFSETS_TRIED = 8  # offsets that are tried one by one, before the log is searched for the next message
-QUEUES_KEPT = 4096  # listings of queue directories that are kept for the next question
+UNITS_TRIED = 1000  # units that point nowhere, before a queue's files are ignored
+OFFSETS_TRIED = 8  # offsets tried one by one, before the log is searched for the next message
+QUEUES_KEPT = 4096  # listings of queue directories that are cached
 
 
 class Bounds(NamedTuple):
-    """Queue offsets [min, max), and the log offset behind the last dispatched record of the queue (0: unknown)."""
+    """Queue offsets [min, max), and the end of the queue's last dispatched record (0: unknown)."""
 
     min: int
     max: int
@@ -47,14 +47,14 @@ class QueueLookup:
 
     Args:
         snapshot: the log.
-        before: a lookup in an earlier snapshot of the same store; what still holds is taken over.
-        plain_names: queues that are known to have a directory in consumequeue/; None to list them. A list that lacks
-            some makes the log be asked for more than is needed, and nothing wrong.
+        before: a lookup in an earlier snapshot of the same store, whose valid parts are reused.
+        plain_names: queues that are known to have a directory in consumequeue/; None to list them. If some are missing
+            the log is read more than necessary, with the same result.
 
     Raises:
         StoreAccessError: (any method) a directory or file may not be read.
 
-    Thread: any. One question at a time is worked on where something has to be worked out first.
+    Thread: any. One call at a time computes a part that others then share.
     """
 
     def __init__(
@@ -70,8 +70,8 @@ class QueueLookup:
         self._lock = threading.RLock()
         self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
         self._bounds: dict[QueueName, Bounds] = {}
-        self._topics: dict[QueueName, str] = {}  # of the first records, where they were read
-        self._misleading = False  # some queue's files tell nothing: the log is asked
+        self._topics: dict[QueueName, str] = {}  # of the first records, once they were read
+        self._misleading = False  # the files of some queue are ignored: the log is read
 
     # -- which queues there are -------------------------------------------------------------------------------------
 
@@ -85,20 +85,22 @@ class QueueLookup:
 
     @property
     def has_files(self) -> bool:
-        """Whether any queue has a directory."""
+        """True if any queue has a directory."""
         return bool(self._plain_names or self._batch_names)
 
     def file_names(self) -> set[QueueName]:
-        """Every queue that has a directory."""
+        """Return every queue that has a directory."""
         return {*self._plain_names, *self._batch_names}
 
     def names(self) -> set[QueueName]:
-        """Every queue that has a directory or undispatched records."""
+        """Return every queue that has a directory or undispatched records."""
         return {*self.file_names(), *self._tail().names()}
 
     def type_of(self, topic: str) -> str:
-        """BatchCQ where topics.json says so, batchconsumequeue/TOPIC is there, or undispatched records are inner
-        batches; else SimpleCQ."""
+        """Return BatchCQ or SimpleCQ for a topic.
+
+        BatchCQ if topics.json says so, if batchconsumequeue/TOPIC exists, or if undispatched records are inner batches.
+        """
         return BATCH_TYPE if topic in self._batch_topics or self._tail().is_batch(topic) else SIMPLE_TYPE
 
     @cached_property
@@ -107,7 +109,7 @@ class QueueLookup:
         return frozenset(configured) | {name.topic for name in self._batch_names}
 
     def units(self, name: QueueName) -> UnitQueue:
-        """The units of a queue's files as they are; without files if it has none."""
+        """Return the units of a queue's files; without files if it has none."""
         with self._lock:
             found = self._files.get(name)
             if found is None:
@@ -119,14 +121,14 @@ class QueueLookup:
             return found
 
     def plain_units(self, name: QueueName, offset: int, count: int) -> memoryview:
-        """Bytes of up to `count` units of a plain queue from an offset on, as one file holds them; none of others."""
+        """Return the bytes of up to `count` units of a plain queue in one file; none of others."""
         units = self.units(name)
         return memoryview(b"" if units.is_batch else units.raw(offset, count))
 
     # -- one message --------------------------------------------------------------------------------------------------
 
     def message(self, name: QueueName, offset: int) -> StoredMessage | None:
-        """The record that stands at an offset of a queue, or None. Inside an inner batch: the outer record."""
+        """Find the record at an offset of a queue, or None; of an inner batch the outer record."""
         if offset < 0:
             return None
         found = self._by_unit(name, offset)
@@ -140,12 +142,12 @@ class QueueLookup:
         return message if message is not None and is_at_queue_offset(message, name, offset) else None
 
     def _record(self, units: UnitQueue, number: int) -> StoredMessage | None:
-        """The record that a unit leads to, if it leads to one."""
+        """Return the record that a unit points to, or None."""
         unit = units.unit(number)
         return self.snapshot.record(unit.physical_offset) if unit is not None and units.points_to_record(unit) else None
 
     def _in_hole(self, name: QueueName, offset: int) -> StoredMessage | None:
-        """A message whose unit is missing or wrong although the queue goes on behind it."""
+        """Find a message whose unit is missing or wrong although later units exist."""
         bounds = self.bounds(name)
         if not bounds.min <= offset < bounds.max:
             return None
@@ -165,7 +167,7 @@ class QueueLookup:
         return find_between(log, name, offset, begin, end)
 
     def _stands(self, name: QueueName, units: UnitQueue, number: int) -> tuple[StoredMessage | None, int, int]:
-        """The record behind a unit if it belongs to the queue, and the offsets [first, stop) where it stands."""
+        """Return a unit's record if it belongs to the queue, and its offsets [first, stop)."""
         message = self._record(units, number)
         for place in places(message) if message is not None else ():
             if (place.topic, place.queue_id) == name:
@@ -173,7 +175,7 @@ class QueueLookup:
         return None, 0, 0
 
     def next_message(self, name: QueueName, offset: int, stop: int) -> tuple[int, StoredMessage] | None:
-        """The first offset in [offset, stop) of a queue at which a message can be read, and the message."""
+        """Return the first offset in [offset, stop) with a readable message, and the message."""
         for at in range(offset, min(stop, offset + OFFSETS_TRIED)):
             message = self.message(name, at)
             if message is not None:
@@ -189,7 +191,7 @@ class QueueLookup:
         return max(offset, *starts), message
 
     def offset_at_time(self, name: QueueName, ms: int, boundary: str = "lower") -> int:
-        """The queue offset at a store time; `StoreView.offset_at_time` tells the rule."""
+        """Return the queue offset at a store time by the rule of `StoreView.offset_at_time`."""
         first, stop, _ = self.bounds(name)
         low, high = first, stop
         while low < high:
@@ -208,8 +210,8 @@ class QueueLookup:
     # -- the ends of a queue ------------------------------------------------------------------------------------------
 
     def bounds(self, name: QueueName) -> Bounds:
-        """Smallest queue offset and the one behind the largest; equal if the queue is empty."""
-        # While somebody writes, what is dispatched between the two questions must be in one of the answers.
+        """Return the smallest queue offset and the one after the largest; equal if empty."""
+        # While another process writes, a message that is dispatched between the two reads must be in one of them.
         tail, misleading = self._tail_bounds(name), self._misleading
         files = self.file_bounds(name)
         if self._misleading != misleading:
@@ -221,7 +223,7 @@ class QueueLookup:
         return Bounds(min(files.min, tail.min), max(files.max, tail.max), files.physical_end)
 
     def file_bounds(self, name: QueueName) -> Bounds:
-        """What the queue's files say, checked against the log: the messages that are dispatched."""
+        """Return the bounds in the queue's files, checked against the log: the dispatched messages."""
         with self._lock:
             if name not in self._bounds:
                 with self.units(name).held() as units:
@@ -229,16 +231,16 @@ class QueueLookup:
             return self._bounds[name]
 
     def first_topic(self, name: QueueName) -> str | None:
-        """Topic of the first record that the queue's files lead to; None if `file_bounds` did not come upon it."""
+        """Return the topic of the first record of the queue's files; None if it was not read."""
         return self._topics.get(name)
 
     def _read_bounds(self, name: QueueName, units: UnitQueue) -> Bounds:
-        """The last unit that leads to a record of this queue, and the first that points into the log.
+        """Find the last unit with a record of this queue, and the first that points into the log.
 
-        Units at or behind the log's end are left over from a cut, and so may be some before it. Where the queue's end
-        points below the log's beginning, everything in it has expired: min and max are equal then, as in RocketMQ.
+        Units at or after the log's end are left over from a truncation, and so may be some before it. If the end of the
+        queue is below the log's beginning, everything in it has expired: min and max are equal then, as in RocketMQ.
 
-        Files of which a thousand units lead nowhere are not asked any further, and all queues come from the log.
+        Files with a thousand units that point nowhere are not read any further; then all queues are read from the log.
         """
         log = self.snapshot.log
         if not units.files:
@@ -255,7 +257,7 @@ class QueueLookup:
             unit = units.unit(number)
             if unit is not None and unit.is_written:
                 if not units.points_to_record(unit):
-                    break  # pre-blank: nothing stands before it
+                    break  # pre-blank: no unit before it
                 own = units.span(number, unit)[1]
                 if unit.physical_offset < log_begin:
                     return Bounds(own, own)
@@ -266,15 +268,15 @@ class QueueLookup:
         return Bounds(0, 0)
 
     def _first_offset(self, name: QueueName, units: UnitQueue, last: int) -> int:
-        """The queue offset of the first unit that points into the log, as its record says.
+        """Return the queue offset of the first unit that points into the log, from its record.
 
-        If that is damaged, a plain unit still says it by its place; in a batch queue the next one that is right counts.
+        If that record is damaged, the position of a plain unit counts; in a batch queue the next valid one.
 
-        A queue's first files go when all that they lead to has expired, so the first unit that is left leads to what
-        has expired, or to what the log begins with. Where it does not, a file may be missing: the log is asked.
+        A queue's first files are removed when all their records have expired, so the first remaining unit points to an
+        expired record, or to the beginning of the log. If it does not, a file may be missing, and the log is searched.
         """
         begin = self.snapshot.log.min_offset
-        # A hole counts as content: what it lost can still be found in the log.
+        # A hole counts as content: its messages may still be found in the log.
         number, unit = units.first, units.unit(units.first)
         if (
             unit is None or not units.points_to_record(unit) or unit.physical_offset < begin
@@ -294,7 +296,7 @@ class QueueLookup:
         return number
 
     def _before_files(self, name: QueueName, first: int, stop: int) -> int:
-        """The least offset of a queue below `first` that a record before log offset `stop` stands at; else `first`."""
+        """Return the least offset below `first` of a record before log offset `stop`; else `first`."""
         log = self.snapshot.log
         message = find_from(log, name, 0, first, log.min_offset, stop)
         found = places(message) if message is not None else ()
@@ -303,25 +305,27 @@ class QueueLookup:
     # -- what is not dispatched ---------------------------------------------------------------------------------------
 
     def dispatched_end(self) -> int:
-        """Log offset up to which the queues have their units; the log's begin if the files of one tell nothing.
+        """Return the log offset up to which the queues have their units.
 
-        Dispatching goes along the log. So the queues of its last records are asked first: where the very last has its
-        unit, or one of the last few megabytes and the next has not, no other queue has to be looked at.
+        It is the log's begin if the files of a queue are ignored.
+
+        Dispatch follows the log, so the queues of its last records are examined first: if the very last record has its
+        unit, or one of the last few megabytes has and the next has not, no other queue need be examined.
         """
         replay = self.snapshot.replay_start
         most = self.snapshot.end if replay is None else min(replay, self.snapshot.end)
         end = self._end_among_last() if self.has_files else None
-        self._bounds.clear()  # what was asked before others is older than the answer
+        self._bounds.clear()  # bounds that were read before others are older than this answer
         self._files.clear()
         if end is None:
             end = max((self.file_bounds(name).physical_end for name in self.file_names()), default=0)
         return max(min(0 if self._misleading else end, most), self.snapshot.log.min_offset)
 
     def _end_among_last(self) -> int | None:
-        """Log offset behind a dispatched record, the last one if queues got their units along the log.
+        """Return the end of a dispatched record, the last one if dispatch followed the log.
 
-        None if the last megabytes of the log have no dispatched record. One that is found with others behind it only
-        makes the log be asked for more than is needed.
+        None if the last megabytes of the log have no dispatched record. If later ones are dispatched too, the log is
+        only read more than necessary.
         """
         snapshot = self.snapshot
         last = snapshot.log_end.last
@@ -343,16 +347,16 @@ class QueueLookup:
         return found
 
     def _dispatched_at(self, message: StoredMessage) -> int | None:
-        """Log offset behind the last dispatched record of a queue of this record, if that is not before the record."""
+        """Return the end of the last dispatched record of this record's queues, if not before it."""
         ends = [self.file_bounds(QueueName(place.topic, place.queue_id)).physical_end for place in places(message)]
         return max(ends) if ends and min(ends) >= message.physical_offset + message.size else None
 
     def tail_names(self) -> set[QueueName]:
-        """The queues of the records that are not dispatched."""
+        """Return the queues of the records that are not dispatched."""
         return set(self._tail().names())
 
     def tail_runs(self, name: QueueName) -> list[QueueRun]:
-        """Where the log holds records of a queue that its files lack; none where all are dispatched."""
+        """Return where the log holds records of a queue that its files lack, if any."""
         return self._tail().runs(name)
 
     @cached_property
@@ -367,7 +371,7 @@ class QueueLookup:
         return found
 
     def _mislead(self) -> None:
-        """The files of a queue tell nothing: all of the log is asked, also if its map was made before."""
+        """Ignore the files of queues: read all of the log, even if its map was made before."""
         if not self._misleading:
             self._misleading = True
             self.__dict__.pop("_map", None)
@@ -385,7 +389,7 @@ class QueueLookup:
 
 
 def _steps(start: int, stop: int) -> Iterator[int]:
-    """start, then further and further towards stop: 1, 2, 4, 8, ... away; never stop itself."""
+    """Yield start, then numbers 1, 2, 4, 8, ... away from it towards stop, never stop itself."""
     sign, away = (1 if stop > start else -1), 0
     while (stop - (start + sign * away)) * sign > 0:
         yield start + sign * away
