@@ -40,7 +40,7 @@ def test_checkpoint_and_mark_are_read_back_as_facts(tmp_path: Path):
     ).ljust(4096, b"\0")
     assert flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())[1:5] == (3, 4242, 1000, 0)
     facts = read_facts(str(tmp_path))
-    assert (facts.clean, facts.physic_time, facts.mark) == (False, 1000, 4242)
+    assert (facts.clean, facts.physic_time, facts.mark.flushed) == (False, 1000, 4242)
     assert StoreFiles(str(tmp_path), effects).known == files.known == KNOWN
 
 
@@ -60,11 +60,11 @@ def test_a_crash_between_mark_and_checkpoint_does_not_void_the_mark(tmp_path: Pa
         files.write(200, Checkpoint(20))
     assert files.known == Checkpoint(10), "what was not written is not known"
     facts = read_facts(str(tmp_path))
-    assert (facts.physic_time, facts.mark) == (10, 200 if name == "checkpoint" else 100)
+    assert (facts.physic_time, facts.mark.flushed) == (10, 200 if name == "checkpoint" else 100)
     files.write(300, Checkpoint(30))
-    assert read_facts(str(tmp_path)).mark == 300
+    assert read_facts(str(tmp_path)).mark.flushed == 300
     (tmp_path / "checkpoint").write_bytes(checkpoint.encode(Checkpoint(31)))
-    assert read_facts(str(tmp_path)).mark is None, "somebody else has written since"
+    assert read_facts(str(tmp_path)).mark.flushed is None, "somebody else has written since"
 
 
 def test_abort_is_made_and_removed_durably(tmp_path: Path):
@@ -116,7 +116,7 @@ def test_a_lower_index_time_leaves_the_rest_of_the_checkpoint(tmp_path: Path):
     small.write(500, Checkpoint(1000, 900, 800))
     for time, now in ((900, 800), (700, 700), (750, 700)):
         small.lower_index_time(time)
-        assert read_facts(str(tmp_path)).mark == 500, "the mark stays valid"
+        assert read_facts(str(tmp_path)).mark.flushed == 500, "the mark stays valid"
         assert StoreFiles(str(tmp_path), Faulty()).known == Checkpoint(1000, 900, now) == small.known
 
 
