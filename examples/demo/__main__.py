@@ -99,7 +99,7 @@ def java_store(out: Path) -> None:
         flip(file, victim.physical_offset - int(file.name) + victim.raw.index(victim.body), 0x10)
         flintmq("verify", copy, expect=1)
 
-    text = "Consume queues and index made anew from the commit log alone, against the files that Java wrote."
+    text = "Consume queues and index rebuilt from the commit log alone, against the files that Java wrote."
     with section("3. Rebuild, byte for byte", text):
         into = out / "rebuilt"
         flintmq("rebuild", store, "--into", into)

@@ -102,7 +102,7 @@ def test_damage_is_marked_and_ends_with_1(run: Run, golden, tmp_path: Path) -> N
         (("empty",), 2, "is empty; say what it is with --as KIND (commitlog, "),
         (("odd",), 2, "has no known path or content; say what it is with --as KIND"),
         (("odd", "--as", "queue"), 2, "'queue' is no kind of file; there are commitlog, "),
-        (("odd", "--as", "text", "--at", "9"), 2, "--at 9 lies outside the file; its positions are 0 to 2"),
+        (("odd", "--as", "text", "--at", "9"), 2, "--at 9 is outside the file; its positions are 0 to 2"),
         (("odd", "--at", "-1"), 2, "'-1' is no position; write a number of bytes"),
         (("odd", "--at", "x"), 2, "'x' is no position; write a number of bytes"),
         (("odd", "--limit", "-1"), 2, "see 'flintmq explain --help'"),

@@ -47,7 +47,7 @@ def test_figures_for_people(run: Run, asked: list[tuple[Any, ...]]) -> None:
     assert "rate      2000/s, 1000.0 KiB/s; peak" in result.out
     assert "queue     A\\x1b/0: 3000 messages, 75.0% of its topic" in result.out
     assert "lag       g on A\\x1b: 12 messages" in result.out
-    assert result.out.endswith("look      nothing stands out\nresult    r.html\n")
+    assert result.out.endswith("look      nothing is noticeable\nresult    r.html\n")
     (args, kwargs), stopped = asked
     assert args[:2] == ("store", "r.html") and stopped == ("stopped",)
     assert (kwargs["topics"], kwargs["since"], kwargs["until"]) == (["A"], 5, None)

@@ -100,6 +100,6 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
     for line in found.verdict:
         yield f"look      {printable(line)}"
     if not found.verdict:
-        yield "look      nothing stands out"
+        yield "look      nothing is noticeable"
     if out is not None:
         yield f"result    {printable(out)}"

@@ -207,7 +207,7 @@ class _Whole:
             target = os.path.join(self.out, directories.LOG, os.path.basename(file.path))
             report_bytes = self._progress(file.start - log.min_offset, end - log.min_offset)
             if not self._file(file.path, target, count, file.size, report_bytes):
-                raise StoreError(f"{file.path}: it went away while it was copied (retention); copy again")
+                raise StoreError(f"{file.path}: it vanished during the copy (retention); copy again")
         known = {file.path for file in log.files}
         for folder in sorted({os.path.dirname(path) for path in known}):
             for path in (os.path.join(folder, name) for name in self.effects.listdir(folder)):

@@ -29,7 +29,7 @@ LAST = "stays: the log's last file is never deleted"
 NEEDED = "stays: not yet on disk or dispatched as a whole"
 NEVER = "stays: no hour in deleteWhen; only a full disk deletes it"
 DELIVERY = "(delayed delivery)"  # consumes the schedule topic; config/delayOffset.json has its offsets
-BEHIND = "waits for the file before it"
+WAITS = "waits for the file before it"
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ def _fates(
         when, rule = _fate(len(files) - number, file, end, written, rules, verdict, at)
         if when is None or earliest is None:
             if earliest is None and when is not None:
-                rule = BEHIND
+                rule = WAITS
             when = earliest = None
         else:
             when = earliest = max(when, earliest)

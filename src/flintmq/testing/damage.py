@@ -31,7 +31,7 @@ def _within(path: Path, position: int, length: int) -> Path:
     """Return the path if the file has these bytes; raise UsageError if not."""
     size = path.stat().st_size
     if not 0 <= position <= position + length <= size:
-        raise UsageError(f"{path}: {length} bytes at {position} do not lie within its {size} bytes")
+        raise UsageError(f"{path}: {length} bytes at {position} are not within its {size} bytes")
     return path
 
 

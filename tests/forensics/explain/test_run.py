@@ -115,7 +115,7 @@ def test_what_cannot_be_explained_is_one_line(tmp_path: Path) -> None:
 
 def test_a_position_outside_the_file_says_where_it_would_be(golden) -> None:  # type: ignore[no-untyped-def]
     log = golden("basic").path / "commitlog"
-    with pytest.raises(UsageError, match="--at 131072 lies outside the file; its positions are 0 to 131071$"):
+    with pytest.raises(UsageError, match="--at 131072 is outside the file; its positions are 0 to 131071$"):
         look(log / LOG, 131072)
     with pytest.raises(UsageError, match="its positions are 0 to 131071; offset 140000 is position 8928$"):
         look(log / "00000000000000131072", 140000)

@@ -144,7 +144,7 @@ def _check(named: str, at: int, size: int, place: FilePlace) -> None:
     hint = f"its positions are 0 to {size - 1}" if size else "it is empty"
     if place.start and 0 <= at - place.start < size:
         hint += f"; offset {at} is position {at - place.start}"
-    raise UsageError(f"{named}: --at {at} lies outside the file; {hint}")
+    raise UsageError(f"{named}: --at {at} is outside the file; {hint}")
 
 
 def _watched(explained: Explained, look: FileLook) -> Iterator[Line]:

@@ -250,7 +250,7 @@ class Derived:
         value, source = usable(folder, name.removesuffix(".bak"), self.overlay)
         data = None if value is None else self.overlay.read_file(os.path.join(folder, source), config_json.MAX_BYTES)
         if data is None or name.endswith(".bak"):
-            self._out(inside, "it cannot be read, and no usable .bak is there" if data is None else "it cannot be read")
+            self._out(inside, "it cannot be read, and there is no usable .bak" if data is None else "it cannot be read")
         else:
             self._put(inside, data, f"it cannot be read; {source} can")
 

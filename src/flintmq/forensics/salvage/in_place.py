@@ -342,7 +342,7 @@ class Mending:
         for begin, size, time in far.found:
             file = log.find(begin)
             if file is not None:
-                why = "its queue offset cannot be"
+                why = "its queue offset is implausible"
                 yield Range(file.path, file.start, begin, begin + size, file.start + file.size, why, time)
 
     def _stop(self, log: LogFiles, file: LogFile, begin: int, end: int, mark: int | None) -> int:

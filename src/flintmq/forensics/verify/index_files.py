@@ -113,7 +113,7 @@ def _not_divided(path: str, size: int, why: str, config: StoreConfig, ground: Gr
         ground.findings.defect("index-file", path, None, expected="a file that fits the keys given", found=why)
     else:
         ground.findings.note(
-            "not-checked", f"{size} bytes do not tell slots and items; --set {' and '.join(_KEYS)}", path
+            "not-checked", f"{size} bytes do not determine slots and items; --set {' and '.join(_KEYS)}", path
         )
 
 

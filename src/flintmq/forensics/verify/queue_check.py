@@ -26,7 +26,7 @@ from flintmq.store.layout.queue_name import QueueName
 
 FIRST_RUN, LONGEST_RUN = 64, 8192  # units compared at once
 LOOK_AHEAD = 512  # expected units searched for the one found
-LOOK_BEHIND = 256  # units of batch and light queues searched for the one expected
+LOOK_AHEAD_ON_DISK = 256  # units of batch and light queues searched for the one expected
 _KEY: Final = POINTER.size  # a unit is recognized by offset and size of its record
 
 
@@ -82,7 +82,7 @@ class UnitCheck:
         self.found.restore(state[1])
         self.files.blocked |= set(state[2])
 
-    # -- what the log gives ----------------------------------------------------------------------------------------
+    # -- units from the log ---------------------------------------------------------------------------------------
 
     def expect(self, first: int, units: bytes, times: Sequence[int]) -> None:
         """Take a run of units that the log gives this queue, after those taken before.
@@ -183,7 +183,7 @@ class UnitCheck:
 
     def _look_ahead(self, key: bytes) -> bool:
         """In batch and light queues, move to the unit with this key if it is not far ahead."""
-        count = min(self.files.end - self.cursor - 1, LOOK_BEHIND)
+        count = min(self.files.end - self.cursor - 1, LOOK_AHEAD_ON_DISK)
         if self.kind.placed or count <= 0:
             return False
         at = _find(self.files.read(self.cursor + 1, count), key, 0, count, self.kind.width)

@@ -227,7 +227,7 @@ class UnitFindings:
     def _report_displaced(self) -> None:
         run, self._displaced = self._displaced, _UnitRun()
         if self.kind.light:
-            where = f"{_units(run.first, run.count)} stand for queue offsets from {run.offset} on"
+            where = f"{_units(run.first, run.count)} are of queue offsets from {run.offset} on"
             self._note("lmq-displaced", where)
             return
         due = f"{run.count} records of queue {self.label} at queue offsets from {run.first} on"

@@ -124,7 +124,7 @@ class QueueSet:
         """
         return any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES])
 
-    # -- what the log gives ----------------------------------------------------------------------------------------
+    # -- units from the log ---------------------------------------------------------------------------------------
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         """Compare the units of one block."""
