@@ -5,13 +5,16 @@ from __future__ import annotations
 import errno
 import logging
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format import record
+from flintmq.kernels.fast_append import AppendTarget, Topic
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
@@ -34,7 +37,9 @@ class Log:
         self.log = CommitLog(self.files, config, state or LogState(0, 0, {}), self.effects, host)
 
     def put(self, topic: str = "T", body: bytes = b"hello", **rest: Any) -> PutResult:
-        return self.log.append(Message(topic, body, **rest))
+        result = self.log.append(Message(topic, body, **rest))
+        self.log.check_invariants()
+        return result
 
     def records(self) -> list[record.Record]:
         self.files.close()
@@ -283,3 +288,36 @@ def test_a_full_disk_is_told_once_and_again_when_it_is_over(tmp_path: Path, capl
             over = [r for r in caplog.records if "taken again" in r.message]
             made = [r for r in caplog.records if r.message.startswith("the log file at offset")]
             assert len(told) == len(over) == turn + 1 and len(made) <= turn + 1
+
+
+def spoil_two_tables(log: CommitLog) -> None:
+    log.appender.topics["T"] = Topic(b"T")
+
+
+def spoil_old_target(log: CommitLog) -> None:
+    log.appender.target = AppendTarget()
+    log.appender.target.size = 100
+
+
+BROKEN: list[tuple[str, Callable[[CommitLog], object]]] = [
+    ("an end of its own", lambda log: setattr(log.appender, "end", log.end - 1)),
+    ("an end behind all", lambda log: setattr(log.appender, "end", log.end + 1)),
+    ("flushed behind the end", lambda log: setattr(log.files, "flushed_where", log.end + 1)),
+    ("shut for good", lambda log: setattr(log.appender, "held", True)),
+    ("a queue before its begin", lambda log: setattr(log.appender.topics["T"].places[0], "next", -1)),
+    ("begun in a file that is gone", lambda log: setattr(log.appender, "begun", SimpleNamespace(file=None))),
+    ("two tables", spoil_two_tables),
+    ("a target that is no file of the log", spoil_old_target),
+    ("written in a file before the last", lambda log: setattr(log.files.files[0], "wrote", 100)),
+]
+
+
+@pytest.mark.parametrize(("what", "spoil"), BROKEN, ids=[what for what, _ in BROKEN])
+def test_the_invariants_notice_a_broken_log(tmp_path: Path, what: str, spoil: Callable[[CommitLog], object]):
+    log = Log(tmp_path)
+    while len(log.files.files) < 2:
+        log.put(body=bytes(1000))
+    log.log.check_invariants()
+    spoil(log.log)
+    with pytest.raises(AssertionError):
+        log.log.check_invariants()

@@ -328,7 +328,6 @@ BROKEN: list[tuple[str, Callable[[KeyIndex], object]]] = [
     ("known to less than nothing", lambda i: setattr(i, "known_to", -1)),
     ("the mark names a later file", lambda i: with_mark(i, 1000, 10**17 - 1, 5)),
     ("the mark counts more items", lambda i: with_mark(i, 1000, 0, 6)),
-    ("the mark is before its items", lambda i: with_mark(i, 400, 0, 5)),
 ]
 
 

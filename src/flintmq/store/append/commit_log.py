@@ -414,8 +414,10 @@ class CommitLog:
 
         Thread: the one that holds the put lock.
         """
+        assert begun.file is self.files.last and begun.position <= end <= begun.file.size  # the files before are full
         file = begun.file
         self.effects.wrote(file.fd, begun.position, end - begun.position)
+        assert end >= file.wrote  # readers and the disk may have what lies below
         file.wrote = end
         for topic, queue_id, following in begun.nexts:
             topic.places.setdefault(queue_id, QueueCounter(0)).next = following
@@ -446,11 +448,36 @@ class CommitLog:
                 return
         self.count_record(begun, at)
 
+    def check_invariants(self) -> None:
+        """Assert what holds between two puts: of the files, and of what the fast way and the slow way share.
+
+        An append that a signal broke off may be left; the next put settles it.
+
+        Thread: the one that holds the put lock, or nobody puts. Others may flush, commit and dispatch.
+        """
+        self.files.check_invariants()
+        appender, last = self.appender, self.files.last
+        if last is not None:
+            assert appender.end == last.end, (
+                f"the log ends at {appender.end}, and {last.path} is written up to {last.end}"
+            )
+        assert self.files.flushed_where <= appender.end, (
+            f"flushed up to {self.files.flushed_where}, behind {appender.end}"
+        )
+        assert appender.begun is None or appender.begun.file is last, "what was broken off is not in the last file"
+        target = appender.target
+        assert target is None or target is last or target.wrote == target.size, "the fast way writes into an old file"
+        assert not appender.held or self.lock.locked(), "the fast way is shut, and nobody has the put lock"
+        assert min(self.next_offsets.values(), default=0) >= 0
+        for name, topic in list(appender.topics.items()):
+            assert self._by_raw.get(topic.raw) is topic, f"{name!r}: two tables of next queue offsets"
+
     def roll(self, file: MappedFile) -> None:
         """Let the next record begin in the next file: the rest of this one becomes a blank record.
 
         Thread: the one that holds the put lock.
         """
+        assert file.size - file.wrote >= record.BLANK_SIZE  # every put leaves room for the blank
         at = file.wrote
         self.appender.begun = PendingAppend(file, at, at + record.BLANK_SIZE, (), 0)
         file.buffer[at : at + record.BLANK_SIZE] = record.encode_blank(file.size - at)
@@ -459,6 +486,7 @@ class CommitLog:
 
     def _rolled(self, file: MappedFile, at: int) -> None:
         """The blank record stands at `at`: the file is full."""
+        assert file is self.files.last
         self.effects.wrote(file.fd, at, 8)
         file.end_here(at + 8)
         file.wrote = file.size

@@ -117,6 +117,7 @@ class LogWriter:
 
     def _flush(self) -> None:
         """Write the buffer to the file."""
+        assert 0 <= self.at <= len(self.buffer) and self.base + self.at <= self.file_end  # none goes over a file's end
         view = memoryview(self.buffer)[: self.at]
         position = self.base - (self.file_end - self.file_size)
         while view:

@@ -142,6 +142,7 @@ class _Texts:
             self._place(text, verdict)
 
     def _place(self, text: bytes, verdict: int) -> None:
+        assert 2 * len(self.verdicts) <= len(self.table) // kernel.ENTRY  # a full table would be searched for ever
         slots = len(self.table) // kernel.ENTRY
         spot = kernel.slot_of(text, slots)
         while self.table[kernel.ENTRY * spot + 1] != kernel.FREE:
@@ -195,6 +196,7 @@ class Selector:
         if len(self._rules) > kernel.RULE * _MOST_RULES and not self._topics.closed:
             self._topics.verdicts.clear()
             del self._rules[kernel.RULE :]
+        assert len(self._rules) % kernel.RULE == 0
         begin = len(self._rules)
         for rule in (*rules, (kernel.END, 0, 0)):
             self._rules.extend(rule)
@@ -222,6 +224,7 @@ class Selector:
             )
             if why == kernel.DONE:
                 return kept
+            assert kept <= read < piece.count  # wanted ones move to the front, over ones that were read
             message = stored_message(piece.data, piece.positions[read])
             if why == kernel.TOPIC:
                 raw = bytes(message.fields.topic)

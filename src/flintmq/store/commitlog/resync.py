@@ -33,6 +33,7 @@ class ResyncBudget:
 
     def passed(self, count: int) -> None:
         """Add bytes of log that were walked or searched."""
+        assert count >= 0
         self.owed -= count
 
     def failed(self, count: int) -> None:
@@ -130,6 +131,7 @@ class _Search:
                 if len(self.window) < WINDOW:
                     grow = WINDOW  # hold such records in the window from now on
                     break
+            assert 0 <= at <= got
             position += max(at, 1)
             if len(self.window) < WINDOW:
                 self.window = bytearray(grow)

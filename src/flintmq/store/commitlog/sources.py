@@ -40,6 +40,7 @@ class Pieces:
         filled = self.effects.pread_into(self.fd, view[:span], at)
         if filled < span:
             self.size = min(self.size, at + filled)
+        assert 0 < span <= len(self.buffer) and filled <= span
         self.span = min(2 * self.span, self.most)
         return view, at, filled
 

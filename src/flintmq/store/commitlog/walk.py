@@ -272,6 +272,7 @@ class LogWalk:
                 self.flags,
                 self.positions,
             )
+            assert at - origin <= stop <= filled  # or the walk would go back, or behind what was read
             self.position = file.start + origin + stop
             self._effort.passed(origin + stop - at)
             if count:
@@ -342,6 +343,7 @@ class LogWalk:
         limit = max(self.log.limit, self.facts.mark.flushed or 0) if self.end is None else self.end
         resume = limit if follower is None or follower >= limit else follower
         self.report.damage(Damage(file.path, p - file.start, p, resume - p, text))
+        assert resume > p or follower is None  # or the walk would stop here for ever
         self.position = resume
         if follower is None and self.end is None:
             self.verdict = verdict

@@ -79,6 +79,7 @@ class OpenFiles:
 
     def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
         """Write to a file of full size, created if it is missing."""
+        assert position + len(data) <= file_size, f"{path} would grow: {len(data)} bytes at {position}"
         with self._lock:
             fd = self.open.pop(path, -1)
             if fd < 0:
@@ -190,6 +191,7 @@ class FileSequence:
     """One byte sequence split into files that are named by the offset of their first byte."""
 
     def __init__(self, files: OpenFiles, directory: str, file_size: int) -> None:
+        assert file_size > 0  # `write` would never end
         self.files, self.directory, self.file_size = files, directory, file_size
 
     def write(self, position: int, data: bytes | memoryview) -> None:
@@ -280,6 +282,7 @@ class QueueWriter:
         Returns:
             The least queue offset that got a unit; -1 if none did.
         """
+        assert 0 <= first <= end <= len(offsets)
         least = -1
         while first < end:
             offset = offsets[first]
@@ -336,6 +339,7 @@ class QueueWriter:
 
     def _fill_to(self, offset: int) -> None:
         """Write pre-blank units up to this offset: for a queue's first unit from the file's begin."""
+        assert self.next <= offset  # units that are there stay
         a_file = self.file_size // UNIT_SIZE
         begin = self.next if self.next >= 0 else offset - offset % a_file
         if self.next >= 0 and begin < offset:
@@ -382,6 +386,7 @@ class ExtWriter:
         if len(data) > room - consume_queue_ext.FILE_END_ROOM:
             self.files.write(self.position, consume_queue_ext.FILE_END)
             self.position += room
+        assert len(data) <= self.files.file_size - consume_queue_ext.FILE_END_ROOM  # the key's least value sees to it
         self.files.write(self.position, data)
         address = consume_queue_ext.address(self.position)
         self.position += len(data)

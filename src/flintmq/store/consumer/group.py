@@ -130,6 +130,7 @@ class ConsumerGroup:
 
     def _give(self, queue: int, member: GroupMember) -> None:
         if self.owners.get(queue) is not member:
+            assert any(member is one for one in self.members)  # nobody would poll the queue
             self.owners[queue] = member
             self.positions.pop(queue, None)
 

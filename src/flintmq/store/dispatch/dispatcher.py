@@ -248,6 +248,7 @@ class Dispatcher:
         if not hold or self.units >= ENOUGH_UNITS or self.keys >= ENOUGH_UNITS:
             yield self._block(piece, piece.count)
         else:
+            assert piece.count > 0  # a walk gives no empty piece
             self._held = piece.base + piece.positions[piece.count - 1], self._time(piece, piece.count)
 
     def handed_over(self, rows: HandedRows) -> UnitBlock | None:
@@ -302,6 +303,7 @@ class Dispatcher:
 
     def _collected(self, last_offset: int, last_time: int) -> UnitBlock:
         """Return the collected block, sorted by queue, and begin a new collection."""
+        assert self.units <= MOST_UNITS and self.keys <= MOST_KEYS  # the arrays have no more
         given, self.given, self.spare = self.given, self.spare, self.given
         starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
         group_units.group(
@@ -315,6 +317,7 @@ class Dispatcher:
             given.time,
             given.bytes,
         )
+        assert starts[-1] == self.units  # every unit is of a queue that was numbered
         block = UnitBlock(
             [(n, starts[n], starts[n + 1]) for n in range(len(starts) - 1) if starts[n] != starts[n + 1]],
             given.offset,

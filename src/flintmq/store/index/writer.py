@@ -148,6 +148,7 @@ class IndexFileWriter:
 
         The slots are computed from the items: 2.7 s of CPU for ten million.
         """
+        assert header.next_item <= self.items
         count, size = header.next_item, index.SLOT.size
         newest = array("i", bytes(size * self.slots))
         for first in range(1, count, ITEMS_AT_ONCE):
@@ -221,7 +222,7 @@ class IndexFileWriter:
         assert 1 <= count <= self.items, f"{self.path}: {count} is the next of {self.items} items"
         assert header.next_item == count, f"{self.path}: its header counts {header.next_item}, and {count} comes next"
         assert len(self.map) == self.size == index.file_size(self.slots, self.items)
-        end = index.item_position(min(count, self.items), self.slots)
+        end = index.item_position(min(count, self.items) if count > 1 else 0, self.slots)  # item 0 is never used
         assert end <= self.reserved <= self.size, f"{self.path}: items up to {end}, disk blocks up to {self.reserved}"
         if count > 1:
             first, last = self.item(1), self.item(count - 1)

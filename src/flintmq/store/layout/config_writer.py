@@ -50,6 +50,7 @@ class ConfigFile:
 
     def table(self, name: str) -> JsonObject:
         """Return one table of the file, created if it is missing. The lock is held."""
+        assert self.lock.locked()  # another thread may be writing the table out
         found = self.value.get(name)
         if not isinstance(found, dict):
             found = self.value[name] = {}

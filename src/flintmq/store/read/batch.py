@@ -111,6 +111,7 @@ class QueueBatch:
                 self.offset + at,
                 positions,
             )
+            assert 0 <= good <= stop - at
             yield fetch.take(StoredMessage, data, positions, good)
             at += good
             if not good:

@@ -126,6 +126,7 @@ class PieceReader:
         return file
 
     def _add(self, file: MappedFile, positions: memoryview, count: int, size: int) -> None:
+        assert self._held and file is self._held[-1]  # it stays mapped for as long as the piece is used
         own, last = LogFile(file.path, file.start, file.size), positions[count - 1]
         end = last + size_at(file.view, last)
         self.pieces.append(Piece(file.view, file.start, positions, count, end, own))

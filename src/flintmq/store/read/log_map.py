@@ -85,6 +85,7 @@ class LogMap:
                     self._add(dispatcher, number, low, max(offsets) + 1)
                 for number, unit in block.batch_units:
                     self._add(dispatcher, number, unit.base_offset, unit.base_offset + max(unit.messages, 1))
+        assert not self._segments or self.begin <= self._segments[0] <= self._segments[-1] < max(end, self.end)
         self.end = max(self.end, end)
 
     def _dispatcher(self) -> Dispatcher:
@@ -106,6 +107,7 @@ class LogMap:
         queue = dispatcher.queues.keys[number]
         name = QueueName(java_decode(queue.topic), queue.queue_id)
         found = self._queues.setdefault(name, array("q"))
+        assert self._segments  # the segment of these records was begun before
         segment = len(self._segments) - 1
         if found and found[-3] == segment:
             found[-2], found[-1] = min(found[-2], low), max(found[-1], high)

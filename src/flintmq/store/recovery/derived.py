@@ -76,6 +76,7 @@ def load_derived(
             start = min(start, max(_next_indexed(files, index.end_offset, end), index.known_to))
         elif index.taken_back is not None:
             start = min(start, max(index.taken_back, files.min_offset))
+    assert start >= files.min_offset  # nobody could make units of records that have expired
     records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     if records is None:  # a queue lost more than what was read: everything anew
         start = files.min_offset

@@ -142,6 +142,7 @@ class DelayService:
         return now < due <= now + delay + CLOCK_SET_BACK_MS
 
     def _note(self, level: int, offset: int) -> None:
+        assert level >= 1 and offset >= 0
         with self.file.lock:
             table = self.file.table(TABLE)
             table.pop(str(level), None)

@@ -158,6 +158,7 @@ class DispatchService(PutListener):
         self.last_time = block.last_time
 
     def _reached(self, position: int) -> None:
+        assert position >= self.position  # units and items below are written, and would be written twice
         self.position = position
         self._note_reached()
         if self.waits_for is not None:

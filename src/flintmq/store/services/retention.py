@@ -173,6 +173,7 @@ class Retention:
                 self.effects.sleep(self.config.delete_commit_log_files_interval / 1000)
             with self.lock:
                 file = self.files.drop_first()
+            assert not self.hanging or self.hanging[-1].file.start < file.start  # their names go in this order
             self.hanging.append(Hanging(file, rule, self.effects.monotonic()))
             deleted += 1
         return deleted

@@ -48,6 +48,7 @@ class Upkeep:
 
     def every(self, interval_ms: int, step: Callable[[], bool], first_ms: int | None = None) -> None:
         """Call a step each interval, for the first time after one, or after `first_ms`. Before `start` only."""
+        assert self._thread is None and interval_ms > 0  # the thread counts on a list that stays
         wait = interval_ms if first_ms is None else first_ms
         self._jobs.append(Job(step, interval_ms / 1000, self.effects.monotonic() + wait / 1000))
 

@@ -13,5 +13,6 @@ long_run         runs cases one after another, and resumes
 crash            is the command line
 contract         checks a store against the ledger of puts and answers
 consumer_ledger  checks what consumers received and committed
+invariants       asserts what must always hold in a running store
 slow_read        reads a store by the slow reference codecs alone
 """

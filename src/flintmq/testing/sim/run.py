@@ -22,6 +22,7 @@ from flintmq.testing.sim import slow_read
 from flintmq.testing.sim.consumer_ledger import GROUP, Consumed
 from flintmq.testing.sim.contract import NEVER, Book, config_of, content_of, digest_of
 from flintmq.testing.sim.disk import ROOT, PowerCut, SimDisk
+from flintmq.testing.sim.invariants import check_invariants
 from flintmq.testing.sim.states import Uncertain
 
 STORE = f"{ROOT}/store"
@@ -189,6 +190,7 @@ class SimRun:
                 self.cut_power(number)
             elif self.opened():
                 self._do(name, number, op)
+                self._check_invariants()
                 self.disk.clock += 1
                 self.disk.ticks += 0.001
 
@@ -206,6 +208,14 @@ class SimRun:
             if step is not None:
                 with suppress(OSError, FlintError):  # the threads log such errors and try again, too
                     step()
+
+    def _check_invariants(self) -> None:
+        """What must always hold in the open store; what does not is a complaint."""
+        if self.store is not None:
+            try:
+                check_invariants(self.store)
+            except AssertionError as error:
+                self.complaints.append(f"after operation {self.at}: {error}")
 
     def _consume(self, name: str, topic: str, words: Any) -> None:
         assert self.store is not None and self.book.consumed is not None
@@ -236,6 +246,7 @@ class SimRun:
                 if not self.disk.refused:
                     self.complaints.append(f"could not be opened: {error}")
                 return False
+            self._check_invariants()
             self.settle()
         return self.store is not None
 

@@ -1,0 +1,34 @@
+"""What must always hold in a running store: of each of its parts, and between them.
+
+Tests and simulations call it after each step. The parts say what holds within them (their `check_invariants`); here is
+what holds between the log and what is derived from it.
+"""
+
+from __future__ import annotations
+
+from flintmq.store.message_store import MessageStore
+
+
+def check_invariants(store: MessageStore) -> None:
+    """Assert what holds in an open store between two of its steps.
+
+    Thread: nobody puts or dispatches meanwhile. Under a store with threads: after `wait_dispatched`, by the only thread
+    that puts.
+    """
+    parts = store._parts
+    log, queues, index, dispatch = parts.log, parts.queues, parts.index, parts.dispatch
+    log.check_invariants()
+    if dispatch.waits_for is None and dispatch.stopped_at is None:  # else a block may be half written
+        queues.check_invariants()
+    if index is not None:
+        index.check_invariants()
+        assert index.end_offset < log.end, f"the index tells of a record at {index.end_offset}, behind {log.end}"
+    assert dispatch.position <= log.end, f"dispatched up to {dispatch.position}, behind the log's end {log.end}"
+    assert dispatch.reached.position <= dispatch.position, f"{dispatch.reached} is beyond {dispatch.position}"
+    if parts.commits is not None:
+        flushed, committed = parts.files.flushed_where, parts.commits.done[1]
+        assert flushed <= committed <= log.end, f"flushed {flushed}, committed {committed}, put {log.end}"
+    following = log.next_offsets
+    for (topic, queue_id), end in queues.next_offsets().items():
+        due = following.get((topic, queue_id), 0)
+        assert end <= due, f"{topic!r}/{queue_id}: units up to {end}, and the next message gets offset {due}"
