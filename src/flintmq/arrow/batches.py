@@ -103,6 +103,7 @@ class Gatherer:
             taken, why = block.gather(piece.data, piece.positions, first, count, self.notes)
             if self.notes[0]:
                 taken = self._mend(block, piece, first, taken, before)
+            assert 0 <= taken <= count - first
             first += taken
             if block.count == 0:  # a single record is larger than a section
                 self._make_room(block.layout, why, size_at(piece.data, piece.positions[first]))
@@ -122,6 +123,7 @@ class Gatherer:
                 self.rates.of["body"] = sum(
                     size_at(piece.data, piece.positions[i]) for i in range(min(count, 64))
                 ) / min(count, 64)
+            assert self.part_rows < self.max_rows  # parts with all rows of a batch were joined
             rows = min(self._ideal_rows(), self.max_rows - self.part_rows)
             self.layout = ColumnLayout(self.envelope, rows, self.rates, self.oddities.decompress)
         self.block = ColumnBlock(self.layout)
@@ -136,6 +138,7 @@ class Gatherer:
         return 0.8 < layout.rows / self._ideal_rows() < 1.25 and layout.size < 1.5 * needed + _SPARE
 
     def _make_room(self, layout: ColumnLayout, why: int, record_bytes: int) -> None:
+        assert why >= 0  # a block that takes no row has a full section; else this would be tried for ever
         full = layout.names[why]
         for name in MAP_PARTS if full == "properties" else (full,):
             self.rates.need(name, record_bytes, layout.rows)
@@ -163,6 +166,7 @@ class Gatherer:
         return taken
 
     def _close(self, block: ColumnBlock, why: int) -> Iterator[pa.RecordBatch]:
+        assert block.count > 0  # an empty batch tells nothing of sizes
         block.learn(self.rates, why)
         self.parts.append(block.finish())
         self.part_rows += block.count

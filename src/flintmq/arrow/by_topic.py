@@ -62,6 +62,7 @@ def topics_apart(
         if not count:
             continue
         codes, topics = _topics(piece, count)
+        assert len(codes) == count  # a code for each record, in order
         for topic, records in zip(topics, numpy.bincount(codes, minlength=len(topics)), strict=True):
             frequent = records * SHARE >= count >= LEAST_RECORDS
             if frequent and topic not in own and len(own) < MOST_OWN:

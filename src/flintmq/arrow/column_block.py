@@ -50,6 +50,7 @@ class ColumnBlock:
             self.bytes,
             notes,
         )
+        assert taken <= self.layout.rows - self.count
         self.count += taken
         return taken, why
 
@@ -62,6 +63,8 @@ class ColumnBlock:
 
     def take_back(self, count: int) -> None:
         """Remove rows so that `count` are left. None of the removed rows has been patched."""
+        assert 0 < count <= self.count
+        assert all(patches[-1][0] < count for patches in self._patches.values())
         self.count = count
 
     def used(self, name: str) -> int:

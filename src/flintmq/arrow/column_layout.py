@@ -181,11 +181,13 @@ class ColumnLayout:
         text += kernel.SLACK if text else 0
         at_text = self._take(text)
         section = Section(kind, number, at_longs, at_ints, at_text, at_text + text, self._take((bits + 7) // 8))
+        assert name not in self.sections and number >= 0
         self.plan.extend(section)
         self.names.append(name)
         self.sections[name] = section
 
     def _take(self, count: int) -> int:
+        assert self.size % 64 == 0  # Arrow wants its buffers aligned, and the kernel its numbers
         at: int = self.size
         self.size += -(-count // 64) * 64
         return at

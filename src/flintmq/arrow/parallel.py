@@ -93,6 +93,7 @@ def parallel_batches(
         The errors of `walk` and `gather`, at the row where they would raise them.
     """
     begin = max(begin, log.min_offset)
+    assert threads > 0 < segment_bytes
     timed = end is None  # like a walk, compare store times where the log's end is to be found
     done, last_time = begin, 0
     cut = _Cut(min(segment_bytes, SHORTEST))
@@ -111,6 +112,7 @@ def parallel_batches(
                 read = pending.popleft().result()
                 if not read.whole or (timed and read.first_time is not None and read.first_time < last_time):
                     break
+                assert read.begin == done  # segments follow each other, without a record between them
                 done, last_time = read.end, last_time if read.last_time is None else read.last_time
                 taken = sum(batch.nbytes for batch in read.batches)
                 cut.length = _length(read.end - read.begin, taken, batch_bytes, segment_bytes)

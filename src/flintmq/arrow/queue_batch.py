@@ -53,4 +53,5 @@ def _gathered(found: PieceReader, schema: pa.Schema) -> pa.RecordBatch:
     gatherer = Gatherer(schema, Oddities(False, True, Report()), LARGEST_BATCH, found.rows, Rates())
     parts = [batch for piece in found.pieces for batch in gatherer.take(piece, piece.count)]
     (batch,) = joined([*parts, *gatherer.finish()])
+    assert batch.num_rows == found.rows
     return batch

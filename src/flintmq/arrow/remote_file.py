@@ -57,6 +57,7 @@ class RemoteFile:
 
     def fetch(self, position: int, count: int) -> bytes:
         """Fetch bytes in one request; fewer where the object ends, even if it has become shorter."""
+        assert position >= 0  # it would count from the object's end
         count = min(count, self.size - position)
         if count <= 0:
             return b""
@@ -140,6 +141,7 @@ class ReadAhead:
     def _fill(self) -> None:
         while len(self._chunks) <= AHEAD and self._next < self.end:
             stop = min(self._next + self._step, self.end)
+            assert not self._chunks or self._chunks[-1][1] == self._next  # without a gap
             self._chunks.append((self._next, stop, self.pool.submit(self.file.fetch, self._next, stop - self._next)))
             self._next, self._step = stop, min(2 * self._step, CHUNK)
 

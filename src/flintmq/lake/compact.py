@@ -146,6 +146,7 @@ def combine(tasks: str, options: FileOptions, lot: Sequence[Sequence[PartFile]])
                 for batch in file.iter_batches(BATCH_ROWS):
                     writer.write(batch)
         writer.close()
+        assert sum(file.rows for file in writer.files) == sum(part.rows for part in some)  # readers lose nothing
         names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
         files = sorted(writer.files, key=lambda file: file.path)
         made += [

@@ -121,6 +121,7 @@ class DeltaTarget(ExportTarget):
         from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
         from deltalake.exceptions import DeltaError
 
+        assert manifest.number > self._newest  # files have the number in their names, and no number is used twice
         partition_by = list(manifest.choice["partition_by"])
         full = delta_schema(schema, partition_by)
         try:

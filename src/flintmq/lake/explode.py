@@ -85,6 +85,7 @@ def _entries(batch: pa.RecordBatch, row: int, decompressed: bool) -> list[inner_
 
 def _messages(batch: pa.RecordBatch, row: int, entries: list[inner_batch.Entry]) -> pa.RecordBatch:
     """Make rows of the messages of an inner batch."""
+    assert 0 < len(entries) <= MESSAGES_MAX
     pairs = [properties.parse_bytes(entry.properties) for entry in entries]
     first = batch.column("queue_offset")[row].as_py()
     own: dict[str, list[Any]] = {

@@ -224,8 +224,10 @@ def publish(
     moves += target.hints(moves, shape.schema())
     done.bytes = sum(file.size for file in moves)
     anchor = next(answer["anchor"] for answer in reversed(answers) if answer["anchor"])
+    assert len({file.place for file in moves}) == len(moves)  # one would replace another
     done.number = target.number_after(last)
     done.files = len(moves)
+    assert done.begin <= done.end and (last is None or done.number > last.number)
     manifest = Manifest(
         number=done.number,
         begin=done.begin,

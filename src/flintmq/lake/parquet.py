@@ -190,6 +190,7 @@ class PartitionedWriter:
             group = next(iter(self._groups))
             self._flush(group)
             self._finish(group)
+        assert not self._groups and self._pending == 0  # every row is in a file
         if self._syncing is not None:
             self._syncing.result()
         self._syncer.shutdown()
@@ -212,6 +213,7 @@ class PartitionedWriter:
         waiting.writer.write_table(table, row_group_size=max(1, table.num_rows))
         waiting.rows += table.num_rows
         self._pending -= waiting.size
+        assert self._pending >= 0  # each row was counted once
         waiting.batches, waiting.size = [], 0
         before, waiting.written = waiting.written, os.stat(waiting.path).st_size
         if self.target_bytes and waiting.written + (waiting.written - before) // 2 > self.target_bytes:
@@ -235,6 +237,7 @@ class PartitionedWriter:
         waiting.writer.close()
         sync_file(waiting.path)
         stats = statistics(waiting.footers.pop())
+        assert not waiting.footers and stats["numRecords"] == waiting.rows  # the footer is this file's
         self.files.append(WrittenFile(waiting.path, group, waiting.rows, os.stat(waiting.path).st_size, stats))
         waiting.writer, waiting.rows, waiting.written = None, 0, 0
         if not waiting.batches:

@@ -72,6 +72,7 @@ def equal_ranges(log: LogFiles, begin: int, end: int, count: int) -> list[LogRan
     Raises:
         StoreAccessError: a file may not be read.
     """
+    assert count > 0
     begin = min(max(begin, log.min_offset), end)
     cuts = [begin]
     for number in range(1, count):
@@ -79,6 +80,7 @@ def equal_ranges(log: LogFiles, begin: int, end: int, count: int) -> list[LogRan
         # A record that is larger than a range contains several wanted cuts: they become one.
         cuts.append(cuts[-1] if wanted <= cuts[-1] else min(_record_start(log, wanted), end))
     cuts.append(end)
+    assert len(cuts) == count + 1 and cuts == sorted(cuts)  # exactly `count` ranges, none of them backwards
     return [LogRange(one, other) for one, other in pairwise(cuts)]
 
 

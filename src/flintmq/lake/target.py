@@ -245,6 +245,7 @@ class ExportTarget:
         Raises:
             OSError: the disk is full or fails. Then nothing was published.
         """
+        assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
         tree = self.staging / "tree"
         folders = {tree}
         tree.mkdir()

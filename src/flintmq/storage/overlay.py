@@ -32,6 +32,7 @@ class Overlay(Effects):
 
     def patch(self, path: str, position: int, data: bytes) -> None:
         """Plan to write these bytes at a position of a file."""
+        assert position >= 0 and data
         insort(self.patches.setdefault(path, []), (position, data))
 
     def _real(self, path: str) -> tuple[str | None, bool]:

@@ -46,6 +46,7 @@ class Range:
 
 def filler_records(damaged: Range) -> Iterator[tuple[int, bytes]]:
     """Yield (log offset, bytes) of the fillers of a range: records, or a blank at its end."""
+    assert damaged.start <= damaged.begin < damaged.end <= damaged.file_end  # a filler never goes over a file's end
     at, end = damaged.begin, damaged.end
     if end == damaged.file_end:
         if at == damaged.start:

@@ -249,6 +249,7 @@ class Mending:
         """
         if self.lock is None:
             raise UsageError(f"{self.root}: this was planned as a dry run; plan again without")
+        assert self._open  # the store's lock is held since the plan was made
         self.journal.planned = {"ranges": self.mended.ranges, "changes": self.mended.changes}
         self.journal.commit()
         self.mended.journal = self.journal.folder
@@ -362,6 +363,7 @@ class Mending:
 
     def _write(self, path: str, position: int, data: bytes) -> None:
         """Plan to write bytes into a log file."""
+        assert self._open and data  # a plan that was dropped is carried out by nobody
         name = f"{os.path.basename(path)}-{position}"
         before, after = f"{journals.BEFORE}/{name}", f"{journals.AFTER}/{name}"
         self._keep(path, position, len(data), before)

@@ -86,6 +86,7 @@ class SalvageJournal:
 
     def keep(self, name: str, data: bytes) -> None:
         """Write a file of the journal; `commit` syncs it."""
+        assert self.folder.endswith(".new")  # after the commit nobody syncs it
         path = os.path.join(self.folder, name)
         os.makedirs(os.path.dirname(path), exist_ok=True)
         with open(path, "wb") as file:
@@ -93,6 +94,7 @@ class SalvageJournal:
 
     def commit(self) -> None:
         """Sync the journal and rename it to its final name; from now on it will be carried out."""
+        assert self.state == APPLY and self.folder.endswith(".new")  # committed once
         shutil.rmtree(os.path.join(self.folder, SCRATCH), ignore_errors=True)
         for change in self.changes:
             for part in (OLD, NEW):
@@ -121,6 +123,7 @@ class SalvageJournal:
         Raises:
             OSError: the disk refused; call it again.
         """
+        assert self.state in (APPLY, DONE)  # what is being undone is not made again
         for change in self.changes:
             getattr(self, f"_{change['op']}")(change, forward=True)
         self.state, self.checkpoint = DONE, self._digest()

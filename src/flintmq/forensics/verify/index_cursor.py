@@ -67,6 +67,7 @@ class IndexItems:
 
     def open(self) -> None:
         """Prepare for the first item: allocate the heads, four bytes a slot."""
+        assert self.number == 1 and not self.heads  # a second time would forget the chains so far
         self.heads = array("i", bytes(4 * self.shape.slots))
         if self.header.index_count > self.shape.items:
             at = index.HEADER.offset("index_count")
@@ -120,6 +121,7 @@ class IndexItems:
 
     def met(self, count: int, offset: int, time: int | None) -> None:
         """Advance past `count` items that the kernel compared; the last is of the given record."""
+        assert 0 < count <= self.stop - self.number  # the kernel was given no more items
         self.number += count
         self.last_offset, self.last_time = offset, time
 
@@ -165,6 +167,7 @@ class IndexItems:
 
     def drop(self, count: int = 1) -> None:
         """Pass wrong items that were reported, without checking their links."""
+        assert 0 < count <= self.stop - self.number
         if self.window()[0][:_SIZE] == _NOTHING:
             self.dropped.append((self.number, count))
         for item in index.ITEM.iter(self.window()[0], 0, count * _SIZE):
@@ -235,6 +238,7 @@ class IndexItems:
 
     def finish(self) -> None:
         """Compare slots and header with the items, when all of them were passed."""
+        assert self.hopeless or self.number >= self.stop  # else items that nobody looked at would count as checked
         if not self.hopeless:
             self._header()
             self._slots()

@@ -127,6 +127,7 @@ class VerifyPass:
 
     def begin_at(self, offset: int) -> None:
         """Begin at a record, as if the log before it had expired."""
+        assert self.last is None and self.queues.count == 0  # what was taken is not judged again
         self.begin = self.queues.begin = self.ground.log_begin = self.log.end = self.walk.position = offset
         if self.index is not None:
             self.items[:] = [items for items in self.items if items.header.end_physical_offset >= offset]
@@ -134,6 +135,8 @@ class VerifyPass:
 
     def take(self, piece: Piece) -> None:
         """Check one piece of the walk."""
+        assert piece.count > 0
+        assert piece.base + piece.positions[0] >= self.log.end  # records come in log order, each once
         self.log.take(piece)
         self.last = piece.base + piece.positions[piece.count - 1]
         self.dispatcher.follow(PEER_540 if self.index is not None and self.index.tags else PEER_533)
@@ -185,6 +188,7 @@ class VerifyPass:
         Raises:
             UsageError: the log is another one, or was truncated or has expired there.
         """
+        assert self.last is None  # what was taken would be counted twice
         last, head = state["last"]
         if last is not None and self._head(last) != head:
             raise UsageError(

@@ -93,6 +93,7 @@ class UnitCheck:
             times: store time in ms of each one's record.
         """
         count = len(units) // self.kind.width
+        assert len(units) == count * self.kind.width and len(times) == count
         if first > self.cursor and self.kind.placed:
             self._pass_doubled(first, units[:_KEY])
         i = 0
@@ -118,6 +119,7 @@ class UnitCheck:
         while i < count:
             some = min(step, count - i)
             ours, theirs = units[i * width : (i + some) * width], self.files.read(self.cursor, some)
+            assert len(ours) == len(theirs)  # `read` gives zeros where no file is
             same = some if ours == theirs else _same_prefix(ours, theirs, width)
             if same:
                 self._met(first + i, same)
@@ -268,6 +270,7 @@ class UnitCheck:
 
 def _same_prefix(ours: bytes, theirs: bytes, width: int) -> int:
     """Return how many leading units two blocks of one length share; fewer than all."""
+    assert len(ours) == len(theirs) and ours != theirs
     low, high = 0, len(ours) // width - 1
     while low < high:  # units before `low` are equal, some unit up to `high` is not
         middle = (low + high + 1) // 2

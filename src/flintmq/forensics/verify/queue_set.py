@@ -132,6 +132,7 @@ class QueueSet:
             check = self._check(number, dispatcher)
             while check is not None and first < end:
                 stop = first + run_length(block.offsets, first, end)
+                assert stop > first  # a run has one unit at least
                 units = bytes(block.units[first * UNIT_SIZE : stop * UNIT_SIZE])
                 check.expect(block.offsets[first], units, block.times[first:stop])
                 check.log_end = max(check.log_end, block.offsets[stop - 1] + 1)

@@ -156,6 +156,7 @@ def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: L
 
 def share_out(totals: Counter[str], groups: int) -> list[list[str]]:
     """Assign queues to tasks, the largest first, each to the task that has the least."""
+    assert groups > 0
     heap: list[tuple[int, int]] = [(0, number) for number in range(groups)]
     shares: list[list[str]] = [[] for _ in range(groups)]
     for path, units in totals.most_common():
@@ -193,6 +194,7 @@ def index_files(
     """
     tail = tail or IndexTail([])
     capacity = plan.items - 1
+    assert capacity > tail.keys >= 0 and (tail.names or not tail.keys)  # the last file has room, or counts as full
     begins = [0]
     for stage in stages:
         begins.append(begins[-1] + stage.keys)
@@ -212,6 +214,7 @@ def index_files(
         name = tail.names[-1] if goes_on else file_name(key_place(stages[parts[0][0]].path, parts[0][1])[1], names)
         files.append(PlannedIndexFile(name, end_offset, end_time, parts))
         end_offset, end_time = key_place(stages[parts[-1][0]].path, parts[-1][2] - 1)
+    assert sum(end - first for file in files for _, first, end in file.keys) == begins[-1]  # each key is in one file
     full = (begins[-1] + tail.keys) % capacity == 0
     if last[0] >= 0 and full and (not names or last[0] > end_offset):
         files.append(PlannedIndexFile(file_name(last[1], names), end_offset, end_time, []))
@@ -241,7 +244,8 @@ def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFi
     writer = IndexFileBuilder(path, plan.slots, plan.items, file.begin_offset, file.begin_time, plan.disk)
     for number, first, end in file.keys:
         for hashes, offsets, times in staged.keys(stages[number].path, first, end):
-            writer.insert(hashes, offsets, times, 0, len(hashes))
+            done = writer.insert(hashes, offsets, times, 0, len(hashes))
+            assert done == len(hashes)  # the plan gave the file no more keys than it holds
     writer.close()
 
 

@@ -92,6 +92,7 @@ def collect_answers(
         last = next((line for line in reversed(lines) if "Error" in line or "Exception" in line), lines[-1])
         raise StoreError(f"a Spark task failed: {last[:300]}; Spark's log has more") from error
     answers = {row["number"]: json.loads(row["answer"]) for row in rows}
+    assert answers.keys() == set(range(count))  # Spark gives each task's rows once
     for number in range(count):
         if "error" in answers[number]:
             raise _error(answers[number]["error"])

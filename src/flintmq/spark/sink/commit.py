@@ -280,6 +280,7 @@ def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = F
                 names = (f"topic {m.topic!a:.100}, queue {m.queue_id}, a row of {file}" for m in rows)
                 last = put_all(store, rows, names)
                 work.end = last.physical_offset + last.size
+    assert skip == 0  # the files begin with the rows that are there
     store.flush()
     _publish(store.root, writer_id, value)
     kept = {"checkpoint": value["checkpoint"]} if "checkpoint" in value else {}

@@ -47,6 +47,7 @@ def limited(
             position, weight, step, lows = middle, weight + more, 2 * step, at
         else:
             stop, step, highs = middle, 0, at
+    assert all(low <= lows[name] <= high for name, (low, high) in spans.items())
     firsts = {name: low for name, (low, _) in spans.items()}
     if lows == firsts:
         ends = {name: high for name, (_, high) in spans.items()}

@@ -82,6 +82,7 @@ def share_out(
             stops = {name: queues.places(name).first_at(cut, *span) for name, span in rest.items()}
         lots += _lots(queues, {name: (low, stops[name]) for name, (low, _) in rest.items()}, begin, end)
         rest = {name: (stops[name], high) for name, (_, high) in rest.items() if stops[name] < high}
+    assert _messages(lots) == _messages([spans])  # each message is read by one task
     firsts = [_first(queues, lot, known) for lot in lots]
     parts: list[StreamTask] = []
     stop = end
@@ -96,6 +97,11 @@ def share_out(
             parts.append(replace(part, firsts=firsts_of))
             stop = min(first, stop)
     return parts[::-1]
+
+
+def _messages(lots: list[dict[QueueName, Span]]) -> int:
+    """Count the messages of lots."""
+    return sum(high - low for lot in lots for low, high in lot.values())
 
 
 def _widened(queues: StreamQueues, part: StreamTask, begin: int, end: int) -> StreamTask:

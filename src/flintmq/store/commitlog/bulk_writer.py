@@ -85,6 +85,7 @@ class LogWriter:
                 max_size=min(self.max_size, self.file_size - 8),
                 flags=self.flags,
             )
+            assert first <= row <= last and 0 <= self.at <= len(self.buffer)
             if status == encode.REFUSED or reserve > self.file_size - 8:
                 raise UsageError(f"message {row} makes no record that a log file of {self.file_size} bytes can hold")
             if row > first:

@@ -52,6 +52,7 @@ def planned(
         after.end = key_place(stages[number].path, end - 1)
         if after.keys == capacity:
             after.keys = 0
+    assert 0 <= after.keys < capacity and (after.names or not after.keys)
     return files, after
 
 

@@ -271,6 +271,7 @@ class _Dispatch:
     def _place(self, work: str, stages: list[Stage], answers: list[dict[str, Any]], position: int) -> None:
         """Run the second stage of a round, and commit."""
         plan, state, done = self.plan, self.state, self.done
+        assert position > self.state.position  # what is committed is not placed again
         last = max((tuple(answer["last"]) for answer in answers), default=(-1, 0))
         totals = self._totals(stages)
         files, index = planned(plan, stages, last, state.index)
@@ -330,6 +331,7 @@ class _Dispatch:
             plain = {path: state.queues.get(path) for path in paths if path not in batch}
             batches = {path: state.batches.get(path, 0) for path in paths if path in batch}
             shares.append(DispatchTask(len(shares), plain, batches))
+        assert [share.number for share in shares] == list(range(len(shares)))  # answers are taken by their place
         return shares
 
     def _remake_index(self) -> None:

@@ -209,6 +209,7 @@ def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -
         StoreError: a message was not stored, or may not be; those before it are stored, none after it was tried.
     """
     # A replay copies delivered messages; rows of a sink that ask for a timer are refused before they are staged.
+    assert messages  # there is a last one
     results = store.put_many(messages, until_refused=True, delivered=True)
     for result, name in zip(results, what, strict=False):
         if result.status is not PutMessageStatus.PUT_OK:
@@ -217,4 +218,5 @@ def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -
                 "" if result.outcome is Outcome.FAILED and result.status in _BY_RULE else "; then run the same again"
             )
             raise StoreError(f"{store.root}: {name}: {result.status.name}{why}{again}")
+    assert len(results) == len(messages)
     return results[-1]

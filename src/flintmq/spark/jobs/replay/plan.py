@@ -99,6 +99,7 @@ class Packer:
         while len(sizes):
             ends = numpy.cumsum(sizes) + self.used
             fit = int(numpy.searchsorted(ends, self.file_size - 8, "right"))
+            assert fit or self.used  # a record that no file holds would be tried in one after another
             if fit == len(sizes):
                 self.used = int(ends[-1])
                 return

@@ -13,6 +13,7 @@ and driver). The exact parts of the results do not depend on the order in which 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -154,6 +155,7 @@ class Histogram:
             return
         self._ends(int(values.min()), int(values.max()))
         self.sum += sum(values.tolist())
+        assert self.least is not None and self.least >= 0  # a negative one has no cell
         cells, counts = np.unique(cell_of(values), return_counts=True)
         for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
             self.cells[cell] = self.cells.get(cell, 0) + count
@@ -233,6 +235,9 @@ WIDTHS = [
     *(minutes * 60_000 for minutes in (1, 5, 10, 30, 60, 360, 1440)),
     *(days * 86_400_000 for days in (5, 10, 50, 100, 500, 1000, 5000, 10_000, 100_000, 1_000_000)),
 ]
+
+
+assert all(wide % narrow == 0 for narrow, wide in pairwise(WIDTHS))
 
 
 class Series:
