@@ -43,6 +43,8 @@ def put_all(store: MessageStore, count: int, first: int = 0, **rest: Any) -> lis
     """Put messages first..first+count-1; all must be PUT_OK."""
     results = [store.put(message(number, **rest)) for number in range(first, first + count)]
     assert {r.status for r in results} <= {PutMessageStatus.PUT_OK}
+    log = store._parts.log
+    log.locked(log.check_invariants, None)
     return results
 
 

@@ -29,6 +29,7 @@ from hypothesis.stateful import (
 from flintmq import open_store
 from flintmq.message import GetMessageStatus, Message, Outcome, PutResult
 from flintmq.store.message_store import MessageStore
+from flintmq.testing.sim.invariants import check_invariants
 from flintmq.testing.strategies import NAMES
 from tests.support import turns
 from tests.support.crashed import Clock, small_and_quick
@@ -220,6 +221,11 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def nothing_is_poisoned(self) -> None:
         assert not hasattr(self, "store") or not self.store._parts.failure
+
+    @invariant()
+    def everything_holds_in_the_store(self) -> None:
+        if hasattr(self, "store"):
+            check_invariants(self.store)
 
     def teardown(self) -> None:
         if hasattr(self, "store"):

@@ -12,23 +12,25 @@ from flintmq.store.message_store import MessageStore
 def check_invariants(store: MessageStore) -> None:
     """Assert what holds in an open store between two of its steps.
 
-    Thread: nobody puts or dispatches meanwhile. Under a store with threads: after `wait_dispatched`, by the only thread
-    that puts.
+    Thread: any. Puts and dispatch wait meanwhile, each while its part is looked at.
     """
     parts = store._parts
     log, queues, index, dispatch = parts.log, parts.queues, parts.index, parts.dispatch
-    log.check_invariants()
-    if dispatch.waits_for is None and dispatch.stopped_at is None:  # else a block may be half written
-        queues.check_invariants()
-    if index is not None:
-        index.check_invariants()
-        assert index.end_offset < log.end, f"the index tells of a record at {index.end_offset}, behind {log.end}"
-    assert dispatch.position <= log.end, f"dispatched up to {dispatch.position}, behind the log's end {log.end}"
-    assert dispatch.reached.position <= dispatch.position, f"{dispatch.reached} is beyond {dispatch.position}"
+    log.locked(log.check_invariants, None)
+    with dispatch._step:
+        broken_off = dispatch.waits_for is not None or dispatch.stopped_at is not None  # a block may be half written
+        if not broken_off:
+            queues.check_invariants()
+        if index is not None:
+            index.check_invariants()
+            assert index.end_offset < log.end, f"the index tells of a record at {index.end_offset}, behind {log.end}"
+        assert dispatch.position <= log.end, f"dispatched up to {dispatch.position}, behind the log's end {log.end}"
+        assert dispatch.reached.position <= dispatch.position, f"{dispatch.reached} is beyond {dispatch.position}"
+        ends = queues.next_offsets()
+    following = log.next_offsets
+    for (topic, queue_id), end in ends.items():
+        due = following.get((topic, queue_id), 0)
+        assert end <= due, f"{topic!r}/{queue_id}: units up to {end}, and the next message gets offset {due}"
     if parts.commits is not None:
         flushed, committed = parts.files.flushed_where, parts.commits.done[1]
         assert flushed <= committed <= log.end, f"flushed {flushed}, committed {committed}, put {log.end}"
-    following = log.next_offsets
-    for (topic, queue_id), end in queues.next_offsets().items():
-        due = following.get((topic, queue_id), 0)
-        assert end <= due, f"{topic!r}/{queue_id}: units up to {end}, and the next message gets offset {due}"
