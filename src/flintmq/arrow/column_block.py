@@ -6,6 +6,7 @@ layout of the next block has a larger section.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pyarrow as pa
@@ -141,6 +142,7 @@ class ColumnBlock:
 
 def _patched(column: pa.Array[Any], patches: list[tuple[int, Any]]) -> pa.Array[Any]:
     """Replace some rows of a column: neighbouring patches become one array, the rest slices."""
+    assert all(one[0] < other[0] for one, other in pairwise(patches))  # one a row, in order: slices lie between them
     parts: list[pa.Array[Any]] = []
     done = at = 0
     while at < len(patches):

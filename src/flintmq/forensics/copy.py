@@ -258,6 +258,7 @@ class _Whole:
             with self.effects.reading(path) as fd:
                 size = self.effects.size_of(fd) if size is None else size
                 count = size if count is None else count
+                assert count <= size  # what is copied is not cut off again
                 with open(target, "xb") as file:
                     self._bytes(fd, file.fileno(), count, report_bytes)
                     file.truncate(size)

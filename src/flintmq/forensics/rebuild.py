@@ -253,6 +253,7 @@ def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "prea
 
         each_block(blocks(), take, beside=True)
         done.log_bytes = walk.position - plan.log.min_offset
+        assert done.records == 0 or last[0] >= 0  # RocketMQ has an index file as soon as there is a record
         builder.finish(*last)
         publish(plan)
         done.units, done.keys, done.queues, done.index_files = builder.counts()

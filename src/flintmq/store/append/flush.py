@@ -111,6 +111,7 @@ class FlushService(PutListener):
                 return False
             if not self.ours():
                 return False
+            assert self.files.flushed_where == target  # whoever waits for less is answered
         for listener in self._listeners:
             listener(time)
         return True

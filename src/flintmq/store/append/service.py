@@ -101,6 +101,7 @@ class PutService:
 
     def _settled(self, messages: list[Message], results: list[PutResult]) -> list[PutResult]:
         """The results of messages that were appended, after the wait for the disk."""
+        assert len(results) <= len(messages)  # whoever put them takes results by their place
         stored = [r for r in results if r.status is OK]
         if not stored:
             return results

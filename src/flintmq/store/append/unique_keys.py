@@ -50,6 +50,7 @@ class UniqueKeys(Numbers):
             if first < 0:
                 self._start_month(now)
                 first = self.reserve(now, count)
+            assert first >= 0  # the month that has just begun has room for them
             return self.prefix, first
 
     def take(self, count: int) -> list[str]:

@@ -468,6 +468,7 @@ def find_end(
     end, last = begin, None
     for piece in walk:
         end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]
+    assert last is None or begin <= last < end
     verdict = walk.verdict or Verdict.END
     return LogEnd(end, verdict, last)
 

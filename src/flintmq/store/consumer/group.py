@@ -74,6 +74,7 @@ class ConsumerGroup:
                     f"group {self.name[:100]!a} consumes {asked[:200]!a} already; a group has one subscription, "
                     "so give the same tags or another group"
                 )
+        assert all(member is not one for one in self.members)
         queues = self.source.queues()
         if latest and all(self.source.committed(self.name, queue) is None for queue in queues):
             self.begins = {queue: self.source.bounds(queue)[1] for queue in queues} | self.begins
@@ -127,10 +128,11 @@ class ConsumerGroup:
             queue = held[id(rich)].pop()
             held[id(poor)].append(queue)
             self._give(queue, poor)
+        assert self.owners.keys() >= {*free}  # a queue without an owner would be read by nobody
 
     def _give(self, queue: int, member: GroupMember) -> None:
+        assert any(member is one for one in self.members)  # nobody would poll the queue
         if self.owners.get(queue) is not member:
-            assert any(member is one for one in self.members)  # nobody would poll the queue
             self.owners[queue] = member
             self.positions.pop(queue, None)
 

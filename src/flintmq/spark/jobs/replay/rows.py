@@ -171,6 +171,7 @@ class Records:
         known = _numbers(batch, "size", numpy.int64)
         self._unended = (ends > begins) & (self._plain_sizes() == known + 1)
         self.properties = data, begins, ends - self._unended
+        assert all(len(part[1]) == len(part[2]) == self.rows for part in (self.topics, self.bodies, self.properties))
         self.queue_offsets = numpy.zeros(self.rows, numpy.int64)
         self.store_times = _times(batch, "store_timestamp", LEAST_MS)
         self.born_times = _times(batch, "born_timestamp", LEAST_MS)
@@ -190,6 +191,7 @@ class Records:
 
     def count(self, queues: Queues) -> None:
         """Give each row the next offset of its queue; `queues` has the next offsets and is updated."""
+        assert not self._columns  # the kernel has the offsets of before
         topics = self.batch.column("topic").dictionary_encode()
         names: list[Any] = topics.dictionary.to_pylist()
         ids = _numbers(self.batch, "queue_id", numpy.int64)
@@ -206,6 +208,7 @@ class Records:
 
     def rise(self, last: int) -> int:
         """Make store times never decrease, starting at `last` (ms); return that of the last row."""
+        assert not self._columns  # the kernel has the times of before
         if self.rows:
             self.store_times = numpy.maximum(numpy.maximum.accumulate(self.store_times), last)
             last = int(self.store_times[-1])
