@@ -56,6 +56,7 @@ class QueueMap:
         """Report the current run."""
         if self._begin is not None:
             old, new = self._begin
+            assert self._end > old  # a run has a message
             self._emit_change("queue", old=old, new=new, count=self._end - old)
             self._begin = None
 

@@ -184,6 +184,7 @@ def unit_columns(units: UnitQueue, low: int, high: int) -> tuple[Any, Any]:
     Raises:
         StoreAccessError: a file may not be read.
     """
+    assert low <= high  # numpy would take -1 for everything
     data = b""
     while len(data) < UNIT_SIZE * (high - low):
         read = len(data) // UNIT_SIZE

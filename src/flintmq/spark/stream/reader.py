@@ -448,6 +448,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if limit is not None and spans:
                 places = {name: queues.places(name) for name in spans}
                 ends = limited(places, spans, begin, queues.end, weigh, limit)
+                assert any(low < ends[name] for name, (low, _) in spans.items())  # else the query would never get on
                 spans = {name: (low, ends[name]) for name, (low, _) in spans.items() if low < ends[name]}
         return spans
 

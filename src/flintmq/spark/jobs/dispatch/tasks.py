@@ -182,7 +182,8 @@ def _index(job: Round, share: DispatchTask, file: PlannedIndexFile) -> dict[str,
         return {"again": True}
     for number, first, end in file.keys:
         for hashes, offsets, times in staged.keys(job.stages[number].path, first, end):
-            writer.insert(hashes, offsets, times, 0, len(hashes))
+            done = writer.insert(hashes, offsets, times, 0, len(hashes))
+            assert done == len(hashes)  # the plan gave the file no more keys than it has room for
     job.plan.disk.sync(writer.fd)
     writer.close()
     return {}
@@ -210,6 +211,7 @@ def remake_index_file(job: Round, skip: int, file: PlannedIndexFile) -> dict[str
         left -= first
         if first < stage.keys:
             keys.append((number, first, stage.keys))
+    assert left == 0  # the keys that stand in the file before were staged
     made = PlannedIndexFile(file.name, file.begin_offset, file.begin_time, keys)
     return {"made": new_index_file(job.plan, job.work, job.stages, made)}
 
