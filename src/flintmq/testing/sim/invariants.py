@@ -1,7 +1,7 @@
-"""What must always hold in a running store: of each of its parts, and between them.
+"""Asserts what must always hold in a running store, in each of its parts and between them.
 
-Tests and simulations call it after each step. The parts say what holds within them (their `check_invariants`); here is
-what holds between the log and what is derived from it.
+Tests and simulations call it after each step. Each part asserts what holds within it (its `check_invariants`); this
+module adds what holds between the log and the files derived from it.
 """
 
 from __future__ import annotations

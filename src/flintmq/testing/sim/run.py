@@ -210,7 +210,7 @@ class SimRun:
                     step()
 
     def _check_invariants(self) -> None:
-        """What must always hold in the open store; what does not is a complaint."""
+        """Add a complaint if something that must always hold does not hold in the open store."""
         if self.store is not None:
             try:
                 check_invariants(self.store)
