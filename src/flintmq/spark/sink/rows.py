@@ -113,7 +113,7 @@ def judge(
     bad |= {row: why for row, why in zip(good, refused, strict=True) if why}
     if any(refused):
         filled = filled.filter(pa.array([not why for why in refused]))
-    assert filled.num_rows + len(bad) == batch.num_rows  # a row makes a message, or is told
+    assert filled.num_rows + len(bad) == batch.num_rows  # each row makes a message or is reported
     return filled, sorted(bad.items())
 
 

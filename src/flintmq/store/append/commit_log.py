@@ -449,7 +449,7 @@ class CommitLog:
         self.count_record(begun, at)
 
     def check_invariants(self) -> None:
-        """Assert what holds between two puts: of the files, and of what the fast way and the slow way share.
+        """Assert what always holds between two puts of the files and of the shared state.
 
         An append that a signal broke off may be left; the next put settles it.
 
@@ -462,7 +462,7 @@ class CommitLog:
                 f"the log ends at {appender.end}, and {last.path} is written up to {last.end}"
             )
         assert self.files.flushed_where <= appender.end, (
-            f"flushed up to {self.files.flushed_where}, behind {appender.end}"
+            f"flushed up to {self.files.flushed_where}, past {appender.end}"
         )
         assert appender.begun is None or appender.begun.file is last, "what was broken off is not in the last file"
         target = appender.target

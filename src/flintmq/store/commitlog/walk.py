@@ -272,7 +272,7 @@ class LogWalk:
                 self.flags,
                 self.positions,
             )
-            assert at - origin <= stop <= filled  # or the walk would go back, or behind what was read
+            assert at - origin <= stop <= filled  # or the walk would go back, or past the bytes it has
             self.position = file.start + origin + stop
             self._effort.passed(origin + stop - at)
             if count:

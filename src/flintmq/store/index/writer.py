@@ -233,7 +233,7 @@ class IndexFileWriter:
             slot = index.SLOT.unpack(self.map[place : place + index.SLOT.size]).item
             assert slot == count - 1, f"{self.path}: the newest item, {count - 1}, is hidden by item {slot}"
         if count < self.items:
-            assert self.item(count) == (0, 0, 0, 0), f"{self.path}: behind the last item stands {self.item(count)}"
+            assert self.item(count) == (0, 0, 0, 0), f"{self.path}: after the last item is {self.item(count)}"
 
     def close(self) -> None:
         """Unmap and close; the bytes stay in the page cache."""

@@ -211,7 +211,7 @@ def remake_index_file(job: Round, skip: int, file: PlannedIndexFile) -> dict[str
         left -= first
         if first < stage.keys:
             keys.append((number, first, stage.keys))
-    assert left == 0  # the keys that stand in the file before were staged
+    assert left == 0  # the keys of the file before were staged
     made = PlannedIndexFile(file.name, file.begin_offset, file.begin_time, keys)
     return {"made": new_index_file(job.plan, job.work, job.stages, made)}
 
