@@ -303,7 +303,7 @@ class Dispatcher:
 
     def _collected(self, last_offset: int, last_time: int) -> UnitBlock:
         """Return the collected block, sorted by queue, and begin a new collection."""
-        assert self.units <= MOST_UNITS and self.keys <= MOST_KEYS  # the arrays have no more
+        assert self.units <= len(self.unit_offset) and self.keys <= len(self.given.key_hashes)
         given, self.given, self.spare = self.given, self.spare, self.given
         starts = array("q", bytes(8 * (len(self.queues.keys) + 1)))
         group_units.group(
