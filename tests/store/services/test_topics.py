@@ -21,7 +21,8 @@ def test_a_topic_as_a_broker_makes_it(topics):
 
 
 def test_another_number_keeps_the_rest(topics):
-    topics.file.table("topicConfigTable")["t"] = {"perm": 4, "extra": 1, "readQueueNums": 1, "writeQueueNums": 1}
+    with topics.file.lock:
+        topics.file.table("topicConfigTable")["t"] = {"perm": 4, "extra": 1, "readQueueNums": 1, "writeQueueNums": 1}
     topics.create("t", 5)
     assert topics.file.value["topicConfigTable"]["t"] == {
         "perm": 4, "extra": 1, "readQueueNums": 5, "writeQueueNums": 5,

@@ -67,7 +67,7 @@ class IndexItems:
 
     def open(self) -> None:
         """Prepare for the first item: allocate the heads, four bytes a slot."""
-        assert self.number == 1 and not self.heads  # a second time would forget the chains so far
+        assert self.number == 1  # later it would forget the chains so far
         self.heads = array("i", bytes(4 * self.shape.slots))
         if self.header.index_count > self.shape.items:
             at = index.HEADER.offset("index_count")
