@@ -208,8 +208,8 @@ def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -
     Raises:
         StoreError: a message was not stored, or may not be; those before it are stored, none after it was tried.
     """
-    # A replay copies delivered messages; rows of a sink that ask for a timer are refused before they are staged.
     assert messages  # there is a last one
+    # A replay copies delivered messages; rows of a sink that ask for a timer are refused before they are staged.
     results = store.put_many(messages, until_refused=True, delivered=True)
     for result, name in zip(results, what, strict=False):
         if result.status is not PutMessageStatus.PUT_OK:
