@@ -86,7 +86,7 @@ def test_a_running_store_says_that_it_runs_and_a_stopped_one_that_it_stopped(tmp
     store.close()
     assert not (tmp_path / "abort").exists() and not is_live(str(tmp_path))
     facts, last = read_facts(str(tmp_path)), results[-1]
-    assert (facts.clean, facts.mark) == (True, last.physical_offset + last.size)
+    assert (facts.clean, facts.mark.flushed) == (True, last.physical_offset + last.size)
     times = checkpoint.decode((tmp_path / "checkpoint").read_bytes())
     assert times.physic_timestamp == times.logics_timestamp == last.store_timestamp
 

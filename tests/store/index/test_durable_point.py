@@ -163,10 +163,10 @@ def test_after_rocketmq_neither_queues_nor_index_are_believed_to_be_as_the_mark_
         put_plain(store, 100)
         marked(store)
         facts = read_facts(store.root)
-        assert facts.dispatched == facts.mark == store._parts.log.end and facts.indexed is not None
+        assert facts.mark.dispatched == facts.mark.flushed == store._parts.log.end and facts.mark.indexed is not None
         root = left(store, tmp_path / "left", "java")
     facts = read_facts(str(root))
-    assert facts.mark is not None and (facts.dispatched, facts.indexed) == (-1, None)
+    assert facts.mark.flushed is not None and (facts.mark.dispatched, facts.mark.indexed) == (-1, None)
     with open_small(root, Clock()) as store:
         assert again(store) == 100
 
@@ -179,12 +179,12 @@ def test_a_clean_start_whose_index_no_mark_proves_makes_none(tmp_path: Path):
     with open_small(tmp_path / "s", Clock(), **NEVER) as store:
         put_plain(store, 5)
         marked(store)
-        assert read_facts(store.root).indexed is None
+        assert read_facts(store.root).mark.indexed is None
         root = left(store, tmp_path / "left", "kill")
     with open_small(root, Clock()) as store:
         assert again(store) == 65
         marked(store)
-        assert read_facts(store.root).indexed is not None
+        assert read_facts(store.root).mark.indexed is not None
 
 
 def test_a_store_that_ran_without_an_index_makes_no_mark_of_it(tmp_path: Path):
@@ -209,8 +209,8 @@ def test_the_mark_is_never_ahead_of_the_log_that_is_on_disk(tmp_path: Path):
         store.wait_dispatched(60)
         store._parts.checkpointer.write()
         facts = read_facts(store.root)
-        assert facts.mark == facts.dispatched == end < store._parts.log.end
-        assert facts.indexed is not None and facts.indexed.offset <= end
+        assert facts.mark.flushed == facts.mark.dispatched == end < store._parts.log.end
+        assert facts.mark.indexed is not None and facts.mark.indexed.offset <= end
 
 
 def test_queues_of_a_power_cut_are_written_again_from_the_mark_on(tmp_path: Path):
@@ -266,14 +266,14 @@ def test_what_the_file_must_have_for_the_mark_to_count(tmp_path: Path, change: d
     config = StoreConfig.from_keys(KEYS)
     found = discover(str(tmp_path), config, REAL)
     facts = read_facts(str(tmp_path))
-    assert facts.indexed is not None and facts.indexed.header.next_item == 7
+    assert facts.mark.indexed is not None and facts.mark.indexed.header.next_item == 7
     if "index_count" in change and stands:  # the file went on since
         change = change | {"end_physical_offset": records(tmp_path)[2].physical_offset}
     mark = IndexMark(str(tmp_path / "index"), config, REAL)
-    said = facts.indexed._replace(header=facts.indexed.header._replace(**change))
+    said = facts.mark.indexed._replace(header=facts.mark.indexed.header._replace(**change))
     mark.prove(said, found)
     assert mark.indexed == (said if stands else None)
-    mark.prove(facts.indexed._replace(name=1), found)
+    mark.prove(facts.mark.indexed._replace(name=1), found)
     assert mark.indexed is None
 
 

@@ -57,7 +57,9 @@ def ahead_of_the_log(tmp_path: Path, effects: Clock) -> Path:
         store.wait_dispatched(60)
         store._parts.checkpointer.write()
         facts = read_facts(store.root)
-        assert facts.mark == end and facts.indexed is not None and facts.indexed.header.next_item == 16
+        assert (
+            facts.mark.flushed == end and facts.mark.indexed is not None and facts.mark.indexed.header.next_item == 16
+        )
         root = left(store, tmp_path / "left", "power cut")
     damage.zero(root / "commitlog" / f"{0:020d}", end, FILE_SIZE - end)
     return root
@@ -155,10 +157,10 @@ def test_nothing_is_said_of_what_others_write(tmp_path: Path):
     with open_small(tmp_path, Clock()) as store:
         put_all(store, 20)
     facts = read_facts(str(tmp_path))
-    assert facts.dispatched == facts.mark and facts.indexed is not None
+    assert facts.mark.dispatched == facts.mark.flushed and facts.mark.indexed is not None
     with open_small(tmp_path, Clock(), dispatch="external"):
         now = read_facts(str(tmp_path))
-        assert (now.mark, now.dispatched, now.indexed) == (facts.mark, -1, None)
+        assert (now.mark.flushed, now.mark.dispatched, now.mark.indexed) == (facts.mark.flushed, -1, None)
     with open_small(tmp_path, Clock()) as store:
-        assert read_facts(str(tmp_path)).dispatched == -1
+        assert read_facts(str(tmp_path)).mark.dispatched == -1
     check_derived(tmp_path)
