@@ -139,13 +139,13 @@ def test_d2_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Ja
         store._parts.checkpointer.write()
         shutil.copytree(store.root, root)
     before = read_facts(str(root))
-    assert before.indexed is not None and before.dispatched == before.mark
+    assert before.mark.indexed is not None and before.mark.dispatched == before.mark.flushed
     checkpoint = (root / "checkpoint").read_bytes()
     java("run", root, KEYS, [{"op": "dispatch"}, {"op": "halt"}], TOPICS)
-    assert not any(path.name == f"{before.indexed.name:017d}" for path in (root / "index").iterdir())
+    assert not any(path.name == f"{before.mark.indexed.name:017d}" for path in (root / "index").iterdir())
     (root / "checkpoint").write_bytes(checkpoint)
     after = read_facts(str(root))
-    assert (after.mark, after.dispatched, after.indexed) == (before.mark, -1, None)
+    assert (after.mark.flushed, after.mark.dispatched, after.mark.indexed) == (before.mark.flushed, -1, None)
     with MessageStore(root, config=KEYS, unique_keys=False) as store:
         assert [len(store.query("T1", f"a{n}")) for n in range(5)] == [1] * 5
     wanted = [(key_hash("T1", f"a{n}"), r.physical_offset) for n, r in enumerate(records(root, FILE_SIZE)[:5])]

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.store import assembly
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery.apply import Recovered, Recovery
 from flintmq.testing import damage
 from tests.store.index.test_durable_point import NEVER, again, left, marked, newest_index, put_plain
 from tests.support.crashed import Clock
@@ -31,14 +31,14 @@ def as_synced(root: Path, index: dict[str, bytes]) -> None:
 
 def amid(monkeypatch: pytest.MonkeyPatch, root: Path, to: Path, effects: Clock) -> Path:
     """What a power cut at the end of a recovery leaves, if everything but the last mark has arrived."""
-    recover = assembly.recover
+    run = Recovery.run
 
-    def copied(*words, **more):
-        outcome = recover(*words, **more)
+    def copied(self: Recovery, **more: bool) -> Recovered:
+        outcome = run(self, **more)
         shutil.copytree(root, to)
         return outcome
 
-    monkeypatch.setattr(assembly, "recover", copied)
+    monkeypatch.setattr(Recovery, "run", copied)
     with open_small(root, effects, **NEVER):
         pass
     monkeypatch.undo()
