@@ -229,6 +229,7 @@ FINISHED_PROSE = [
     "src/flintmq/spark",
     "src/flintmq/storage",
     "src/flintmq/store/__init__.py",
+    "src/flintmq/store/append",
     "src/flintmq/store/commitlog",
     "src/flintmq/store/consumequeue",
     "src/flintmq/store/consumer",

@@ -1,4 +1,7 @@
-"""Puts that an event loop waits for: appended at once, answered by group commit, one call into the loop a group."""
+"""Puts that an event loop waits for: appended at once, answered by group commit.
+
+One call into the loop answers a whole group.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +13,12 @@ from flintmq.message import PutResult
 from flintmq.store.append.flush import FlushService, unflushed
 from flintmq.store.append.stats import WaitTimes
 
-# A put that waits: the end of its record, its answer, what it is told when that is durable, since when it waits.
+# A waiting put: end of its record, its future, its result once durable, start of the wait.
 AsyncPut = tuple[int, "asyncio.Future[PutResult]", PutResult, float]
 
 
 class AsyncGroup:
-    """Puts of one loop that the same flush answers.
+    """Puts of one loop that one flush answers.
 
     Attributes:
         puts: oldest first.
@@ -29,7 +32,7 @@ class AsyncGroup:
         self._timer = loop.call_later(timeout, self.expire)
 
     def complete(self, durable: int) -> None:
-        """The log is durable up to this offset, or nobody can tell (-1)."""
+        """Answer all puts: the log is durable up to this offset, or it is not known (-1)."""
         self._timer.cancel()
         now = self.loop.time()
         self.times.add_all([now - since for _, _, _, since in self.puts])
@@ -39,7 +42,7 @@ class AsyncGroup:
         self.puts.clear()
 
     def expire(self) -> None:
-        """The flush takes too long: answer those who waited long enough, and come again for the others."""
+        """Answer the puts that have waited too long, and set the timer for the others."""
         now = self.loop.time()
         while self.puts and self.puts[0][3] + self.timeout <= now:
             _, future, result, since = self.puts.popleft()
@@ -60,7 +63,7 @@ running_loop = asyncio.get_running_loop
 def flushed_future(
     flush: FlushService, end: int, result: PutResult, loop: asyncio.AbstractEventLoop
 ) -> asyncio.Future[PutResult]:
-    """The answer to a put whose record ends at this log offset: `result` once it is durable."""
+    """Return the future of a put whose record ends at this offset: `result` once durable."""
     waiting, first = flush.waiters.add_async(end, result, loop, _group, flush)
     if first:
         flush.requested()
@@ -68,7 +71,7 @@ def flushed_future(
 
 
 def answered(result: PutResult, loop: asyncio.AbstractEventLoop) -> asyncio.Future[PutResult]:
-    """The answer to a put that waits for nothing."""
+    """Return the finished future of a put that waits for nothing."""
     future: asyncio.Future[PutResult] = loop.create_future()
     future.set_result(result)
     return future

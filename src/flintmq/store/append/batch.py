@@ -1,7 +1,7 @@
-"""Put a batch: messages of one queue that are stored all or none, one after the other in one file. Source: upstream
-CommitLog.asyncPutMessages, MessageExtEncoder.encode(MessageExtBatch), SendMessageProcessor.
+"""Puts a batch: messages of one queue, stored all or none, contiguous in one file.
 
-Into a topic of type BatchCQ the batch goes as one record (an inner batch), as RocketMQ's broker stores it.
+In a topic of type BatchCQ the batch becomes one record (an inner batch), as RocketMQ's broker stores it. Upstream:
+CommitLog.asyncPutMessages, MessageExtEncoder.encode(MessageExtBatch), SendMessageProcessor.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ SHARED = (
 
 
 class Batch(NamedTuple):
-    """A batch that was checked.
+    """A checked batch.
 
     Attributes:
-        messages, properties: each with its whole property string.
-        topic, hosts: of all.
-        size: bytes of all records.
+        messages, properties: each message with its whole property string.
+        topic, hosts: common to all.
+        size: size of all records in bytes.
     """
 
     messages: Sequence[Message]
@@ -50,15 +50,15 @@ def put_batch(
 
     Args:
         log: the log.
-        messages: at least one; alike in what a batch has once.
-        shared: the batch's own properties: 5.3.3 adds them to each message's, later ones store them nowhere.
-        peer: which of the two.
+        messages: at least one; equal in the fields that a batch has once.
+        shared: the batch's own properties: 5.3.3 adds them to each message's, later versions do not store them.
+        peer: version to follow.
 
     Returns:
-        One result a message, all with the same status.
+        One result for each message, all with the same status.
 
     Raises:
-        UsageError: messages that differ in what a batch has once.
+        UsageError: messages that differ in fields that a batch has once.
 
     Thread: any. Durability: as for a put.
     """
@@ -71,7 +71,7 @@ def put_batch(
         for message in messages:
             log.unique.add_to(message)
         if first.topic in log.batch_topics:
-            shared = log.unique.shared(shared)  # of the record; each message within has its own
+            shared = log.unique.shared(shared)  # of the record; each message inside has its own
     own = encode_properties(Message(first.topic, properties=dict(shared or {})))
     if first.topic in log.batch_topics:
         return _put_inner(log, messages, own)
@@ -83,9 +83,9 @@ def put_batch(
 
 
 def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> Batch | PutRule:
-    """The batch, each message with the properties `own` too, or why it is refused.
+    """Return the checked batch with the properties `own` added, or the rule that refuses it.
 
-    Of all messages together, what the sender's batch would have is measured.
+    The size limit applies to all messages together, as the sender's batch would have them.
     """
     first, config = messages[0], log.config
     topic, hosts = log.get_or_create_topic(first.topic), log.hosts_of(first)
@@ -112,13 +112,13 @@ def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> 
             return PutRule.BATCH
         rule = message_rule(message, text, config) or timer_rule(message.topic, text)
         if rule is not None:
-            return PutRule.BATCH_SIZE if rule is PutRule.PROPERTIES_SIZE else rule  # upstream has one word for a batch
+            return PutRule.BATCH_SIZE if rule is PutRule.PROPERTIES_SIZE else rule  # upstream has one status here
         if multi_queue.MARK in text and any(name.startswith("INNER_") for name in names.parse_bytes(text)):
-            return PutRule.BATCH  # upstream stores them as they are, and so lets a sender name places in queues
+            return PutRule.BATCH  # upstream stores them unchanged, so a sender could name queue positions
         sent += ENTRY + len(message.body) + len(text)
         text = _joined(text, own)
         if len(text) + extra > MAX_PROPERTIES:
-            return PutRule.BATCH_SIZE  # D32: upstream looks at the parts only, and the length wraps
+            return PutRule.BATCH_SIZE  # upstream defect D32: it checks only the parts, and the length wraps
         size += record_size(message.body, topic.raw, text, hosts, config)
         texts.append(text)
     if sent > config.max_message_size or size + record.BLANK_SIZE > log.files.file_size:
@@ -127,13 +127,13 @@ def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> 
 
 
 def _joined(text: bytes, own: bytes) -> bytes:
-    """A message's properties with the batch's own behind them."""
+    """Append the batch's own properties to a message's."""
     end = names.VALUE_END.encode()
     return text + (end if text and own and not text.endswith(end) else b"") + own
 
 
 def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
-    """Write the records, which count together. The put lock is held."""
+    """Write the records, which become visible together. The put lock is held."""
     now, (first, *_), topic = log.settle_and_next_time(), batch.messages, batch.topic
     place = topic.places.get(first.queue_id)
     offset = place.next if place is not None else 0
@@ -160,7 +160,7 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
 
 
 def _put_inner(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> list[PutResult]:
-    """The batch as one record; its messages have consecutive queue offsets and one place in the log."""
+    """Append the batch as one record, whose messages have consecutive queue offsets."""
     texts = [encode_properties(message) for message in messages]
     if own is None or None in texts:
         return [refused(PutRule.PROPERTY_TEXT)] * len(messages)

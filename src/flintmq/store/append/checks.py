@@ -1,5 +1,7 @@
-"""What a put is refused for before anything is touched. Source: upstream HookUtils.checkBeforePutMessage and
-MessageExtEncoder."""
+"""Refuses illegal messages before anything is changed.
+
+Upstream: HookUtils.checkBeforePutMessage, MessageExtEncoder.
+"""
 
 from __future__ import annotations
 
@@ -13,24 +15,24 @@ from flintmq.store.layout.queue_name import path_name
 
 TOPIC_LIMIT, RETRY_TOPIC_LIMIT = 127, 255  # bytes
 TIMER_TOPIC = "rmq_sys_wheel_timer"
-TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)  # properties that ask for a timer
+TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)  # properties that request a timer
 _LONG = ("%RETRY%", "%DLQ%")
 
 
 def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
-    """Why this topic is refused, or None: too long for its kind, or no directory's name."""
+    """Return the refusal of a topic that is too long or cannot name a directory, or None."""
     limit = RETRY_TOPIC_LIMIT if topic.startswith(_LONG) else TOPIC_LIMIT
     return PutRule.TOPIC.status if len(raw) > limit or path_name(raw) is None else None
 
 
 def message_status(message: Message, properties: bytes, config: StoreConfig) -> PutMessageStatus | None:
-    """Why this message is refused, or None."""
+    """Return the refusal of a message, or None."""
     rule = message_rule(message, properties, config)
     return None if rule is None else rule.status
 
 
 def message_rule(message: Message, properties: bytes, config: StoreConfig) -> PutRule | None:
-    """The rule that refuses this message, or None."""
+    """Return the rule that refuses a message, or None."""
     if not isinstance(message.body, bytes) or len(message.body) > config.max_message_size:
         return PutRule.BODY_SIZE
     if not 0 <= message.queue_id <= 0x7FFFFFFF:
@@ -41,11 +43,12 @@ def message_rule(message: Message, properties: bytes, config: StoreConfig) -> Pu
 
 
 def timer_rule(topic: str, properties: bytes) -> PutRule | None:
-    """PutRule.TIMER where these properties ask for a timer, else None. Source: upstream HookUtils.checkIfTimerMessage,
-    handleScheduleMessage.
+    """Return PutRule.TIMER if these properties request a timer, else None.
 
-    TIMER_OUT_MS stands in what a timer took and has delivered. A delay level is stronger than a timer. What came too
-    late to wait looks like what has to: whoever copies a log (a replay) says so and does not ask here.
+
+    TIMER_OUT_MS marks a message that a timer has delivered. A delay level overrides a timer. A message that
+    came too late to wait looks like one that must wait, so a replay that copies a log skips this check. Upstream:
+    HookUtils.checkIfTimerMessage, handleScheduleMessage.
     """
     if b"TIMER_D" not in properties or topic == TIMER_TOPIC:
         return None
@@ -56,7 +59,7 @@ def timer_rule(topic: str, properties: bytes) -> PutRule | None:
 
 
 def record_size(body: bytes, topic: bytes, properties: bytes, hosts: bytes, config: StoreConfig) -> int:
-    """Bytes of the record that these parts make, the checksum property included where the store adds it."""
+    """Return the size of a record of these parts, with the checksum property if it is added."""
     size = MIN_SIZE - 16 + len(hosts) + len(body) + len(topic) + (len(topic) > V1_TOPIC_LIMIT) + len(properties)
     if config.enabled_append_prop_crc:
         size += CRC_PROPERTY_SIZE + (len(properties) > 0 and not properties.endswith(VALUE_END.encode()))
@@ -64,10 +67,10 @@ def record_size(body: bytes, topic: bytes, properties: bytes, hosts: bytes, conf
 
 
 def encode_properties(message: Message) -> bytes | None:
-    """The property string of a message, or None where a name or value cannot stand in one.
+    """Encode the property string of a message, or return None if a name or value is illegal.
 
-    The caller's properties in their order, then KEYS, TAGS, and WAIT where it is false. A zero byte is refused, which
-    upstream takes: recovery knows by it that a record's end did not arrive.
+    The caller's properties come first in their order, then KEYS, TAGS, and WAIT if it is false. A zero byte is refused,
+    unlike upstream: recovery recognises by it that the end of a record did not reach the disk.
     """
     if message.properties_bytes is not None:
         return None if b"\0" in message.properties_bytes else message.properties_bytes

@@ -1,8 +1,8 @@
-"""Put Arrow columns: the messages of one topic, without an object a row. Source: none; RocketMQ has nothing like it.
+"""Puts Arrow columns: the messages of one topic, without an object for each row.
 
-A record batch is taken as pyarrow gives it, by its buffers, so that nothing here imports pyarrow. All rows are checked
-before one is written. The buffers may be somebody's who writes into them meanwhile: what the log and the queues say
-comes from copies alone, and nothing of the caller's is kept once the rows are written.
+A record batch is used by its buffers, so that nothing here imports pyarrow. All rows are checked before one is written.
+The buffers may belong to somebody who writes to them meanwhile: log and queues depend only on copies, and no reference
+to the caller's buffers is kept after the rows are written. RocketMQ has no counterpart.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from flintmq.store.dispatch.handover import HandedRows
 
 log = logging.getLogger("flintmq.commitlog")
 
-AT_ONCE = 8 << 20  # bytes that are written between two moments at which others see the log's new end
+AT_ONCE = 8 << 20  # bytes written before the log's new end is published
 NARROW, WIDE = ("binary", "string"), ("large_binary", "large_string")
 WANTED = {
     "body": (*NARROW, *WIDE),
@@ -35,7 +35,7 @@ WANTED = {
     "born_timestamp": ("int64", "timestamp[ms]", "timestamp[ms, tz=UTC]"),
     "properties": ("map<string, string>",),
 }
-RESERVED = ("KEYS", "TAGS", "WAIT", "DELA", "TIME", "INNE")  # how names of properties begin that the kernel refuses
+RESERVED = ("KEYS", "TAGS", "WAIT", "DELA", "TIME", "INNE")  # prefixes of property names that the kernel refuses
 CLOSED = ColumnsResult(PutMessageStatus.SERVICE_NOT_AVAILABLE)
 RULES = {
     kernel.ILLEGAL: PutRule.COLUMN_ROW,
@@ -53,7 +53,7 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
         batch: a pyarrow.RecordBatch, see MessageStore.put_columns.
 
     Returns:
-        What became of it; see ColumnsResult.
+        A ColumnsResult.
 
     Raises:
         UsageError: a column is missing, unknown, of another type, or has nulls where a value must be.
@@ -107,7 +107,7 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
             file.end_here(columns.written_end)
             log.info("%s is full", file.path)
         elif columns.changed != kernel.GOOD:
-            changed = RULES[columns.changed]  # since it was checked
+            changed = RULES[columns.changed]  # changed since it was checked
             break
         elif row == before:
             raise AssertionError("a row that was found good did not fit the window that was reserved for it")
@@ -131,21 +131,21 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
 
 
 def _refused(rule: PutRule, row: int) -> ColumnsResult:
-    """The answer to columns of which this row is refused."""
+    """Return the result of columns with a refused row."""
     log.warning("row %d makes no message: %s", row, rule)
     return ColumnsResult(rule.status, reason=rule, row=row)
 
 
 def _asks_for_timer(batch: Any, row: int) -> bool:
-    """Whether a row has a property that asks for a timer."""
+    """Return whether a row has a property that requests a timer."""
     return any(name in TIMERS for name, _ in batch.column("properties")[row].as_py() or ())
 
 
 def check_schema(batch: Any) -> None:
-    """Refuse what cannot be taken as it is.
+    """Refuse a batch whose columns have a wrong type.
 
     Raises:
-        UsageError: naming the column and the types that it may have.
+        UsageError: it names the column and the types that it may have.
     """
     for name in batch.schema.names:
         if name not in WANTED:
@@ -162,7 +162,7 @@ def check_schema(batch: Any) -> None:
 
 
 def columns_of(topic: bytes, batch: Any, unique: UniqueKeys | None = None) -> kernel.Columns:
-    """The columns as the kernel takes them, from their buffers."""
+    """Wrap the columns for the kernel, by their buffers."""
     names = set(batch.schema.names)
     maps = batch.column("properties") if "properties" in names else None
     return kernel.Columns(
@@ -188,7 +188,7 @@ def _texts(column: Any) -> kernel.Texts:
 
 
 def _offsets(column: Any) -> kernel.Texts:
-    """The rows' ranges of a map column: like the offsets of a text of one byte an entry."""
+    """Return the rows' ranges of a map column as a text column of one byte an entry."""
     valid, offsets = column.buffers()[:2]
     rows = len(column)
     mask = valid if column.null_count else None
@@ -197,7 +197,7 @@ def _offsets(column: Any) -> kernel.Texts:
 
 
 def _bytes(buffer: Any, missing: int = 0) -> memoryview:
-    """A buffer of pyarrow's as unsigned bytes; so many zeros where there is none."""
+    """Return a buffer as unsigned bytes; `missing` zeros if there is none."""
     return memoryview(bytes(missing) if buffer is None else buffer).cast("B")
 
 
@@ -209,7 +209,7 @@ def _numbers(batch: Any, name: str, kind: Literal["i", "q"]) -> memoryview | arr
 
 
 def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> ColumnsResult:
-    """The same by objects, where the kernels are not compiled."""
+    """Put the rows one by one as objects, for kernels that are not compiled."""
     checked = []
     for row, message in enumerate(messages_of(name, batch)):
         if commit_log.unique is not None:
@@ -228,7 +228,7 @@ def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> C
 
 
 def _append_each(commit_log: CommitLog, topic: Topic, checked: list[tuple[Message, bytes]]) -> ColumnsResult:
-    """Write messages that were checked. The put lock is held."""
+    """Write checked messages. The put lock is held."""
     results, status = [], PutMessageStatus.PUT_OK
     first: dict[int, int] = {}
     for message, properties in checked:
@@ -246,7 +246,7 @@ def _append_each(commit_log: CommitLog, topic: Topic, checked: list[tuple[Messag
 
 
 def messages_of(name: str, batch: Any) -> Iterator[Message]:
-    """The rows as messages."""
+    """Yield the rows as messages."""
     for row in batch.to_pylist():
         body = row.pop("body")
         born = row.pop("born_timestamp", None)

@@ -1,13 +1,12 @@
-"""Append to the commit log: queue offset, record, roll-over.
+"""Appends to the commit log: queue offset, record, roll-over.
 
-Source: upstream CommitLog.asyncPutMessage.
+One lock, the put lock, covers the choice of the queue offset and the bytes of the record. (Upstream has a second lock
+per queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A queue offset
+counts as taken only once its record is in the map.
 
-One lock, the put lock, covers the choice of the queue offset and the bytes of the record. (Upstream has a second one
-per queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A record's queue
-offset counts as taken only once the record is in the map.
-
-Plain messages go the fast way, one kernel call (kernels/fast_append.py), which does not take the lock: it holds the
-GIL, and leaves everything to the slow way while somebody has the lock. Both ways write the same bytes.
+Plain messages go the fast way, one kernel call (kernels/fast_append.py) that does not take the lock: it holds the GIL,
+and leaves everything to the slow way while another thread holds the lock. Both ways write the same bytes. Upstream:
+CommitLog.asyncPutMessage.
 """
 
 from __future__ import annotations
@@ -56,10 +55,10 @@ os.register_at_fork(after_in_child=forked)
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """Where a log is to be continued.
+    """State from which a log is continued.
 
     Attributes:
-        end: log offset behind the last record.
+        end: log offset after the last record.
         last_time: its store time in ms.
         next_offsets: (topic, queue id) -> queue offset of the next record.
     """
@@ -70,14 +69,16 @@ class LogState:
 
 
 class PendingAppend(NamedTuple):
-    """An append that is under way. It is left behind by an exception that a signal raised in the middle of one.
+    """An append under way.
+
+    One remains after an exception that a signal raised in the middle of an append.
 
     Attributes:
-        file, position: where the record goes, or the first of several.
-        bound: position in the file before which it surely ends.
-        nexts: (topic, queue id, the queue's next offset once it counts) of each queue that it stands in.
+        file, position: position of the record, or of the first of several.
+        bound: position in the file before which it certainly ends.
+        nexts: (topic, queue id, the queue's next offset once it counts) of each of its queues.
         time: its store time in ms.
-        records: how many it writes, which count together or not at all.
+        records: number of its records, which become visible together or not at all.
     """
 
     file: MappedFile
@@ -92,19 +93,19 @@ class CommitLog:
     """The append side of a log.
 
     Args:
-        files: its files.
-        config: limits and habits.
+        files: the files of the log.
+        config: limits and options.
         state: where to continue.
         effects: the disk and the clock.
-        host: `ip:port` that records carry as store host, and as born host where the message has none.
+        host: `ip:port` of the store host in records, and of the born host if the message has none.
         batch_topics: topics of type BatchCQ; may grow.
-        ours: whether the store is still this process's to write; asked before each new file.
-        unique: gives messages that have none a unique key; None: nobody does.
-        handed_over: takes notes of rows put as columns, for dispatch; None: nobody wants them.
+        ours: returns whether this process still owns the store; called before each new file.
+        unique: gives a unique key to messages without one; None: they get none.
+        handed_over: takes notes of rows put as columns, for dispatch; None: nobody uses them.
 
     Attributes:
-        appender: where the log ends, and the queues: the state that both ways share.
-        slow: the part of a put that may keep the others waiting.
+        appender: the log's end and the queues: the state that both ways share.
+        slow: the part of a put that may delay the others.
     """
 
     def __init__(
@@ -144,7 +145,7 @@ class CommitLog:
 
     @property
     def end(self) -> int:
-        """Log offset behind the last whole record; everything below it may be read."""
+        """Log offset after the last whole record; everything below it may be read."""
         return self.appender.end
 
     @property
@@ -154,14 +155,14 @@ class CommitLog:
 
     @property
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
-        """(topic, queue id) -> queue offset of the next record: a picture of now."""
+        """Return (topic, queue id) -> queue offset of the next record, at this moment."""
         return {(raw, q): place.next for raw, topic in list(self._by_raw.items()) for q, place in topic.places.items()}
 
     def append(self, message: Message) -> PutResult:
         """Append one message.
 
         Returns:
-            PUT_OK with the record's place; MESSAGE_ILLEGAL or PROPERTIES_SIZE_EXCEEDED (refused by a check);
+            PUT_OK with the record's position; MESSAGE_ILLEGAL or PROPERTIES_SIZE_EXCEEDED (refused by a check);
             CREATE_MAPPED_FILE_FAILED (no space, no file): nothing is stored then, and a later put may succeed;
             SERVICE_NOT_AVAILABLE: the log was closed meanwhile.
 
@@ -173,14 +174,14 @@ class CommitLog:
     def append_many(
         self, messages: Sequence[Message], until_refused: bool = False, delivered: bool = False
     ) -> list[PutResult]:
-        """Append messages in order; a result each, as `append` gives them.
+        """Append messages in order; return a result for each, as from `append`.
 
         Args:
-            messages: any.
+            messages: the messages.
             until_refused: stop after the first one that is refused.
-            delivered: they are copies of what a broker has delivered, whose timers are over.
+            delivered: they are copies of messages that a broker has delivered, whose timers are over.
 
-        Thread: any. Others' messages may come between. Durability: as for `append`.
+        Thread: any. Messages of other threads may come between. Durability: as for `append`.
         """
         results: list[PutResult] = []
         rest, at = list(messages), 0
@@ -192,14 +193,14 @@ class CommitLog:
         return results
 
     def append_slowly(self, message: Message, delivered: bool = False) -> PutResult:
-        """Append a message that is not plain, or the first one of a queue or a window; a result as `append` gives it.
+        """Append a message that the fast way left, with a result as from `append`.
 
         Thread: any. Durability: as for `append`.
         """
-        message = message.copied()  # by now somebody may have set fields, and may go on to
+        message = message.copied()  # its fields may have been set after construction, and may be set again
         if self.unique is not None:
             self.unique.add_to(message)
-        if message.delay_level == 0 and message.properties:  # as upstream, which knows a delay by its property alone
+        if message.delay_level == 0 and message.properties:  # as upstream, which reads a delay only from its property
             level = java_int(message.properties.get(names.DELAY, "")) if message.properties_bytes is None else None
             message.delay_level = max(level or 0, 0)
         if message.delay_level > 0:
@@ -227,7 +228,7 @@ class CommitLog:
         )
 
     def _refusal(self, message: Message, properties: bytes) -> PutRule | None:
-        """The rule that refuses this message before anything is touched, or None."""
+        """Return the rule that refuses this message before anything is changed, or None."""
         rule = message_rule(message, properties, self.config)
         if multi_queue.inner_batch_status(message, properties, message.topic in self.batch_topics) is not None:
             return PutRule.INNER_BATCH
@@ -235,17 +236,21 @@ class CommitLog:
             return rule
         listed = multi_queue.lmq_names(message, properties, self.config)
         if listed and rule is PutRule.PROPERTIES_SIZE:
-            return PutRule.LIGHT_SIZE  # upstream's encoder for such messages has no other word
+            return PutRule.LIGHT_SIZE  # the only status of upstream's encoder for such messages
         if rule is None and multi_queue.lmq_status(listed, self.config) is not None:
             return PutRule.LIGHT_QUEUES
         return rule
 
     def locked(self, append: Callable[[], T], refused: T) -> T:
-        """What `append` gives, called with the put lock held and the fast way shut; `refused` if the log is closed.
+        """Call `append` with the put lock held and the fast way closed.
+
+        Returns its result, or `refused` if the log is closed.
 
         Thread: any.
         """
-        with self.lock:  # a context manager of ours could be broken off by a signal behind the door
+        # Lock order: the put lock first, then `held`, which closes the fast way. A context manager of our own could be
+        # interrupted by a signal between the two; the lock's own `with` cannot.
+        with self.lock:
             if self.appender.closed or self.appender.forked:
                 return refused
             self.appender.held = True
@@ -255,28 +260,28 @@ class CommitLog:
                 self.appender.held = False
 
     def refuse(self, refusing: bool) -> None:
-        """Let no put go the fast way for now; the slow way is asked whether it may put.
+        """Close or open the fast way; the slow way then decides whether it may put.
 
         Thread: any.
         """
         self.appender.refusing = refusing
 
     def refuse_for_good(self) -> None:
-        """Take no put from now on, by neither way. Unlike `close`, a broken-off append is left as it is.
+        """Refuse all puts from now on. Unlike `close`, an interrupted append is left as it is.
 
         Thread: any.
         """
         self.appender.closed = True
 
     def get_or_create_topic(self, name: str) -> Topic | None:
-        """A topic; None if it is refused.
+        """Return a topic; None if it is refused.
 
         Thread: any.
         """
         return self.appender.topics.get(name) or self._topic(name)
 
     def settle_and_next_time(self) -> int:
-        """Store time in ms of the next record, after an append that a signal broke off was settled.
+        """Settle an append that a signal interrupted; return the next store time in ms.
 
         Thread: the one that holds the put lock.
         """
@@ -285,10 +290,10 @@ class CommitLog:
         return self._store_time()
 
     def reserve_space(self, room: int) -> MappedFile | None:
-        """The file that takes the next record, so many bytes behind its last one reserved (as far as it goes).
+        """Return the file for the next record with this many bytes reserved, as far as it goes.
 
         Returns:
-            None where there is no space, or no file can be made.
+            None if there is no space, or no file can be made.
 
         Thread: the one that holds the put lock.
         """
@@ -305,7 +310,7 @@ class CommitLog:
         return file
 
     def _topic(self, name: str) -> Topic | None:
-        """A topic, known from now on; None if it is refused."""
+        """Create a topic; None if it is refused."""
         raw = java_encode(name)
         if topic_status(name, raw) is not None:
             return None
@@ -314,7 +319,7 @@ class CommitLog:
         return topic
 
     def hosts_of(self, message: Message) -> bytes | None:
-        """Raw born host and store host of a message; None if it gives a born host that is none."""
+        """Return raw born host and store host of a message; None if its born host is malformed."""
         if message.born_host is None:
             return self.hosts
         try:
@@ -325,7 +330,7 @@ class CommitLog:
     def _taken(
         self, message: Message, topic: Topic, properties: bytes, hosts: bytes
     ) -> TakenOffsets | PutMessageStatus:
-        """The queue offsets that a record takes, or why it is refused after all."""
+        """Return the queue offsets that a record takes, or the status that refuses it."""
         if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
             return TakenOffsets(0, properties, ())
         if multi_queue.MARK in properties or message.sys_flag & INNER_BATCH:
@@ -335,12 +340,12 @@ class CommitLog:
         return TakenOffsets(offset, properties, ((topic, message.queue_id, offset + 1),))
 
     def _light(self, name: str) -> Topic:
-        """The topic that a light queue is known by."""
+        """Return the topic object of a light queue."""
         raw = java_encode(name)
         return self._by_raw.setdefault(raw, Topic(raw))
 
     def append_locked(self, message: Message, topic: Topic, properties: bytes, hosts: bytes) -> PutResult:
-        """Write the record of a message that was checked; `hosts` are its raw born host and store host.
+        """Write the record of a checked message; `hosts` are its raw born host and store host.
 
         Thread: the one that holds the put lock and has set `appender.held`.
         """
@@ -382,10 +387,10 @@ class CommitLog:
         queue_offset: int,
         now: int,
     ) -> int:
-        """Write the bytes of one record into the map, where they do not count yet.
+        """Write the bytes of one record to the map, after the log's end.
 
         Returns:
-            As kernels/encode_one.py: where it ends, FULL or REFUSED.
+            As kernels/encode_one.py: its end, FULL or REFUSED.
 
         Thread: the one that holds the put lock.
         """
@@ -410,7 +415,7 @@ class CommitLog:
         )
 
     def count_record(self, begun: PendingAppend, end: int) -> None:
-        """Let a record count that was written up to `end`. May be done again.
+        """Publish a record that was written up to `end`. May be repeated.
 
         Thread: the one that holds the put lock.
         """
@@ -425,15 +430,16 @@ class CommitLog:
         self.appender.begun = None
 
     def close(self) -> None:
-        """Refuse every later put, after an append that a signal broke off was settled. The put lock is held."""
+        """Refuse every later put, after settling an interrupted append. The put lock is held."""
         self.appender.closed = True
         if self.appender.begun is not None:
             self._settle(self.appender.begun)
 
     def _settle(self, begun: PendingAppend) -> None:
-        """Finish an append that a signal broke off: it counts if all its records are whole, else nothing of it stays.
+        """Finish an interrupted append if all its records are whole, else remove it.
 
-        Left alone it would be a record without a queue unit, which RocketMQ's next clean start skips for good (D6).
+        Otherwise it would be a record without a queue unit, which RocketMQ's next clean start skips for good (upstream
+        defect D6).
         """
         file, at = begun.file, begun.position
         for _ in range(begun.records):
@@ -451,9 +457,9 @@ class CommitLog:
     def check_invariants(self) -> None:
         """Assert what always holds between two puts of the files and of the shared state.
 
-        An append that a signal broke off may be left; the next put settles it.
+        An append that a signal interrupted may remain; the next put settles it.
 
-        Thread: the one that holds the put lock, or nobody puts. Others may flush, commit and dispatch.
+        Thread: the one that holds the put lock, or any while no thread puts. Others may flush, commit and dispatch.
         """
         self.files.check_invariants()
         appender, last = self.appender, self.files.last
@@ -464,16 +470,16 @@ class CommitLog:
         assert self.files.flushed_where <= appender.end, (
             f"flushed up to {self.files.flushed_where}, past {appender.end}"
         )
-        assert appender.begun is None or appender.begun.file is last, "what was broken off is not in the last file"
+        assert appender.begun is None or appender.begun.file is last, "the interrupted append is not in the last file"
         target = appender.target
-        assert target is None or target is last or target.wrote == target.size, "the fast way writes into an old file"
-        assert not appender.held or self.lock.locked(), "the fast way is shut, and nobody has the put lock"
+        assert target is None or target is last or target.wrote == target.size, "the fast way writes to an old file"
+        assert not appender.held or self.lock.locked(), "the fast way is closed, and nobody has the put lock"
         assert min(self.next_offsets.values(), default=0) >= 0
         for name, topic in list(appender.topics.items()):
             assert self._by_raw.get(topic.raw) is topic, f"{name!r}: two tables of next queue offsets"
 
     def roll(self, file: MappedFile) -> None:
-        """Let the next record begin in the next file: the rest of this one becomes a blank record.
+        """Fill the rest of a file with a blank record; the next record begins in the next file.
 
         Thread: the one that holds the put lock.
         """
@@ -485,7 +491,7 @@ class CommitLog:
         self.appender.begun = None
 
     def _rolled(self, file: MappedFile, at: int) -> None:
-        """The blank record stands at `at`: the file is full."""
+        """Publish the blank record at `at`: the file is full."""
         assert file is self.files.last
         self.effects.wrote(file.fd, at, 8)
         file.end_here(at + 8)
@@ -494,7 +500,7 @@ class CommitLog:
         log.info("%s is full", file.path)
 
     def _file(self) -> MappedFile | None:
-        """The file that takes the next record; None where none can be made."""
+        """Return the file for the next record; None if none can be made."""
         last = self.files.last
         if last is not None and last.wrote < last.size:
             return last
@@ -509,7 +515,7 @@ class CommitLog:
             return None
 
     def _lacks(self, what: str) -> None:
-        """Puts are refused for lack of this, or ("") not any more: said once each time it changes."""
+        """Log once that puts are refused for a reason, or (with "") accepted again."""
         if bool(what) != self._lacking:
             self._lacking = bool(what)
             if what:
@@ -518,7 +524,7 @@ class CommitLog:
                 log.info("puts are taken again")
 
     def _store_time(self) -> int:
-        """The clock, never behind the last record, unless it was set back by more than an hour."""
+        """Return the clock's time, not before the last record unless it was set back an hour."""
         now, last = self.effects.now_ms(), self.last_time
         if now >= last:
             return now

@@ -1,5 +1,6 @@
-"""What a message with a delay level is stored as, and what becomes of it when its time has come. Source: upstream
-HookUtils.transformDelayLevelMessage, ScheduleMessageService.
+"""Converts a message with a delay level to its waiting form, and back when it is due.
+
+Upstream: HookUtils.transformDelayLevelMessage, ScheduleMessageService.
 """
 
 from __future__ import annotations
@@ -13,13 +14,14 @@ from flintmq.message import Message, StoredMessage
 from flintmq.store.append.checks import TIMERS, encode_properties, message_rule, topic_status
 
 HALF_TOPIC = "RMQ_SYS_TRANS_HALF_TOPIC"
-_REST = 512  # bytes of a record besides body, topic and the sender's properties, generously
+_REST = 512  # upper bound of a record's bytes besides body, topic and the sender's properties
 
 
 def scheduled(message: Message, config: StoreConfig) -> Message | None:
-    """The message as it waits: under the schedule topic, in its level's queue (the last level's for higher ones).
+    """Return the waiting form: in the schedule topic, in its level's queue; None if unchanged.
 
-    A message that would be refused anyway, and a transaction's half or its rollback, stay as they are.
+    Levels above the last one use the last one's queue. A message that would be refused anyway, and a half or
+    rolled-back message of a transaction, is not changed.
     """
     raw = encode_properties(message)
     waits = message.delay_level > 0 and config.delay_ms
@@ -31,7 +33,7 @@ def scheduled(message: Message, config: StoreConfig) -> Message | None:
         return message
     size = _REST + len(message.body) + len(topic) + len(raw)
     if properties.VALUE_END in message.topic or size > config.mapped_file_size_commit_log:
-        return None  # accepted, it could not be delivered
+        return None  # it would be accepted but could not be delivered
     level = min(message.delay_level, len(config.delay_ms))
     pairs = {name: value for name, value in properties.parse_bytes(raw).items() if name not in TIMERS}
     pairs[properties.DELAY] = str(level)
@@ -53,9 +55,9 @@ def scheduled(message: Message, config: StoreConfig) -> Message | None:
 
 
 def delivered(waiting: StoredMessage) -> Message | None:
-    """The message that a waiting record stands for; None if the record does not say where it belongs.
+    """Return the message of a waiting record; None if the record has no original topic.
 
-    As upstream's it still carries DELAY, REAL_TOPIC and REAL_QID, and its sender's time and host.
+    As upstream's it keeps DELAY, REAL_TOPIC and REAL_QID, and its sender's time and host.
     """
     pairs = waiting.properties
     topic, queue_id = pairs.get(properties.REAL_TOPIC), java_int(pairs.get(properties.REAL_QID, ""))

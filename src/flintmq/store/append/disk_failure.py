@@ -1,4 +1,7 @@
-"""The mark of a store whose disk refused once: shared by everything that writes to it (contract, line 3)."""
+"""Records the first failed fsync of a store, for all code that writes to it.
+
+After a failed fsync the page cache may hold bytes that never reach the disk, so no put is accepted any more.
+"""
 
 from __future__ import annotations
 
@@ -10,16 +13,16 @@ log = logging.getLogger("flintmq.flush")
 
 
 def reason_of(error: BaseException) -> str:
-    """What an error says, in a few words."""
+    """Return a short text for an error."""
     return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}".rstrip(": ")
 
 
 @dataclass
 class DiskFailure:
-    """Set once, by the first failed sync or commit of the store; never taken back while the process lives.
+    """Set once, by the first failed fsync or commit of the store, and never reset.
 
     Attributes:
-        reason: why; empty as long as it is not set.
+        reason: the cause; empty until it is set.
     """
 
     reason: str = ""
@@ -29,11 +32,11 @@ class DiskFailure:
         return bool(self.reason)
 
     def on_set(self, listener: Callable[[], None]) -> None:
-        """Call this once it is set, after those that were registered before. Before the threads start."""
+        """Register a listener for `set`, called after earlier ones; before the threads start."""
         self._listeners.append(listener)
 
     def set(self, reason: str) -> None:
-        """Refuse everything from now on."""
+        """Refuse all puts from now on."""
         if not self.reason:
             self.reason = reason
             for listener in self._listeners:

@@ -1,13 +1,12 @@
-"""Make the log durable. Source: upstream FlushRealTimeService, GroupCommitService.
+"""Makes the log durable (upstream FlushRealTimeService, GroupCommitService).
 
 One thread flushes. Under ASYNC_FLUSH it does so every 500 ms if four pages wait, and everything every 10 s. Under
-SYNC_FLUSH puts hand in requests and wait (`group_commit`); one flush answers everybody who appended before it began.
-With the transient pool only what is committed can be flushed, so whoever waits for a flush has the rest committed
-first.
+SYNC_FLUSH puts hand in requests and wait (`group_commit`); one flush answers all puts that were appended before it
+began. With the transient pool only committed records can be flushed, so a put that waits for a flush has the rest
+committed first.
 
-The first sync that fails stops all puts for good (contract, line 3): everybody who waits gets FLUSH_DISK_TIMEOUT, each
-later put SERVICE_NOT_AVAILABLE, and no sync is ever tried again. What the page cache shows from then on may not be on
-disk.
+The first fsync that fails stops all puts for good: puts that wait get FLUSH_DISK_TIMEOUT, each later put gets
+SERVICE_NOT_AVAILABLE, and no fsync is tried again. After that the page cache may show bytes that are not on disk.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ PAGE = 4096
 
 
 def unflushed(result: PutResult) -> PutResult:
-    """The answer to a put that is stored and not known to be on disk."""
+    """Return the result of a put that is stored and not known to be on disk."""
     return result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
 
@@ -40,18 +39,18 @@ class FlushService(PutListener):
 
     Args:
         files: of the log.
-        commit_log: tells how far it is written.
+        commit_log: the log, for its end.
         config: intervals, pages, flushDiskType.
         failure: of the store.
         effects: the clock.
         commits: commits the transient pool; None: there is none.
-        ours: whether the store is still this process's to write; asked before a flush counts.
+        ours: returns whether this process still owns the store; called before a flush counts.
 
     Attributes:
-        needs_wake: always; a put that does not wait under SYNC_FLUSH asks for a flush soon.
-        waiters: who waits for a flush.
-        timeout_s: how long they do (syncFlushTimeout).
-        times: how long they did.
+        needs_wake: always true; a put that does not wait under SYNC_FLUSH requests a flush soon.
+        waiters: puts that wait for a flush.
+        timeout_s: maximum wait (syncFlushTimeout).
+        times: histogram of waits.
     """
 
     def __init__(
@@ -80,14 +79,14 @@ class FlushService(PutListener):
         self._thread: threading.Thread | None = None
 
     def on_flushed(self, listener: Callable[[int], None]) -> None:
-        """Call this after each flush, with the store time in ms of the last record it covers. Before `start`."""
+        """Register a listener for each flush, which gets the last store time. Before `start`."""
         self._listeners.append(listener)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def flush_once(self, least_pages: int = 0) -> bool:
-        """Flush if so many pages wait, or the rest of a full file, or with 0 anything at all; True if something
-        was flushed.
+        """Flush if enough pages wait, a full file ends, or with 0 anything; return whether it did.
+
 
         Thread: any; one at a time. Durability: everything put before the call, on return of True.
         """
@@ -106,7 +105,7 @@ class FlushService(PutListener):
                 return False
             try:
                 self.files.flush(target)
-            except Exception as error:  # of any kind: what came of the sync is not known
+            except Exception as error:  # of any kind: the result of the fsync is not known
                 self.failure.set(f"the commit log could not be flushed ({reason_of(error)})")
                 return False
             if not self.ours():
@@ -117,14 +116,14 @@ class FlushService(PutListener):
         return True
 
     def commit_group(self) -> bool:
-        """Flush for the requests handed in so far, and answer them; False if nobody waits."""
+        """Flush for the requests so far and answer them; return False if there are none."""
         latches = self._flush_group()
         for latch in latches or ():
             latch.open()
         return latches is not None
 
     def _flush_group(self) -> list[Latch] | None:
-        """The same, but for opening the latches of those who wait; None if nobody does."""
+        """Flush for the requests so far; return the latches to open, or None without requests."""
         group = self.waiters.take()
         if not group:
             return None
@@ -134,7 +133,7 @@ class FlushService(PutListener):
     # -- waiting ----------------------------------------------------------------------------------------------------
 
     def wait_flushed(self, end: int) -> bool:
-        """Wait until the log is durable up to `end`; False if the flush failed or took longer than syncFlushTimeout."""
+        """Wait until the log is durable up to `end`; return False after a failure or timeout."""
         if self.files.flushed_where >= end and not self.failure:
             return True
         began = self.effects.monotonic()
@@ -148,7 +147,7 @@ class FlushService(PutListener):
         return request.latch.is_open and request.flushed
 
     def requested(self) -> None:
-        """Somebody has begun to wait."""
+        """Request a flush for a put that has begun to wait."""
         self._wake.set()
         if self._stop:  # the thread may have looked for the last time
             self.commit_group()
@@ -161,7 +160,7 @@ class FlushService(PutListener):
         self._thread.start()
 
     def serve_itself(self) -> None:
-        """No thread will be started: whoever waits flushes."""
+        """Work without a thread: each put that waits flushes itself."""
         self._stop = True
 
     def stop(self) -> None:
@@ -178,7 +177,7 @@ class FlushService(PutListener):
         self._wake.set()
 
     def _step_once(self) -> list[Latch] | None:
-        """What is due now; latches to open before the next wait."""
+        """Flush as far as due; return latches to open before the next wait."""
         if self.sync:
             latches = self._flush_group()
             if latches is None:  # put with wait=False
@@ -199,7 +198,7 @@ class FlushService(PutListener):
             latches = None
             try:
                 latches = self._step_once()
-            except Exception as error:  # a thread that is gone would leave all puts waiting, and nothing on disk
+            except Exception as error:  # without the thread all puts would wait, and nothing would reach the disk
                 self.failure.set(f"the flush service failed ({reason_of(error)})")
         for latch in latches or ():
             latch.open()

@@ -1,8 +1,8 @@
-"""Puts that wait for the disk. Source: upstream GroupCommitService and FlushDiskWatcher.
+"""Group commit: one flush answers all puts that wait for the disk.
 
-Two lists: one takes new requests while the flush for the other runs, then they are swapped. One flush answers
-everybody who had appended before it began. A thread waits on a latch of its own; puts of an event loop are collected
-and answered by one call into the loop for the whole group.
+There are two lists: one takes new requests while the flush for the other runs, then they are swapped. One flush answers
+every put that was appended before it began. A thread waits on its own latch; puts of an event loop are collected and
+answered by one call into the loop. Upstream: GroupCommitService, FlushDiskWatcher.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 
 class GroupCommitRequest:
-    """A thread that waits until the log is durable up to `end`.
+    """A request of a thread that waits until the log is durable up to `end`.
 
     Attributes:
         end: log offset.
-        flushed: the answer, once the latch is open.
+        flushed: the answer, valid once the latch is open.
     """
 
     __slots__ = ("end", "flushed", "latch")
@@ -39,7 +39,7 @@ class WaitingPuts:
 
     Attributes:
         requests: of threads.
-        loops: of event loops, together for each.
+        loops: of event loops, grouped by loop.
     """
 
     def __init__(self) -> None:
@@ -53,7 +53,7 @@ class WaitingPuts:
         return len(self.requests) + sum(len(group.puts) for group in self.loops.values())
 
     def answer(self, durable: int) -> list[Latch]:
-        """Everybody's answer: the log is durable up to the offset `durable`, -1 if nobody can tell.
+        """Answer all requests: the log is durable up to `durable`, -1 if it is not known.
 
         Returns:
             The latches of the threads, to be opened.
@@ -63,13 +63,13 @@ class WaitingPuts:
         for loop, group in self.loops.items():
             try:
                 loop.call_soon_threadsafe(group.complete, durable)
-            except RuntimeError:  # the loop is closed, and nobody waits any more
+            except RuntimeError:  # the loop is closed, and no put waits any more
                 continue
         return [request.latch for request in self.requests]
 
 
 class Waiters:
-    """The list that takes requests.
+    """The list that takes new requests.
 
     Thread: any.
     """
@@ -82,7 +82,7 @@ class Waiters:
         return len(self._group)
 
     def add(self, end: int) -> GroupCommitRequest:
-        """A thread will wait."""
+        """Add the request of a thread that will wait."""
         request = GroupCommitRequest(end)
         with self._lock:
             self._group.requests.append(request)
@@ -91,11 +91,11 @@ class Waiters:
     def add_async(
         self, end: int, result: Any, loop: asyncio.AbstractEventLoop, new: Callable[..., AsyncGroup], flush: Any
     ) -> tuple[Any, bool]:
-        """A put of an event loop will wait. Called in the loop's thread.
+        """Add a put of an event loop that will wait. Called in the loop's thread.
 
         Returns:
-            Its future, and whether it is the loop's first of a group (made by `new(loop, flush)`): then the flush has
-            to be told.
+            Its future, and whether it is the first of a group of its loop (made by `new(loop, flush)`): then the flush
+            must be requested.
         """
         future, now = loop.create_future(), loop.time()
         with self._lock:
@@ -107,7 +107,7 @@ class Waiters:
         return future, first
 
     def take(self) -> WaitingPuts:
-        """Everybody who waits by now; who comes later is in the next group."""
+        """Take all requests so far; later ones go to the next group."""
         with self._lock:
             group, self._group = self._group, WaitingPuts()
         return group

@@ -1,8 +1,8 @@
-"""Messages that take more than one queue offset: inner batches, and those for light queues. Source: upstream
-BatchConsumeQueue.assignQueueOffset, CommitLog.handlePropertiesForLmqMsg, LmqDispatch.
+"""Assigns queue offsets to inner batches and to messages for light queues.
 
-The offsets stand in the record's properties, so its property string is made anew under the put lock, in the order in
-which upstream writes it.
+Such a message takes several queue offsets. They are part of the record's properties, so the property string is encoded
+again under the put lock, in upstream's order. Upstream: BatchConsumeQueue.assignQueueOffset,
+CommitLog.handlePropertiesForLmqMsg, LmqDispatch.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from flintmq.store.append.checks import record_size
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, allows_light, split_names
 from flintmq.store.layout.queue_name import path_name
 
-MARK = b"INNER_"  # all properties that matter here begin so
+MARK = b"INNER_"  # prefix of all properties that matter here
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 
@@ -39,10 +39,11 @@ class TakenOffsets(NamedTuple):
 
 
 def inner_batch_status(message: Message, properties: bytes, is_batch_topic: bool) -> PutMessageStatus | None:
-    """Why this message is refused, or None: INNER_NUM and the flag of an inner batch belong together, and into a topic
-    of type BatchCQ.
+    """Return the refusal of an inner batch, or None.
 
-    Upstream takes an INNER_NUM below 1 and dies of one that is no number; both are refused here.
+    INNER_NUM and the flag of an inner batch belong together, and only in a topic of type BatchCQ.
+
+    Upstream accepts an INNER_NUM below 1 and fails on one that is no number; both are refused here.
     """
     flagged = bool(message.sys_flag & INNER_BATCH)
     if not flagged and MARK not in properties:
@@ -55,17 +56,17 @@ def inner_batch_status(message: Message, properties: bytes, is_batch_topic: bool
 
 
 def lmq_names(message: Message, properties: bytes, config: StoreConfig) -> list[str]:
-    """The queues that a message names in INNER_MULTI_DISPATCH; none where nobody looks at it."""
+    """Return the queues in INNER_MULTI_DISPATCH; none if the property has no effect."""
     if not config.enable_multi_dispatch or MARK not in properties or not allows_light(message.topic):
         return []
     return split_names(names.parse_bytes(properties).get(names.INNER_MULTI_DISPATCH, ""))
 
 
 def lmq_status(listed: list[str], config: StoreConfig) -> PutMessageStatus | None:
-    """Why a message for these queues is refused, or None.
+    """Return the refusal of a message for these queues, or None.
 
-    Refused are names that upstream takes and then cannot dispatch: of light queues and others mixed, for which no queue
-    gets a unit, and such as no directory can have, at which its dispatch of all topics stands still (D9).
+    Refused are names that upstream accepts and then cannot dispatch: light queues mixed with others, for which no queue
+    gets a unit, and names that no directory can have, which stop its dispatch of all topics (upstream defect D9).
     """
     light = [name for name in listed if name.startswith(LMQ_PREFIX)]
     if not config.enable_lmq or not light:
@@ -78,15 +79,15 @@ def lmq_status(listed: list[str], config: StoreConfig) -> PutMessageStatus | Non
 def taken(
     message: Message, properties: bytes, hosts: bytes, topic: Topic, config: StoreConfig, light: Callable[[str], Topic]
 ) -> TakenOffsets | PutMessageStatus:
-    """The offsets that a message takes whose properties begin with INNER_ or that is an inner batch.
+    """Assign the offsets of a message with INNER_ properties or of an inner batch.
 
     Args:
-        message, properties, hosts, topic: checked; as CommitLog.append has them.
+        message, properties, hosts, topic: checked, as for CommitLog.append.
         config: of the store.
         light: the topic of a light queue by its name.
 
     Returns:
-        The offsets; or a status, if the record became too large by them.
+        The offsets; or a status if they make the record too large.
 
     Thread: the one that holds the put lock.
     """
@@ -113,5 +114,5 @@ def taken(
     if len(properties) + extra > MAX_PROPERTIES:
         return ILLEGAL if listed else PutMessageStatus.PROPERTIES_SIZE_EXCEEDED
     if listed and record_size(message.body, topic.raw, properties, hosts, config) > config.max_message_size:
-        return ILLEGAL  # of such a message upstream measures the whole record
+        return ILLEGAL  # for such a message upstream limits the whole record
     return TakenOffsets(offset, properties, ((topic, message.queue_id, offset + count), *nexts))

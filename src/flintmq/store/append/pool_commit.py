@@ -1,8 +1,7 @@
-"""Bring records from the transient pool's buffers into the log's files. Source: upstream CommitRealTimeService; store
-behaviour 5.
+"""Copies records from the transient pool's buffers to the log's files.
 
-Committing is not flushing: afterwards the kernel has the records, and readers and the dispatcher may see them. Before,
-only this process has them.
+A commit is not a flush: after it the kernel has the records, and readers and the dispatcher may see them. Before it
+only this process has them. Upstream: CommitRealTimeService.
 """
 
 from __future__ import annotations
@@ -19,23 +18,24 @@ from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
 
 PAGE = 4096
-LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
-LINGERS = 20  # so many times with too little to commit, then it sleeps
+LINGER_S = 0.001  # interval of checking while puts come, so that they need not wake it
+LINGERS = 20  # checks with too little to commit before it sleeps
 
 
 class CommitService(PutListener):
-    """Commits one log.
+    """Commits the buffers of one log.
 
     Args:
         files: of the log.
-        commit_log: tells how far it is put.
+        commit_log: the log, for its end.
         config: intervals and pages.
-        failure: of the store; a write that fails sets it.
+        failure: of the store; a failed write sets it.
         effects: the clock.
 
     Attributes:
-        needs_wake: it sleeps, and wants to be told of a put (wakeCommitWhenPutMessage).
-        done: (store time in ms of the last record, log offset behind it) of what is committed; always read together.
+        needs_wake: it sleeps, and a put must wake it (wakeCommitWhenPutMessage).
+        done: (store time in ms of the last record, log offset after it) of the committed part; one tuple, so always
+            read together.
     """
 
     def __init__(
@@ -58,17 +58,17 @@ class CommitService(PutListener):
         self._thread: threading.Thread | None = None
 
     def on_committed(self, listener: Callable[[], None]) -> None:
-        """Call this after each commit. Before `start`."""
+        """Register a listener for each commit. Before `start`."""
         self._listeners.append(listener)
 
     def commit_once(self, least_pages: int = 0) -> bool:
-        """Commit if so many pages wait, or the rest of a full file, or with 0 anything at all; True if something
-        was committed.
+        """Commit if enough pages wait, a full file ends, or with 0 anything; return whether it did.
+
 
         Thread: any; one at a time. Durability: the kernel has everything put before the call, on return of True.
         """
         with self._step:
-            time = self.commit_log.last_time  # before the end, so that it is never too young
+            time = self.commit_log.last_time  # read before the end, so that it is never too young
             target = self.commit_log.end
             waiting = target // PAGE - self.done[1] // PAGE
             if self.failure or target <= self.done[1]:
@@ -77,7 +77,7 @@ class CommitService(PutListener):
                 return False
             try:
                 self.files.commit(target)
-            except Exception as error:  # of any kind: what the file has of it is not known
+            except Exception as error:  # of any kind: how much of it reached the file is not known
                 self.failure.set(f"the transient pool could not be written to the commit log ({reason_of(error)})")
                 return False
             self.done = time, target
@@ -86,7 +86,7 @@ class CommitService(PutListener):
         return True
 
     def wake(self) -> None:
-        """Something was put."""
+        """Wake the thread: a record was put."""
         self._wake.set()
 
     def start(self) -> None:
@@ -113,7 +113,7 @@ class CommitService(PutListener):
                 self._last_thorough = now
             try:
                 looks = 0 if self.commit_once(0 if everything else self._least) else looks + 1
-            except Exception as error:  # a thread that is gone would leave what is put in this process's memory
+            except Exception as error:  # without the thread, records would stay in this process's memory
                 self.failure.set(f"the commit service failed ({reason_of(error)})")
             if looks < LINGERS and wakes:
                 self._wake.wait(LINGER_S)

@@ -1,4 +1,4 @@
-"""What a put is besides its record: refused, appended, waited for, counted. `message_store` offers it to users."""
+"""Runs one put end to end: check, append, wait for flush, count."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ OK = PutMessageStatus.PUT_OK
 
 
 class Wakeable(Protocol):
-    """Whatever takes records after the puts; store/services/dispatch_service.py does.
+    """A service that takes records after the puts, such as DispatchService.
 
     Attributes:
-        needs_wake: whether somebody who puts has to call `wake`.
+        needs_wake: whether the putting thread must call `wake`.
     """
 
     needs_wake: bool
 
     def wake(self, size: int = 0) -> None:
-        """Something was put: `size` bytes, if many."""
+        """Wake the service after a put of `size` bytes, if many."""
 
 
 class PutService:
@@ -41,9 +41,9 @@ class PutService:
     Args:
         config: of the store.
         log, flush, dispatch: its parts.
-        commits: its transient pool's committer, if it has one.
+        commits: commits the transient pool, if there is one.
         failure, counters: of the store.
-        peer: whose batches, "5.3.3", "5.4.0" or "5.5.0".
+        peer: version whose batches are followed, "5.3.3", "5.4.0" or "5.5.0".
 
     Thread: any.
     """
@@ -64,11 +64,11 @@ class PutService:
         self._async: ModuleType | None = None
 
     def put(self, message: Message, tried: bool = False) -> PutResult:
-        """Put one message; return when its flushDiskType has been kept.
+        """Put one message; return when the requested durability is reached.
 
         Args:
-            message: which.
-            tried: the fast way was tried, and left it to the slow one.
+            message: the message.
+            tried: the fast way was tried and left the message to the slow one.
         """
         result = self._append(message, tried)
         if result.status is not OK:
@@ -79,12 +79,12 @@ class PutService:
         return result
 
     def wait_flushed(self, result: PutResult) -> PutResult:
-        """The answer to a message that is stored, once it is on disk or nobody can tell."""
+        """Wait until a stored message is on disk, or it is not known; return the final result."""
         done = self.flush.wait_flushed(result.physical_offset + result.size)
         return result if done else self._unflushed(result)
 
     def put_many(self, messages: list[Message], until_refused: bool, delivered: bool) -> list[PutResult]:
-        """Messages in order, with one wait for the disk at the end."""
+        """Put messages in order, with one wait for the disk at the end."""
 
         def append(many: list[Message]) -> list[PutResult]:
             return self.log.append_many(many, until_refused, delivered)
@@ -92,7 +92,7 @@ class PutService:
         return self._settled(messages, self._append_all(messages, append))
 
     def put_batch(self, messages: list[Message], shared: Mapping[str, str] | None) -> list[PutResult]:
-        """A batch, all or none, with one wait for the disk at the end."""
+        """Put a batch, all or none, with one wait for the disk at the end."""
 
         def append(batch: list[Message]) -> list[PutResult]:
             return put_batch(self.log, batch, shared, self.peer)
@@ -100,8 +100,8 @@ class PutService:
         return self._settled(messages, self._append_all(messages, append)) if messages else []
 
     def _settled(self, messages: list[Message], results: list[PutResult]) -> list[PutResult]:
-        """The results of messages that were appended, after the wait for the disk."""
-        assert len(results) <= len(messages)  # whoever put them takes results by their place
+        """Return the results of appended messages after the wait for the disk."""
+        assert len(results) <= len(messages)  # callers match results to messages by index
         stored = [r for r in results if r.status is OK]
         if not stored:
             return results
@@ -112,7 +112,7 @@ class PutService:
         return results
 
     def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
-        """Arrow columns, with one wait for the disk at the end."""
+        """Put Arrow columns, with one wait for the disk at the end."""
         refusal = self._refusal()
         result = put_columns(self.log, topic, batch) if refusal is None else ColumnsResult(refusal)
         if result.count and not self.flush.sync:
@@ -124,9 +124,9 @@ class PutService:
         return result
 
     def put_async(self, message: Message, quick: Appender | None) -> Awaitable[PutResult]:
-        """One message, appended now (by `quick`, if that can); an awaitable of its answer."""
+        """Append one message now, if possible by `quick`; return an awaitable of its result."""
         if self._async is None:
-            from flintmq.store.append import async_puts  # asyncio is not loaded for those who do not use it
+            from flintmq.store.append import async_puts  # loads asyncio only for its users
 
             self._async = async_puts
         loop = self._async.running_loop()  # before anything is stored
@@ -145,7 +145,7 @@ class PutService:
         return waiting
 
     def _append(self, message: Message, tried: bool) -> PutResult:
-        """Append a message; say why if it is refused."""
+        """Append a message, or return the reason of its refusal."""
         refusal = self._refusal()
         append = self.log.append_slowly if tried else self.log.append
         result = append(message) if refusal is None else PutResult(refusal)
@@ -156,7 +156,7 @@ class PutService:
     def _append_all(
         self, messages: list[Message], append: Callable[[list[Message]], list[PutResult]]
     ) -> list[PutResult]:
-        """The messages in the log, or why not."""
+        """Append messages, or return the reason of their refusal."""
         refusal = self._refusal()
         results = append(messages) if refusal is None else [PutResult(refusal) for _ in messages]
         for result in results:
@@ -165,7 +165,7 @@ class PutService:
         return results
 
     def _refusal(self) -> PutMessageStatus | None:
-        """Why nothing can be put now, if so."""
+        """Return the status if nothing can be put now, else None."""
         if self.failure or self.log.appender.refusing or self.config.broker_role == "SLAVE":
             return PutMessageStatus.SERVICE_NOT_AVAILABLE
         if self.log.slow.since and self.log.slow.busy(self.config.os_page_cache_busy_time_out_mills):
@@ -178,7 +178,7 @@ class PutService:
         return late
 
     def _carry_on(self, size: int = 0) -> None:
-        """Nobody waits for the disk: wake who takes the new records (`size` bytes, if many) from here."""
+        """Wake the service that takes new records (`size` bytes, if many) when no put waits."""
         if self.flush.sync:
             self.flush.wake()
         elif self.commits is not None:

@@ -1,7 +1,8 @@
-"""The part of a put in which the put lock may be held for long. Source: upstream beginTimeInLock, isOSPageCacheBusy.
+"""Measures the part of a put that may hold the put lock for long.
 
-Storing a record holds the lock, and compiled the GIL too, for less than anybody could look. What may take long is to
-get room for it: a file, or disk blocks. So only that publishes when it began, and every other put pays nothing.
+Storing a record holds the lock, and compiled the GIL too, for a time too short to measure. Only reserving room for it
+may take long: a new file, or disk blocks. So only this part publishes its start, and all other puts pay nothing.
+Upstream: beginTimeInLock, isOSPageCacheBusy.
 """
 
 from __future__ import annotations
@@ -13,16 +14,16 @@ from flintmq.storage.filesystem import Effects
 
 log = logging.getLogger("flintmq.commitlog")
 
-SLOW_MS = 500  # from here on it is worth a log line
-NEVER_MS = 10_000_000  # upstream takes more for a clock that was set
+SLOW_MS = 500  # a longer section is logged
+NEVER_MS = 10_000_000  # upstream takes a longer time for a clock that was set
 
 
 class SlowPart:
-    """A `with` block around it.
+    """The slow section as a `with` block.
 
     Attributes:
-        since: monotonic seconds when it began; 0.0 while nobody is in it.
-        longest_ms: the longest so far.
+        since: monotonic seconds when it began; 0.0 outside it.
+        longest_ms: the longest section so far.
 
     Thread: the `with` block under the put lock; the rest any.
     """
@@ -33,18 +34,18 @@ class SlowPart:
         self.longest_ms = 0
 
     def busy(self, limit_ms: int) -> bool:
-        """Whether somebody is in it for longer than this (osPageCacheBusyTimeOutMills)."""
+        """Return whether the section takes longer than this (osPageCacheBusyTimeOutMills)."""
         since = self.since
         return bool(since) and limit_ms < (self.effects.monotonic() - since) * 1000 < NEVER_MS
 
     def __enter__(self) -> None:
-        """It begins."""
+        """Begin the section."""
         self.since = self.effects.monotonic()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """It ends."""
+        """End the section."""
         took = int((self.effects.monotonic() - self.since) * 1000)
         self.since = 0.0
         self.longest_ms = max(self.longest_ms, took)

@@ -1,7 +1,7 @@
-"""What a running store did and how far it is behind. Source: upstream StoreStatsService.
+"""Counts the work of a running store and the lag of its services (StoreStatsService).
 
-Counting costs a put nothing: how many there were, and of which topic, is the difference of queue offsets and log
-positions between then and now. A put is timed only where it may wait, for a log file or for the disk; every other one
+Counting costs a put nothing: the number of puts, and of those of each topic, is the difference of queue offsets and log
+positions between two moments. A put is timed only where it may wait, for a log file or for the disk; every other one
 takes microseconds and counts in the first bucket.
 """
 
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from flintmq.storage.filesystem import Effects
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 
-LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)  # upstream's buckets, but for the last
+LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)  # upstream's buckets, without the last
 _LIGHT = LMQ_PREFIX.encode()
 LABELS = (
     "<=0ms", "0~10ms", "10~50ms", "50~100ms", "100~200ms", "200~500ms", "500ms~1s", "1~2s", "2~3s", "3~4s", "4~5s",
@@ -26,27 +26,27 @@ LABELS = (
 
 @dataclass(frozen=True)
 class StoreStats:
-    """A store's numbers since it was opened, at one moment.
+    """Statistics of a store since it was opened, at one moment.
 
     Attributes:
         seconds: since it was opened.
-        puts: messages that took a place in a queue (light queues, which share them, left out).
-        puts_refused: puts that were answered with another status than PUT_OK, by its name.
-        put_bytes: bytes of log they filled, unused ends of files included.
+        puts: messages that got a queue offset (without light queues, which share messages).
+        puts_refused: puts answered with another status than PUT_OK, by its name.
+        put_bytes: bytes of log they filled, including unused ends of files.
         puts_by_topic: the puts of each topic.
-        put_times: how many puts took how long, by upstream's labels.
-        longest_in_lock_ms: the longest that one put kept all others waiting.
-        gets_found, gets_missed: calls of `get` that gave messages, and that gave none.
-        messages_got: messages that they gave.
+        put_times: number of puts by duration, with upstream's labels.
+        longest_in_lock_ms: the longest time that one put delayed all others.
+        gets_found, gets_missed: calls of `get` that returned messages, and that returned none.
+        messages_got: messages that they returned.
         commit_behind_bytes: put, and in no file yet (transient pool).
         flush_behind_bytes: put, and not on disk.
         dispatch_behind_bytes: confirmed, and not in queues and index.
         log_bytes: between the first and the last byte of the log.
         pool_buffers_free: buffers of the transient pool that may be borrowed; -1 without a pool.
-        memory_bytes: of the process, without mapped files; 0 where the system does not tell.
+        memory_bytes: of the process, without mapped files; 0 if the system does not report it.
         mapped_bytes: pages of mapped files that are in the process's memory.
         mapped_files: files of the log that are mapped now.
-        mapped_virtual_bytes: what they take of the address space, whether in memory or not.
+        mapped_virtual_bytes: their size in the address space, whether in memory or not.
     """
 
     seconds: float
@@ -71,13 +71,13 @@ class StoreStats:
 
     @property
     def put_average_size(self) -> float:
-        """Bytes of log a message."""
+        """Average number of bytes of log for a message."""
         return self.put_bytes / self.puts if self.puts else 0.0
 
 
 @dataclass
 class WaitTimes:
-    """How many waits took how long.
+    """Histogram of waiting times.
 
     Thread: any.
     """
@@ -86,13 +86,13 @@ class WaitTimes:
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     def add(self, seconds: float) -> None:
-        """One more wait, in whole milliseconds as upstream counts."""
+        """Add one wait, in whole milliseconds as upstream counts."""
         bucket = bisect_left(LIMITS_MS, int(seconds * 1000))
         with self._lock:
             self.counts[bucket] += 1
 
     def add_all(self, seconds: list[float]) -> None:
-        """A group of waits, longest first: mostly all of them belong to one bucket."""
+        """Add a group of waits, longest first; mostly all belong to one bucket."""
         if not seconds:
             return
         first, last = (bisect_left(LIMITS_MS, int(seconds[n] * 1000)) for n in (0, -1))
@@ -105,10 +105,10 @@ class WaitTimes:
 
 
 class Counters:
-    """What positions do not tell.
+    """Counters for numbers that positions do not contain.
 
     Args:
-        next_offsets: (topic, queue id) -> next queue offset, as it stands when the store opens.
+        next_offsets: (topic, queue id) -> next queue offset when the store opens.
         end: the log's end then.
         effects: the clock.
 
@@ -123,12 +123,12 @@ class Counters:
         self._found = self._missed = self._messages = 0
 
     def refused(self, status: str) -> None:
-        """A put was answered with this status, which is not PUT_OK."""
+        """Count a put that was answered with this status, which is not PUT_OK."""
         with self._lock:
             self._refused[status] = self._refused.get(status, 0) + 1
 
     def got(self, messages: int) -> None:
-        """A get gave so many messages."""
+        """Count a get that returned this many messages."""
         with self._lock:
             self._messages += messages
             if messages:
@@ -150,7 +150,7 @@ class Counters:
         pool_buffers_free: int,
         mapped: tuple[int, int] = (0, 0),
     ) -> StoreStats:
-        """The numbers now. What is passed are the store's positions, as log offsets."""
+        """Compute the statistics now, from the store's positions as log offsets."""
         topics: dict[str, int] = {}
         for (topic, queue_id), offset in list(next_offsets.items()):  # list: in one step, while others put
             count = offset - self._offsets.get((topic, queue_id), 0)
@@ -170,7 +170,7 @@ class Counters:
 
 
 def process_memory(effects: Effects) -> tuple[int, int]:
-    """(bytes of this process's memory without mapped files, bytes of mapped files in it); zeros where Linux is not."""
+    """Return (memory without mapped files, mapped files in memory); zeros if not on Linux."""
     if sys.platform != "linux":
         return 0, 0
     text = effects.read_proc("/proc/self/status")

@@ -1,19 +1,19 @@
-"""Unique keys: the id that RocketMQ's client gives each message it sends (property UNIQ_KEY), by which it can be found.
+"""Unique keys: ids as RocketMQ's client gives each message (property UNIQ_KEY).
 
-Source: upstream MessageClientIDSetter (createUniqID, setUniqID). An id is upper-case hex of: the address of this
-machine (4 bytes), the process id (2), the hash of the class loader (4), the time since the month began in local time,
-in ms (4), a counter (2). A message that has one keeps it, whatever it is.
+A message can be found by its id. An id is upper-case hex of: the address of this machine (4 bytes), the process id (2),
+the hash of the class loader (4), the time since the month began in local time, in ms (4), a counter (2). A message that
+has one keeps it, whatever it is. Upstream: MessageClientIDSetter (createUniqID, setUniqID).
 
-Where this is not upstream's, and why:
-- Instead of that hash four bytes are drawn, for each store that is opened and again each month, so that neither a
-  second store of this process, nor another process with the same address and number (containers), nor the same moment
-  of another month gives an id twice.
-- Upstream's counter comes round after 65,536 ids, also within one millisecond; here the time moves on with it.
-- A clock that was set back behind the month's begin starts that month anew; upstream counts a negative time.
-- A machine without an IPv4 address has four drawn bytes for it; upstream takes 16 bytes of IPv6, or four of its clock.
+Differences from upstream:
+- Instead of that hash four random bytes are used, for each opened store and again each month, so that neither a second
+store of this process, nor another process with the same address and number (containers), nor the same moment of another
+month repeats an id.
+- Upstream's counter overflows after 65,536 ids, also within one millisecond; here the time advances with it.
+- A clock that was set back before the month's begin starts that month again; upstream counts a negative time.
+- A machine without an IPv4 address uses four random bytes; upstream takes 16 bytes of IPv6, or four of its clock.
 - The id is not set in the sender's Message, which several threads may put: one that is put again gets another id.
-- A batch of many records has no id of its own: upstream's client gives it one too, which 5.3.3 then stores behind each
-  message's own, and so hides that. An inner batch, which is one record, has one as upstream's.
+- A batch of many records has no id of its own. Upstream's client gives it one, which 5.3.3 stores after each message's
+own and so hides that. An inner batch, which is one record, has one as in upstream.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from flintmq.storage.filesystem import Effects
 
 
 class UniqueKeys(Numbers):
-    """Gives ids.
+    """Assigns ids.
 
     Args:
         effects: the clock, this machine's address, random bytes.
 
-    Thread: any. A child made by fork opens a store of its own, and so has a prefix of its own.
+    Thread: any. A forked child opens a store of its own, and so has its own prefix.
     """
 
     def __init__(self, effects: Effects) -> None:
@@ -43,7 +43,7 @@ class UniqueKeys(Numbers):
         self._effects, self._lock = effects, threading.Lock()
 
     def numbers(self, count: int) -> tuple[bytes, int]:
-        """A prefix, and the first of so many numbers behind it: ids that no other call gives."""
+        """Reserve ids: return a prefix and the first of `count` numbers, used by no other call."""
         with self._lock:
             now = self._effects.now_ms()
             first = self.reserve(now, count)
@@ -54,17 +54,17 @@ class UniqueKeys(Numbers):
             return self.prefix, first
 
     def take(self, count: int) -> list[str]:
-        """So many ids, each of which no other call gives."""
+        """Return `count` ids that no other call returns."""
         prefix, first = self.numbers(count)
         return [unique_key(prefix, number) for number in range(first, first + count)]
 
     def add_to(self, message: Message) -> None:
-        """Give the message an id, unless it has one, or a property string that is encoded already."""
+        """Give the message an id, unless it has one or an encoded property string."""
         if message.properties_bytes is None:
             message.properties = self.shared(message.properties)
 
     def shared(self, properties: Mapping[str, str] | None) -> dict[str, str]:
-        """These properties with an id."""
+        """Return these properties with an id."""
         given = dict(properties or {})
         return given if UNIQ_KEY in given else given | {UNIQ_KEY: self.take(1)[0]}
 
