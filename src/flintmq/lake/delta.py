@@ -134,10 +134,12 @@ class DeltaTarget(ExportTarget):
             added = self._missing(table, schema, partition_by)
             if added:
                 table.alter.add_columns(added)
+            # The manifest comes first: the next run reads it for every number that the table has.
             path = self._manifest(manifest.number)
             path.parent.mkdir(exist_ok=True)
             manifest.write(path)
             actions = [self._bring(manifest.number, file) for file in files]
+            # The files' names are durable before the commit that refers to them.
             for folder in {above for action in actions for above in (self.root / action.path).parents}:
                 if folder.is_relative_to(self.root):
                     sync_folder(folder)

@@ -253,10 +253,12 @@ class ExportTarget:
             (tree / place).parent.mkdir(parents=True, exist_ok=True)
             os.rename(written, tree / place)
             folders.update(folder for folder in (tree / place).parents if folder.is_relative_to(tree))
+        # All is durable before the rename makes it visible: after a power cut an export must not lack files.
         manifest.write(tree / MANIFEST)
         for folder in folders:
             sync_folder(folder)
         os.rename(tree, self.root / f"export={manifest.number}")
+        # Until this fsync a power cut may undo the rename; the next run then exports the same range again.
         sync_folder(self.root)
 
     def sweep(self) -> None:

@@ -108,9 +108,12 @@ def commit(
                 value["checkpoint"] = options.checkpoint
             if bad:
                 value |= {"bad": list(bad), "bad_path": options.bad_rows}
+            # All rows are checked before the ledger has the batch: later a refused row would make it stuck.
             _look(store, files)
+            # The names of the staged files are durable before the ledger refers to them.
             if files or bad:
                 sync_folder(os.path.join(options.path, STAGED))
+            # The ledger has the batch before its first put: only so can the next commit finish it after a crash.
             work.ledger.set(writer_id, value)
             _put(work, writer_id, value, looked=True)
         _sweep(options.path, spent, writer_id, work.ledger)
@@ -280,7 +283,8 @@ def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = F
                 names = (f"topic {m.topic!a:.100}, queue {m.queue_id}, a row of {file}" for m in rows)
                 last = put_all(store, rows, names)
                 work.end = last.physical_offset + last.size
-    assert skip == 0  # the files begin with the rows that are there
+    assert skip == 0  # the files begin with the stored rows
+    # The messages are on disk before the ledger says that the batch is done, or a power cut would lose them.
     store.flush()
     _publish(store.root, writer_id, value)
     kept = {"checkpoint": value["checkpoint"]} if "checkpoint" in value else {}

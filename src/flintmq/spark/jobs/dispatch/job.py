@@ -296,6 +296,8 @@ class _Dispatch:
         state.index, state.position, state.clean = index, position, False
         if last[0] >= 0:
             state.last, state.anchor = (last[0], last[1]), start.anchor_at(plan.log, last[0])
+        # The commit comes last: tasks have synced their files, and the index files are in place. A start truncates
+        # whatever this state does not describe.
         commit(plan.into, plan, state)
         done.rounds, done.end = done.rounds + 1, position
         done.records += sum(answer["records"] for answer in answers)

@@ -125,6 +125,7 @@ def put_rows(
     end = store.recovered.state.end
     at = Position.read(ledger, writer_id) or Position(None, end)
     tail = WriterTail(store.root, at.log_end if at.running else end, end, store.config)
+    # Written before the first put, so that the next run knows from where on to look for this run's messages.
     if not at.running:
         at.log_end, at.running = end, True
         at.write(ledger, writer_id)
@@ -203,6 +204,7 @@ class _RowWriter:
         Raises:
             StoreError: the file cannot be written.
         """
+        # First the messages, then the progress: a record of progress must never be ahead of the log.
         self.store.flush()
         self.at.log_end = self.end
         try:
