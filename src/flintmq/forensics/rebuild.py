@@ -15,7 +15,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import ConfigError, UsageError
+from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
@@ -26,14 +26,13 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.consumequeue.writer import UNIT_SIZE, BatchQueueWriter, OpenFiles, QueueWriter
+from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock, each_block
-from flintmq.store.index import reader
 from flintmq.store.index.builder import IndexFileBuilder
 from flintmq.store.index.writer import IndexWriter
-from flintmq.store.layout import directories
+from flintmq.store.layout.file_geometry import FileGeometry, index_header
 from flintmq.store.layout.queue_name import BATCH, PLAIN
-from flintmq.store.layout.store_config import batch_topics, queue_file_size
+from flintmq.store.layout.store_config import batch_topics
 
 STAGING = ".flintmq-rebuild"
 RESULTS = ("consumequeue", "consumequeue_ext", "batchconsumequeue", "index")
@@ -75,8 +74,7 @@ class RebuildPlan:
         log: its log files.
         facts: state of the last stop.
         rules: how records become units and keys.
-        queue_file, ext_file, batch_file: bytes of one file of each kind; ext_file is 0 without ext queues.
-        slots, items: geometry of index files.
+        sizes: of the files that are made.
     """
 
     root: str
@@ -84,11 +82,7 @@ class RebuildPlan:
     log: LogFiles
     facts: StopFacts
     rules: DispatchRules
-    queue_file: int
-    ext_file: int
-    batch_file: int
-    slots: int
-    items: int
+    sizes: FileGeometry
 
     @property
     def disk(self) -> Effects:
@@ -137,59 +131,14 @@ def plan_of(
     into = local_only(into)
     store = Snapshot.open(root, config, effects)
     root, effects = store.root, store.effects
-    slots, items = _index_geometry(root, config, effects)
     return RebuildPlan(
         root,
         into,
         store.log,
         store.facts,
         DispatchRules.of(config, batch_topics(root, effects), peer),
-        -(-_file_size(root, directories.QUEUES, config, effects) // UNIT_SIZE) * UNIT_SIZE,
-        _file_size(root, directories.EXT_QUEUES, config, effects) if _has_ext(root, config, effects) else 0,
-        _file_size(root, directories.BATCH_QUEUES, config, effects),
-        slots,
-        items,
+        FileGeometry.of(root, config, effects),
     )
-
-
-_SIZE_KEYS = {
-    directories.QUEUES: "mappedFileSizeConsumeQueue",
-    directories.EXT_QUEUES: "mappedFileSizeConsumeQueueExt",
-    directories.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
-}
-
-
-def _file_size(root: str, kind: str, config: StoreConfig, effects: Effects) -> int:
-    """Return the file size of a kind: given key, else the store's files, else the default."""
-    size = int(str(config.key(_SIZE_KEYS[kind])))
-    if _SIZE_KEYS[kind] not in config.given:
-        size = queue_file_size(root, kind, size, effects)
-    return size
-
-
-def _has_ext(root: str, config: StoreConfig, effects: Effects) -> bool:
-    return config.enable_consume_queue_ext or effects.is_dir(os.path.join(root, directories.EXT_QUEUES))
-
-
-def _index_geometry(root: str, config: StoreConfig, effects: Effects) -> tuple[int, int]:
-    """Return the slots and items of an index file.
-
-    Given keys come first, then the first of the store's own index files that shows its geometry, then the defaults.
-    """
-    files = reader.discover(root, config, effects)
-    if not files or {"maxHashSlotNum", "maxIndexNum"} <= config.given:
-        return config.max_hash_slot_num, config.max_index_num
-    unknown: ConfigError | None = None
-    for file in files[:100]:
-        with suppress(FileNotFoundError):
-            try:
-                with file.open() as opened:
-                    return opened.shape.slots, opened.shape.items
-            except ConfigError as error:
-                unknown = unknown or error
-    if unknown is not None:
-        raise unknown
-    return config.max_hash_slot_num, config.max_index_num
 
 
 def rebuild(
@@ -272,7 +221,7 @@ class Builder:
         directory = os.path.join(plan.staging, "index")
         self.index = None
         if plan.rules.index:
-            self.index = IndexWriter(directory, plan.slots, plan.items, plan.disk, IndexFileBuilder)
+            self.index = IndexWriter(directory, plan.sizes.slots, plan.sizes.items, plan.disk, IndexFileBuilder)
         self.units = self.keys = 0
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
@@ -305,7 +254,9 @@ class Builder:
             queue = dispatcher.queues.keys[number]
             path = queue.path
             self.batch[number] = (
-                None if path is None else BatchQueueWriter(self.files, self.plan.staging, path, self.plan.batch_file)
+                None
+                if path is None
+                else BatchQueueWriter(self.files, self.plan.staging, path, self.plan.sizes.batch_file)
             )
             if path is None:
                 self._refused(queue.topic)
@@ -337,7 +288,7 @@ def queue_writer(
     """
     if path is None:
         return None
-    return QueueWriter(files, plan.staging, path, plan.queue_file, 0 if is_light else plan.ext_file, report)
+    return QueueWriter(files, plan.staging, path, plan.sizes.queue_file, 0 if is_light else plan.sizes.ext_file, report)
 
 
 @contextmanager
@@ -387,7 +338,7 @@ def indexed_time(root: str, items: int, flushed: int) -> int:
     folder = os.path.join(root, "index")
     full = 0
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-        header = directories.index_header(os.path.join(folder, name))
+        header = index_header(os.path.join(folder, name))
         if header is not None and header.index_count >= items:
             full = header.end_timestamp
     return min(full, flushed)

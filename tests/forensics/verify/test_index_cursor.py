@@ -11,7 +11,7 @@ from flintmq.forensics.verify.index_cursor import MOST_DEFECTS, IndexItems
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.format import index
 from flintmq.storage.filesystem import REAL
-from flintmq.store.layout.directories import IndexGeometry
+from flintmq.store.layout.file_geometry import IndexGeometry
 from tests.support.makers import TIME, IndexMaker, patch
 
 SLOTS, ITEMS = 7, 50

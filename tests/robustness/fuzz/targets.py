@@ -44,7 +44,7 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.index.reader import OpenIndex
-from flintmq.store.layout.directories import IndexGeometry
+from flintmq.store.layout.file_geometry import IndexGeometry
 from tests.robustness.hostile.commands import is_harmless
 
 Target = Callable[[bytes], None]

@@ -1,20 +1,15 @@
-import os
 import shutil
 
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import ConfigError, NotAStoreError, UnsupportedFormatError
+from flintmq.errors import NotAStoreError, UnsupportedFormatError
 from flintmq.forensics.inspect import inspect
 from flintmq.forensics.verify.run import verify
 from flintmq.message import Message, Outcome
-from flintmq.storage.filesystem import REAL
 from flintmq.store.layout.directories import (
-    IndexGeometry,
     LogDirectory,
-    common_size,
     in_rocksdb,
-    index_geometry,
     log_directories,
     open_root,
     refuse_rocksdb_queues,
@@ -84,75 +79,6 @@ def test_commit_log_directories(tmp_path):
     ]
     with pytest.raises(NotAStoreError, match=r"/gone: storePathCommitLog names it"):
         log_directories(str(root), PLAIN.with_keys({"storePathCommitLog": f"{root}/gone"}))
-
-
-def test_common_size():
-    assert common_size([], 7) == 7
-    assert common_size([0, 0], 7) == 7
-    assert common_size([100, 100, 31], 7) == 100
-    assert common_size([31, 100], 7) == 100
-    assert common_size([1 << 31, 1 << 40], 7) == 7
-    assert common_size([(1 << 31) - 1], 7) == (1 << 31) - 1
-
-
-def geometry(path, config=PLAIN):
-    with REAL.reading(os.fspath(path)) as fd:
-        return index_geometry(os.fspath(path), REAL.size_of(fd), config, fd)
-
-
-def test_index_geometry_of_every_golden_index(golden_store):
-    keys = ("maxHashSlotNum", "maxIndexNum")
-    written = IndexGeometry(*(golden_store.config[key] for key in keys))
-    files = sorted((golden_store.path / "index").iterdir())
-    assert files
-    for file in files:
-        assert geometry(file, StoreConfig.from_keys({key: golden_store.config[key] for key in keys})) == written
-        for key in keys:
-            assert geometry(file, StoreConfig.from_keys({key: golden_store.config[key]})) == written
-        if written.items == 4 * written.slots:
-            assert geometry(file) == written
-        else:
-            with pytest.raises(ConfigError, match="give maxHashSlotNum and maxIndexNum"):
-                geometry(file)
-
-
-def test_index_geometry_of_the_default_size_and_of_sizes_that_fit_nothing(tmp_path):
-    assert index_geometry("i", 420_000_040, PLAIN) == IndexGeometry(5_000_000, 20_000_000)
-    for size in (0, 39, 40, 41, 40 + 84 * 5 + 4):
-        with pytest.raises(ConfigError, match=f"its size \\({size}\\) does not determine its division"):
-            index_geometry("i", size, PLAIN)
-    with pytest.raises(ConfigError, match="i: 60 bytes are too few for maxHashSlotNum=20; correct these keys"):
-        index_geometry("i", 60, PLAIN.with_keys({"maxHashSlotNum": 20}))
-    with pytest.raises(ConfigError, match="too few for maxIndexNum=20"):
-        index_geometry("i", 60, PLAIN.with_keys({"maxIndexNum": 20}))
-    # A file that was cut short has fewer items than its keys say.
-    assert (
-        index_geometry("i", 40 + 4 * 20 + 20 * 7, PLAIN.with_keys({"maxHashSlotNum": 20, "maxIndexNum": 60})).items == 7
-    )
-
-
-@pytest.mark.parametrize("damage", ["count", "hash", "previous", "slot"])
-def test_a_guess_that_the_items_contradict(golden, tmp_path, damage):
-    file = min((golden("rolled").path / "index").iterdir())
-    slots, items = 50, 200
-    data = bytearray(file.read_bytes())
-    last = 40 + 4 * slots + 20 * (items - 1)
-    at, value = {
-        "count": (36, items + 1),
-        "hash": (last, -5),
-        "previous": (last + 16, items),
-        "slot": (40 + 4 * (int.from_bytes(data[last : last + 4], "big") % slots), 3),
-    }[damage]
-    data[at : at + 4] = value.to_bytes(4, "big", signed=True)
-    (tmp_path / file.name).write_bytes(data)
-    with pytest.raises(ConfigError, match="does not determine its division"):
-        geometry(tmp_path / file.name)
-
-
-def test_no_index_file_is_larger_than_what_rocketmq_maps():
-    for keys in ({}, {"maxHashSlotNum": 1 << 30}):
-        with pytest.raises(ConfigError, match="more than RocketMQ's files have"):
-            index_geometry("i", 1 << 31, StoreConfig.from_keys(keys))
 
 
 # Directories and names of files as brokers of 5.4.0 and 5.5.0 made them, with the keys that had them do so.

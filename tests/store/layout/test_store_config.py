@@ -34,7 +34,7 @@ def test_one_odd_queue_file_is_no_size(tmp_path):
             (folder / f"{number * 400:020d}").write_bytes(bytes(size))
     (tmp_path / "commitlog").mkdir()
     assert with_queue_size(str(tmp_path), StoreConfig(), REAL).mapped_file_size_consume_queue == 400
-    assert plan_of(str(tmp_path), str(tmp_path / "into"), None, "5.3.3").queue_file == 400
+    assert plan_of(str(tmp_path), str(tmp_path / "into"), None, "5.3.3").sizes.queue_file == 400
 
 
 def test_queue_files_on_disk_win_over_the_default(tmp_path):

@@ -12,7 +12,7 @@ from flintmq.forensics.explain.store_context import key_of
 from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Plain, UnitTable
 from flintmq.format import index
 from flintmq.format.text import iso
-from flintmq.store.layout.directories import IndexGeometry, index_geometry
+from flintmq.store.layout.file_geometry import IndexGeometry, index_geometry
 
 MOST_OF_A_CHAIN: Final = 8  # items shown of a chain
 

@@ -174,14 +174,14 @@ class Derived:
             if kind == PLAIN:
                 topic, _, number = name.rpartition("/")
                 queue = QueueName(topic, int(number))
-                filled = fill_holes(self.root, self.made, queue, plan.queue_file, self._lost.__contains__, REAL)
+                filled = fill_holes(self.root, self.made, queue, plan.sizes.queue_file, self._lost.__contains__, REAL)
                 why = (
                     f"made from the log; {filled} offsets of lost messages point to the next message"
                     if filled
                     else "made from the log"
                 )
                 self._swap(inside, why)
-                if plan.ext_file:
+                if plan.sizes.ext_file:
                     self._swap(f"{directories.EXT_QUEUES}/{name}", why)
             else:
                 self._swap(inside, "made from the log")

@@ -174,7 +174,7 @@ class Salvage:
             self._beside()
         finally:
             self.lines.close(self.done.as_dict())
-        indexed = rebuild.indexed_time(self.out, self.plan.items, last_time)
+        indexed = rebuild.indexed_time(self.out, self.plan.sizes.items, last_time)
         StoreFiles(self.out, REAL).write(end, Checkpoint(last_time, last_time, indexed))
         return self.done
 

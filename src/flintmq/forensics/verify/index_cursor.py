@@ -17,7 +17,7 @@ from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.format import index
 from flintmq.kernels import index_check as kernel
-from flintmq.store.layout.directories import IndexGeometry
+from flintmq.store.layout.file_geometry import IndexGeometry
 
 WINDOW = 8192  # items read at once
 SLOTS_AT_ONCE = 65536

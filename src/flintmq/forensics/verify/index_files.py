@@ -14,7 +14,7 @@ from flintmq.forensics.verify.index_cursor import IndexItems
 from flintmq.forensics.verify.queue_files import BLOCK_BYTES, Disk
 from flintmq.format import index
 from flintmq.store.layout import directories
-from flintmq.store.layout.directories import IndexGeometry
+from flintmq.store.layout.file_geometry import INDEX_KEYS, IndexGeometry, common_size, index_geometry
 
 SAMPLED = 64  # items checked to judge a guess
 _KEYS = ("maxHashSlotNum", "maxIndexNum")
@@ -98,7 +98,7 @@ def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found 
         return None
     header = index.HEADER.unpack(raw)
     try:
-        return _Found(path, size, header, directories.index_geometry(path, size, config, fd, disk.effects))
+        return _Found(path, size, header, index_geometry(path, size, config, fd, disk.effects))
     except ConfigError as error:
         shape = _guess(path, size, header, disk)
         if shape is not None:
@@ -139,8 +139,8 @@ def _guess(path: str, size: int, header: index.Header, disk: Disk) -> IndexGeome
 
 def _of_one_size(found: list[_Found], config: StoreConfig, ground: Ground) -> list[_Found]:
     """Report and leave out files of another size than the others, or than the keys give."""
-    given = all(key in config.given for key in _KEYS)
-    due = config.index_file_size if given else directories.common_size((file.size for file in found), 0)
+    given = config.given >= INDEX_KEYS
+    due = config.index_file_size if given else common_size((file.size for file in found), 0)
     for file in found:
         if file.size != due:
             ground.findings.defect("index-file", file.path, None, expected=f"{due} bytes", found=f"{file.size} bytes")

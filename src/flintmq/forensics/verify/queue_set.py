@@ -23,13 +23,9 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlo
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.file_geometry import common_size, queue_file_size
 from flintmq.store.layout.queue_name import BATCH, Queue, QueueName, queue_names
-from flintmq.store.layout.store_config import queue_file_size
-
-_SIZE_KEYS = {
-    directories.QUEUES: "mappedFileSizeConsumeQueue",
-    directories.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
-}
+from flintmq.store.layout.store_config import batch_topics
 
 
 class Absent:
@@ -81,8 +77,8 @@ class QueueSet:
         self.on_disk = {kind: self._names(kind) for kind in (directories.QUEUES, directories.BATCH_QUEUES)}
         self.file_sizes = {kind: self._file_size(kind) for kind in self.on_disk}
         self.topics_on_disk = {kind: {name.topic for name in names} for kind, names in self.on_disk.items()}
-        batch_topics = {topic for topic in broker.topics if broker.is_batch(topic)}
-        self.rules = DispatchRules.of(config, batch_topics | self.topics_on_disk[directories.BATCH_QUEUES])
+        batches = batch_topics(root, disk.effects, broker, self.on_disk[directories.BATCH_QUEUES])
+        self.rules = DispatchRules.of(config, batches)
         if self._has_light_queues():
             self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
         self.none = not any(self.on_disk.values())  # nothing to compare with, for example if only commitlog/ was copied
@@ -112,10 +108,16 @@ class QueueSet:
 
     def _file_size(self, kind: str) -> int:
         """Return the file size of a kind: as given, else the common one of the first queues, else 0."""
-        if _SIZE_KEYS[kind] in self.config.given:
-            plain = kind == directories.QUEUES
-            return self.config.consume_queue_file_size if plain else self.config.mapper_file_size_batch_consume_queue
-        return queue_file_size(self.root, kind, 0, self.disk.effects) if self.on_disk[kind] else 0
+        if not self.on_disk[kind]:
+            return 0
+        return queue_file_size(self.root, kind, self.config, self.disk.effects) or 0
+
+    @cached_property
+    def _ext_size(self) -> int:
+        try:
+            return queue_file_size(self.root, directories.EXT_QUEUES, self.config, self.disk.effects) or 0
+        except StoreAccessError:  # the queue that cannot be listed is reported where it is compared
+            return 0
 
     def _has_light_queues(self) -> bool:
         """Return whether directories of light queues exist.
@@ -195,9 +197,7 @@ class QueueSet:
 
     def _check_extension(self, extension: ExtQueue) -> None:
         """Check that the files of an extension queue have one size and no gap."""
-        size = directories.common_size((file.size for file in extension.files), 0)
-        if "mappedFileSizeConsumeQueueExt" in self.config.given:
-            size = self.config.mapped_file_size_consume_queue_ext
+        size = self._ext_size or common_size((file.size for file in extension.files), 0)
         for number, file in enumerate(extension.files):
             if file.size != size:
                 self.ground.findings.defect(

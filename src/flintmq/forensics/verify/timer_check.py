@@ -21,7 +21,8 @@ from flintmq.format import timer
 from flintmq.format.record import MAGIC_V1, MAGIC_V2
 from flintmq.format.record_view import PHYSICAL_OFFSET_END, magic_at, physical_offset_at, size_at
 from flintmq.store.commitlog.files import LogFiles, file_start
-from flintmq.store.layout.directories import CONFIG, common_size
+from flintmq.store.layout.directories import CONFIG
+from flintmq.store.layout.file_geometry import common_size
 
 _UNIT = timer.LOG_UNIT.size
 _BLOCK = 20_000 * _UNIT

@@ -137,7 +137,7 @@ def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: L
     Raises:
         CorruptStoreError: the range has damage.
     """
-    writer = staged.StageWriter(into, bool(plan.ext_file))
+    writer = staged.StageWriter(into, bool(plan.sizes.ext_file))
     dispatcher = Dispatcher(plan.rules)
     records, last = 0, (-1, 0)
     part = resolve_cuts(plan.log, part, log_end)
@@ -193,7 +193,7 @@ def index_files(
         tail: the existing files. One with room comes first in the result, with its new keys.
     """
     tail = tail or IndexTail([])
-    capacity = plan.items - 1
+    capacity = plan.sizes.items - 1
     assert capacity > tail.keys >= 0 and (tail.names or not tail.keys)  # the last file has room, or counts as full
     begins = [0]
     for stage in stages:
@@ -241,7 +241,7 @@ def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | PlannedIndexF
 
 def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFile, path: str) -> None:
     """Write one index file from staged keys."""
-    writer = IndexFileBuilder(path, plan.slots, plan.items, file.begin_offset, file.begin_time, plan.disk)
+    writer = IndexFileBuilder(path, plan.sizes.slots, plan.sizes.items, file.begin_offset, file.begin_time, plan.disk)
     for number, first, end in file.keys:
         for hashes, offsets, times in staged.keys(stages[number].path, first, end):
             done = writer.insert(hashes, offsets, times, 0, len(hashes))
@@ -261,9 +261,9 @@ def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], 
     place_staged(
         stages,
         paths,
-        bool(plan.ext_file),
+        bool(plan.sizes.ext_file),
         plain,
-        lambda path: BatchQueueWriter(files, plan.staging, path, plan.batch_file),
+        lambda path: BatchQueueWriter(files, plan.staging, path, plan.sizes.batch_file),
     )
     files.close()
 

@@ -40,7 +40,7 @@ from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
-from flintmq.store.layout.directories import index_header
+from flintmq.store.layout.file_geometry import index_header
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.layout.small_files import power_was_cut, written_by_flintmq
 

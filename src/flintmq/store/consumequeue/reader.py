@@ -32,6 +32,7 @@ from flintmq.format.layout import Layout
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.store.commitlog.files import file_start
 from flintmq.store.layout import directories
+from flintmq.store.layout.file_geometry import LARGEST_FILE
 from flintmq.store.layout.queue_name import QueueName, is_path
 
 AnyUnit: TypeAlias = Unit | BatchUnit
@@ -161,7 +162,7 @@ class UnitQueue:
         found = [
             file._replace(size=file.size - file.size % width)
             for file in list_files(self.folder, self._below, self._effects)
-            if file.start % width == 0 and width <= file.size <= directories.LARGEST_FILE
+            if file.start % width == 0 and width <= file.size <= LARGEST_FILE
         ]
         ends = [file.start for file in found[1:]]
         cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]

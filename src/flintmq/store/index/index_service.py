@@ -28,6 +28,7 @@ from flintmq.store.index.durable_point import DispatchPoint, IndexMark
 from flintmq.store.index.reader import IndexFileReader
 from flintmq.store.index.writer import IndexFileWriter, IndexWriter
 from flintmq.store.layout import directories
+from flintmq.store.layout.file_geometry import IndexFile, index_division, index_geometry, index_header
 from flintmq.store.layout.small_files import StoreFiles
 
 log = logging.getLogger("flintmq.index")
@@ -57,7 +58,7 @@ def known_whole(found: list[IndexFileReader], on_disk: int, indexed: Indexed | N
             break
         before = header.end_timestamp
         with suppress(ConfigError):  # the file is too short for any items
-            items = directories.index_geometry(file.path, file.size, file.config).items
+            items = index_geometry(file.path, file.size, file.config).items
             if header.index_count >= items and 0 < before < on_disk:
                 count = number
     return count
@@ -125,28 +126,11 @@ class KeyIndex:
         self.known_to = 0
         self._some: int | None = None  # number of keys that are in of the record at end_offset; None: all
         self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
-        shape = self._shape()
+        files = [IndexFile(file.path, file.size) for file in self.found]
+        shape, spoilt = index_division(files, config, effects, refuse=True)
+        self._spoilt.update(spoilt)
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
         self.writer.names.update((os.path.basename(file.path), 0) for file in self.found)
-
-    def _shape(self) -> directories.IndexGeometry:
-        """Return the division of the newest file that holds all its items, or as configured.
-
-        Raises:
-            ConfigError: a file does not determine its division, and no keys do.
-        """
-        config = self.config
-        for file in reversed(self.found):
-            try:
-                with file.open() as opened:
-                    shape, count = opened.shape, opened.header().index_count
-                if shape.items > 1 and count <= shape.items:
-                    return shape
-            except ConfigError:
-                if not {"maxHashSlotNum", "maxIndexNum"} <= config.given:
-                    raise
-            self._spoilt.add(file.path)
-        return directories.IndexGeometry(config.max_hash_slot_num, config.max_index_num)
 
     def _remove_spoilt(self) -> None:
         """Remove files that were truncated; their keys are entered again."""
@@ -310,7 +294,7 @@ class KeyIndex:
                     self.effects.sync(fd)
                 finally:
                     self.effects.close(fd)
-                header = directories.index_header(path, self.effects)
+                header = index_header(path, self.effects)
                 last = max(last, header.end_timestamp if header is not None else 0)
             del self.writer.full[0]
         if last:

@@ -11,7 +11,6 @@ docs/internals/format/index.md. Upstream: IndexService, IndexFile.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -22,7 +21,7 @@ from flintmq.errors import CorruptStoreError
 from flintmq.format import index
 from flintmq.format.layout import Layout
 from flintmq.storage.filesystem import REAL, Effects
-from flintmq.store.layout import directories
+from flintmq.store.layout.file_geometry import IndexGeometry, index_files, index_geometry, index_header
 
 T = TypeVar("T", bound=tuple[Any, ...])
 
@@ -50,16 +49,16 @@ class IndexFileReader:
         Raises:
             FileNotFoundError: the file is gone.
             StoreAccessError: it may not be read, or is no regular file.
-            ConfigError: its division is not known (see directories.index_geometry).
+            ConfigError: its division is not known (see index_geometry).
         """
         with self.effects.reading(self.path) as fd:
             size = self.effects.size_of(fd)
-            shape = directories.index_geometry(self.path, size, self.config, fd, self.effects)
+            shape = index_geometry(self.path, size, self.config, fd, self.effects)
             yield OpenIndex(self.path, fd, shape, self.effects)
 
     def header(self) -> index.Header | None:
-        """Read the header alone (see directories.index_header)."""
-        return directories.index_header(self.path, self.effects)
+        """Read the header alone (see index_header)."""
+        return index_header(self.path, self.effects)
 
 
 def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[IndexFileReader]:
@@ -68,14 +67,7 @@ def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[In
     Raises:
         StoreAccessError: the directory may not be listed.
     """
-    folder = os.path.join(root, directories.INDEX)
-    found = []
-    for name in effects.listdir(folder):
-        path = os.path.join(folder, name)
-        size = effects.size(path) if index.NAME.fullmatch(name) else None
-        if size:
-            found.append(IndexFileReader(path, size, config, effects))
-    return found
+    return [IndexFileReader(file.path, file.size, config, effects) for file in index_files(root, effects)]
 
 
 class OpenIndex:
@@ -86,7 +78,7 @@ class OpenIndex:
         shape: division of the file.
     """
 
-    def __init__(self, path: str, fd: int, shape: directories.IndexGeometry, effects: Effects = REAL) -> None:
+    def __init__(self, path: str, fd: int, shape: IndexGeometry, effects: Effects = REAL) -> None:
         self.path, self.shape = path, shape
         self._fd, self._effects = fd, effects
 

@@ -1,6 +1,7 @@
 """Paths and sizes of a store's files, and the small files beside log, queues and index.
 
-directories    finds a store's directories; determines sizes and division of its files
+directories    finds a store's directories, and refuses other kinds of stores
+file_geometry  determines the sizes of derived files, and the division of index files
 queue_name     maps queues to directories, and lists those on disk
 store_config   completes a configuration from the files on disk
 mark           is the value of flintmq.mark: how far log, queues and index are on disk

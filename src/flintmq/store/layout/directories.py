@@ -1,22 +1,13 @@
-"""Finds a store's directories, refuses other kinds of stores, and determines file sizes.
-
-Nothing on disk records how a file is divided: sizes come from the files on disk, from a given key, or else from
-RocketMQ's defaults. For an index file even its size does not determine the number of slots; that number is guessed and
-verified on the file's items (docs/internals/format/index.md).
-"""
+"""Finds a store's directories, and refuses other kinds of stores."""
 
 from __future__ import annotations
 
 import os
 import re
-from collections import Counter
-from collections.abc import Iterable
-from typing import Any, NamedTuple, TypeVar
+from typing import NamedTuple
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import ConfigError, NotAStoreError, UnsupportedFormatError
-from flintmq.format import index
-from flintmq.format.layout import Layout
+from flintmq.errors import NotAStoreError, UnsupportedFormatError
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import is_remote, store_path
 
@@ -27,9 +18,7 @@ BATCH_QUEUES = "batchconsumequeue"
 INDEX = "index"
 CONFIG = "config"
 
-LARGEST_FILE = (1 << 31) - 1  # bytes; RocketMQ counts what it maps in 32 bits
 OFFSET_NAME = re.compile(r"[0-9]{20}", re.ASCII)  # name of a file in a queue of files: offset of its first byte
-T = TypeVar("T", bound=tuple[Any, ...])
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-.*|OPTIONS-.*|.*\.sst", re.ASCII)
 _TABLES = re.compile(r".*\.sst", re.ASCII)
 _QUEUES_IN_ROCKSDB = "consume queues in RocksDB"
@@ -147,91 +136,3 @@ def log_directories(root: str, config: StoreConfig, effects: Effects = REAL) -> 
     read_only = {os.path.normpath(directory.path) for directory in named if not directory.writable}
     unique = {os.path.normpath(d.path): LogDirectory(d.path, os.path.normpath(d.path) not in read_only) for d in named}
     return sorted(unique.values(), key=lambda directory: not directory.writable)
-
-
-def common_size(sizes: Iterable[int], default: int) -> int:
-    """Return the most frequent size, the larger of two equally frequent ones, or `default`.
-
-    Sizes that RocketMQ's files cannot have, zero and more than 2 GiB, do not count.
-    """
-    counts = Counter(size for size in sizes if 0 < size <= LARGEST_FILE)
-    return max(counts, key=lambda size: (counts[size], size)) if counts else default
-
-
-class IndexGeometry(NamedTuple):
-    """Division of an index file into slots and items."""
-
-    slots: int
-    items: int  # room for items; number 0 is never used
-
-    @property
-    def file_size(self) -> int:
-        """Size of the whole file in bytes."""
-        return index.file_size(self.slots, self.items)
-
-
-def index_header(path: str, effects: Effects = REAL) -> index.Header | None:
-    """Read the header of an index file without its geometry; None if the file is too short."""
-    data = effects.read_file(path, index.HEADER.size)
-    return index.HEADER.unpack(data) if data is not None and len(data) == index.HEADER.size else None
-
-
-def index_geometry(
-    path: str, size: int, config: StoreConfig, fd: int | None = None, effects: Effects = REAL
-) -> IndexGeometry:
-    """Determine slots and items of the index file at `path`, which has `size` bytes.
-
-    Given keys decide. Otherwise, if the size is the default's, so is the division; else RocketMQ's usual four items a
-    slot are assumed, if the file's own items confirm it.
-
-    Args:
-        path: named in errors.
-        size: bytes of the file.
-        config: the keys that are known.
-        fd: the open file, to verify a guess.
-        effects: the disk.
-
-    Raises:
-        ConfigError: the given keys do not fit the file, its division is not known, or it is no index file.
-    """
-    if size > LARGEST_FILE:
-        raise ConfigError(f"{path}: {size} bytes, more than RocketMQ's files have; move it out of the store")
-    room = size - index.HEADER.size
-    by_slots, by_items = "maxHashSlotNum" in config.given, "maxIndexNum" in config.given
-    if by_slots or by_items:
-        slots = config.max_hash_slot_num if by_slots else (room - index.ITEM.size * config.max_index_num) // 4
-        fits = (room - index.SLOT.size * slots) // index.ITEM.size
-        items = min(config.max_index_num, fits) if by_items else fits
-        if slots < 1 or items < 1:
-            given = [f"{key}={config.key(key)}" for key in ("maxHashSlotNum", "maxIndexNum") if key in config.given]
-            raise ConfigError(f"{path}: {size} bytes are too few for {' and '.join(given)}; correct these keys")
-        return IndexGeometry(slots, items)
-    if size == config.index_file_size:
-        return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
-    slots = room // (index.SLOT.size + 4 * index.ITEM.size)
-    guess = IndexGeometry(slots, 4 * slots)
-    if slots < 1 or guess.file_size != size or (fd is not None and not _proves(fd, guess, effects)):
-        raise ConfigError(
-            f"{path}: its size ({size}) does not determine its division; give maxHashSlotNum and maxIndexNum"
-        )
-    return guess
-
-
-def _proves(fd: int, guess: IndexGeometry, effects: Effects) -> bool:
-    """Return whether the newest items, read where the guess puts them, match their slots."""
-    newest = _unpack(index.HEADER, fd, 0, effects).next_item - 1
-    if newest >= guess.items:
-        return False
-    for number in range(newest, max(newest - 16, 0), -1):
-        item = _unpack(index.ITEM, fd, index.item_position(number, guess.slots), effects)
-        if item.key_hash < 0 or not 0 <= item.previous < number:
-            return False
-        slot = _unpack(index.SLOT, fd, index.slot_position(item.key_hash % guess.slots), effects)
-        if not number <= slot.item <= newest:
-            return False
-    return True
-
-
-def _unpack(layout: Layout[T], fd: int, position: int, effects: Effects) -> T:
-    """Read a value of the index; bytes beyond the end of the file read as zeros."""
-    return layout.unpack(effects.pread(fd, layout.size, position).ljust(layout.size, b"\0"))

@@ -27,6 +27,7 @@ from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
 from flintmq.store.layout.queue_name import QueueName, queue_names
+from flintmq.store.layout.store_config import batch_topics
 from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, QueueRun, find_between, find_from, is_at_queue_offset
 
 UNITS_TRIED = 1000  # units that point nowhere, before a queue's files are ignored
@@ -105,8 +106,8 @@ class QueueLookup:
 
     @cached_property
     def _batch_topics(self) -> frozenset[str]:
-        configured = (name for name, topic in self.snapshot.broker.topics.items() if topic.queue_type == BATCH_TYPE)
-        return frozenset(configured) | {name.topic for name in self._batch_names}
+        snapshot = self.snapshot
+        return frozenset(batch_topics(snapshot.root, snapshot.effects, snapshot.broker, self._batch_names))
 
     def units(self, name: QueueName) -> UnitQueue:
         """Return the units of a queue's files; without files if it has none."""

@@ -35,10 +35,10 @@ def test_what_is_not_committed_is_cut(made):
     with last.open("r+b") as file:
         file.seek(20 * row.next - int(last.name))
         file.write(b"unit" * 10)
-    (into / path / f"{int(last.name) + plan.queue_file:020d}").write_bytes(b"x" * plan.queue_file)
+    (into / path / f"{int(last.name) + plan.sizes.queue_file:020d}").write_bytes(b"x" * plan.sizes.queue_file)
     stranger = into / "consumequeue" / "Stranger" / "0"
     stranger.mkdir(parents=True)
-    (stranger / ("0" * 20)).write_bytes(bytes(plan.queue_file))
+    (stranger / ("0" * 20)).write_bytes(bytes(plan.sizes.queue_file))
     assert derived(into) != before
     start.cut_queues(plan, state)
     assert derived(into) == before

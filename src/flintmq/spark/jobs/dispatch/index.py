@@ -35,7 +35,7 @@ def planned(
         return [], before
     files = index_files(plan, stages, last, IndexTail(before.names, before.keys, *before.end))
     after = replace(before, names=list(before.names), empty=None)
-    capacity = plan.items - 1
+    capacity = plan.sizes.items - 1
     for file in files:
         if not file.keys:
             after.empty = file.name
@@ -143,7 +143,7 @@ def _make_empty(plan: RebuildPlan, index: IndexState, name: str) -> None:
     effects, path = plan.disk, index_path(plan, name)
     if effects.size(path) is not None:
         effects.unlink(path)
-    builder = IndexFileBuilder(path, plan.slots, plan.items, *index.end, effects)
+    builder = IndexFileBuilder(path, plan.sizes.slots, plan.sizes.items, *index.end, effects)
     builder.close()
     fd = effects.open_write(path)
     try:

@@ -18,13 +18,15 @@ from flintmq.lake.target import ExportAnchor
 from flintmq.storage.dispatch_lock import FOLDER
 from flintmq.storage.versioned_json import VersionedJson
 from flintmq.store.consumequeue.writer import WriterState
+from flintmq.store.layout import directories
+from flintmq.store.layout.file_geometry import SIZE_KEYS
 
 FORMAT = 1
 STATE_BYTES_MAX = 1 << 30  # about 60 bytes a queue
 SHAPE_KEYS = {
-    "queue_file": "mappedFileSizeConsumeQueue",
-    "ext_file": "mappedFileSizeConsumeQueueExt",
-    "batch_file": "mapperFileSizeBatchConsumeQueue",
+    "queue_file": SIZE_KEYS[directories.QUEUES],
+    "ext_file": SIZE_KEYS[directories.EXT_QUEUES],
+    "batch_file": SIZE_KEYS[directories.BATCH_QUEUES],
     "slots": "maxHashSlotNum",
     "items": "maxIndexNum",
     "index": "messageIndexEnable",
@@ -61,7 +63,7 @@ class DispatchSettings:
     def of(cls, plan: RebuildPlan) -> DispatchSettings:
         """Return the settings of a plan."""
         rules = plan.rules
-        sizes = plan.queue_file, plan.ext_file, plan.batch_file, plan.slots, plan.items
+        sizes = plan.sizes.queue_file, plan.sizes.ext_file, plan.sizes.batch_file, plan.sizes.slots, plan.sizes.items
         return cls(*sizes, rules.index, rules.light_queues, rules.peer, rules.delay_ms)
 
 

@@ -28,7 +28,7 @@ from flintmq.storage.dispatch_lock import FOLDER, exclusive, retire
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, WriterState
 from flintmq.store.index.writer import IndexFileWriter
-from flintmq.store.layout.directories import index_header
+from flintmq.store.layout.file_geometry import index_header
 
 RETIRE_S = 120.0  # how long the driver waits for attempts that it no longer needs
 
@@ -144,19 +144,21 @@ def _queues(job: Round, share: DispatchTask) -> dict[str, Any]:
 
     def plain(path: str, light: bool) -> QueueWriter:
         state = share.queues[path]
-        has_ext = plan.ext_file and (not light if state is None else state.ext >= 0)
-        writer = QueueWriter(files, plan.into, path, plan.queue_file, plan.ext_file if has_ext else 0, report)
+        has_ext = plan.sizes.ext_file and (not light if state is None else state.ext >= 0)
+        writer = QueueWriter(
+            files, plan.into, path, plan.sizes.queue_file, plan.sizes.ext_file if has_ext else 0, report
+        )
         if state is not None:
             writer.resume(state)
         return writer
 
     def batch(path: str) -> BatchQueueWriter:
-        writer = BatchQueueWriter(files, plan.into, path, plan.batch_file)
+        writer = BatchQueueWriter(files, plan.into, path, plan.sizes.batch_file)
         writer.position = share.batches[path]
         return writer
 
     paths = share.queues.keys() | share.batches.keys()
-    plains, batches = place_staged(job.stages, paths, bool(plan.ext_file), plain, batch)
+    plains, batches = place_staged(job.stages, paths, bool(plan.sizes.ext_file), plain, batch)
     files.flush()
     files.close()
     return {
@@ -176,7 +178,7 @@ def _index(job: Round, share: DispatchTask, file: PlannedIndexFile) -> dict[str,
     with open(begun, "xb"):
         pass
     path = os.path.join(job.plan.into, "index", file.name)
-    writer = IndexFileWriter.open(path, job.plan.slots, job.plan.items, job.plan.disk)
+    writer = IndexFileWriter.open(path, job.plan.sizes.slots, job.plan.sizes.items, job.plan.disk)
     if writer.count != share.begun + 1:
         writer.close()
         return {"again": True}

@@ -1,0 +1,254 @@
+"""Decides how large the files of queues and index are, and how index files are divided: by one rule for all.
+
+A given key decides. Without one, the store's own files do; without files, RocketMQ's default. Engine, rebuild, verify
+and the dispatch job ask here, so that they write and expect files of one size. Index files do not record their number
+of slots; it is guessed from the size and proven on the items (docs/internals/format/index.md).
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any, Final, NamedTuple, TypeVar
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import ConfigError
+from flintmq.format import index
+from flintmq.format.batch_queue import BATCH_UNIT_SIZE
+from flintmq.format.consume_queue import UNIT_SIZE
+from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
+from flintmq.format.layout import Layout
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import each_queue_name
+
+LARGEST_FILE: Final = (1 << 31) - 1  # bytes; RocketMQ counts what it maps in 32 bits
+QUEUES = 100  # number of queues whose file sizes are counted
+SIZE_KEYS: Final = {
+    directories.QUEUES: "mappedFileSizeConsumeQueue",
+    directories.BATCH_QUEUES: "mapperFileSizeBatchConsumeQueue",
+    directories.EXT_QUEUES: "mappedFileSizeConsumeQueueExt",
+}
+INDEX_KEYS: Final = frozenset(("maxHashSlotNum", "maxIndexNum"))
+_LEAST: Final = {  # bytes of the smallest file that can hold a unit
+    directories.QUEUES: UNIT_SIZE,
+    directories.BATCH_QUEUES: BATCH_UNIT_SIZE,
+    directories.EXT_QUEUES: EXT_UNIT.min_size + FILE_END_ROOM,
+}
+T = TypeVar("T", bound=tuple[Any, ...])
+
+
+@dataclass(frozen=True, slots=True)
+class FileGeometry:
+    """Sizes of the files that are derived from a store's log.
+
+    Attributes:
+        queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues.
+        slots, items: division of index files.
+    """
+
+    queue_file: int
+    ext_file: int
+    batch_file: int
+    slots: int
+    items: int
+
+    @classmethod
+    def of(cls, root: str, config: StoreConfig, effects: Effects) -> FileGeometry:
+        """Return the sizes with which files of a store are made.
+
+        Raises:
+            ConfigError: no index file tells its division, and no keys do.
+            StoreAccessError: a directory may not be listed, or a file may not be read.
+        """
+
+        def size(kind: str) -> int:
+            return queue_file_size(root, kind, config, effects) or int(str(config.key(SIZE_KEYS[kind])))
+
+        has_ext = config.enable_consume_queue_ext or effects.is_dir(os.path.join(root, directories.EXT_QUEUES))
+        return cls(
+            -(-size(directories.QUEUES) // UNIT_SIZE) * UNIT_SIZE,
+            size(directories.EXT_QUEUES) if has_ext else 0,
+            size(directories.BATCH_QUEUES),
+            *_division(root, config, effects),
+        )
+
+
+def queue_file_size(root: str, kind: str, config: StoreConfig, effects: Effects) -> int | None:
+    """Return the bytes of a queue file: as given, else of most files of the first queues; None without either.
+
+    Files that are too short for a unit do not count.
+
+    Args:
+        root: of the store.
+        kind: directory of the queues.
+        config: the keys that are known.
+        effects: the disk.
+
+    Raises:
+        StoreAccessError: a directory may not be listed.
+    """
+    if SIZE_KEYS[kind] in config.given:
+        plain = kind == directories.QUEUES
+        return config.consume_queue_file_size if plain else int(str(config.key(SIZE_KEYS[kind])))
+    folder = os.path.join(root, kind)
+    names = islice(each_queue_name(root, kind, effects), QUEUES)
+    paths = [os.path.join(folder, name.topic, str(name.queue_id)) for name in names]
+    files = (os.path.join(path, file) for path in paths for file in effects.listdir(path, folder))
+    return common_size((size for file in files if (size := effects.size(file) or 0) >= _LEAST[kind]), 0) or None
+
+
+def _division(root: str, config: StoreConfig, effects: Effects) -> IndexGeometry:
+    """Return the division as given by both keys, else as `index_division` finds it."""
+    if config.given >= INDEX_KEYS:
+        return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
+    return index_division(index_files(root, effects), config, effects)[0]
+
+
+class IndexFile(NamedTuple):
+    """An index file as it was listed: its path, and its bytes then."""
+
+    path: str
+    size: int
+
+
+def index_files(root: str, effects: Effects = REAL) -> list[IndexFile]:
+    """List the index files of a store, oldest first; empty files and files with other names are left out.
+
+    Raises:
+        StoreAccessError: the directory may not be listed.
+    """
+    folder = os.path.join(root, directories.INDEX)
+    paths = (os.path.join(folder, name) for name in effects.listdir(folder) if index.NAME.fullmatch(name))
+    return [IndexFile(path, size) for path in paths if (size := effects.size(path))]
+
+
+def common_size(sizes: Iterable[int], default: int) -> int:
+    """Return the most frequent size, the larger of two equally frequent ones, or `default`.
+
+    Sizes that RocketMQ's files cannot have, zero and more than 2 GiB, do not count.
+    """
+    counts = Counter(size for size in sizes if 0 < size <= LARGEST_FILE)
+    return max(counts, key=lambda size: (counts[size], size)) if counts else default
+
+
+class IndexGeometry(NamedTuple):
+    """Division of an index file into slots and items."""
+
+    slots: int
+    items: int  # room for items; number 0 is never used
+
+    @property
+    def file_size(self) -> int:
+        """Size of the whole file in bytes."""
+        return index.file_size(self.slots, self.items)
+
+
+def index_header(path: str, effects: Effects = REAL) -> index.Header | None:
+    """Read the header of an index file without its geometry; None if the file is too short."""
+    data = effects.read_file(path, index.HEADER.size)
+    return index.HEADER.unpack(data) if data is not None and len(data) == index.HEADER.size else None
+
+
+def index_geometry(
+    path: str, size: int, config: StoreConfig, fd: int | None = None, effects: Effects = REAL
+) -> IndexGeometry:
+    """Determine slots and items of the index file at `path`, which has `size` bytes.
+
+    Given keys decide. Otherwise, if the size is the default's, so is the division; else RocketMQ's usual four items a
+    slot are assumed, if the file's own items confirm it.
+
+    Args:
+        path: named in errors.
+        size: bytes of the file.
+        config: the keys that are known.
+        fd: the open file, to verify a guess.
+        effects: the disk.
+
+    Raises:
+        ConfigError: the given keys do not fit the file, its division is not known, or it is no index file.
+    """
+    if size > LARGEST_FILE:
+        raise ConfigError(f"{path}: {size} bytes, more than RocketMQ's files have; move it out of the store")
+    room = size - index.HEADER.size
+    by_slots, by_items = "maxHashSlotNum" in config.given, "maxIndexNum" in config.given
+    if by_slots or by_items:
+        slots = config.max_hash_slot_num if by_slots else (room - index.ITEM.size * config.max_index_num) // 4
+        fits = (room - index.SLOT.size * slots) // index.ITEM.size
+        items = min(config.max_index_num, fits) if by_items else fits
+        if slots < 1 or items < 1:
+            given = [f"{key}={config.key(key)}" for key in ("maxHashSlotNum", "maxIndexNum") if key in config.given]
+            raise ConfigError(f"{path}: {size} bytes are too few for {' and '.join(given)}; correct these keys")
+        return IndexGeometry(slots, items)
+    if size == config.index_file_size:
+        return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
+    slots = room // (index.SLOT.size + 4 * index.ITEM.size)
+    guess = IndexGeometry(slots, 4 * slots)
+    if slots < 1 or guess.file_size != size or (fd is not None and not _proves(fd, guess, effects)):
+        raise ConfigError(
+            f"{path}: its size ({size}) does not determine its division; give maxHashSlotNum and maxIndexNum"
+        )
+    return guess
+
+
+def _proves(fd: int, guess: IndexGeometry, effects: Effects) -> bool:
+    """Return whether the newest items, read where the guess puts them, match their slots."""
+    newest = _unpack(index.HEADER, fd, 0, effects).next_item - 1
+    if newest >= guess.items:
+        return False
+    for number in range(newest, max(newest - 16, 0), -1):
+        item = _unpack(index.ITEM, fd, index.item_position(number, guess.slots), effects)
+        if item.key_hash < 0 or not 0 <= item.previous < number:
+            return False
+        slot = _unpack(index.SLOT, fd, index.slot_position(item.key_hash % guess.slots), effects)
+        if not number <= slot.item <= newest:
+            return False
+    return True
+
+
+def _unpack(layout: Layout[T], fd: int, position: int, effects: Effects) -> T:
+    """Read a value of the index; bytes beyond the end of the file read as zeros."""
+    return layout.unpack(effects.pread(fd, layout.size, position).ljust(layout.size, b"\0"))
+
+
+def index_division(
+    files: Sequence[IndexFile], config: StoreConfig, effects: Effects, *, refuse: bool = False
+) -> tuple[IndexGeometry, list[str]]:
+    """Return the division of the newest index file that holds all its items, and the files after it, which do not.
+
+    Without such a file the division is as configured.
+
+    Args:
+        files: of the store, oldest first.
+        config: the keys that are known.
+        effects: the disk.
+        refuse: a newer file that does not tell its division is an error, as for who would write on in it; otherwise
+            it is one only if no file tells.
+
+    Raises:
+        ConfigError: a file does not tell its division, and no keys do.
+        OSError: a file may not be read, or (refuse) is gone.
+    """
+    spoilt: list[str] = []
+    unknown: ConfigError | None = None
+    for file in reversed(files):
+        try:
+            with effects.reading(file.path) as fd:
+                shape = index_geometry(file.path, effects.size_of(fd), config, fd, effects)
+                count = _unpack(index.HEADER, fd, 0, effects).index_count
+            if shape.items > 1 and count <= shape.items:
+                return shape, spoilt
+        except FileNotFoundError:
+            if refuse:
+                raise
+        except ConfigError as error:
+            if refuse and not config.given >= INDEX_KEYS:
+                raise
+            unknown = unknown or error
+        spoilt.append(file.path)
+    if unknown is not None and not config.given >= INDEX_KEYS:
+        raise unknown
+    return IndexGeometry(config.max_hash_slot_num, config.max_index_num), spoilt
